@@ -78,6 +78,7 @@ fn measure(title: &str, trace: &Path, names: &[&str], test: bool) -> Result<Vec<
     let engines: Result<Vec<Engine>, _> = names.iter().map(|name| spec::engine(name)).collect();
     let engines = engines.map_err(|e| e.to_string())?;
     let named = format!("{title} {}", names.join(","));
+
     // What the processes do, too: opening the file, and the first walk through each function.
     let base = || {
         let input = Input::open(trace, &OpenOptions::default())?;
@@ -85,11 +86,14 @@ fn measure(title: &str, trace: &Path, names: &[&str], test: bool) -> Result<Vec<
     };
     let (samples, frames) = base().map_err(|e| e.to_string())?;
     println!("{named}: {samples} samples, {frames} frames");
+
     let unwinders = names.join(",");
     let mut ours = [
         command("compare", &["compare", "--threads", "1"], trace, &unwinders),
         command("replay --json", &["replay", "--json"], trace, &unwinders),
     ];
+
+    // Both take turns, so that a change of the machine's speed meets both.
     let rounds = if test { 1 } else { ROUNDS };
     let mut base_ns = Vec::new();
     for _ in 0..rounds {
@@ -98,14 +102,17 @@ fn measure(title: &str, trace: &Path, names: &[&str], test: bool) -> Result<Vec<
             contestant.run()?;
         }
     }
+
     if test {
         return Ok(Vec::new());
     }
+
     let per_sample = base_ns.into_iter().map(|ns| ns / samples.max(1) as f64);
     let base = Figure::new("read and addresses", per_sample.collect());
     let mut figures = vec![base.clone()];
     figures.extend(ours.iter().map(|c| c.figure(Clock::Cpu, samples as f64)));
     report::print(&named, "sample", &figures, None);
+
     let goal = (!names.contains(&GUESS)).then_some(GOAL);
     let lines = figures.drain(1..).map(|figure| {
         let work = format!("{named} {}", figure.name);
@@ -137,6 +144,7 @@ fn imported(scratch: &Scratch, recipe: &Recipe, test: bool) -> Result<Option<Lin
     let recording = recording::obtain(scratch, recipe)?;
     let engines: Result<Vec<Engine>, _> = IMPORTED.iter().map(|name| spec::engine(name)).collect();
     let engines = engines.map_err(|e| e.to_string())?;
+
     let trace = scratch.join("imported.bin");
     let mut both = Command::new("/bin/sh");
     both.args([
@@ -146,9 +154,12 @@ fn imported(scratch: &Scratch, recipe: &Recipe, test: bool) -> Result<Option<Lin
     .arg(env!("CARGO_BIN_EXE_unwind-sim"))
     .args([&recording, &trace])
     .arg(IMPORTED.join(","));
+
     let (walked, frames) = direct(&recording, &engines)?;
     let mut ours = Contestant::new("import, compare", both).accepting(DIFFERENCE);
     ours.warm_up()?;
+
+    // A faster walk of other stacks would be no comparison.
     let input = Input::open(&trace, &OpenOptions::default()).map_err(|e| e.to_string())?;
     let read = addresses(&input, &engines).map_err(|e| e.to_string())?;
     assert_eq!(
@@ -158,15 +169,18 @@ fn imported(scratch: &Scratch, recipe: &Recipe, test: bool) -> Result<Option<Lin
         recipe.name
     );
     println!("{}: {walked} stacks, {frames} frames", recipe.name);
+
     if test {
         return Ok(None);
     }
+
     let mut base_ns = Vec::new();
     for _ in 0..ROUNDS {
         let work = || drop(std::hint::black_box(direct(&recording, &engines)));
         base_ns.push(cpu_time(work).as_nanos() as f64);
         ours.run()?;
     }
+
     let per_stack = base_ns.into_iter().map(|ns| ns / walked.max(1) as f64);
     let base = Figure::new("addresses from the file", per_stack.collect());
     let ours = ours.figure(Clock::Cpu, walked as f64);
@@ -191,6 +205,7 @@ fn main() {
         Some(paths) => std::env::split_paths(&paths).map(Ok).collect(),
         None => vec![record(&scratch)],
     };
+
     let mut lines = Vec::new();
     for trace in traces {
         let measured = trace.and_then(|trace| {
@@ -210,12 +225,14 @@ fn main() {
             Err(reason) => println!("skipped: {reason}"),
         }
     }
+
     for recipe in RECIPES.iter().filter(|recipe| !(test && recipe.big)) {
         match imported(&scratch, recipe, test) {
             Ok(line) => lines.extend(line),
             Err(reason) => println!("skipped: {}: {reason}", recipe.name),
         }
     }
+
     report::note_load();
     if !test {
         report::head();

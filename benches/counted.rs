@@ -90,6 +90,7 @@ fn recording(library: &Path) -> Vec<u8> {
         flags: flag::SAMPLE_ID_ALL,
         ..EventSpec::software("cpu-clock", 0)
     };
+
     let mut writer = Writer::new(vec![event]);
     let id = |time| Id {
         pid: 1,
@@ -97,8 +98,10 @@ fn recording(library: &Path) -> Vec<u8> {
         time,
         ..Id::default()
     };
+
     for number in 0..STACKS {
         let snapshot = stack(library, STACK_FRAMES, number);
+        // All stacks are in one image, so one mapping is enough.
         if number == 0 {
             let image = &snapshot.images[0];
             let mapped = image.executable().expect("an executable segment");
@@ -118,6 +121,7 @@ fn recording(library: &Path) -> Vec<u8> {
                 .record(&Body::Mmap { mmap, cpumode }, &id(1))
                 .expect("a mapping");
         }
+
         let sample = SampleData {
             misc: misc::CPUMODE_USER,
             ip: snapshot.regs[RIP],
@@ -128,9 +132,12 @@ fn recording(library: &Path) -> Vec<u8> {
             },
             ..SampleData::default()
         };
+
+        // Time 1 is the mapping's, which must come first.
         let id = id(2 + number as u64);
         writer.record(&Body::Sample(sample), &id).expect("a sample");
     }
+
     writer.finish()
 }
 
@@ -155,10 +162,12 @@ fn check(all: &mut [Work<'_>]) {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+
     let with_work = |folder: &Path, each: &mut dyn FnMut(&mut Vec<Work<'_>>)| {
         let snapshot = stack(&folder.join(LIBRARY), FRAMES, 0);
         each(&mut work(&snapshot, &folder.join(RECORDING)));
     };
+
     match arguments[..] {
         ["write", folder] => {
             let folder = Path::new(folder);

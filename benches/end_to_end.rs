@@ -139,6 +139,7 @@ fn measure(scratch: &Scratch, recipe: &Recipe) -> Result<Vec<(String, u64)>, Str
     let mut all = contestants(scratch, &recording);
     let rounds = if recipe.big { ROUNDS_BIG } else { ROUNDS_SMALL };
     let output = scratch.join("output");
+
     let mut stacks = 0;
     for _ in 0..rounds {
         for contestant in &mut all {
@@ -148,12 +149,14 @@ fn measure(scratch: &Scratch, recipe: &Recipe) -> Result<Vec<(String, u64)>, Str
             }
         }
     }
+
     let cpu: Vec<Figure> = all.iter().map(|c| c.figure(&c.cpu_ns, stacks)).collect();
     let wall: Vec<Figure> = all.iter().map(|c| c.figure(&c.wall_ns, stacks)).collect();
     println!("{}: {stacks} stacks", recipe.name);
     report::print("CPU", "stack", &cpu, None);
     report::note_load();
     report::print("wall", "stack", &wall, None);
+
     for (contestant, figure) in all.iter().zip(&cpu) {
         println!(
             "{:<14} {:<26} {:>8.0} k stacks/s, {} KB anonymous",
@@ -163,6 +166,7 @@ fn measure(scratch: &Scratch, recipe: &Recipe) -> Result<Vec<(String, u64)>, Str
             contestant.anonymous_kb
         );
     }
+
     report::head();
     for contestant in &all {
         let Some((peer, times)) = contestant.goal else {
@@ -176,6 +180,7 @@ fn measure(scratch: &Scratch, recipe: &Recipe) -> Result<Vec<(String, u64)>, Str
             }
         }
     }
+
     let ours = all.into_iter().filter(|c| c.goal.is_some());
     Ok(ours.map(|c| (c.name, c.anonymous_kb)).collect())
 }

@@ -80,9 +80,11 @@ fn made(text: u64, base: u64, frames: usize, functions: usize) -> Made {
         address,
         data: Bytes::from_vec(bytes),
     };
+
     let orc = entries.iter().flat_map(|e| e.encode(ENCODING.layout));
     let starts = (0..entries.len()).flat_map(|i| offset(i).to_le_bytes());
     let end = text + FUNCTION * entries.len() as u64;
+
     let symbol = |name: &str, address| Symbol {
         address,
         size: 0,
@@ -98,6 +100,7 @@ fn made(text: u64, base: u64, frames: usize, functions: usize) -> Made {
         symbols: vec![symbol("_stext", text), symbol("_etext", end)],
         ..ImageParts::default()
     });
+
     let mut space = AddressSpace::new();
     space.map(Mapping {
         range: text..end,
@@ -105,6 +108,7 @@ fn made(text: u64, base: u64, frames: usize, functions: usize) -> Made {
         image: Some(Arc::new(image)),
         name: "made".to_owned(),
     });
+
     let ip = |i: usize| {
         let function = if i + 1 == frames {
             functions
@@ -113,14 +117,18 @@ fn made(text: u64, base: u64, frames: usize, functions: usize) -> Made {
         };
         text + FUNCTION * function as u64 + INSIDE
     };
+
     let mut words: Vec<u64> = Vec::new();
     for i in 0..frames - 1 {
+        // `sp_offset` includes the return address, which is the last word of the frame.
         let size = entry(i % functions).sp_offset as usize / 8;
         words.extend(std::iter::repeat_n(base + 0x100, size - 1));
         words.push(ip(i + 1));
     }
     words.push(0);
+
     let mut regs = Regs::frame(ip(0), base, base + 0x100);
+    // `__KERNEL_CS`: bits 0 and 1 are the privilege level, and 0 is the kernel's.
     regs.set(Reg::Cs, 0x10);
     let stack = StackInfo {
         kind: StackType::Task,
@@ -128,6 +136,7 @@ fn made(text: u64, base: u64, frames: usize, functions: usize) -> Made {
         end: base + 8 * words.len() as u64,
         next_sp: 0,
     };
+
     Made {
         space,
         start: Start::from_regs(regs),
@@ -229,6 +238,7 @@ fn recorded(name: &str, test: bool) -> Result<(), String> {
         .join(name);
     let trace = Trace::open(&path).map_err(|e| e.to_string())?;
     let recording = Recording::from(trace);
+
     let mut samples: Vec<Sample<'static>> = Vec::new();
     let mut space = AddressSpace::new();
     let read = recording.views(&mut |view| {
@@ -237,6 +247,7 @@ fn recorded(name: &str, test: bool) -> Result<(), String> {
         std::ops::ControlFlow::Continue(())
     });
     read.map_err(|e| e.to_string())?;
+
     let tasks = samples.iter().filter_map(|s| {
         let task = &s.kernel.as_ref()?.task;
         let memory = s.memory();
@@ -245,9 +256,12 @@ fn recorded(name: &str, test: bool) -> Result<(), String> {
     });
     let mut stacks: Vec<_> = tasks.collect();
     let first = stacks.first().ok_or("no kernel stacks")?.0;
+
     let version = first.version.unwrap_or(Version::DEFAULT);
     let code = Code::new(&space, version, first.encoding);
     let (mut finds, mut cache) = (Finds::default(), Cache::new());
+
+    // Only where both find the same can their times be compared.
     let all = stacks.len();
     stacks.retain(|(task, memory, start)| {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -262,9 +276,11 @@ fn recorded(name: &str, test: bool) -> Result<(), String> {
         "{name}: {} of {all} stacks are the same by both",
         stacks.len()
     );
+
     if test {
         return Ok(());
     }
+
     let mut kernel_walk = |out: &mut Vec<u64>| {
         for (task, memory, start) in &stacks {
             by_kernel(&code, (task, memory, start), &mut finds, out);
@@ -275,6 +291,7 @@ fn recorded(name: &str, test: bool) -> Result<(), String> {
             by_user(&space, (memory, start), &mut cache, out);
         }
     };
+
     measure(
         &format!("kernel walk, {name}"),
         &mut kernel_walk,

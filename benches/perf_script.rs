@@ -71,10 +71,12 @@ fn measure(
     theirs.args(["script", "--no-inline", "-i"]).arg(recording);
     let mut ours = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
     ours.args(["perf", "script", "--no-inline"]).arg(recording);
+
     if let Some(home) = home {
         theirs.env("HOME", home);
         ours.env("HOME", home);
     }
+
     let mut all = [Contestant::new("perf", theirs), Contestant::new(OURS, ours)];
     let [theirs, ours] = [all[0].text()?, all[1].text()?];
     let (differ, lines) = differing(&ours, &theirs);
@@ -82,14 +84,17 @@ fn measure(
         "{title:<14} {} bytes of text, {differ} of {lines} lines differ",
         theirs.len()
     );
+
     if test {
         return Ok(Vec::new());
     }
+
     for _ in 0..ROUNDS {
         for contestant in &mut all {
             contestant.run()?;
         }
     }
+
     let times = home.map_or(GOAL_TIMES, |_| GOAL_TIMES_WITHOUT_LIST);
     let clocks = [
         (Clock::Cpu, "CPU", Some(1.0 / times)),
@@ -99,6 +104,7 @@ fn measure(
         let [theirs, ours] = all.each_ref().map(|c| c.figure(clock, lines as f64));
         (format!("{title}, {name}"), ours, theirs, goal)
     });
+
     report::note_load();
     Ok(lines.into())
 }
@@ -136,6 +142,7 @@ fn main() {
                 })
                 .collect(),
         };
+
     let mut lines = Vec::new();
     for (name, recording) in recordings {
         let without = format!("{name}, no list");
@@ -149,6 +156,7 @@ fn main() {
             Err(reason) => println!("skipped: {name}: {reason}"),
         }
     }
+
     if !test {
         report::head();
     }

@@ -181,6 +181,7 @@ fn measure(
     if test {
         return Ok(Vec::new());
     }
+
     let mut rivals = rivals(path)?;
     let mut group = c.benchmark_group(title);
     group.throughput(Throughput::Elements(stacks));
@@ -194,6 +195,7 @@ fn measure(
         });
     }
     group.finish();
+
     let rounds = if recipe.big { 5 } else { 21 };
     let mut lines = conclude(title, &duel(Clock::ThreadCpu, rounds, &mut rivals));
     if recipe.big {
@@ -215,12 +217,14 @@ fn main() {
         }
         return;
     }
+
     let test = std::env::args().any(|a| a == "--test");
     let mut criterion = Criterion::default()
         .sample_size(10)
         .warm_up_time(Duration::from_millis(200))
         .measurement_time(Duration::from_millis(600))
         .configure_from_args();
+
     let scratch = Scratch::new();
     let mut lines = Vec::new();
     for recipe in RECIPES.iter().filter(|r| !(test && r.big)) {
@@ -231,6 +235,7 @@ fn main() {
             Err(reason) => println!("skipped: {}: {reason}", recipe.name),
         }
     }
+
     criterion.final_summary();
     if !test {
         report::head();

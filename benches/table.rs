@@ -36,6 +36,7 @@ fn main() {
         .warm_up_time(Duration::from_millis(200))
         .measurement_time(Duration::from_secs(2))
         .configure_from_args();
+
     for (name, path, package, goal) in FILES {
         let Some(elf) = Elf::open(Path::new(path)) else {
             println!("skipped: {name}: no {path} (package {package})");
@@ -43,6 +44,7 @@ fn main() {
         };
         let (fdes, rows) = gimli_peer::count_rows(&elf);
         println!("{name:<14} {fdes} FDEs, {rows} rows");
+
         let mut rivals = vec![Rival::new(GIMLI, || gimli_peer::count_rows(&elf).1)];
         rivals.extend(ours::compilers(&elf, rows));
         let mut group = criterion.benchmark_group(format!("table {name}"));
@@ -56,12 +58,14 @@ fn main() {
             });
         }
         group.finish();
+
         if test {
             continue;
         }
         let figures = duel(Clock::ThreadCpu, ROUNDS, &mut rivals);
         report::print(name, "row", &figures, figures.first());
         report::head();
+
         let [gimli, ours @ ..] = &figures[..] else {
             continue;
         };
@@ -76,6 +80,7 @@ fn main() {
             }
         }
     }
+
     criterion.final_summary();
     report::finish();
 }

@@ -69,6 +69,7 @@ fn measure(path: &Path, test: bool) -> Result<(), String> {
     if test {
         return Ok(());
     }
+
     let mut theirs = Command::new("objdump");
     theirs.arg("-d").arg(path);
     let mut all = [
@@ -76,11 +77,13 @@ fn measure(path: &Path, test: bool) -> Result<(), String> {
         // Contradicted rows are what is looked for.
         Contestant::new("tables check", ours(path)).accepting(1),
     ];
+
     for _ in 0..ROUNDS {
         for contestant in &mut all {
             contestant.run()?;
         }
     }
+
     for (clock, name) in [(Clock::Cpu, "CPU"), (Clock::Wall, "wall")] {
         let figures = all.each_ref().map(|c| c.figure(clock, functions));
         let title = format!("tables check {title}, {name}");
@@ -93,6 +96,7 @@ fn measure(path: &Path, test: bool) -> Result<(), String> {
             println!("{title:<14} {rate:.0} FDEs/s on one core (goal >= {GOAL:.0}: {verdict})");
         }
     }
+
     report::note_load();
     Ok(())
 }

@@ -36,12 +36,14 @@ fn files() -> Vec<PathBuf> {
 fn measure(path: &Path, test: bool) -> Result<(), String> {
     let title = path.file_name().map(|n| n.to_string_lossy().into_owned());
     let title = title.unwrap_or_default();
+
     let ours = |form: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
         command.args(["tables", "dump", "--table", "eh_frame", "--as", form]);
         command.arg(path);
         command
     };
+
     let mut theirs = Command::new("readelf");
     theirs.arg("-wFN").arg(path);
     let mut all = [
@@ -49,6 +51,7 @@ fn measure(path: &Path, test: bool) -> Result<(), String> {
         Contestant::new("ours, as readelf", ours("readelf")),
         Contestant::new("ours, as equations", ours("equations")),
     ];
+
     let [theirs, ours] = [all[0].text()?, all[1].text()?];
     let lines = theirs.split(|&byte| byte == b'\n').count();
     let same = if theirs == ours {
@@ -57,14 +60,17 @@ fn measure(path: &Path, test: bool) -> Result<(), String> {
         "ANOTHER"
     };
     println!("{title:<14} {lines} lines, {same} text");
+
     if test {
         return Ok(());
     }
+
     for _ in 0..ROUNDS {
         for contestant in &mut all {
             contestant.run()?;
         }
     }
+
     for (clock, name) in [(Clock::Cpu, "CPU"), (Clock::Wall, "wall")] {
         let figures = all.each_ref().map(|c| c.figure(clock, lines as f64));
         report::print(
@@ -78,6 +84,7 @@ fn measure(path: &Path, test: bool) -> Result<(), String> {
             report::row(&work, "line", ours, &figures[0], Some(GOAL));
         }
     }
+
     report::note_load();
     Ok(())
 }

@@ -68,6 +68,7 @@ fn text_len(path: &Path) -> Result<u64, String> {
 fn measure(folder: &Path, test: bool) -> Result<(), String> {
     let object = object(folder)?;
     let bytes = text_len(&object)?;
+
     let tool = std::env::var_os("UNWIND_SIM_OBJTOOL").unwrap_or_else(|| "objtool".into());
     let mut theirs = Command::new(tool);
     // Without this, the second run would find a table.
@@ -76,23 +77,27 @@ fn measure(folder: &Path, test: bool) -> Result<(), String> {
     ours.args(["tables", "generate", "--to", "orc:5.12"])
         .arg(&object);
     ours.arg("-o").arg(folder.join("out.o"));
+
     let mut ours = Contestant::new("ours", ours);
     ours.run()?;
     let mut theirs = Contestant::new("objtool", theirs);
     let is_there = theirs.run();
     println!("{FUNCTIONS} functions, {bytes} bytes of text");
+
     if test {
         return Ok(());
     }
     if let Err(reason) = &is_there {
         println!("only ours is measured: {reason} (package linux-kbuild-*, or UNWIND_SIM_OBJTOOL)");
     }
+
     for _ in 0..ROUNDS {
         ours.run()?;
         if is_there.is_ok() {
             theirs.run()?;
         }
     }
+
     for (clock, name) in [(Clock::Cpu, "CPU"), (Clock::Wall, "wall")] {
         let mut figures = vec![ours.figure(clock, bytes as f64)];
         if is_there.is_ok() {
@@ -105,6 +110,7 @@ fn measure(folder: &Path, test: bool) -> Result<(), String> {
             report::row(&work, "byte", ours, theirs, Some(GOAL));
         }
     }
+
     report::note_load();
     Ok(())
 }

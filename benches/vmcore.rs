@@ -187,6 +187,7 @@ fn walks(ours: &Ours, mut theirs: Chains) -> f64 {
     let version = task.and_then(|t| t.version).unwrap_or(Version::DEFAULT);
     let code = Code::new(&ours.space, version, task.and_then(|t| t.encoding));
     let mut finds = Finds::default();
+
     let (mut equal, mut different, mut missing) = (0, 0, 0);
     for stack in &stacks {
         let mut chain = Vec::new();
@@ -201,11 +202,13 @@ fn walks(ours: &Ours, mut theirs: Chains) -> f64 {
             }
         }
     }
+
     println!(
         "{} tasks: {equal} equal, {different} different, {missing} only ours, {} only drgn's",
         stacks.len(),
         theirs.len()
     );
+
     let mut out = Vec::new();
     let rounds = (0..WALK_ROUNDS).map(|_| {
         cpu_time(|| {
@@ -216,6 +219,7 @@ fn walks(ours: &Ours, mut theirs: Chains) -> f64 {
             }
         })
     });
+
     let best = rounds.min().unwrap_or_default();
     best.as_nanos() as f64 / stacks.len() as f64
 }
@@ -237,11 +241,13 @@ fn run(test: bool) -> Result<(), String> {
     let theirs = theirs(&files)?;
     let ours = ours(&files)?;
     let tasks = ours.samples.len() as f64;
+
     let drgn_walk = Figure::new("drgn", vec![theirs.walk_ns]);
     let our_walk = Figure::new("ours", vec![walks(&ours, theirs.chains)]);
     if test {
         return Ok(());
     }
+
     let mut all = [
         Contestant::new("drgn", drgn(&files)),
         replay("ours", &files.vmcore, &files.vmlinuz),
@@ -255,9 +261,11 @@ fn run(test: bool) -> Result<(), String> {
             contestant.run()?;
         }
     }
+
     report::note_load();
     report::head();
     let goal = Some(1.0 / GOAL_TIMES);
+
     for (clock, name, goal) in [(Clock::Cpu, "CPU", goal), (Clock::Wall, "wall", None)] {
         let [theirs, packed, plain] = all.each_ref().map(|c| c.figure(clock, tasks));
         for (kernel, ours) in [("vmlinuz", packed), ("vmlinux", plain)] {
@@ -270,6 +278,7 @@ fn run(test: bool) -> Result<(), String> {
             );
         }
     }
+
     report::row("vmcore, walks alone", "task", &our_walk, &drgn_walk, goal);
     Ok(())
 }

@@ -141,12 +141,15 @@ type Walk<'a> = Box<dyn FnMut(&mut Vec<u64>) + 'a>;
 fn walks<'a>(snapshot: &'a Snapshot) -> Vec<(String, Walk<'a>)> {
     let (regs, stack, images) = (&snapshot.regs, snapshot.stack(), &snapshot.images[..]);
     let mut walks: Vec<(String, Walk<'a>)> = Vec::new();
+
     let unwinder = framehop_peer::unwinder(images);
     let mut cache = framehop_peer::Cache::new();
     walks.push((
         WARM.into(),
         Box::new(move |out| framehop_peer::walk(&unwinder, &mut cache, regs, stack, out)),
     ));
+
+    // Here the tables have been read, but the cache has no rows.
     let unwinder = framehop_peer::unwinder(images);
     walks.push((
         COLD.into(),
@@ -155,6 +158,8 @@ fn walks<'a>(snapshot: &'a Snapshot) -> Vec<(String, Walk<'a>)> {
             framehop_peer::walk(&unwinder, &mut cache, regs, stack, out);
         }),
     ));
+
+    // Here nothing has been read.
     walks.push((
         FIRST.into(),
         Box::new(move |out| {
@@ -163,6 +168,7 @@ fn walks<'a>(snapshot: &'a Snapshot) -> Vec<(String, Walk<'a>)> {
             framehop_peer::walk(&unwinder, &mut cache, regs, stack, out);
         }),
     ));
+
     let mut gimli = gimli_peer::Gimli::new(images);
     walks.push((
         GIMLI.into(),
@@ -203,6 +209,7 @@ fn measure(c: &mut Criterion, test: bool, snapshot: &Snapshot, goals: &Goals, ba
     let mut walks = walks(snapshot);
     let frames = check(title, &mut walks);
     println!("{title:<14} {frames} frames, {} walks agree", walks.len());
+
     let mut group = c.benchmark_group(title);
     for (name, walk) in &mut walks {
         let mut out = Vec::with_capacity(frames);
@@ -218,9 +225,11 @@ fn measure(c: &mut Criterion, test: bool, snapshot: &Snapshot, goals: &Goals, ba
         });
     }
     group.finish();
+
     if test {
         return;
     }
+
     let mut out = vec![0; FRAMES_MAX];
     let bare = Rival::new(BARE, move || bare.walk(&mut out));
     let others = walks.into_iter().map(|(name, mut walk)| {
@@ -231,6 +240,7 @@ fn measure(c: &mut Criterion, test: bool, snapshot: &Snapshot, goals: &Goals, ba
             out.len() as u64
         })
     });
+
     let mut rivals: Vec<Rival<'_>> = std::iter::once(bare).chain(others).collect();
     rivals.extend(ours::provenance(snapshot));
     conclude(title, &duel(Clock::ThreadCpu, ROUNDS, &mut rivals), goals);
@@ -270,11 +280,14 @@ fn main() {
         .measurement_time(Duration::from_millis(600))
         .configure_from_args();
     let scratch = Scratch::new();
+
+    // The frame-pointer walk needs another build of the same program.
     let programs = [("rec200", &REC200), ("deep200", &DEEP200)].map(|(name, goals)| {
         let omit = programs::snapshot(&scratch, name, FramePointer::Omit);
         let keep = programs::snapshot(&scratch, name, FramePointer::Keep);
         omit.and_then(|omit| Ok((omit, BareChain::new(&keep?), goals)))
     });
+
     let mut bare_of_deep200 = None;
     for program in programs {
         match program {
@@ -285,6 +298,7 @@ fn main() {
             Err(reason) => println!("skipped: {reason} (a C compiler is needed: package gcc)"),
         }
     }
+
     match (
         synthetic::stack("libLLVM", Path::new(LIBLLVM), FRAMES_LIBLLVM, 0),
         bare_of_deep200,
@@ -295,6 +309,7 @@ fn main() {
         (None, _) => println!("skipped: libLLVM: no {LIBLLVM} (package libllvm14)"),
         (Some(_), None) => println!("skipped: libLLVM: no frame-pointer walk to compare with"),
     }
+
     criterion.final_summary();
     report::finish();
 }

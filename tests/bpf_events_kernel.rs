@@ -254,6 +254,7 @@ fn compare(value_size: u32, entries: u32, seen: &mut Seen) -> Result<(), BpfErro
     let there = there(stacks, RECORD, KernelMap::stacks(value_size, entries)?)?;
     let map = def("stacks", kind::STACK_TRACE, value_size, entries);
     let mut handlers = here(stacks, RECORD, map);
+
     for index in 0..there.events {
         let theirs = there.records.lookup(index)?.expect("an array has all");
         let mut env = PlainEnv {
@@ -268,6 +269,7 @@ fn compare(value_size: u32, entries: u32, seen: &mut Seen) -> Result<(), BpfErro
         );
         assert_eq!(a, b, "event {index}, {value_size} bytes, {entries} entries");
         assert_eq!(ours, theirs, "the chains of event {index}");
+
         seen.kernel_chains += usize::from(a[1] > 0);
         for result in &a[2..] {
             match result {
@@ -276,10 +278,12 @@ fn compare(value_size: u32, entries: u32, seen: &mut Seen) -> Result<(), BpfErro
             }
         }
     }
+
     let ours = handlers.maps.named("stacks").expect("it is defined");
     let Storage::Stacks(ours) = &ours.storage else {
         panic!("{:?}", ours.def)
     };
+    // The kernel rounds the number of buckets up to a power of two (`kernel/bpf/stackmap.c`).
     for id in 0..entries.next_power_of_two() {
         let theirs = there.map.lookup(id)?;
         let ours = ours.get(id).map(|mut words| {
@@ -291,6 +295,7 @@ fn compare(value_size: u32, entries: u32, seen: &mut Seen) -> Result<(), BpfErro
             "id {id}, {value_size} bytes, {entries} entries"
         );
     }
+
     // What is deleted from the kernel's map is gone.
     let used = ours.ids().next().expect("some stack was stored");
     assert!(there.map.delete(used)?, "id {used}");
@@ -314,15 +319,18 @@ impl Filling {
         const SUBMIT: i32 = 132;
         const DISCARD: i32 = 133;
         const QUERY: i32 = 134;
+
         let mut insns = begin(names);
         for at in (8..=64).step_by(8) {
             insns.push(Insn::new(0x7a, 10, 0, -at, 7));
         }
+
         insns.extend(map(1, names[2]));
         insns.extend([mov(2, 10), Insn::new(0x07, 2, 0, 0, -64)]);
         insns.push(Insn::new(0xb7, 3, 0, 0, self.written));
         insns.extend([Insn::new(0xb7, 4, 0, 0, self.flags), call(OUTPUT)]);
         insns.push(Insn::new(0x7b, 9, 0, 0, 0));
+
         insns.extend(map(1, names[2]));
         insns.push(Insn::new(0xb7, 2, 0, 0, self.reserved));
         insns.extend([Insn::new(0xb7, 3, 0, 0, 0), call(RESERVE)]);
@@ -334,17 +342,21 @@ impl Filling {
             mov(1, 0),
             Insn::new(0xb7, 2, 0, 0, 0),
         ]);
+
+        // The verifier requires that a reservation is submitted or discarded; bit 0 of r8 decides.
         insns.extend([
             mov(3, 8),
             Insn::new(0x57, 3, 0, 0, 1),
             Insn::new(0x15, 3, 0, 2, 0),
         ]);
         insns.extend([call(SUBMIT), Insn::new(0x05, 0, 0, 1, 0), call(DISCARD)]);
+
         for what in 0..5 {
             insns.extend(map(1, names[2]));
             insns.extend([Insn::new(0xb7, 2, 0, 0, what), call(QUERY)]);
             insns.push(Insn::new(0x7b, 9, 0, 16 + 8 * what as i16, 0));
         }
+
         insns.extend(exit());
         insns
     }

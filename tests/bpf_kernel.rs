@@ -56,6 +56,8 @@ fn instructions(random: &mut Random) -> Vec<Insn> {
         let width = if class == 7 { 63 } else { 31 };
         for op in (0..=0xc).map(|op: u8| op << 4) {
             let imm = random.number() as i32;
+            // 0x30 and 0x90 are division and remainder: offset 1 makes them signed, and the
+            // verifier refuses the constant 0.
             match op {
                 0x80 => all.push(Insn::new(class | op, 1, 0, 0, 0)),
                 0x30 | 0x90 => {
@@ -81,6 +83,9 @@ fn instructions(random: &mut Random) -> Vec<Insn> {
                 }
             }
         }
+
+        // With an offset, a move extends the sign of so many bits (version 4 of the instruction
+        // set).
         for off in [8, 16, 32]
             .into_iter()
             .filter(|off| class == 7 || *off < 32)
@@ -88,35 +93,44 @@ fn instructions(random: &mut Random) -> Vec<Insn> {
             all.push(Insn::new(0xb8 | class, 1, 2, off, 0));
         }
     }
+
+    // Byte swaps: to little endian, to big endian, and in any case.
     for code in [0xd4, 0xdc, 0xd7] {
         for width in [16, 32, 64] {
             all.push(Insn::new(code, 1, 0, 0, width));
         }
     }
+
     for class in [5, 6] {
         for op in [1, 2, 3, 4, 5, 6, 7, 0xa, 0xb, 0xc, 0xd_u8] {
             all.push(Insn::new(op << 4 | 8 | class, 1, 2, 1, 0));
             all.push(Insn::new(op << 4 | class, 1, 0, 1, random.number() as i32));
         }
     }
+
     // The verifier requires every instruction to be reachable.
     all.push(Insn::new(0x05, 0, 0, 0, 0));
     all.push(Insn::new(0x06, 0, 0, 0, 0));
+
+    // Atomic operations on 32 and on 64 bits.
     for code in [0xc3, 0xdb] {
         for imm in [0, 1, 0x40, 0x41, 0x50, 0x51, 0xa0, 0xa1, 0xe1, 0xf1] {
             all.push(Insn::new(code, 10, 2, -8, imm));
         }
     }
+
     for size in [0, 0x08, 0x10, 0x18] {
         all.push(Insn::new(0x61 | size, 1, 10, -8, 0));
         all.push(Insn::new(0x62 | size, 10, 0, -8, random.number() as i32));
         all.push(Insn::new(0x63 | size, 10, 2, -8, 0));
         all.push(Insn::new(0xc3 | size, 1, 10, -8, 0x100));
         all.push(Insn::new(0xc3 | size, 10, 2, -8, 0x110));
+        // 0x81 loads and extends the sign; 64 bits have nothing to extend.
         if size != 0x18 {
             all.push(Insn::new(0x81 | size, 1, 10, -8, 0));
         }
     }
+
     all
 }
 
@@ -150,6 +164,7 @@ fn instructions_do_what_they_do_in_the_kernel() {
     const TEST: &str = "instructions_do_what_they_do_in_the_kernel";
     let mut compared = 0;
     let mut refused = std::collections::BTreeMap::new();
+
     for seed in 1..=12_u64 {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         for tested in instructions(&mut random) {
@@ -176,6 +191,7 @@ fn instructions_do_what_they_do_in_the_kernel() {
             }
         }
     }
+
     println!("{compared} programs compared; refused: {refused:02x?}");
     // Kernels before 6.15 have no load-acquire and store-release.
     let is_new = |(_, imm): &(u8, i32)| matches!(imm, 0x100 | 0x110);

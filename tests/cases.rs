@@ -84,11 +84,13 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
     if !header.corruptions.is_empty() || !header.forgotten.is_empty() {
         return Ok(());
     }
+
     let names: Vec<String> = unwind_sim_judge::unwinders::DEFAULT
         .iter()
         .map(|s| (*s).to_owned())
         .collect();
     let engines = spec::engines(&names).map_err(|e| e.to_string())?;
+
     let mut source = Source::samples(None);
     let mut faults = Vec::new();
     for index in 0..recorded.points.len() {
@@ -103,9 +105,11 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
             let root = tempfile::tempdir().expect("an empty folder");
             let resumed =
                 confirm::resume(core, Processor::default(), INSTRUCTIONS_MAX, root.path());
+
             let frames = view.sample.truth.frames();
             let frames = frames.windows(2).map(|f| (f[1].pc, f[0].cfa));
             let frames: HashSet<(u64, u64)> = frames.collect();
+
             for engine in &engines {
                 let setting = Setting::default();
                 let outcome = engine.examine(view, Variant::Hardware, &setting, &mut Cache::new());
@@ -131,6 +135,7 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
             }
         });
     }
+
     match faults.is_empty() {
         true => Ok(()),
         false => Err(faults.join("\n").into()),

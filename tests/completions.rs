@@ -52,6 +52,7 @@ fn check(shell: &str, program: &[&str]) {
     if shell == "zsh" && has_no_terminals("completions_work_in_zsh") {
         return;
     }
+
     let folder = tempfile::tempdir().expect("a folder");
     let script = folder.path().join("script");
     let completions = Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
@@ -59,6 +60,7 @@ fn check(shell: &str, program: &[&str]) {
         .output()
         .expect("it runs");
     std::fs::write(&script, completions.stdout).expect("written");
+
     for (words, wanted, unwanted) in LINES {
         let output = Command::new("timeout")
             .arg("60")
@@ -72,6 +74,7 @@ fn check(shell: &str, program: &[&str]) {
             .env("HOME", folder.path())
             .output()
             .expect("timeout runs");
+
         let text = String::from_utf8_lossy(&output.stdout);
         let offered: Vec<&str> = text.split_whitespace().collect();
         for word in wanted {

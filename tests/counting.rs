@@ -40,21 +40,26 @@ fn functions() -> String {
     let mut text = String::from(".text\n");
     let mut random = 1u64;
     let mut below = |end: u64| {
+        // Knuth's generator for MMIX, so that the functions are the same everywhere.
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
+        // The low bits of such a generator have short periods.
         (random >> 33) % end
     };
+
     for number in 0..FUNCTIONS {
         let mut line = |line: &str| writeln!(text, "{line}").expect("memory");
         line(&format!(".type f{number}, @function"));
         line(&format!("f{number}: .cfi_startproc"));
+
         let (has_frame_pointer, mut offset) = (number % 5 == 0, 8);
         let mut saved = ["rbp", "rbx", "r12", "r13", "r14"];
         if !has_frame_pointer {
             saved.rotate_left(1);
         }
         let saved = &saved[..below(6) as usize];
+
         for (index, register) in saved.iter().enumerate() {
             offset += 8;
             line(&format!("push %{register}"));
@@ -67,18 +72,21 @@ fn functions() -> String {
                 line(".cfi_def_cfa_register %rbp");
             }
         }
+
         let by_rbp = has_frame_pointer && !saved.is_empty();
         let frame = 8 * below(64) as i64;
         line(&format!("sub ${frame}, %rsp"));
         if !by_rbp {
             line(&format!(".cfi_adjust_cfa_offset {frame}"));
         }
+
         line(&format!(".skip {}, 0x90", 8 + below(120)));
         line(".cfi_remember_state");
         line(&format!("add ${frame}, %rsp"));
         if !by_rbp {
             line(&format!(".cfi_adjust_cfa_offset {}", -frame));
         }
+
         for register in saved.iter().rev() {
             line(&format!("pop %{register}"));
             match by_rbp {
@@ -87,6 +95,7 @@ fn functions() -> String {
                 false => line(".cfi_adjust_cfa_offset -8"),
             }
         }
+
         line("ret");
         line(".cfi_restore_state");
         line("ud2");
@@ -122,6 +131,7 @@ fn build(folder: &Path) -> PathBuf {
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("CARGO_PROFILE_BENCH_OPT_LEVEL");
+
     let said = output(&mut cargo);
     let mut messages = said.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
@@ -132,6 +142,7 @@ fn build(folder: &Path) -> PathBuf {
             .map(PathBuf::from)
     });
     let built = messages.next_back().expect("cargo says where it is");
+
     // The address of its path is part of the work.
     let program = folder.join("counted");
     std::fs::copy(built, &program).expect("it is copied");
@@ -159,6 +170,7 @@ fn our_instructions_keep_their_ratio_to_the_peers() {
     if std::env::var_os("UNWIND_SIM_SLOW").is_none() {
         return skip(name, "slow; set UNWIND_SIM_SLOW=1");
     }
+
     let scratch = Scratch::new();
     let folder = scratch.path("");
     let folder = folder.as_path();
@@ -169,13 +181,17 @@ fn our_instructions_keep_their_ratio_to_the_peers() {
     );
     let library = library.expect("an assembler and a linker");
     std::fs::rename(library, folder.join("functions.so")).expect("it is renamed");
+
     let program = build(folder);
     // It has checked that all give the same addresses.
     let list = output(Command::new(&program).arg("write").arg(folder));
+
     let counted = |name: &str| {
         assert!(list.lines().any(|known| known == name), "{name}: {list}");
+        // What comes before the work is in both, and falls out.
         executed(&program, folder, name, 1 + TIMES) - executed(&program, folder, name, 1)
     };
+
     let mut changed = Vec::new();
     for (ours, peer, held) in HELD {
         let (mine, theirs) = (counted(ours), counted(peer));
@@ -185,6 +201,7 @@ fn our_instructions_keep_their_ratio_to_the_peers() {
             changed.push(format!("{ours} / {peer}: {ratio:.4}, held {held:.4}"));
         }
     }
+
     assert!(
         changed.is_empty(),
         "more than {TOLERANCE} from what is held; a gain is to be held, too: {changed:#?}"

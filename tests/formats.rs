@@ -119,6 +119,7 @@ fn replays_of_several_unwinders_are_told_apart_and_say_where_they_stopped() {
             let args = ["replay", "--unwinder", unwinders, "--format", format];
             printed(&args, &recording)
         };
+
         let expected = decode::folded(&utf8(of("folded", "dwarf,fp")));
         let one = |unwinder| decode::folded(&utf8(of("folded", unwinder)));
         let mut both = Stacks::new();
@@ -130,12 +131,15 @@ fn replays_of_several_unwinders_are_told_apart_and_say_where_they_stopped() {
             }
         }
         same(name, &expected, &both);
+
         let text = decode::text(&utf8(of("perf-script", "dwarf,fp"))).0;
         same(name, &text, &expected);
+
         let speedscope = decode::speedscope(&of("speedscope", "dwarf,fp"));
         let firefox = decode::firefox(&decode::unzipped(&of("firefox", "dwarf,fp")));
         let (pprof, sums) = decode::pprof(&decode::unzipped(&of("pprof", "dwarf,fp")));
         assert_eq!(sums["dwarf_sample"], sums["fp_sample"]);
+
         for stacks in [speedscope, firefox, pprof] {
             let (stacks, stopped) = decode::without_reasons(stacks);
             same(name, &stacks, &expected);
@@ -156,6 +160,7 @@ fn damaged_recordings_give_what_is_left_of_them() {
         Format::Firefox,
         Format::Pprof,
     ];
+
     // The step is prime, so that every field of a record is hit.
     for (at, format) in (0..whole.len())
         .step_by(61)
@@ -168,6 +173,7 @@ fn damaged_recordings_give_what_is_left_of_them() {
             symfs: Some(corpus("perfdata/script/symfs")),
             ..Places::default()
         };
+
         let mut out = Vec::new();
         let recording = Recording::open(&path).unwrap();
         match profile(
@@ -193,6 +199,7 @@ fn damaged_recordings_give_what_is_left_of_them() {
             }
         }
     }
+
     assert!(written > refused, "{written} against {refused}");
 }
 
@@ -201,6 +208,7 @@ fn a_file_is_there_when_it_is_whole() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("profile");
     let name = corpus("perfdata/fp-pipe.data");
+
     for (args, fits) in [
         (["perf", "script", "--format", "folded"], true),
         (["replay", "--unwinder", "dwarf", "--format"], false),
@@ -212,6 +220,7 @@ fn a_file_is_there_when_it_is_whole() {
             // Something that is not a recording gives no file.
             false => output.arg("pprof").arg(corpus("perfdata/README.md")),
         };
+
         let status = output
             .arg("-o")
             .arg(&path)
@@ -219,11 +228,13 @@ fn a_file_is_there_when_it_is_whole() {
             .expect("our own program")
             .status;
         assert_eq!((status.success(), path.exists()), (fits, fits));
+
         if fits {
             let text = std::fs::read_to_string(&path).expect("the profile");
             assert!(!decode::folded(&text).is_empty());
             std::fs::remove_file(&path).expect("the profile");
         }
+
         let left = std::fs::read_dir(folder.path())
             .expect("the folder")
             .count();

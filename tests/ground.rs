@@ -28,13 +28,16 @@ fn check_input(path: &Path, input: &Input, files: FinderOptions) -> ProofTally {
     let mut proofs = Proofs::new(&shelf, files);
     let mut tally = ProofTally::default();
     let setting = Setting::default();
+
     let taken = input.for_each::<InputError>(&Filter::default(), &mut |view| {
         let proven = proofs.prove(view, &setting);
         tally.add(&proven);
+
         let truth = &view.sample.truth;
         let (known, found) = (truth.frames(), proven.truth.frames());
         let place = format!("{}: sample {}", path.display(), view.number);
         if matches!(truth, Truth::Complete(_)) {
+            // A proof may end earlier than the truth, but it never goes beyond it.
             assert!(
                 found.len() <= known.len(),
                 "{place}: {found:x?} is more than {known:x?}"
@@ -45,6 +48,7 @@ fn check_input(path: &Path, input: &Input, files: FinderOptions) -> ProofTally {
                 "{place}: ends too early"
             );
         }
+
         for (index, (found, known)) in found.iter().zip(known).enumerate() {
             let is_last = index + 1 == proven.truth.frames().len();
             assert_eq!(
@@ -65,6 +69,7 @@ fn check_input(path: &Path, input: &Input, files: FinderOptions) -> ProofTally {
         }
         Ok(())
     });
+
     taken.expect("a whole recording");
     println!("{}: {}", path.display(), tally.text());
     tally
@@ -122,6 +127,7 @@ int main(void) {
 #[test]
 fn proven_frames_of_compiled_programs_are_true() {
     let scratch = Scratch::new();
+
     let mut depths = Vec::new();
     for (name, flags) in [
         ("o0", &["-O0"][..]),
@@ -148,6 +154,7 @@ fn proven_frames_of_compiled_programs_are_true() {
                 continue;
             }
         };
+
         let trace = scratch.path(&format!("{name}.bin"));
         let done = Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
             .args([
@@ -163,9 +170,11 @@ fn proven_frames_of_compiled_programs_are_true() {
             "{}",
             String::from_utf8_lossy(&done.stderr)
         );
+
         let tally = check(&trace, FinderOptions::system());
         depths.push((name, tally.mean_depth_hundredths()));
     }
+
     for (name, depth) in depths {
         assert!(depth > Some(DEPTH_OF_PROGRAMS_MIN), "{name}: {depth:?}");
     }
@@ -190,6 +199,7 @@ fn proven_frames_of_cases_are_true() {
                 }
                 continue;
             }
+
             if path.extension().is_none_or(|ending| ending != "s") {
                 continue;
             }
@@ -203,6 +213,7 @@ fn proven_frames_of_cases_are_true() {
             }
         }
     }
+
     match cases {
         0 => skip(
             "proven_frames_of_cases_are_true",
@@ -219,6 +230,7 @@ fn proven_frames_of_installed_programs_are_true() {
     if std::env::var_os("UNWIND_SIM_SLOW").is_none() {
         return skip(name, "slow; set UNWIND_SIM_SLOW=1");
     }
+
     let scratch = Scratch::new();
     let programs: [&[&str]; 8] = [
         &["/bin/ls", "-la", "/usr/bin"],
@@ -242,6 +254,7 @@ fn proven_frames_of_installed_programs_are_true() {
         &["/usr/bin/sort", "/etc/services"],
         &["/usr/bin/gdb", "--version"],
     ];
+
     for (number, program) in programs.iter().enumerate() {
         let trace = scratch.path(&format!("{number}.bin"));
         let done = Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
@@ -251,6 +264,7 @@ fn proven_frames_of_installed_programs_are_true() {
             .args(*program)
             .output()
             .expect("our program");
+
         if trace.exists() {
             check(&trace, FinderOptions::system());
         } else {

@@ -30,9 +30,11 @@ fn record(name: &str, kaslr: &str, processors: &str) {
     let Some(folder) = std::env::var_os(FOLDER) else {
         return skip(name, format_args!("{FOLDER} names no folder with kernels"));
     };
+
     let entries = std::fs::read_dir(folder).expect("the folder").flatten();
     let is_kernel = |name: &str| name.starts_with("vmlinuz-");
     let kernels = entries.filter(|e| e.file_name().to_str().is_some_and(is_kernel));
+
     let mut count = 0;
     for kernel in kernels {
         let out = tempfile::tempdir().expect("a folder");
@@ -46,12 +48,14 @@ fn record(name: &str, kaslr: &str, processors: &str) {
             .status()
             .expect("a shell");
         assert!(status.success(), "{}: {status}", kernel.path().display());
+
         for name in ["entry_SYSCALL_64.txt", "asm_exc_page_fault.txt"] {
             let text = std::fs::read_to_string(out.path().join(name)).expect("a comparison");
             let line = text
                 .lines()
                 .find(|l| l.starts_with("orc:kernel "))
                 .expect("ORC");
+            // The share is the last but one word.
             let right = line.split_whitespace().rev().nth(1).expect("a share");
             let right: f64 = right.parse().expect("a number");
             assert!(right >= RIGHT_MIN, "{name}: {line}");

@@ -76,6 +76,7 @@ fn compare(image: &Arc<Image>) -> (usize, BTreeMap<Difference, Vec<u64>>) {
         image: Some(image.clone()),
         name: "vmlinux".into(),
     };
+
     let mut cache = Cache::new();
     let (mut same, mut different) = (0, BTreeMap::<_, Vec<u64>>::new());
     for position in 0..table.len() {
@@ -87,6 +88,7 @@ fn compare(image: &Arc<Image>) -> (usize, BTreeMap<Difference, Vec<u64>>) {
         if table.ip(position + 1) == Some(ip) {
             continue;
         }
+
         let entry = table
             .table()
             .entry(stored, encoding.layout)
@@ -95,20 +97,25 @@ fn compare(image: &Arc<Image>) -> (usize, BTreeMap<Difference, Vec<u64>>) {
         if entry.kind != EntryType::Call {
             continue;
         }
+
         let orc = entry.rule(encoding.sp_indirect).expect("objtool wrote it");
         let found = Dwarf::new().find(&mapping, ip, &mut cache);
         let difference = match found {
             Ok(row) if cache.rule(row).kind == RuleKind::Call => difference(&orc, cache.rule(row)),
             _ => Some(Difference::NoRow),
         };
+
         match difference {
             None => same += 1,
             Some(kind) => different.entry(kind).or_default().push(ip),
         }
+
+        // Otherwise the rows of the whole kernel would be kept.
         if position % 4096 == 0 {
             cache.forget_units();
         }
     }
+
     (same, different)
 }
 
@@ -121,6 +128,7 @@ fn orc_and_debug_frame_agree_on_nearly_every_cfa() {
     let Some(folder) = std::env::var_os("UNWIND_SIM_KERNELS") else {
         return skip(name, "UNWIND_SIM_KERNELS names no folder with kernels");
     };
+
     let mut count = 0;
     for path in images(Path::new(&folder)) {
         let owner = map_file(&path).expect("it can be read");
@@ -130,15 +138,18 @@ fn orc_and_debug_frame_agree_on_nearly_every_cfa() {
         if !has(SectionKind::DebugFrame) || !has(SectionKind::OrcUnwind) {
             continue;
         }
+
         count += 1;
         let (same, different) = compare(&image);
         let without_row = different.get(&Difference::NoRow).map_or(0, Vec::len);
         let both: usize = same + different.values().map(Vec::len).sum::<usize>() - without_row;
         let share = 100.0 * same as f64 / both as f64;
+
         println!(
             "{}: {share:.2} % of {both} rows have the same CFA",
             path.display()
         );
+
         for (kind, ips) in &different {
             let first = ips.iter().take(3).map(|&ip| {
                 let symbol = image.symbol(ip);
@@ -149,8 +160,10 @@ fn orc_and_debug_frame_agree_on_nearly_every_cfa() {
             let first: Vec<String> = first.collect();
             println!("  {kind:?}: {}, such as {}", ips.len(), first.join(", "));
         }
+
         assert!(share > 99.0, "{share}");
     }
+
     assert!(
         count > 0,
         "no vmlinux with both tables in {}",

@@ -83,30 +83,37 @@ fn every_callchain_is_what_perf_stored() {
     let engine = spec::engine("orc:kernel").expect("it is ours");
     let (setting, mut cache) = (Setting::default(), Cache::new());
     let (mut entries, mut at_entry, mut compat, mut full, mut without) = (0, 0, 0, 0, 0);
+
     input
         .for_each::<InputError>(&Filter::default(), &mut |view| {
             let variant = match view.sample.regs.is_fake() {
                 true => Variant::Fake(FakeVariant::V5_2),
                 false => Variant::Hardware,
             };
+
             let options = CallchainOptions::default();
             let chain = perf_chain(view, &engine, variant, &setting, options, &mut cache);
             let ips = chain.callchain.ips();
             assert_eq!(ips, view.sample.recorded[0].ips, "sample {}", view.number);
+
             entries += ips.len();
             let is_entry = |e: &CallchainEntry| {
                 matches!(e, CallchainEntry::User(f) if matches!(f.found, UserFound::Entry { .. }))
             };
             at_entry += usize::from(chain.callchain.entries.iter().any(is_entry));
+
             let space = view.sample.user_space().expect("it is recorded");
             let cs = space.regs.and_then(|regs| regs.get(Reg::Cs));
+            // 0x23 is `__USER32_CS`: a program of 32 bits.
             compat += usize::from(cs == Some(0x23));
             without += usize::from(chain.callchain.user == UserOutcome::NoUserSpace);
+            // 127 is `PERF_MAX_STACK_DEPTH`, the kernel's own limit.
             let max = UserEnd::MaxStack { max: 127 };
             full += usize::from(chain.callchain.user == UserOutcome::Walked(max));
             Ok(())
         })
         .expect("a sound trace");
+
     assert_eq!(input.sample_count(), Some(40));
     assert!(entries > 500, "{entries}");
     let kinds = [at_entry, compat, full, without];
@@ -123,6 +130,7 @@ fn every_callchain_is_what_the_kernel_was_asked_for() {
     let (setting, mut cache) = (Setting::default(), Cache::new());
     let (mut limits, mut no_kernel, mut no_user, mut no_marks) = (Vec::new(), 0, 0, 0);
     let mut put_back = 0;
+
     input
         .for_each::<InputError>(&Filter::default(), &mut |view| {
             let variant = match view.sample.regs.is_fake() {
@@ -134,6 +142,7 @@ fn every_callchain_is_what_the_kernel_was_asked_for() {
             let chain = perf_chain(view, &engine, variant, &setting, options, &mut cache);
             let ips = chain.callchain.ips();
             assert_eq!(ips, view.sample.recorded[0].ips, "sample {}", view.number);
+
             limits.push(options.max_stack);
             no_kernel += usize::from(!options.kernel);
             no_user += usize::from(options.user == UserWalk::None);
@@ -147,10 +156,12 @@ fn every_callchain_is_what_the_kernel_was_asked_for() {
             Ok(())
         })
         .expect("a sound trace");
+
     limits.sort_unstable();
     limits.dedup();
     // 18: a helper that skips two of 16. 127: the kernel's own limit.
     assert_eq!(limits, [4, 9, 16, 18, 127]);
+
     let kinds = [no_kernel, no_user, no_marks];
     assert!(kinds.iter().all(|count| *count > 1), "{kinds:?}");
     assert!(put_back > 50, "{put_back}");
@@ -169,12 +180,15 @@ fn what_a_recording_does_not_say_is_not_a_difference() {
     let (setting, mut cache) = (Setting::default(), Cache::new());
     let mut shapes = Shapes::default();
     let all = CallchainOptions::default();
+
+    // The shapes of all samples must be known before one of them is judged.
     input
         .for_each::<InputError>(&Filter::default(), &mut |view| {
             shapes.add(view);
             Ok(())
         })
         .expect("a sound trace");
+
     let mut found = std::collections::BTreeMap::new();
     input
         .for_each::<InputError>(&Filter::default(), &mut |view| {
@@ -182,6 +196,7 @@ fn what_a_recording_does_not_say_is_not_a_difference() {
                 true => Variant::Fake(FakeVariant::V5_2),
                 false => Variant::Hardware,
             };
+
             let chain = perf_chain(view, &engine, variant, &setting, all, &mut cache);
             let agreement = chain.agreement(view, &setting, all, Some(&shapes));
             let kind = match agreement.expect("perf recorded a chain") {
@@ -193,6 +208,7 @@ fn what_a_recording_does_not_say_is_not_a_difference() {
             Ok(())
         })
         .expect("a sound trace");
+
     let found: Vec<_> = found.iter().map(|(kind, n)| (kind.as_str(), *n)).collect();
     assert_eq!(
         found,
@@ -214,6 +230,7 @@ fn what_is_wrong_at_each_instruction() {
                 let unwinder = &names[column];
                 format!("unwind-sim explain {name} --sample {sample} --unwinder {unwinder}")
             };
+
             let text = comparison_text(&comparison, &names, &explain, true);
             // Only the counts of an unwinder that such a kernel does not have.
             let first = format!("\n{}: first", unwinders::KERNEL[own]);
@@ -223,6 +240,7 @@ fn what_is_wrong_at_each_instruction() {
             let causes = causes
                 .rsplit_once("\n\n")
                 .map_or(causes, |(causes, _)| causes);
+
             let _ = writeln!(
                 out,
                 "{name}: {}\n{counts}\n{first}{causes}\n",
@@ -230,6 +248,7 @@ fn what_is_wrong_at_each_instruction() {
             );
         }
     }
+
     insta::with_settings!({
         snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots"),
         prepend_module_to_snapshot => false,

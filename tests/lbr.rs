@@ -297,6 +297,7 @@ fn the_page_says_what_stitching_gives() {
         "transfer/retpoline-returns-to-a-place-nobody-called-from",
         "transfer/push-and-ret-is-a-jump",
     ];
+
     let page = std::fs::read_to_string("docs/lbr.md").expect("the page is there");
     let mut absent = String::new();
     for case in cases {
@@ -307,6 +308,7 @@ fn the_page_says_what_stitching_gives() {
             let missing =
                 |all: &[Walked]| -> usize { all.iter().map(|w| w.truth - w.hits.len()).sum() };
             let invented = |all: &[Walked]| -> usize { all.iter().map(|w| w.invented).sum() };
+
             let row = format!(
                 "| {} | {every} | {} | {} | {} | {} | {} | {} | {} |\n",
                 case.split('/').next_back().unwrap_or(case),
@@ -318,6 +320,7 @@ fn the_page_says_what_stitching_gives() {
                 invented(&plain),
                 invented(&stitched),
             );
+
             if !page.contains(&row) {
                 absent.push_str(&row);
             }

@@ -67,16 +67,19 @@ fn a_program_that_is_hard_to_follow_agrees_to_its_end() {
     if !may_trace("a_program_that_is_hard_to_follow_agrees_to_its_end") {
         return;
     }
+
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("program");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lockstep/program.c");
     let arguments = ["-nostdlib", "-fno-stack-protector", "-fcf-protection=none"];
     assert!(compile(&source, &arguments, &path), "cc compiles it");
+
     let run = lockstep(&path, INSTRUCTIONS_MAX);
     agrees(&run, 42);
     // Each fault of the program is raised on both sides.
     assert_eq!(run.exceptions, 8);
     assert!(run.compared > 2000, "{}", run.compared);
+
     // The command reports the same.
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
     command.args(["lockstep", "--stats", "--report-every", "8192", "--"]);
@@ -84,6 +87,7 @@ fn a_program_that_is_hard_to_follow_agrees_to_its_end() {
     let (out, err) = (&output.stdout, &output.stderr);
     let (out, err) = (String::from_utf8_lossy(out), String::from_utf8_lossy(err));
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
+
     let (compared, led) = (run.compared, run.led);
     let line = format!(
         "{compared} instructions compared, {led} answered by the machine, 8 exceptions: \
@@ -95,6 +99,7 @@ fn a_program_that_is_hard_to_follow_agrees_to_its_end() {
         "{err}"
     );
     assert!(err.contains("bare single-stepping does"), "{err}");
+
     // It stops at the given limit.
     let run = lockstep(&path, 100);
     assert_eq!(run.compared + run.led, 100);

@@ -447,6 +447,7 @@ fn a_process_reads_code_and_parts() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("log");
     let path = folder.path().join("own.sh");
+
     let script = format!(
         "read unwind\n\
          rip=$(expr \"$unwind\" : '.*\"rip\":\"\\(0x[0-9a-f]*\\)\"')\n\
@@ -460,15 +461,19 @@ fn a_process_reads_code_and_parts() {
          while read line; do echo '{{\"type\":\"end\"}}'; done\n",
         log = quoted_path(&log),
     );
+
     std::fs::write(&path, script).expect("a script");
     let own = CommandUnwinder::start(&format!("sh {}", quoted_path(&path))).expect("it starts");
     chains(&trace("throws.bin"), &own, true);
     assert_eq!(own.fault(), None);
+
     let log = std::fs::read_to_string(&log).expect("what it read");
     let lines: Vec<serde_json::Value> = log
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
+
+    // Two bytes of code are four digits; of the eight at the end, five lie in the stack.
     let digits = |line: usize, field: &str| lines[line][field].as_str().map(str::len);
     assert_eq!(digits(0, "bytes"), Some(4), "{log}");
     assert_eq!(digits(1, "partial"), Some(10), "{log}");

@@ -114,12 +114,14 @@ fn spans_of_time_are_perfs() {
         ("50%-75%", "fp-pipe"),
         ("0.000002,", "LBR-stitch-grow"),
     ];
+
     for (span, name) in spans {
         let args = ["-G", "-F", FIELDS, "--time", span];
         if same(name, &args).is_none() {
             return skip("spans_of_time_are_perfs", "perf is not installed");
         }
     }
+
     let some = ours(&corpus("fields.data"), &["-F", "time", "--time", "10%-20%"]);
     assert_eq!(text(&some).lines().count(), 3);
 }
@@ -214,6 +216,7 @@ fn the_header_is_perfs() {
             .collect::<Vec<_>>()
             .join("\n")
     };
+
     for name in [
         "fields",
         "dwarf",
@@ -229,6 +232,7 @@ fn the_header_is_perfs() {
         let found = text(&ours(&path, &["--header-only"]));
         assert_eq!(older(&found), older(&text(&perfs)), "{name}");
     }
+
     let samples = ["-G", "-F", "comm,time,ip", "--header"];
     for name in ["fp-pipe", "fields"] {
         let path = corpus(&format!("{name}.data"));
@@ -296,6 +300,7 @@ fn lines_recorded(folder: &Path, options: &[&str]) -> Option<PathBuf> {
         .arg(&program)
         .status();
     compiled.ok().filter(|status| status.success())?;
+
     let symbols = Command::new("nm").arg("-S").arg(&program).output().ok()?;
     let symbols = String::from_utf8(symbols.stdout).expect("text");
     let numbers = symbols.lines().filter_map(|line| {
@@ -308,6 +313,7 @@ fn lines_recorded(folder: &Path, options: &[&str]) -> Option<PathBuf> {
     });
     let functions: Vec<(u64, u64)> = numbers.collect();
     assert_eq!(functions.len(), 2, "{symbols}");
+
     let mut event = EventSpec::software("cpu-clock", 0);
     event.sample_type = st::IP | st::TID | st::TIME;
     let mut writer = Writer::new(vec![event]);
@@ -317,6 +323,7 @@ fn lines_recorded(folder: &Path, options: &[&str]) -> Option<PathBuf> {
         time,
         ..Id::default()
     };
+
     let comm = Comm {
         pid: 7,
         tid: 7,
@@ -324,6 +331,7 @@ fn lines_recorded(folder: &Path, options: &[&str]) -> Option<PathBuf> {
         name: b"program",
     };
     writer.record(&Body::Comm(comm), &id(1)).expect("a record");
+
     // A program with fixed addresses is mapped where it says: its code at its offset plus 0x400000.
     let fixed = functions[0].0 & !0xf_ffff;
     let base = if fixed == 0 { 0x5555_5555_4000 } else { fixed };
@@ -339,10 +347,12 @@ fn lines_recorded(folder: &Path, options: &[&str]) -> Option<PathBuf> {
         flags: 2,
         path,
     };
+
     let cpumode = misc::CPUMODE_USER;
     writer
         .record(&Body::Mmap { mmap, cpumode }, &id(2))
         .expect("a record");
+
     let addresses = functions
         .iter()
         .flat_map(|&(start, size)| start..start + size);
@@ -357,6 +367,7 @@ fn lines_recorded(folder: &Path, options: &[&str]) -> Option<PathBuf> {
             .record(&Body::Sample(sample), &id(time))
             .expect("a record");
     }
+
     let recording = folder.join("perf.data");
     std::fs::write(&recording, writer.finish()).expect("a file");
     Some(recording)
@@ -373,11 +384,13 @@ fn lines_of_the_source_are_perfs() {
         &["-g1", "-O1", "-no-pie", "-gdwarf-3"],
         &["-g", "-O1", "-gdwarf64"],
     ];
+
     for options in forms {
         let folder = tempfile::tempdir().expect("a folder");
         let Some(recording) = lines_recorded(folder.path(), options) else {
             return skip(name, "gcc and nm are not installed");
         };
+
         let script = |tool: &str| {
             let mut command = Command::new(tool);
             if tool != "perf" {
@@ -393,13 +406,16 @@ fn lines_of_the_source_are_perfs() {
             let output = command.arg(&recording).stdin(Stdio::null()).output().ok()?;
             Some(text(&output))
         };
+
         let found = script(env!("CARGO_BIN_EXE_unwind-sim")).expect("the tool runs");
         for line in ["lines.c:8\n", "lines.c:15\n"] {
             assert!(found.contains(line), "{options:?}: {line}{found}");
         }
+
         let Some(perfs) = script("perf") else {
             return skip(name, "perf is not installed");
         };
+
         // addr2line of binutils 2.40, which perf 6.1 calls, does not read 64-bit DWARF.
         if options.contains(&"-gdwarf64") {
             continue;

@@ -59,6 +59,7 @@ fn record_into(
     command: &[&str],
 ) -> Option<(tempfile::TempDir, PathBuf)> {
     let path = dir.path().join("perf.data");
+
     let mut perf = Command::new("perf");
     perf.args([
         "record",
@@ -76,6 +77,7 @@ fn record_into(
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
+
     match done {
         // It ends with 0 and without a sample where it cannot read the kernel's list of events.
         Ok(status) if status.success() && has_samples(&path) => Some((dir, path)),
@@ -204,17 +206,20 @@ fn folded_stacks_hold_every_sample_once_whatever_the_threads() {
         one.lines().count(),
         "each stack is on one line"
     );
+
     assert!(written.stacks > 50, "too few samples: {}", written.stacks);
     assert!(
         lines.keys().any(|stack| stack.starts_with("sort;")),
         "{one}"
     );
+
     for threads in [2, 3] {
         assert!(
             folded(&source(&path), "dwarf", threads).0 == one,
             "{threads} threads"
         );
     }
+
     // The same through a trace.
     let trace = path.with_extension("bin");
     let done = Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
@@ -229,6 +234,7 @@ fn folded_stacks_hold_every_sample_once_whatever_the_threads() {
         "{}",
         String::from_utf8_lossy(&done.stderr)
     );
+
     let (traced, over_trace) = folded(&source(&trace), "dwarf", 1);
     assert_eq!(over_trace.stacks, written.stacks);
     assert!(traced == one, "over a trace:\n{traced}\ndirectly:\n{one}");
@@ -241,6 +247,7 @@ fn filters_choose_samples() {
         return;
     };
     let all = direct(&path, "dwarf");
+
     let with = |filter| {
         let source = Source {
             filter,
@@ -248,6 +255,7 @@ fn filters_choose_samples() {
         };
         folded(&source, "dwarf", 2).1.stacks
     };
+
     let tid = all[all.len() / 2].1;
     let of_tid = all.iter().filter(|stack| stack.1 == tid).count() as u64;
     assert_eq!(
@@ -271,6 +279,7 @@ fn filters_choose_samples() {
         }),
         1
     );
+
     let (from, to) = (all[5].2, all[9].2);
     let during = all
         .iter()
@@ -283,6 +292,7 @@ fn filters_choose_samples() {
         }),
         during
     );
+
     let beyond = Filter {
         sample: Some(all.len() as u64),
         ..Filter::default()
@@ -302,21 +312,25 @@ fn the_firefox_profile_holds_the_stacks_that_the_folded_ones_do() {
     let Some((_dir, path)) = record(name) else {
         return;
     };
+
     let profile = |threads| {
         let (source, mut out) = (source(&path), Vec::new());
         let written = profile::write(&source, &run("dwarf"), Format::Firefox, threads, &mut out);
         (decode::unzipped(&out), written.expect("a profile").stacks)
     };
+
     let (one, stacks) = profile(1);
     for threads in [2, 3] {
         assert!(profile(threads).0 == one, "{threads} threads");
     }
+
     let json: serde_json::Value = serde_json::from_slice(&one).expect("JSON");
     assert!(
         json["libs"].as_array().is_some_and(|libs| libs.len() >= 2),
         "{}",
         json["libs"]
     );
+
     // The Firefox profile has a thread's last name, folded stacks its name at the time of the
     // sample.
     let frames = |stacks: Folded| {
@@ -329,6 +343,7 @@ fn the_firefox_profile_holds_the_stacks_that_the_folded_ones_do() {
     };
     let found = frames(decode::firefox(&one));
     assert_eq!(found.values().sum::<u64>(), stacks);
+
     let (text, _) = folded(&source(&path), "dwarf", 1);
     assert_eq!(found, frames(decode::folded(&text)));
 }
@@ -374,12 +389,14 @@ fn perf_script(path: &Path) -> Shown {
     let mut perf = Command::new("perf");
     perf.args(["script", "--no-inline", "-F", "tid,time,ip", "-i"])
         .arg(path);
+
     let out = perf
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output()
         .expect("perf script");
     let text = String::from_utf8(out.stdout).expect("text");
+
     let mut stacks: Shown = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         match line.strip_suffix(':').and_then(|head| head.split_once(' ')) {
@@ -402,6 +419,7 @@ fn perf_script(path: &Path) -> Shown {
             }
         }
     }
+
     stacks
 }
 
@@ -430,10 +448,12 @@ fn chains_agree_with_perfs_own_unwinder() {
     if !made.is_ok_and(|status| status.success()) {
         return skip(name, "no C compiler");
     }
+
     let command = program.to_str().expect("a path in UTF-8").to_owned();
     let Some((_dir, path)) = record_into(name, dir, &[&command]) else {
         return;
     };
+
     let expected = perf_script(&path);
     let owner = map_file(&path).expect("the recording");
     let file = PerfFile::parse((*owner).as_ref()).expect("a perf.data");
@@ -443,6 +463,8 @@ fn chains_agree_with_perfs_own_unwinder() {
     let mut found = [Looked::default()];
     stacks::replay(&file, &options, &mut found);
     let [Looked(mut found)] = found;
+
+    // perf shows offsets in files, by the mappings of that moment.
     let (mut maps, mut at) = (Maps::default(), 0);
     file.for_each_ordered(|event| {
         if let Record::Sample(sample) = event.record {
@@ -455,6 +477,7 @@ fn chains_agree_with_perfs_own_unwinder() {
         maps.apply(&event.record);
         ControlFlow::Continue(())
     });
+
     assert_eq!((found.len(), at), (expected.len(), expected.len()));
     let (mut equal, mut shorter) = (0, 0);
     for (found, expected) in found.iter().zip(&expected) {
@@ -463,6 +486,7 @@ fn chains_agree_with_perfs_own_unwinder() {
         shorter +=
             usize::from(found.2.len() < expected.2.len() && expected.2.starts_with(&found.2));
     }
+
     // The few that differ are at the end of the copy: libunwind requires every slot to be in it.
     let all = found.len();
     assert!(all > 50, "too few samples: {all}");
@@ -499,10 +523,13 @@ fn damaged_recordings_give_what_is_left_of_them() {
     let path = dir.path().join("perf.data");
     let whole = std::fs::read(corpus("dwarf.data")).expect("the recording");
     let mut stacks = 0;
+
     // The step is prime, so that every field of a record is hit.
     for at in (0..whole.len()).step_by(61) {
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (at % 8);
+
+        // With the damage inside, and cut off where it is.
         for len in [bytes.len(), at] {
             std::fs::write(&path, &bytes[..len]).expect("a temporary file");
             let threads = 1 + at % 2;
@@ -524,6 +551,7 @@ fn damaged_recordings_give_what_is_left_of_them() {
             }
         }
     }
+
     assert!(stacks > 0, "no stack survived");
 }
 

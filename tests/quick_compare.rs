@@ -96,6 +96,7 @@ fn a_confirmed_rule_has_no_contradiction() {
                 let memory = view.sample.memory();
                 let (truth, live) = (&view.sample.truth, view.live());
                 let subject = Subject::of(view, &memory, &live);
+
                 for index in 0..truth.frames().len() {
                     let doubt = subject.first_doubt(finder, index..index + 1, &mut warm);
                     let Some(mut frame) = true_frame(truth, &live, index) else {
@@ -104,6 +105,7 @@ fn a_confirmed_rule_has_no_contradiction() {
                     if index > 0 {
                         frame.regs = frame.regs.restricted(finder.carries());
                     }
+
                     // Its own cache knows no rules by address, so that it applies each in full.
                     let found = subject.check_in(finder, &frame, index, &mut cold);
                     if doubt.is_none() {
@@ -117,6 +119,7 @@ fn a_confirmed_rule_has_no_contradiction() {
             done.expect("it is read");
         }
     }
+
     assert!(confirmed > 100 && refuted > 20, "{confirmed} and {refuted}");
 }
 
@@ -125,6 +128,7 @@ fn outcomes_without_frames_compare_alike() {
     let both = vec![Variant::Hardware, Variant::Fake(FakeVariant::V5_2)];
     let variants = [Vec::new(), both];
     let views = [MemoryView::Cpu, MemoryView::Copy(256)];
+
     // Also by another chain: from a table, from a scan, and from a table with a fallback.
     let references = [
         None,
@@ -137,10 +141,12 @@ fn outcomes_without_frames_compare_alike() {
         Some(name) => Against::Engine(spec::engine(name).expect("an unwinder")),
         None => Against::Truth,
     };
+
     let settings = views.into_iter().zip(variants);
     let cases: Vec<_> = settings
         .flat_map(|setting| references.map(|reference| (setting.clone(), reference)))
         .collect();
+
     let mut wrong = [0; 5];
     for input in traces() {
         for (case, ((view, variants), reference)) in cases.iter().enumerate() {
@@ -155,6 +161,7 @@ fn outcomes_without_frames_compare_alike() {
                 group_by: GroupBy::Instruction,
             };
             let brief = run.compare(&input, &Filter::default()).expect("it is read");
+
             let mut whole = Comparison::new(run.columns().len());
             let mut last = None;
             let done = run.for_each(&input, &Filter::default(), &mut |view, column, outcome| {
@@ -165,11 +172,13 @@ fn outcomes_without_frames_compare_alike() {
                 Ok(())
             });
             done.expect("it is read");
+
             if format!("{brief:?}") != format!("{whole:?}") {
                 panic!("{reference:?}: {brief:#?} and {whole:#?}");
             }
             wrong[case % references.len()] += whole.groups.len();
         }
     }
+
     assert!(wrong.iter().all(|&groups| groups > 20), "{wrong:?}");
 }

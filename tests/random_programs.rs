@@ -126,13 +126,16 @@ fn the_truth_of_programs_is_right_under_ptrace() {
     if let Some(why) = no_ptrace() {
         return skip("the_truth_of_programs_is_right_under_ptrace", &why);
     }
+
     let bench = Bench::new().expect("a temporary directory");
     let folder = tempfile::TempDir::new().expect("a temporary directory");
     let trace = folder.path().join("trace.bin");
+
     let jumps = (0..).map(RandomProgram::random).filter(|program| {
         let (with, without) = (program, RandomProgram::by_calls(program.seed));
         with.handlers.is_none() && with.functions != without.functions
     });
+
     for program in jumps.take(PROGRAMS_TRACED) {
         let seed = program.seed;
         let path = bench.executable(&program).expect("a program");
@@ -140,10 +143,12 @@ fn the_truth_of_programs_is_right_under_ptrace() {
             let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
             program.args(arguments).output().expect("it runs")
         };
+
         let record = ["record", "--truth", "--at", "every:1", "-o"].map(AsRef::as_ref);
         let record =
             command(&[&record[..], &[trace.as_ref(), "--".as_ref(), path.as_ref()]].concat());
         assert!(record.status.success(), "seed {seed}: {record:?}");
+
         let compare = [
             "compare".as_ref(),
             trace.as_ref(),

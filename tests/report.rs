@@ -42,10 +42,13 @@ fn pages_work_in_a_browser() {
     if !has("node") {
         return skip(name, "node is not installed");
     }
+
     let folder = tempfile::tempdir().expect("a folder");
+
     // Kept for a person to look at.
     let shots = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report");
     std::fs::create_dir_all(&shots).expect("a folder");
+
     let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let lines = tool(&[
         "verify",
@@ -56,6 +59,7 @@ fn pages_work_in_a_browser() {
     .output()
     .expect("the tool runs");
     std::fs::write(at("verify.json"), lines.stdout).expect("a file");
+
     let case = "corpus/cases/frame/leaf-keeps-data-in-the-red-zone.s";
     let throws = "corpus/traces/throws.bin";
     for args in [
@@ -66,8 +70,10 @@ fn pages_work_in_a_browser() {
         let made = tool(&["report"]).args(&args).status();
         assert!(made.expect("the tool runs").success(), "{args:?}");
     }
+
     let size = std::fs::metadata(at("throws.html")).expect("a page").len();
     assert!(size < 2_000_000, "1000 samples take {size} bytes");
+
     let output = Command::new("node")
         .arg(root("tests/report/browse.cjs"))
         .arg(folder.path())
@@ -76,6 +82,7 @@ fn pages_work_in_a_browser() {
         .env("BROWSER", browser)
         .output()
         .expect("node runs");
+
     let told = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     println!("{told}");

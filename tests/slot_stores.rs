@@ -157,12 +157,14 @@ fn run() -> Run {
 #[test]
 fn each_store_is_told_of_by_its_instruction() {
     let run = run();
+
     let symbol = |name: &str| {
         let images = run.space.mappings().iter().filter_map(|m| m.image.as_ref());
         let mut symbols = images.flat_map(|i| i.symbols());
         let symbol = symbols.find(|s| s.name == name);
         symbol.unwrap_or_else(|| panic!("no {name}")).address
     };
+
     let all = &run.results.stores.all;
     // Register, changed, same, returned by, restored.
     type Told = (Reg, u64, u64, u64, u64);
@@ -171,29 +173,37 @@ fn each_store_is_told_of_by_its_instruction() {
         let told = |s: &SlotStore| (s.slot.reg(), s.count, s.same, s.taken, s.restored);
         here.map(told).collect()
     };
+
     let at = |name: &str| {
         let start = symbol(&format!("at_{name}"));
         told(start..start + 1)
     };
+
     assert_eq!(at("barrier"), [(Reg::Rip, 0, 1, 0, 0)]);
     assert_eq!(at("retpoline"), [(Reg::Rip, 1, 0, 1, 0)]);
     assert_eq!(at("away"), [(Reg::Rip, 1, 0, 0, 1)]);
     assert_eq!(at("back"), []);
     assert_eq!(at("pointer"), [(Reg::Rbx, 1, 0, 0, 0)]);
+
     let string = told(symbol("at_string")..symbol("at_string_behind"));
     assert_eq!(string, [(Reg::Rbp, 1, 0, 0, 0)]);
+
     let kernel = symbol("at_kernel")..symbol("at_kernel_behind");
     let registers = [(Reg::R12, 1, 0, 0, 0), (Reg::R13, 1, 0, 0, 0)];
     assert_eq!(told(kernel.clone()), registers);
+
     let by_kernel = |s: &&SlotStore| kernel.contains(&s.writer.address);
     let calls = all.iter().filter(by_kernel).map(|s| s.writer.call);
     assert!({ calls }.all(|call| call == Some("clock_gettime")));
+
     // At that point rbx is no longer in its slot.
     assert_eq!(at("own"), []);
     assert_eq!(all.len(), 7, "{all:#?}");
+
     let pointer = all.iter().find(|s| s.slot.reg() == Reg::Rbx);
     let pointer = pointer.expect("as above");
     assert_eq!((pointer.old, pointer.new), (0x10, 7));
+
     let saves = symbol("saves")..symbol("_start");
     assert!(saves.contains(&pointer.owner), "{:#x}", pointer.owner);
 }

@@ -97,9 +97,11 @@ calls:
         .cfi_endproc
         .size calls, . - calls
 ";
+
     let object = scratch
         .cc("calls.s", source, &["-c"])
         .expect("cc assembles");
+
     for (assume, proven) in [("all", 2), ("callees", 2), ("none", 1), ("stores", 1)] {
         let output = check(&["--json", "--assume", assume], &object);
         assert_eq!(output.status.code(), Some(0), "{assume}");
@@ -242,6 +244,7 @@ f:      .cfi_startproc
         .size f, . - f
 "
         );
+
         let name = format!("{name}.s");
         let object = scratch.cc(&name, &source, &["-c"]).expect("cc assembles");
         let Some(at) = at else {
@@ -254,6 +257,7 @@ f:      .cfi_startproc
             );
             continue;
         };
+
         let output = check(&["--json"], &object);
         assert_eq!(output.status.code(), Some(1), "{name}");
         let lines = lines(&output);
@@ -290,6 +294,7 @@ cie:    .long 2f - 1f
         .quad g, h - g
 6:
 ";
+
     let object = scratch
         .cc("shared.s", source, &["-c"])
         .expect("cc assembles");
@@ -300,6 +305,7 @@ cie:    .long 2f - 1f
         "{}",
         unproven[0]
     );
+
     let sum = lines(&check(&["--json"], &object))
         .pop()
         .expect("a summary");

@@ -362,6 +362,7 @@ fn verify_finds_in_a_converted_program_what_it_found_before() {
         Ok(program) => program,
         Err(why) => return skip(NAME, why),
     };
+
     let new = folder.path().join("new");
     for (to, unwinder) in [("sframe-v3", "sframe"), ("orc:6.4", "orc:6.4")] {
         tables(
@@ -370,6 +371,7 @@ fn verify_finds_in_a_converted_program_what_it_found_before() {
         );
         // Without a table of its own, rows are derived from .eh_frame.
         assert_eq!(findings(&new, "dwarf"), findings(&program, "dwarf"), "{to}");
+
         let [before, after] = [&program, &new].map(|path| {
             let found = findings(path, unwinder).into_iter();
             // Where the other formats have no row, ORC has an undefined entry: another code.
@@ -383,6 +385,7 @@ fn verify_finds_in_a_converted_program_what_it_found_before() {
             found.sort();
             found
         });
+
         assert!(!before.is_empty());
         assert_eq!(after, before, "{to}");
     }
@@ -456,6 +459,7 @@ fn losses_are_reported_by_function_and_reason() {
             "there is no libc.so.6",
         );
     }
+
     let shown = tables(
         0,
         &[
@@ -468,11 +472,13 @@ fn losses_are_reported_by_function_and_reason() {
             "--json",
         ],
     );
+
     let lines = shown
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"));
     let lines: Vec<serde_json::Value> = lines.collect();
     let (summary, losses) = lines.split_last().expect("lines");
+
     assert!(lines.iter().all(|line| line["schema"] == "unwind-sim.v1"));
     assert_eq!(summary["to"], "sframe-v1");
     for counted in summary["losses"].as_array().expect("losses") {
@@ -483,6 +489,7 @@ fn losses_are_reported_by_function_and_reason() {
         assert_eq!(counted["functions"], these.count(), "{counted}");
         assert_eq!(counted["rows"], rows, "{counted}");
     }
+
     let kept = losses
         .iter()
         .filter(|loss| loss["reason"] == "callee-saved");
@@ -494,6 +501,7 @@ fn the_output_is_whole_or_untouched() {
     let folder = folder();
     let at = folder.path().join("program");
     std::fs::copy("/bin/sh", &at).expect("a copy");
+
     // In the place of the original, which keeps its permissions.
     #[cfg(unix)]
     {
@@ -509,6 +517,7 @@ fn the_output_is_whole_or_untouched() {
             .permissions()
             .mode();
         assert_eq!(mode & 0o777, 0o750);
+
         let new = folder.path().join("new");
         tables(0, &["convert", text(&at), "--to", "orc", "-o", text(&new)]);
         let mode = std::fs::metadata(&new)
@@ -517,6 +526,7 @@ fn the_output_is_whole_or_untouched() {
             .mode();
         assert_eq!(mode & 0o777, 0o750);
     }
+
     let before = std::fs::read(&at).expect("the file");
     // A table that is not there, a file that is not ELF, a folder for the output.
     let told = tables(
@@ -536,6 +546,7 @@ fn the_output_is_whole_or_untouched() {
         told.contains("has no debug_frame to convert to sframe-v3"),
         "{told}"
     );
+
     let other = folder.path().join("text");
     std::fs::write(&other, "not an ELF file").expect("a file");
     tables(
@@ -549,6 +560,7 @@ fn the_output_is_whole_or_untouched() {
             text(&at),
         ],
     );
+
     tables(
         2,
         &[
@@ -560,12 +572,14 @@ fn the_output_is_whole_or_untouched() {
             text(folder.path()),
         ],
     );
+
     let told = tables(
         2,
         &["convert", text(&at), "--to", "sframe-v4", "-o", text(&at)],
     );
     assert!(told.contains("sframe-v3"), "{told}");
     assert_eq!(std::fs::read(&at).expect("the file"), before);
+
     // An overlay is found from the end of the file.
     std::fs::write(&other, [&before[..], &[1; 100]].concat()).expect("a file");
     let told = tables(
@@ -573,6 +587,7 @@ fn the_output_is_whole_or_untouched() {
         &["convert", text(&other), "--to", "orc", "-o", text(&at)],
     );
     assert!(told.contains("100 bytes follow"), "{told}");
+
     let left = std::fs::read_dir(folder.path())
         .expect("the folder")
         .flatten();

@@ -30,6 +30,7 @@ fn diff(args: &[&str]) -> Found {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
     command.args(["tables", "diff", "--json"]).args(args);
     let output = command.output().expect("the tool runs");
+
     let mut found = Found {
         status: output.status.code().expect("not killed"),
         causes: BTreeMap::new(),
@@ -38,6 +39,7 @@ fn diff(args: &[&str]) -> Found {
         changed: Vec::new(),
         summary: Value::Null,
     };
+
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     for line in String::from_utf8(output.stdout).expect("text").lines() {
         let line: Value = serde_json::from_str(line).expect("JSON");
@@ -58,6 +60,7 @@ fn diff(args: &[&str]) -> Found {
             other => panic!("{other:?}"),
         }
     }
+
     found
 }
 
@@ -85,8 +88,10 @@ fn rows_that_the_assembler_wrote_wrong_are_shown() {
     if sframe_version(&object) != Some(1) {
         return skip(name, "as does not write SFrame V1");
     }
+
     let found = diff(&[path(&object)]);
     assert_eq!(found.status, 1, "{found:?}");
+
     let causes = |function: &str| -> Vec<&str> {
         let causes = found.causes.get(function).into_iter().flatten();
         causes.map(String::as_str).collect()
@@ -99,11 +104,13 @@ fn rows_that_the_assembler_wrote_wrong_are_shown() {
     assert_eq!(causes("rbp_undefined"), ["register-lost"]);
     assert_eq!(causes("rbp_same"), ["register"]);
     assert_eq!(causes("right"), [""; 0]);
+
     // These functions are left out: the first two because V1 cannot express a row, the third
     // although it could.
     assert_eq!(causes("drap"), [""; 0]);
     assert_eq!(causes("ra_register"), [""; 0]);
     assert_eq!(causes("escape"), ["missing-function"]);
+
     for loss in ["cfa-register", "cfa-load", "ra-register"] {
         let loss = ("sframe".to_owned(), loss.to_owned());
         assert!(found.losses.contains(&loss), "{loss:?}: {found:?}");

@@ -199,6 +199,7 @@ fn a_stripped_object_gets_the_same_orc_again() {
             let (from, to) = (word(from), word(to));
             unwind_sim(&["tables", "generate", &from, "--to", "orc:6.4", "-o", &to])
         };
+
         generate(&object, &first);
         let sections = text_of("readelf", &["-SW"], &first);
         let sections = sections.expect("binutils are installed");
@@ -210,6 +211,7 @@ fn a_stripped_object_gets_the_same_orc_again() {
         ] {
             assert!(sections.contains(name), "{shape}: {sections}");
         }
+
         // The linker reads the relocations.
         run(Command::new("ld")
             .arg("-r")
@@ -219,15 +221,18 @@ fn a_stripped_object_gets_the_same_orc_again() {
         .expect("ld");
         let found = against(&linked, Boundaries::Symbols, orc()).expect("it has ORC");
         assert_eq!(same(&found), found.total(), "{shape}: {}", told(&found));
+
         run(Command::new("objcopy")
             .args(["--remove-section=.orc*", "--remove-section=.rela.orc*"])
             .arg(&linked)
             .arg(&stripped))
         .expect("objcopy");
         assert!(against(&stripped, Boundaries::Symbols, orc()).is_none());
+
         generate(&stripped, &second);
         let found = against(&second, Boundaries::Symbols, orc()).expect("it has ORC");
         assert_eq!(same(&found), found.total(), "{shape}: {}", told(&found));
+
         let rows = |path: &PathBuf| unwind_sim(&["tables", "dump", &word(path), "--table", "orc"]);
         let lines = |text: String| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(lines(rows(&linked)), lines(rows(&second)), "{shape}");
@@ -250,14 +255,17 @@ _start: xor %ebp, %ebp
 leaf:   ret
         .size leaf, .-leaf
 ";
+
     let scratch = Scratch::new();
     let program = scratch.cc("start.s", START, &["-nostdlib", "-static-pie"]);
     let program = program.expect("cc").display().to_string();
+
     for to in ["eh_frame", "sframe-v3", "orc:6.4"] {
         let out = scratch.path(to).display().to_string();
         let from_symbols = ["tables", "generate", "--functions", "symbols"];
         let words = [&from_symbols[..], &["--to", to, "-o", &out, &program]];
         unwind_sim(&words.concat());
+
         let rows = unwind_sim(&["tables", "dump", &out, "--function", "_start"]);
         let start = rows.lines().filter(|row| row.contains(" _start"));
         let start: Vec<&str> = start.collect();
@@ -266,6 +274,7 @@ leaf:   ret
             !start.is_empty() && start.iter().all(is_last),
             "{to}: {rows}"
         );
+
         // It ends with 1 if a row is contradicted.
         unwind_sim(&["tables", "check", &out]);
     }
@@ -300,6 +309,7 @@ fn what_differs_is_listed_as_json() {
     let object = object.expect("cc").display().to_string();
     let (orc, out) = (scratch.path("orc"), scratch.path("out"));
     let word = |path: &Path| path.display().to_string();
+
     unwind_sim(&[
         "tables",
         "convert",
@@ -309,6 +319,7 @@ fn what_differs_is_listed_as_json() {
         "-o",
         &word(&orc),
     ]);
+
     let text = unwind_sim(&[
         "tables",
         "generate",
@@ -322,10 +333,12 @@ fn what_differs_is_listed_as_json() {
         "-o",
         &word(&out),
     ]);
+
     let lines: Vec<serde_json::Value> = text
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
+
     let difference = lines.iter().find(|line| line["class"] == "contradicted");
     let difference = difference.expect("a difference");
     assert_eq!(difference["type"], "generation_difference", "{text}");
@@ -336,6 +349,7 @@ fn what_differs_is_listed_as_json() {
     );
     let new = difference["new"].as_str().expect("a row");
     assert!(new.starts_with("call cfa=rsp+16 ra=*(cfa-8)"), "{text}");
+
     let comparison = &lines.last().expect("a summary")["comparison"];
     let classes = comparison["classes"].as_array().expect("classes");
     let sum: u64 = classes
@@ -379,6 +393,7 @@ fn functions_without_rows_get_some_and_what_is_in_none_is_told() {
         let output = output.to_string_lossy();
         unwind_sim(&[&fixed[..], &[&output], how].concat())
     };
+
     let text = make(&["--functions", "table"]);
     assert!(text.contains("generated: 1 function,"), "{text}");
     let text = make(&[]);
@@ -387,6 +402,7 @@ fn functions_without_rows_get_some_and_what_is_in_none_is_told() {
         text.contains("no row: 5 bytes of .text in no function"),
         "{text}"
     );
+
     let generated = open(&output);
     let table = Table::read_as(
         &generated,
@@ -394,6 +410,7 @@ fn functions_without_rows_get_some_and_what_is_in_none_is_told() {
         None,
     );
     let table = table.expect("it was written");
+
     let address = |name: &str| {
         let all = generated.image().symbols().iter();
         all.filter(|symbol| symbol.name == name)

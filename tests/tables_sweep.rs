@@ -46,6 +46,7 @@ fn types(rows: &[Value]) -> BTreeMap<String, usize> {
 fn everything(scratch: &Scratch) -> Option<PathBuf> {
     let late = include_str!("tables_check/late.s");
     let late = scratch.cc("late.s", late, &["-c"]).ok()?;
+
     let sframe = top().join("corpus/sframe");
     let quoted = scratch.path("a \"quoted\" 'name'\\ with\ttabs");
     let foreign = scratch
@@ -54,6 +55,7 @@ fn everything(scratch: &Scratch) -> Option<PathBuf> {
     for copy in [&quoted, &foreign] {
         std::fs::copy(sframe.join("t_2.40"), copy).expect("writable");
     }
+
     let empty = scratch.path("empty");
     std::fs::write(&empty, "").expect("writable");
     let cut = scratch.path("cut");
@@ -62,6 +64,7 @@ fn everything(scratch: &Scratch) -> Option<PathBuf> {
     let text = top().join("Cargo.toml");
     let missing = scratch.path("missing");
     let folder = scratch.path("");
+
     let paths: [(&Path, &str); 10] = [
         (&late, "one"),
         (&missing, ""),
@@ -74,6 +77,7 @@ fn everything(scratch: &Scratch) -> Option<PathBuf> {
         (&cut, ""),
         (&late, "again"),
     ];
+
     let mut list = Vec::new();
     for (path, package) in paths {
         list.extend(path.as_os_str().as_bytes());
@@ -81,6 +85,7 @@ fn everything(scratch: &Scratch) -> Option<PathBuf> {
         list.extend(package.as_bytes());
         list.push(b'\n');
     }
+
     let path = scratch.path("list");
     std::fs::write(&path, list).expect("writable");
     Some(path)
@@ -182,6 +187,7 @@ fn shards_have_each_file_once() {
     let Some(list) = everything(&scratch) else {
         return skip("shards_have_each_file_once", "there is no cc");
     };
+
     let of_files = |shard: &str| {
         let out = scratch.path(&shard.replace('/', "-"));
         let output = sweep(&list, &out, &["--shard", shard]);
@@ -191,10 +197,12 @@ fn shards_have_each_file_once() {
                 .code()
                 .is_some_and(|code| [0, 1, 3].contains(&code))
         );
+
         let mut rows = rows(&std::fs::read(out).expect("the part"));
         rows.retain(|row| row["type"] != "sweep" && row["type"] != "summary");
         rows
     };
+
     let key = |row: &Value| row.to_string();
     let mut whole: Vec<_> = of_files("1/1").iter().map(key).collect();
     whole.sort_unstable();
@@ -204,6 +212,7 @@ fn shards_have_each_file_once() {
         all.sort_unstable();
         assert_eq!(all, whole, "{count}");
     }
+
     for wrong in ["0/2", "3/2", "1"] {
         let output = sweep(&list, &scratch.path("none"), &["--shard", wrong]);
         assert_eq!(output.status.code(), Some(2), "{wrong}");
@@ -220,22 +229,26 @@ fn a_killed_sweep_goes_on_to_the_same_bytes() {
         std::os::unix::fs::symlink(top().join("corpus/sframe/t_2.46"), &copy).expect("writable");
         text += &format!("{}\n", copy.display());
     }
+
     let list = scratch.path("list");
     std::fs::write(&list, text).expect("writable");
     let (whole, part) = (scratch.path("whole"), scratch.path("part"));
     sweep(&list, &whole, &[]);
     let whole = std::fs::read(whole).expect("the part");
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
+
     let mut kills = 0;
     let kills_max = match std::env::var_os("UNWIND_SIM_SLOW") {
         Some(_) => 40,
         None => 16,
     };
+
     for step in 1..kills_max {
         let mut child = command(&list, &part, &["--threads", "2"])
             .stderr(Stdio::null())
             .spawn()
             .expect("the tool runs");
+
         // Killed when this much is written, or, if it is faster than that, not at all.
         let most = whole.len() as u64 * step / kills_max;
         let begin = Instant::now();
@@ -252,6 +265,7 @@ fn a_killed_sweep_goes_on_to_the_same_bytes() {
             // Looking all the time would take a processor from what is looked at.
             std::thread::sleep(Duration::from_micros(500));
         };
+
         let left = std::fs::read(&part).expect("the part");
         assert!(whole.starts_with(&left), "after {kills} kills");
         kills += u32::from(!ended);
@@ -259,17 +273,20 @@ fn a_killed_sweep_goes_on_to_the_same_bytes() {
             break;
         }
     }
+
     assert!(kills > 0);
     let output = sweep(&list, &part, &[]);
     assert!(
         std::fs::read(&part).expect("the part") == whole,
         "{output:?}"
     );
+
     // A finished one is not made again.
     let before = std::fs::metadata(&part)
         .expect("the part")
         .modified()
         .expect("a time");
+
     let again = sweep(&list, &part, &[]);
     let said = String::from_utf8_lossy(&again.stderr);
     assert!(said.contains("none was checked now; remove "), "{said}");
@@ -286,26 +303,33 @@ fn what_is_not_ours_is_left_alone() {
     let list = scratch.path("list");
     let sframe = top().join("corpus/sframe/t_2.46");
     std::fs::write(&list, format!("{}\n", sframe.display())).expect("writable");
+
     let out = scratch.path("out");
     std::fs::write(&out, "a poem\n").expect("writable");
+
     let fails = |args: &[&str], list: &Path, said: &str| {
         let output = sweep(list, &out, args);
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{errors}");
         assert!(errors.contains(said), "{errors}");
     };
+
     fails(&[], &list, "no part of a sweep");
     assert_eq!(std::fs::read(&out).expect("ours"), b"a poem\n");
+
     std::fs::remove_file(&out).expect("ours");
     sweep(&list, &out, &[]);
     fails(&["--assume", "none"], &list, "a part of another sweep");
+
     let wrong = scratch.path("wrong");
     std::fs::write(&wrong, "\tpackage\n").expect("writable");
     fails(&[], &wrong, "entry 1: there is no path");
     fails(&[], &scratch.path("no list"), "no list");
+
     if cfg!(not(feature = "parquet")) {
         fails(&["--format", "parquet"], &list, "--features parquet");
     }
+
     let empty = scratch.path("empty");
     std::fs::write(&empty, "").expect("writable");
     let output = sweep(&empty, &scratch.path("of nothing"), &[]);
@@ -355,6 +379,7 @@ fn the_questions_of_the_page_are_answered_by_duckdb() {
     let Some(python) = python("duckdb") else {
         return skip(name, "python3 has no duckdb");
     };
+
     let scratch = Scratch::new();
     let list = some_files(&scratch);
     let mut functions = 0;
@@ -364,6 +389,7 @@ fn the_questions_of_the_page_are_answered_by_duckdb() {
         let rows = rows(&std::fs::read(out).expect("the part"));
         functions += types(&rows).get("function").copied().unwrap_or_default();
     }
+
     let output = Command::new(python)
         .arg(top().join("examples/sweep/ask.py"))
         .arg(top().join("docs/sweep.md"))
@@ -377,12 +403,14 @@ fn the_questions_of_the_page_are_answered_by_duckdb() {
         String::from_utf8_lossy(&output.stderr)
     );
     println!("{text}");
+
     let page = std::fs::read_to_string(top().join("docs/sweep.md")).expect("the page");
     assert_eq!(
         text.matches("| --- ").count() > 6,
         page.matches("```sql").count() > 7
     );
     assert!(text.contains("| 1 | 3 | 3 | 3 |"), "{text}");
+
     let section = text.split("Verdicts\n").nth(1).unwrap_or_default();
     let verdicts = section.lines().skip(3).take_while(|line| !line.is_empty());
     let count = |line: &str| {
@@ -395,6 +423,7 @@ fn the_questions_of_the_page_are_answered_by_duckdb() {
         cell.parse::<usize>().expect("a number")
     };
     assert_eq!(verdicts.map(count).sum::<usize>(), functions, "{text}");
+
     if scratch.path("late.o").exists() {
         assert!(
             text.contains("| late | `push` has no row | 1 | 1 | late.o: "),
@@ -415,11 +444,13 @@ fn spark_runs_the_partitions() {
     if Command::new("java").arg("-version").output().is_err() {
         return skip(name, "java is not installed");
     }
+
     let scratch = Scratch::new();
     let list = some_files(&scratch);
     let part = scratch.path("part");
     sweep(&list, &part, &[]);
     let rows = rows(&std::fs::read(part).expect("the part"));
+
     let output = Command::new(&python)
         .arg(top().join("examples/sweep/spark.py"))
         .arg(env!("CARGO_BIN_EXE_unwind-sim"))
@@ -429,12 +460,14 @@ fn spark_runs_the_partitions() {
         .current_dir(scratch.path(""))
         .output()
         .expect("python runs");
+
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success(),
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
+
     for verdict in ["proven", "contradicted", "unproven"] {
         let has = |row: &&Value| row["type"] == "function" && row["verdict"] == verdict;
         let count = rows.iter().filter(has).count();

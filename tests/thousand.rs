@@ -22,11 +22,13 @@ fn run(how: &str, program: &Path, arguments: &[&str], memory: u64) {
         .args(arguments)
         .output()
         .expect("sh runs");
+
     let [said, errors] = [output.stdout, output.stderr];
     let (said, errors) = (
         String::from_utf8_lossy(&said),
         String::from_utf8_lossy(&errors),
     );
+
     // `verify` keeps what the program writes to itself. It may have found something in the tables of
     // this computer's libraries.
     let is_verify = how.starts_with("verify");
@@ -34,10 +36,12 @@ fn run(how: &str, program: &Path, arguments: &[&str], memory: u64) {
         true => "truth unknown at 0, self-check failures 0".to_owned(),
         false => format!("{} {}", arguments[0], arguments[1]),
     };
+
     assert!(
         said.lines().any(|line| line.ends_with(&wanted)),
         "{how} {arguments:?}: {said}{errors}"
     );
+
     let status = output.status.code();
     assert!(
         status == Some(0) || is_verify && status == Some(1),

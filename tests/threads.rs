@@ -199,11 +199,13 @@ fn threads_end_with_the_output() {
             Ok(writeln!(out, "{}", view.number)?)
         }
     }
+
     /// Takes some pieces, and then fails or panics.
     struct Ends {
         left: usize,
         panics: bool,
     }
+
     impl Write for Ends {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             let Some(left) = self.left.checked_sub(1) else {
@@ -213,10 +215,12 @@ fn threads_end_with_the_output() {
             self.left = left;
             Ok(bytes.len())
         }
+
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
     }
+
     let (run, input) = (by_frame_pointers(), in_memory());
     for (left, panics) in [(0, false), (3, false), (0, true), (3, true)] {
         let mut out = Ends { left, panics };
@@ -235,6 +239,7 @@ fn threads_end_with_the_output() {
 #[test]
 fn no_thread_is_far_ahead_of_the_output() {
     const WORKERS: usize = 3;
+
     /// Counts what was described.
     struct Counter<'c>(&'c AtomicU64);
     impl Describe for Counter<'_> {
@@ -249,11 +254,13 @@ fn no_thread_is_far_ahead_of_the_output() {
             Ok(writeln!(out, "{}", view.number)?)
         }
     }
+
     /// Takes its time, and sees how far ahead the threads are of what it has got.
     struct Slow<'c> {
         described: &'c AtomicU64,
         written: String,
     }
+
     impl Write for Slow<'_> {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             let written = self.written.lines().count() as u64;
@@ -266,10 +273,12 @@ fn no_thread_is_far_ahead_of_the_output() {
             self.written += std::str::from_utf8(bytes).expect("text");
             Ok(bytes.len())
         }
+
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
     }
+
     let (run, input) = (by_frame_pointers(), in_memory());
     let count = AtomicU64::new(0);
     let mut out = Slow {
@@ -278,6 +287,7 @@ fn no_thread_is_far_ahead_of_the_output() {
     };
     let filter = Filter::default();
     let comparison = run.write_on(WORKERS, &input, &filter, || Counter(&count), &mut out);
+
     let samples = comparison.expect("it is read").samples;
     let numbers = (0..samples).map(|number| format!("{number}\n"));
     assert!(samples > 20 * IN_BLOCK);

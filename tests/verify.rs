@@ -82,10 +82,12 @@ fn every_injected_defect_is_found_at_its_row() {
             continue;
         };
         let run = run(&path, true, &engines, true);
+
         let mappings = run.space.mappings().iter();
         let symbols = mappings.flat_map(|m| m.image.iter().flat_map(|i| i.symbols()));
         let label = symbols.clone().find(|s| s.name == inject.label);
         let label = label.expect("the label is in the program").address;
+
         let pinned = run.results.findings.iter().any(|finding| {
             let contradiction = &finding.contradiction;
             match &contradiction.row {
@@ -96,6 +98,7 @@ fn every_injected_defect_is_found_at_its_row() {
                 }
             }
         });
+
         assert_eq!(
             pinned,
             inject.equivalent.is_none(),
@@ -105,6 +108,7 @@ fn every_injected_defect_is_found_at_its_row() {
         );
         found += u32::from(pinned);
     }
+
     assert!(found >= 20, "{found} defects found");
 }
 
@@ -156,6 +160,8 @@ fn tables_of_another_file_are_held_against_the_code() {
         "{}",
         text(&["dwarf".to_owned()], &right)
     );
+
+    // The program has the right tables, and those of the other build are held against it.
     let wrong = cases::build_case(path, true).expect("the case can be built");
     let built = cases::build_case(path, false).expect("the case can be built");
     let program = RunningProgram {
@@ -165,6 +171,7 @@ fn tables_of_another_file_are_held_against_the_code() {
             ..ProcessOptions::default()
         },
     };
+
     let request = Request {
         engines: &engines,
         setting: Setting::default(),
@@ -174,6 +181,7 @@ fn tables_of_another_file_are_held_against_the_code() {
         instructions_max: INSTRUCTIONS_MAX,
         timeout: None,
     };
+
     let run = verify::run(program, &request, &mut |_| {}).expect("the case can be started");
     assert!(!run.results.findings.is_empty());
     assert!(verify::unexpected(&engines, &run.results, false, None));

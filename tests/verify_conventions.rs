@@ -93,6 +93,7 @@ fn only_what_the_convention_keeps_is_claimed() {
             .map(|line| serde_json::from_str(line).expect("JSON"));
         lines.collect()
     };
+
     let of = |unwinder: &str| {
         let found = lines.iter().filter(|line| line["unwinder"] == unwinder);
         let found = found.filter_map(|line| {
@@ -104,12 +105,15 @@ fn only_what_the_convention_keeps_is_claimed() {
         found.dedup();
         found
     };
+
     let found = |list: &[(&str, &str)]| {
         let owned = |&(function, code): &(&str, &str)| (function.to_owned(), code.to_owned());
         list.iter().map(owned).collect::<Vec<(String, String)>>()
     };
+
     let wrong = [("c", "US503"), ("moved", "US501"), ("slot", "US503")];
     assert_eq!(of("dwarf"), found(&wrong), "{lines:#?}");
+
     // The rows that are derived know rbp alone, and claim it as the others do.
     let derived = [("c", "US503"), ("moved", "US501")];
     assert_eq!(of("sframe"), found(&derived), "{lines:#?}");

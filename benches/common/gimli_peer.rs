@@ -84,9 +84,13 @@ impl<'a> Gimli<'a> {
         let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
             return None;
         };
+
         let cfa = regs
             .get(usize::from(register.0))?
             .wrapping_add_signed(offset);
+
+        // The CFA is the value of rsp before the call (psABI, DWARF definition), so it is the
+        // caller's rsp.
         let mut caller = *regs;
         caller[RSP] = cfa;
         caller[RIP] = 0;
@@ -102,6 +106,7 @@ impl<'a> Gimli<'a> {
                 Some(_) => return None,
             }
         }
+
         Some(caller)
     }
 }

@@ -62,10 +62,12 @@ impl Elf {
         // while a bench runs.
         let map = Arc::new(unsafe { Mmap::map(&file) }.ok()?);
         let elf = object::File::parse(&map[..]).ok()?;
+
         let section = |name: &str| {
             let section = elf.section_by_name(name)?;
             let (offset, size) = section.file_range()?;
             let range = usize::try_from(offset).ok()?..usize::try_from(offset + size).ok()?;
+            // A damaged file may claim bytes that it does not have.
             map.get(range.clone())?;
             let svma = section.address()..section.address() + size;
             Some(Section {
@@ -76,8 +78,10 @@ impl Elf {
                 },
             })
         };
+
         let segments = elf.segments().map(|s| {
             let (offset, file_size) = s.file_range();
+            // Bit 0 of `p_flags` is `PF_X`.
             let executable =
                 matches!(s.flags(), SegmentFlags::Elf { p_flags, .. } if p_flags.0 & 1 != 0);
             Segment {
@@ -88,6 +92,7 @@ impl Elf {
             }
         });
         let segments = segments.collect();
+
         Some(Arc::new(Elf {
             path: path.to_owned(),
             file: Bytes {

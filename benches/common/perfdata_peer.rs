@@ -83,6 +83,7 @@ fn for_each_sample(path: &Path, each: EachSample<'_>) -> Result<Processes, linux
         mut perf_file,
         mut record_iter,
     } = PerfFileReader::parse_file(Cursor::new(&map[..]))?;
+
     let mut processes = Processes::default();
     while let Some(record) = record_iter.next_record(&mut perf_file)? {
         let PerfFileRecord::EventRecord { record, .. } = record else {
@@ -93,6 +94,7 @@ fn for_each_sample(path: &Path, each: EachSample<'_>) -> Result<Processes, linux
             EventRecord::Comm(comm) if comm.is_execve => {
                 processes.start(comm.pid, Framehop::new());
             }
+            // A new thread gives a fork record, too, but it shares the mappings of its process.
             EventRecord::Fork(fork) if fork.pid != fork.ppid => {
                 let parent = processes.index(fork.ppid);
                 let copy = processes.unwinders[parent].clone();
@@ -106,6 +108,8 @@ fn for_each_sample(path: &Path, each: EachSample<'_>) -> Result<Processes, linux
                     continue;
                 };
                 let stack = stack.as_slice();
+                // The dump is as large as was asked for; the kernel copied only `dyn_size` bytes of
+                // it.
                 let len = usize::try_from(*len).unwrap_or(0).min(stack.len());
                 let process = processes.index(pid);
                 each(&processes, process, &regs, &stack[..len]);
@@ -113,6 +117,7 @@ fn for_each_sample(path: &Path, each: EachSample<'_>) -> Result<Processes, linux
             _ => {}
         }
     }
+
     Ok(processes)
 }
 

@@ -100,6 +100,7 @@ pub(crate) fn obtain(scratch: &Scratch, recipe: &Recipe) -> Result<PathBuf, Stri
             return Ok(ready);
         }
     }
+
     let output = scratch.join(&file);
     let mut perf = Command::new("perf");
     perf.args([
@@ -113,21 +114,25 @@ pub(crate) fn obtain(scratch: &Scratch, recipe: &Recipe) -> Result<PathBuf, Stri
         "16M",
         "--call-graph",
     ]);
+
     // The peer cannot unwind the dynamic linker's lazy binding, where a short process spends much of
     // its time.
     perf.env("LD_BIND_NOW", "1");
     perf.arg(recipe.dump).arg("-o").arg(&output).arg("--");
+
     match &recipe.workload {
         Workload::Own(name, argument) => perf
             .arg(programs::compile(scratch, name, FramePointer::Omit)?)
             .arg(argument),
         Workload::System(program, arguments) => perf.arg(program).args(*arguments),
     };
+
     programs::run(&mut perf).map_err(|reason| {
         format!(
             "{reason} (requires perf, package linux-perf; permission to use it, \
              /proc/sys/kernel/perf_event_paranoid at most 2; and the recorded program)"
         )
     })?;
+
     Ok(output)
 }

@@ -21,6 +21,7 @@ fn stops(elf: &Elf) -> Vec<(u64, u64)> {
         return Vec::new();
     };
     let (bases, eh_frame) = (bases(elf), EhFrame::new(&section.bytes, LittleEndian));
+
     let mut context = UnwindContext::new();
     let mut stops = Vec::new();
     let mut entries = eh_frame.entries(&bases);
@@ -34,6 +35,7 @@ fn stops(elf: &Elf) -> Vec<(u64, u64)> {
         let Ok(mut rows) = fde.rows(&eh_frame, &bases, &mut context) else {
             continue;
         };
+
         let mut widest: Option<(u64, u64, u64)> = None;
         while let Ok(Some(row)) = rows.next_row() {
             let len = row.end_address().saturating_sub(row.start_address());
@@ -52,6 +54,7 @@ fn stops(elf: &Elf) -> Vec<(u64, u64)> {
         }
         stops.extend(widest.map(|(_, pc, offset)| (pc, offset)));
     }
+
     stops
 }
 

@@ -217,26 +217,35 @@ impl AddressSpace {
         offset: u64,
     ) -> Result<(), MapError> {
         self.check(&range)?;
+
+        // Refused before anything has changed.
         self.own.areas.room_for(2)?;
+        // Areas end where the range does, so that each changes as a whole.
         self.split(range.start);
         self.split(range.end);
+
         let mut pages = Vec::new();
         let numbers = range.start / PAGE_SIZE..range.end / PAGE_SIZE;
         self.own
             .table
             .each(&numbers, |page, frame| pages.push((page, frame)));
+
         let mut held = [0; PAGE_SIZE as usize];
+
+        // A page with the old file's bytes is read again; one that the process wrote stays its own.
         for (page, frame) in pages {
             let at = page * PAGE_SIZE;
             let area = self.area(at).map(|(_, area)| area);
             let Some(area) = area.filter(|area| area.is_file()) else {
                 continue;
             };
+
             let is_there = area.fill(at, &mut held, &self.frames, &self.objects);
             if is_there.is_ok() && self.frames.get(frame) == held {
                 self.drop_pages(&(at..at + PAGE_SIZE));
             }
         }
+
         for (_, area) in self.own.areas.in_range_mut(&range) {
             if area.is_file() {
                 area.backing = Backing::File {
@@ -245,6 +254,7 @@ impl AddressSpace {
                 };
             }
         }
+
         self.own.watch.forget(&range);
         self.own.note(|| Change::Mapped(range.clone()));
         self.tlb.flush();
@@ -259,17 +269,23 @@ impl AddressSpace {
     /// areas; nothing has changed then.
     pub fn move_range(&mut self, from: Range<u64>, to: u64) -> Result<(), MapError> {
         self.check(&from)?;
+
         let to = to..to.saturating_add(from.end - from.start);
         self.check(&to)?;
+
         if from.start < to.end && to.start < from.end {
             let Range { start, end } = to;
             return Err(MapError::Range { start, end });
         }
+
         // The ends of areas that are split at both ranges.
         self.own.areas.room_for(4)?;
+
         self.drop_range(&to);
+        // Areas end where the range does, so that each moves as a whole.
         self.split(from.start);
         self.split(from.end);
+
         let by = to.start.wrapping_sub(from.start);
         for (start, mut area) in self.own.areas.remove(&from) {
             area.end = area.end.wrapping_add(by);
@@ -281,23 +297,30 @@ impl AddressSpace {
             }
             self.own.areas.insert(start.wrapping_add(by), area);
         }
+
         let mut pages = Vec::new();
         let numbers = from.start / PAGE_SIZE..from.end / PAGE_SIZE;
         self.own
             .table
             .each(&numbers, |page, frame| pages.push((page, frame)));
+
+        // Before `clear`, which would free frames without another owner.
         for &(_, frame) in &pages {
             self.frames.retain(frame);
         }
+
         self.own.table.clear(&numbers, &mut self.frames);
         for (page, frame) in pages {
             let moved = (page * PAGE_SIZE).wrapping_add(by) / PAGE_SIZE;
             self.own.table.set(moved, frame, &mut self.frames);
         }
+
+        // Blocks are decoded for an address: those of the old range are void.
         self.own.watch.forget(&from);
         self.own.note(|| Change::Mapped(from));
         self.own.note(|| Change::Mapped(to));
         self.tlb.flush();
+
         Ok(())
     }
 
@@ -417,6 +440,8 @@ impl AddressSpace {
 
     fn store(&mut self, address: u64, bytes: &[u8], access: Option<Access>) -> Result<(), Fault> {
         let (mut checked, mut new) = (0, 0);
+
+        // All pages are checked first: a store that faults changes nothing.
         while checked < bytes.len() as u64 {
             let at = address.wrapping_add(checked);
             self.own.usable(at, access, Access::Write)?;
@@ -425,6 +450,7 @@ impl AddressSpace {
                 self.own
                     .check_there(at, Access::Write, &self.frames, &self.objects)?;
             }
+
             if !self.frames.has_room(new) {
                 return Err(Fault::new(
                     at,
@@ -434,8 +460,11 @@ impl AddressSpace {
             }
             checked += PAGE_SIZE - at % PAGE_SIZE;
         }
+
+        // One store, even over several pages.
         let end = address.wrapping_add(bytes.len() as u64);
         self.own.note(|| Change::Stored(address..end));
+
         let mut done = 0;
         while done < bytes.len() {
             let at = address.wrapping_add(done as u64);

@@ -178,26 +178,34 @@ pub(crate) fn decode(
     let mut fuser = Fuser::default();
     let mut count = 0;
     let mut end = address;
+
     let available = fetch(
         memory,
         address,
         &mut buffer[..INSN_MAX * max.min(BLOCK_MAX)],
     );
     let bytes = &buffer[..available];
+
     let mut decoder = Decoder::with_ip(64, bytes, address, processor.decoder_options());
     let mut insn = Instruction::default();
+
     while count < max as u32 {
         let rest = &bytes[(end - address) as usize..];
+        // Nothing can be fetched here. The next block starts with the fault.
         if rest.is_empty() && count > 0 {
             break;
         }
+
         decoder.decode_out(&mut insn);
         let cut = insn.is_invalid() && rest.len() < INSN_MAX;
         if cut && count > 0 {
             // The next block finds out whether the rest of it can be fetched.
             break;
         }
+
         count += 1;
+
+        // The fault is at the first byte that cannot be fetched, not at the instruction's start.
         if cut
             && memory
                 .fetch(end.wrapping_add(rest.len() as u64), &mut [0])
@@ -212,15 +220,19 @@ pub(crate) fn decode(
             end = end.wrapping_add(rest.len().max(1) as u64);
             break;
         }
+
         let length = lower(&insn, rest, address, processor, &mut ops);
         if fused {
             fuser.add(&insn, address, &mut ops);
         }
         end = end.wrapping_add(length);
+
+        // A block is left only at its end, or by a fault.
         if insn.is_invalid() || insn.flow_control() != FlowControl::Next || ends(&insn) {
             break;
         }
     }
+
     ops.shrink_to_fit();
     Block {
         start: address,

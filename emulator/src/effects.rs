@@ -131,10 +131,12 @@ pub fn effects(
     info: &mut InstructionInfoFactory,
 ) -> Effects {
     let insn = Decoder::with_ip(64, bytes, rip, processor.decoder_options()).decode();
+
     // What the kernel does is not in the instruction.
     if insn.is_invalid() || matches!(insn.mnemonic(), Mnemonic::Syscall | Mnemonic::Int) {
         return ANYTHING;
     }
+
     let info = info.info(&insn);
     let mut registers = 0;
     for used in info.used_registers() {
@@ -142,6 +144,7 @@ pub fn effects(
             registers |= 1 << used.register().full_register().number();
         }
     }
+
     let mut written = info.used_memory().iter().filter(|m| writes(m.access()));
     let stores = match (written.next(), written.next(), elements(&insn)) {
         (None, ..) => Stores::Nothing,
@@ -150,6 +153,7 @@ pub fn effects(
         (Some(memory), None, None) => operand(&insn, memory.memory_size().size()),
         _ => Stores::Anything,
     };
+
     Effects {
         registers,
         stores,
@@ -215,22 +219,27 @@ fn operand(insn: &Instruction, size: usize) -> Stores {
     let explicit = (0..insn.op_count()).any(|n| insn.op_kind(n) == OpKind::Memory);
     let number = |r: Register| match r {
         Register::None | Register::RIP => Some(reg::ZERO as u8),
+        // Addresses of 32 bits are rare in 64-bit code, and count as unknown.
         r if r.is_gpr64() => Some(register(r)),
         _ => None,
     };
+
     let registers = (number(insn.memory_base()), number(insn.memory_index()));
     let (true, true, (Some(base), Some(index))) = (explicit, size > 0, registers) else {
         return Stores::Anything;
     };
+
     // The address of a bit instruction depends on the bit's number, and that of `pop` on rsp after
     // the pop.
     let moved = matches!(
         insn.mnemonic(),
         Mnemonic::Bts | Mnemonic::Btr | Mnemonic::Btc | Mnemonic::Pop
     );
+
     if moved {
         return Stores::Anything;
     }
+
     Stores::At(Operand {
         disp: insn.memory_displacement64(),
         size: size as u32,
@@ -267,16 +276,21 @@ mod tests {
         let Stores::At(operand) = of(&[0x48, 0x89, 0x44, 0x8c, 8]).stores else {
             panic!("an operand");
         };
+
         let mut core = Core::new(AddressSpace::default());
         core.state.set_gpr(reg::RSP, 0x100);
         core.state.set_gpr(reg::RCX, 2);
+
         assert_eq!((operand.address(&core), operand.size), (0x110, 8));
+
         // pop %rbx
         let effects = of(&[0x5b]);
         assert_eq!(effects.stores, Stores::Nothing);
         assert_eq!(effects.registers, 1 << reg::RBX | 1 << reg::RSP);
+
         // push %rbp
         assert_eq!(of(&[0x55]).stores, Stores::Nothing);
+
         // rep stos %rax
         let Stores::String(elements) = of(&[0xf3, 0x48, 0xab]).stores else {
             panic!("elements");
@@ -285,10 +299,12 @@ mod tests {
         assert_eq!(elements.range(&core), 0x1000..0x1010);
         core.state.set_rflags(core.state.rflags() | DIRECTION);
         assert_eq!(elements.range(&core), 0xff8..0x1008);
+
         // stos %al, addressed by edi
         assert_eq!(of(&[0x67, 0xaa]).stores, Stores::Anything);
         // syscall
         assert_eq!(of(&[0x0f, 0x05]), ANYTHING);
+
         // cmp %rax, (%rdi)
         let effects = of(&[0x48, 0x39, 0x07]);
         assert_eq!((effects.stores, effects.registers), (Stores::Nothing, 0));
@@ -332,12 +348,15 @@ mod tests {
         const MIDDLE: u64 = DATA + PAGE_SIZE / 2;
         const RSP: u8 = reg::RSP as u8;
         let mut seed = 2026u64;
+
+        // splitmix64: the same cases in every run.
         let mut random = move || {
             seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let z = (seed ^ seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
             z ^ z >> 31
         };
+
         let mut info = InstructionInfoFactory::new();
         let mut space = AddressSpace::default();
         for (start, permissions) in [(CODE, Permissions::ALL), (DATA, Permissions::READ_WRITE)] {
@@ -346,22 +365,30 @@ mod tests {
         }
         let (mut ran, mut stored, mut moved) = (0, 0, 0);
         let mut machine = Machine::new(Core::new(space));
+
         for _ in 0..40_000 {
             let code: Vec<u8> = (0..2).flat_map(|_| random().to_le_bytes()).collect();
+
+            // All bytes are equal, so that a change shows.
             let data = vec![0x5a; PAGE_SIZE as usize];
             machine.core.memory.poke(CODE, &code).expect("mapped");
             machine.core.memory.poke(DATA, &data).expect("mapped");
             machine.core.state.rip = CODE;
             machine.core.state.set_rflags(0x202);
             for number in 0..16 {
+                // Into the data page, so that most memory operands are mapped.
                 let pointer = MIDDLE + random() % 64 * 8;
                 machine.core.state.set_gpr(number, pointer);
             }
+
             let before = machine.core.clone();
+            // Many random bytes are not an instruction, or fault. The counts at the end say that
+            // enough ran.
             if machine.run(1, &mut ()) != Exit::Limit {
                 continue;
             }
             ran += 1;
+
             let core = &machine.core;
             let effects = effects(&code[..15], CODE, &machine.core.processor(), &mut info);
             for number in 0..16 {
@@ -369,12 +396,14 @@ mod tests {
                 let said = effects.registers & 1 << number != 0;
                 assert!(said || !changed, "register {number}: {code:02x?}");
             }
+
             let gpr = |core: &Core, number: u8| core.state.gpr(number.into());
             let word = |core: &Core, address| {
                 let mut bytes = [0; 8];
                 core.memory.peek(address, &mut bytes).expect("mapped");
                 u64::from_le_bytes(bytes)
             };
+
             let (old, new) = (gpr(&before, RSP), gpr(core, RSP));
             moved += usize::from(effects.stack != Stack::Other);
             match effects.stack {
@@ -390,6 +419,8 @@ mod tests {
                 Stack::ToFramePointer => assert_eq!(gpr(core, 5), old),
                 Stack::Other => {}
             }
+
+            // All that the data page may show as changed.
             let allowed = match effects.stores {
                 Stores::Nothing => 0..0,
                 Stores::At(operand) => {
@@ -399,10 +430,12 @@ mod tests {
                 Stores::String(elements) => elements.range(&before),
                 Stores::Anything => 0..u64::MAX,
             };
+
             let mut after = data.clone();
             core.memory.peek(DATA, &mut after).expect("mapped");
             for (offset, _) in after.iter().enumerate().filter(|(_, byte)| **byte != 0x5a) {
                 let address = DATA + offset as u64;
+                // What a push stores is not in `stores`.
                 let pushed = address < before.state.gpr(reg::RSP);
                 assert!(
                     allowed.contains(&address) || pushed,

@@ -17,11 +17,15 @@ pub(crate) fn is_too_long(bytes: &[u8], processor: &Processor) -> bool {
     if bytes.len() < LENGTH_MAX {
         return false;
     }
+
     let bytes = &bytes[..LENGTH_MAX];
     let prefixes = bytes.iter().take_while(|byte| is_prefix(**byte)).count();
+
     // A prefix more than once means the same, as does REX before another prefix.
     let mut shorter = Vec::with_capacity(LENGTH_MAX + REST_MAX);
+
     let (start, rest) = bytes.split_at(prefixes);
+
     // Other prefixes before VEX are never right, but do not change the length.
     let is_vex = matches!(rest.first(), Some(0x62 | 0xc4 | 0xc5));
     for (at, byte) in start.iter().enumerate() {
@@ -31,9 +35,11 @@ pub(crate) fn is_too_long(bytes: &[u8], processor: &Processor) -> bool {
             shorter.push(*byte);
         }
     }
+
     let removed = prefixes - shorter.len();
     shorter.extend_from_slice(rest);
     shorter.resize(shorter.len() + REST_MAX, 0);
+
     let mut insn = Instruction::default();
     Decoder::new(64, &shorter, processor.decoder_options()).decode_out(&mut insn);
     removed + insn.len() > LENGTH_MAX
@@ -91,6 +97,7 @@ mod tests {
             let found = is_too_long(&bytes, &Processor::default());
             assert_eq!(found, expected, "{bytes:x?}");
         }
+
         assert!(!is_too_long(&[0x2e; 14], &Processor::default()));
     }
 }

@@ -124,6 +124,8 @@ pub fn load(
         (Some(_), Some(bytes)) => Some((Executable::parse(Which::Interpreter, bytes)?, bytes)),
         (Some(_), None) => return Err(main.error(LoadErrorKind::NoInterpreter, "PT_INTERP")),
     };
+
+    // The stack comes first, as in `load_elf_binary`: what is placed later avoids it.
     let mut mappings = Vec::new();
     let stack = map_stack(space, &main, options)?;
     // A program without an interpreter, such as ld.so itself, must not occupy the addresses of a
@@ -133,7 +135,10 @@ pub fn load(
         (true, Some(_)) => main.bias_at(ELF_ET_DYN_BASE),
         (true, None) => main.place(space, MMAP_BASE)?,
     };
+
     main.map(space, program, bias, &mut mappings)?;
+
+    // An interpreter starts first, and finds the program through AT_PHDR and AT_ENTRY.
     let mut entry = main.entry.wrapping_add(bias);
     let mut interpreter_bias = None;
     if let Some((interpreter, bytes)) = &interpreter {
@@ -146,8 +151,10 @@ pub fn load(
         entry = interpreter.entry.wrapping_add(bias);
         interpreter_bias = Some(bias);
     }
+
     let auxv = stack::vector(&main, bias, interpreter_bias, options);
     let (rsp, auxv) = stack::write(space, &stack, args, env, auxv, options)?;
+
     Ok(Loaded {
         entry,
         rsp,

@@ -19,8 +19,10 @@ pub(crate) fn lower(
     out: &mut Vec<Op>,
 ) -> u64 {
     let mut insn = *insn;
+    // iced decodes for all processors. This one may lack the instruction, or have another.
     let exists = processor.adapt(&mut insn, bytes);
     let insn = &insn;
+
     let length = insn.len() as u64;
     let mut op = Op {
         run: op::unsupported,
@@ -36,6 +38,8 @@ pub(crate) fn lower(
         extra: 0,
         more: 0,
     };
+
+    // The length is checked first: #GP beyond 15 bytes, otherwise #UD.
     if !exists {
         op.run = match insn.is_invalid() && is_too_long(bytes, processor) {
             true => op::too_long,
@@ -44,14 +48,17 @@ pub(crate) fn lower(
         out.push(op);
         return length;
     }
+
     if depends_on_time(insn) {
         // The number of instructions before it in the block.
         op.imm = out.iter().map(Op::instructions).sum::<u64>() as i32;
     }
+
     operands(insn, &mut op, out);
     if let Some(run) = isa::select(insn, &mut op) {
         op.run = run;
     }
+
     out.push(op);
     length
 }
@@ -60,6 +67,7 @@ fn operands(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
     let mut registers = 0;
     for number in 0..insn.op_count() {
         match insn.op_kind(number) {
+            // The first operand is the destination; the others follow in order.
             OpKind::Register => {
                 let place = match (number, registers) {
                     (0, _) => &mut op.dst,
@@ -72,6 +80,7 @@ fn operands(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
             OpKind::Memory => memory(insn, op, out),
             OpKind::NearBranch64 => op.disp = insn.near_branch64(),
             OpKind::NearBranch16 => op.disp = insn.near_branch16().into(),
+            // `imm` has 32 bits only.
             OpKind::Immediate64 => op.disp = insn.immediate64(),
             // The second immediate of `enter`.
             OpKind::Immediate8_2nd => op.extra = insn.immediate8_2nd(),
@@ -94,10 +103,12 @@ fn memory(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
         Register::None | Register::RIP | Register::EIP | Register::AL => reg::ZERO as u8,
         register => register.number() as u8,
     };
+
     op.base = number(insn.memory_base());
     op.index = number(insn.memory_index());
     op.scale = insn.memory_index_scale().trailing_zeros() as u8;
     op.disp = insn.memory_displacement64();
+
     let segment = segment(insn);
     let small = has_small_address(insn);
     if insn.is_vsib() || isa::has_mask(insn) {
@@ -110,9 +121,11 @@ fn memory(insn: &Instruction, op: &mut Op, out: &mut Vec<Op>) {
         op.imm = segment as i32;
         op.extra = u8::from(small);
     } else if segment != reg::ZERO && op.index == reg::ZERO as u8 && !small {
+        // A segment's base is added like an index.
         op.index = segment as u8;
         op.scale = 0;
     } else if segment != reg::ZERO || small {
+        // Otherwise an operation before this one computes the address.
         out.push(Op {
             run: op::address,
             imm: segment as i32,

@@ -193,28 +193,37 @@ impl Machine {
         let mut left = limit;
         self.follow_space();
         self.forget_changes();
+
         // An observer sees every instruction.
         self.code.set_fused(!O::WANTED, &mut self.core.memory);
+
+        // The block to run, and the block and exit that led here, to be linked to it.
         let mut id = NONE;
         let mut from = (NONE, 0);
         loop {
             if left == 0 {
                 return Exit::Limit;
             }
+
             if id == NONE {
                 let generation = self.code.generation;
                 let processor = self.core.processor;
                 id = self
                     .code
                     .find(&mut self.core.memory, self.core.state.rip, &processor);
+                // The block that led here may have been thrown away with all others.
                 if from.0 != NONE && generation == self.code.generation {
                     self.code.blocks[from.0 as usize].next[from.1] = id;
                 }
             }
+
             let block = &self.code.blocks[id as usize];
+
+            // A block runs as a whole, so the limit can only fall between blocks.
             if u64::from(block.count) > left {
                 return self.step_to(left, observer);
             }
+
             self.core.time = self.executed;
             let mut wanted = 0;
             if O::WANTED {
@@ -226,6 +235,7 @@ impl Machine {
                 self.core.state.rip = block.start;
                 wanted = observer.enter(&self.core, Some(id), block.ops.len(), block.end);
             }
+
             match run_block(&mut self.core, block, wanted, observer) {
                 Left::By(way) => {
                     left -= u64::from(block.count);
@@ -244,6 +254,7 @@ impl Machine {
                     let done = block.ops[..op].iter().map(Op::instructions).sum::<u64>();
                     left -= done;
                     self.executed += done;
+
                     let insn = executed(block, op);
                     (id, from) = (NONE, (NONE, 0));
                     match self.stopped(&insn, observer) {
@@ -278,11 +289,13 @@ impl Machine {
             &self.core.processor,
             false,
         );
+
         self.core.time = self.executed;
         let mut wanted = 0;
         if O::WANTED {
             wanted = observer.enter(&self.core, None, block.ops.len(), block.end);
         }
+
         match run_block(&mut self.core, &block, wanted, observer) {
             Left::By(_) => {
                 self.executed += 1;
@@ -310,21 +323,28 @@ impl Machine {
     ) -> Result<u64, (u64, Exit)> {
         let rip = insn.rip;
         self.core.state.rip = rip;
+
+        // A store into decoded code: the instruction runs alone, decoded again, with the page
+        // writable.
         let mut why = self.core.take_stop();
         if let Stop::Code(range) = why {
             self.code.forget(&range);
             self.core.memory.set_code_writable(true);
+            // Not kept, because its page is being written.
             let block = code::decode(&self.core.memory, rip, 1, &self.core.processor, false);
             let left = run_block(&mut self.core, &block, 0, &mut Repeated(observer, *insn));
             self.core.memory.set_code_writable(false);
             self.forget_changes();
+
             if let Left::By(_) = left {
                 self.executed += 1;
                 return Ok(1);
             }
+
             self.core.state.rip = rip;
             why = self.core.take_stop();
         }
+
         match why {
             Stop::None | Stop::Unsupported | Stop::Code(_) => Err((0, Exit::Unsupported)),
             Stop::Exception(exception) if exception.is_trap() => {
@@ -408,7 +428,9 @@ impl<O: Observer> Observer for Repeated<'_, O> {
 #[inline(always)]
 fn run_block<O: Observer>(core: &mut Core, block: &Block, wanted: usize, observer: &mut O) -> Left {
     core.state.rip = block.start;
+
     let mut index = 0;
+    // What the observer does not want to see runs without calls.
     if O::WANTED && wanted > 0 {
         let (op, flow) = run_quietly(core, block, 0..wanted.min(block.ops.len()), observer);
         match flow {
@@ -417,15 +439,18 @@ fn run_block<O: Observer>(core: &mut Core, block: &Block, wanted: usize, observe
             Flow::Stop => return Left::Stopped { op },
         }
     }
+
     while O::WANTED && index < block.ops.len() {
         let insn = executed(block, index);
         let end = insn.index as usize + 1;
         observer.before(core, &insn);
+
         let wanted = observer.next_wanted(&insn).min(block.ops.len());
         let (op, flow) = match wanted >= end {
             true => run_quietly(core, block, index..wanted, observer),
             false => run_ops(core, block, index..end),
         };
+
         if wanted < end && flow != Flow::Stop {
             let next = match flow {
                 Flow::Jump => core.state.rip,
@@ -433,12 +458,15 @@ fn run_block<O: Observer>(core: &mut Core, block: &Block, wanted: usize, observe
             };
             observer.after(core, &insn, next);
         }
+
         match flow {
             Flow::Next => index = op,
             Flow::Jump => return Left::By(1),
             Flow::Stop => return Left::Stopped { op },
         }
     }
+
+    // Nobody wants to see the rest, or nobody watches.
     match run_ops(core, block, index..block.ops.len()) {
         (_, Flow::Next) => {
             core.state.rip = block.end;

@@ -50,6 +50,7 @@ pub(crate) fn form(insn: &Instruction) -> Form {
                 | Immediate32to64
         )
     };
+
     match (kind(0), kind(1)) {
         (Some(Register), None) => Form::R,
         (Some(Memory), None) => Form::M,

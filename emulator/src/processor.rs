@@ -152,8 +152,10 @@ impl Processor {
             Some("host") => host(),
             word => {
                 let name = word.unwrap_or_default();
+
                 let level = Level::ALL.into_iter().find(|l| l.as_str() == name);
                 let level = level.ok_or_else(|| ParseError::Level(name.to_owned()))?;
+
                 let is_vendor = |word: &&str| !word.starts_with(['+', '-']);
                 match words.next_if(is_vendor) {
                     Some(word) => vendor(level, word)?,
@@ -161,16 +163,20 @@ impl Processor {
                 }
             }
         };
+
+        // In order, so that of `+movbe,-movbe` the last one counts.
         for word in words {
             let (has, name) = match (word.strip_prefix('+'), word.strip_prefix('-')) {
                 (Some(name), _) => (true, name),
                 (_, Some(name)) => (false, name),
                 _ => return Err(ParseError::Sign(word.to_owned())),
             };
+
             let feature = Feature::from_name(name);
             let feature = feature.ok_or_else(|| ParseError::Feature(name.to_owned()))?;
             processor.set(feature, has);
         }
+
         Ok(processor)
     }
 

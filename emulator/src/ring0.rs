@@ -179,11 +179,14 @@ impl Ring0 {
         let from_user = self.in_user();
         let core = &mut self.machine.core;
         let interrupted = core.state.preserved_at(core.state.rip);
+        // An NMI always has its own stack; an interrupt in ring 0 stays on the current one.
         let (handler, stack) = match event {
             Event::Nmi => (self.gates.nmi, self.gates.nmi_stack),
             Event::Interrupt if from_user => (self.gates.interrupt, self.gates.stack),
             Event::Interrupt => (self.gates.interrupt, interrupted.rsp),
         };
+        // In 64-bit mode, ss and rsp are always pushed, and rsp is aligned first (SDM volume 3,
+        // 7.14).
         let frame = [
             interrupted.rip,
             core.state.segments[CS].into(),
@@ -192,6 +195,7 @@ impl Ring0 {
             core.state.segments[SS].into(),
         ];
         let at = (stack & !0xf).wrapping_sub(size_of_val(&frame) as u64);
+        // Before any register changes: on failure, the caller sees the interrupted state.
         for (i, word) in frame.into_iter().enumerate() {
             let place = at.wrapping_add(8 * i as u64);
             core.memory.write(place, &word.to_le_bytes())?;
@@ -201,6 +205,7 @@ impl Ring0 {
         core.state.set_gpr(reg::RSP, at);
         core.state.rip = handler;
         core.state.segments[CS] = KERNEL.0;
+        // On a change of level, ss becomes a null selector (SDM volume 3, 7.14).
         if from_user {
             core.state.segments[SS] = 0;
         }
@@ -227,6 +232,7 @@ impl Ring0 {
         let mut bytes = [0; INSTRUCTION_MAX];
         let core = &self.machine.core;
         let before = core.state.preserved_at(core.state.rip);
+        // An instruction before the end of memory has fewer than 15 bytes.
         let readable = (1..=bytes.len()).rev();
         for len in readable {
             if core.memory.peek(before.rip, &mut bytes[..len]).is_ok() {
@@ -239,12 +245,16 @@ impl Ring0 {
                 self.skip(1);
                 return Step::Halted;
             }
+            // The others are privileged, or do more in ring 0.
             _ if self.in_user() => return self.execute(observer),
             [0xfa, ..] => self.set_if(false),
             [0xfb, ..] => {
+                // `sti` takes effect after the next instruction, if IF was clear; a second `sti`
+                // does not delay it again (SDM volume 2, STI).
                 self.after_sti = self.machine.core.state.rflags() & flags::IF == 0 && !after_sti;
                 self.set_if(true)
             }
+            // swapgs
             [0x0f, 0x01, 0xf8, ..] => {
                 let core = &mut self.machine.core;
                 let base = core.state.gpr(reg::GS);

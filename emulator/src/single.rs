@@ -43,11 +43,13 @@ impl Machine {
         let core = &mut self.core;
         let rip = core.state.rip;
         let next = rip.wrapping_add(single.len);
+
         for op in &single.ops {
             match (op.run)(core, op) {
                 Flow::Next => {}
                 Flow::Jump => return Exit::Limit,
                 Flow::Stop => {
+                    // A trap is reported behind the instruction, a fault at it.
                     let (rip, exit) = match core.take_stop() {
                         Stop::None | Stop::Unsupported | Stop::Apart | Stop::Code(_) => {
                             (rip, Exit::Unsupported)
@@ -61,11 +63,13 @@ impl Machine {
                         Stop::Trap => (next, Exit::Limit),
                         Stop::Again => (rip, Exit::Limit),
                     };
+
                     core.state.rip = rip;
                     return exit;
                 }
             }
         }
+
         core.state.rip = next;
         Exit::Limit
     }

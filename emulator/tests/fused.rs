@@ -52,13 +52,16 @@ impl Random {
 
     /// An instruction that is often joined with its neighbours.
     fn instruction(&mut self) -> Vec<u8> {
+        // 0x48 is REX.W: operands of 64 bits (Intel SDM volume 2, 2.2.1.2).
         let wide: &[u8] = if self.below(2) == 0 { &[0x48] } else { &[] };
         let with = |rest: &[u8]| [wide, rest].concat();
         let register = self.register();
         let [modrm, disp] = self.memory(register);
         let immediate = self.below(256);
+
         // /7 is `cmp`, /0 `test` and `add`, /4 `and`, /5 `sub`.
         let group = [0, 4, 5, 7][usize::from(self.below(4))];
+
         match self.below(16) {
             0 | 1 => vec![0x50 | register],
             2 | 3 => vec![0x58 | register],
@@ -212,10 +215,12 @@ fn outcome(machine: &Machine) -> (Vec<u64>, Vec<u8>) {
 fn joined_instructions_do_what_each_does() {
     let (mut joined, mut alone, mut faults) = (0, 0, 0);
     let (mut seen, mut within, mut all) = (0, 0, 0);
+
     for seed in 0..SEEDS {
         let mut random = Random(seed);
         let code = program(&mut random);
         let first = machine(&code, &mut random);
+        // A limit may fall between two joined instructions.
         let limits = [u64::MAX, u64::from(random.below(INSTRUCTIONS as u64))];
         for limit in limits {
             let (mut fused, mut watched) = (first.clone(), first.clone());
@@ -226,6 +231,7 @@ fn joined_instructions_do_what_each_does() {
                 outcome(&fused) == outcome(&watched),
                 "seed {seed}: {code:02x?}"
             );
+
             let mut glanced = first.clone();
             let mut glance = Glance {
                 executed: 0,
@@ -238,9 +244,13 @@ fn joined_instructions_do_what_each_does() {
                 outcome(&fused) == outcome(&glanced),
                 "seed {seed}: {code:02x?}"
             );
+
             seen += glance.executed;
             within += glance.within;
             all += glanced.executed();
+
+            // A watch sees an instruction before it faults; the machine counts only those that
+            // ended.
             let is_fault = matches!(ends.0, Exit::Exception(_));
             assert_eq!(
                 watch.0,
@@ -252,6 +262,7 @@ fn joined_instructions_do_what_each_does() {
             alone += watched.code_bytes();
         }
     }
+
     // Some instructions were seen, and most were not.
     assert!(seen > 0 && seen < all / 2, "{seen} of {all}");
     assert!(within > 0);

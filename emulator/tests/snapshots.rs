@@ -173,12 +173,15 @@ fn what_is_restored_is_what_a_copy_is() {
                 }
             }
         }
+
+        // Without a snapshot nothing is kept, not even for one that was dropped just now.
         held.clear();
         drop(machine.snapshot());
         advance(&mut machine, random.next());
         drop(machine.snapshot());
         assert_eq!(machine.core.memory.history_bytes(), 0, "no snapshot exists");
     }
+
     assert!(restored > 100 && stored > 100, "{restored} {stored}");
 }
 
@@ -199,16 +202,21 @@ fn the_oldest_are_dropped_when_there_are_too_many_pages() {
         .expect("user space");
     let page = PAGE as usize;
     memory.set_history_max(8 * page + 1500);
+
     let first = memory.snapshot();
     // For a page that was not in use, little is kept.
     dirty(&mut memory, 8, 1);
     assert!(memory.history_bytes() < page);
+
     let second = memory.snapshot();
     dirty(&mut memory, 5, 2);
     assert!(memory.history_bytes() > 5 * page);
+
     let third = memory.snapshot();
     // Only the differences are kept.
     assert!(memory.history_bytes() < page);
+
+    // Now the first one does not fit any more; the other two do.
     dirty(&mut memory, 8, 3);
     assert_eq!(memory.restore(&first), Err(RestoreError::Dropped));
     assert_eq!(memory.restore(&third), Ok(()));
@@ -216,11 +224,13 @@ fn the_oldest_are_dropped_when_there_are_too_many_pages() {
     assert_eq!(memory.restore(&second), Ok(()));
     assert_eq!(memory.load_bytes(DATA), Some([1]));
     assert_eq!(memory.restore(&third), Err(RestoreError::Undone));
+
     // A single snapshot can be too large.
     memory.set_history_max(8 * page);
     dirty(&mut memory, 8, 4);
     assert_eq!(memory.history_bytes(), 0);
     assert_eq!(memory.restore(&second), Err(RestoreError::Dropped));
+
     let other = AddressSpace::default().snapshot();
     assert_eq!(memory.restore(&other), Err(RestoreError::Foreign));
     let copied = memory.snapshot();

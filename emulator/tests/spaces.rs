@@ -207,6 +207,7 @@ fn restored_spaces_run_the_code_of_that_time() {
     let (mut machine, object) = shared();
     let parent = machine.core.memory.id();
     let child = machine.core.memory.fork();
+
     let run_both = |machine: &mut Machine| {
         [parent, child].map(|space| {
             assert!(machine.core.memory.switch_to(space));
@@ -214,6 +215,7 @@ fn restored_spaces_run_the_code_of_that_time() {
         })
     };
     assert_eq!(run_both(&mut machine), [1, 1]);
+
     let snapshot = machine.snapshot();
     machine
         .core
@@ -224,6 +226,7 @@ fn restored_spaces_run_the_code_of_that_time() {
     machine.restore(&snapshot).expect("there is a way back");
     assert_eq!(machine.core.memory.id(), child);
     assert_eq!(run_both(&mut machine), [1, 1]);
+
     // The child ends, and comes back with code of its own.
     let memory = &mut machine.core.memory;
     memory
@@ -231,9 +234,11 @@ fn restored_spaces_run_the_code_of_that_time() {
         .expect("in range");
     memory.write(CODE, &code(7)).expect("mapped");
     assert_eq!(run_at(&mut machine, CODE), 7);
+
     let with_own = machine.snapshot();
     machine.core.memory.write(CODE, &code(8)).expect("mapped");
     assert_eq!(run_both(&mut machine), [1, 8]);
+
     machine.core.memory.switch_to(parent);
     machine.core.memory.remove_space(child);
     machine.restore(&with_own).expect("there is a way back");

@@ -22,6 +22,7 @@ pub fn capture(data: &[u8]) {
         kernel: Some(kernel),
         ..ImportOptions::default()
     };
+
     let (mut images, mut world) = (Vec::new(), World::new());
     let mut writer = TraceWriter::new(Vec::new(), &Meta::default()).expect("it is in memory");
     let mut samples = Vec::new();
@@ -46,9 +47,12 @@ pub fn capture(data: &[u8]) {
         }
         ControlFlow::Continue(())
     });
+
+    // What follows compares what was written, and an import may refuse its file.
     if imported.is_err() {
         return;
     }
+
     let bytes = writer.finish().expect("it is in memory");
     let trace = Trace::from_bytes(bytes).expect("we wrote it");
     for (number, sample) in samples.iter().enumerate() {
@@ -71,6 +75,7 @@ fn walk(sample: &Sample<'_>, world: &World) {
             task: &kernel.task,
             memory: &memory,
         };
+
         for variant in Variant::ALL {
             let Ok(start) = sample.regs.start(variant, false, &memory) else {
                 continue;
@@ -78,6 +83,7 @@ fn walk(sample: &Sample<'_>, world: &World) {
             let Ok(begin) = Begin::new(kernel, &start) else {
                 continue;
             };
+
             for kind in UnwinderKind::ALL {
                 let finds = &mut Finds::default();
                 let (all, skipped) = states(kind, kernel, begin, MAX, finds);

@@ -39,6 +39,7 @@ fn read_trace(bytes: Vec<u8>) {
         return;
     };
     trace.blocks().for_each(drop);
+
     for image in trace.images() {
         let _ = (image.text(), image.build_id(), image.symbol(0x1000));
         image
@@ -46,10 +47,13 @@ fn read_trace(bytes: Vec<u8>) {
             .iter()
             .for_each(|section| assert!(section.data.len() <= 1 << 30));
     }
+
     if let Some(chunk) = trace.chunks().last() {
         let _ = trace.world_before(&chunk);
     }
+
     trace.items().take(ITEMS_MAX).flatten().for_each(drop);
+    // The last of these numbers is one too many.
     for number in [
         0,
         1,
@@ -127,6 +131,7 @@ pub fn perfdata(data: &[u8]) {
         for number in features.numbers() {
             let _ = (features.section(number), features.string(number));
         }
+
         let _ = (
             features.command_line(),
             features.cpus(),
@@ -138,11 +143,13 @@ pub fn perfdata(data: &[u8]) {
             features.events(),
         );
         let _ = unwind_sim_perf_script::header::text(&file, data, None);
+
         file.build_ids().take(ITEMS_MAX).for_each(drop);
         for order in [Order::File, Order::Time] {
             let mut seen = 0;
             file.for_each(order, |event| look_at(&event, &mut seen));
         }
+
         for join in [
             None,
             Some(Mode::Own),
@@ -152,6 +159,7 @@ pub fn perfdata(data: &[u8]) {
             print(&file, join);
         }
     }
+
     import(data);
 }
 
@@ -233,9 +241,11 @@ pub fn vmcore(data: &[u8]) {
         ("module.arch.num_orcs", 44),
         ("module.arch.orc_unwind_ip", 48),
     ];
+
     let Ok(symbols) = KernelSymbols::from_map(MAP.as_bytes()) else {
         return;
     };
+
     let image = KernelImage::of_symbols(symbols, Some("6.1.0-tiny".into()));
     let offsets = OFFSETS.map(|(member, offset)| (member.to_owned(), offset));
     let options = ImportOptions {
@@ -254,6 +264,7 @@ pub fn elf(data: &[u8]) {
             let _ = lines.at(offset);
         }
     }
+
     for options in [
         ReadOptions::default(),
         ReadOptions {
@@ -265,13 +276,16 @@ pub fn elf(data: &[u8]) {
         let Ok(elf) = elf::read("fuzzed", Arc::new(data.to_vec()), &options) else {
             continue;
         };
+
         let image = Arc::new(elf.into_image());
+        // With this range and this bias, every address is mapped, and is the one in the image.
         let mapping = Mapping {
             range: 0..u64::MAX,
             bias: 0,
             image: Some(image.clone()),
             name: "fuzzed".into(),
         };
+
         let mut cache = Cache::new();
         for range in image.text().iter().take(16) {
             for svma in [range.start, range.start.midpoint(range.end), range.end] {

@@ -18,6 +18,7 @@ pub fn bpf_object(data: &[u8]) {
             return;
         }
     };
+
     let limits = Limits {
         cpus: 2,
         map_bytes: MAP_BYTES,
@@ -25,17 +26,22 @@ pub fn bpf_object(data: &[u8]) {
     let Ok(mut handlers) = Handlers::load(&object, limits) else {
         return;
     };
+
     handlers.maps.open_outputs(2);
     handlers.budget = BUDGET;
+
+    // `struct bpf_perf_event_data` has 184 bytes: 21 registers, the period and the address.
     let mut event = PerfEventData::new();
     for offset in (0..184).step_by(8) {
         event.set_word(offset, 0xffff_ffff_8121_4c00 + offset as u64);
     }
+
     let mut env = PlainEnv {
         kernel_stack: vec![0xffff_ffff_8100_0000; 3],
         user_stack: vec![0x40_1000, 0x40_2000],
         ..PlainEnv::default()
     };
+
     for program in 0..handlers.programs().len().min(PROGRAMS_MAX) {
         let context = match handlers.programs()[program].is_perf_event() {
             true => Context::PerfEvent(&event),
@@ -44,6 +50,7 @@ pub fn bpf_object(data: &[u8]) {
         if let Err(fault) = handlers.run(program, &mut env, context) {
             assert!(!fault.to_string().is_empty());
         }
+        // Otherwise what the programs print would add up.
         (env.outputs, env.printed) = (Vec::new(), Vec::new());
     }
 }

@@ -85,6 +85,7 @@ pub fn machine(data: &[u8]) {
         }
         _ => (code, Vec::new(), [0; 16], CODE),
     };
+
     let code = &code[..code.len().min(CODE_SIZE as usize)];
     let state = |registers: [u64; 16], rip| {
         let mut state = State::new();
@@ -94,6 +95,7 @@ pub fn machine(data: &[u8]) {
         }
         state
     };
+
     let make = || {
         let mut space = AddressSpace::new(64);
         let pages = [
@@ -113,6 +115,7 @@ pub fn machine(data: &[u8]) {
             ended: [None, None],
         }
     };
+
     // Without turns, the first thread runs alone.
     let alone = [u8::MAX; 3];
     let turns = if turns.is_empty() {
@@ -120,19 +123,25 @@ pub fn machine(data: &[u8]) {
     } else {
         turns
     };
+
     let (mut whole, mut single) = (make(), make());
     whole.run(&turns, u64::MAX);
     single.run(&turns, 1);
+
     // The time depends on where blocks start.
+    // `0f 31` is rdtsc, and `0f 01 f9` is rdtscp.
     if code
         .windows(2)
         .any(|pair| matches!(pair, [0x0f, 0x31] | [0x01, 0xf9]))
     {
         return;
     }
+
     assert_eq!(whole.ended, single.ended);
     assert_eq!(whole.machine.executed(), single.machine.executed());
     assert_eq!(memory_of(&whole.machine), memory_of(&single.machine));
+
+    // The registers of both threads: `switch` exchanges them.
     for _ in 0..2 {
         assert_eq!(registers_of(&whole.machine), registers_of(&single.machine));
         whole.switch();

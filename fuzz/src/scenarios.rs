@@ -25,6 +25,7 @@ pub fn scenario(data: &[u8]) {
     let Some((text, mut scenario)) = parse(&text) else {
         return;
     };
+
     for request in 0..scenario.requests().len() {
         let stack = UserStack::from(FRAMES.to_vec());
         let stacks = vec![stack; scenario.requests()[request].count()];
@@ -35,6 +36,8 @@ pub fn scenario(data: &[u8]) {
     if !supply_objects(&mut scenario) {
         return;
     }
+
+    // Otherwise the fuzzer would report long runs as hangs.
     let schedule = &mut scenario.schedule;
     schedule.actions.truncate(ACTIONS_MAX);
     for action in &mut schedule.actions {
@@ -42,9 +45,11 @@ pub fn scenario(data: &[u8]) {
             *ns = (*ns).min(RUN_NS_MAX);
         }
     }
+
     if let Err(error) = scenario.run() {
         assert!(error.line <= text.lines().count());
     }
+
     let Ok(mut world) = scenario.schedule.world() else {
         return;
     };
@@ -53,6 +58,7 @@ pub fn scenario(data: &[u8]) {
     let broken = join(&world, Mode::Own).violations;
     let sound = scenario.schedule.setup.mutant.is_none();
     assert!(!sound || broken.is_empty(), "{broken:?}");
+
     let printed = output(&world);
     let written = bless(&scenario.schedule.text(), &printed);
     let mut again = Scenario::parse(&written).expect("it was written by us");
@@ -61,6 +67,7 @@ pub fn scenario(data: &[u8]) {
     assert_eq!(again.expected, printed);
     let world_again = again.run().expect("it ran before");
     assert_eq!(output(&world_again), printed);
+
     if !world.events().is_empty() {
         read(&perf_data(&world).expect("it can be written"));
     }

@@ -23,8 +23,10 @@ fn items(data: &[u8]) -> Vec<Item> {
             0xfe => time.saturating_sub(3),
             step => time + u64::from(step),
         };
+
         let key = out.len() as u64;
         let cookie = (cookie != 0).then_some(cookie << 32 | 1);
+
         let what = match what % 16 {
             0..6 => {
                 let mut chain = vec![PERF_CONTEXT_KERNEL, key, PERF_CONTEXT_USER_DEFERRED];
@@ -51,6 +53,7 @@ fn items(data: &[u8]) -> Vec<Item> {
                 ip: None,
             },
         };
+
         out.push(Item {
             key,
             time: (tid & 0x40 == 0).then_some(time),

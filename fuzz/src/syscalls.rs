@@ -91,6 +91,7 @@ fn texts() -> Vec<Vec<u8>> {
             .collect::<Vec<u8>>()
     };
     let text = |text: &str| [text.as_bytes(), b"\0"].concat();
+
     let mut all: Vec<Vec<u8>> = [
         "/program",
         "file",
@@ -109,10 +110,12 @@ fn texts() -> Vec<Vec<u8>> {
     ]
     .map(text)
     .to_vec();
+
     // Signal actions: handler, flags, restorer, mask.
     all.push(words(&[HANDLER, 0x0400_0000, RESTORER, 0]));
     all.push(words(&[HANDLER, 0x5400_0004, RESTORER, !0]));
     all.push(words(&[1, 0, 0, 0]));
+
     // Vectors; a message with one of them; descriptors to pass.
     all.push(words(&[DATA, 16, DATA + 0x100, 0x2000]));
     all.push(words(&[
@@ -125,6 +128,7 @@ fn texts() -> Vec<Vec<u8>> {
         0,
     ]));
     all.push([words(&[20]), words(&[1 | 1 << 32]), words(&[3])].concat());
+
     // Addresses of sockets: Unix, abstract, IPv4, IPv6.
     all.push(b"\x01\0socket\0".to_vec());
     all.push(b"\x01\0\0abstract".to_vec());
@@ -132,13 +136,16 @@ fn texts() -> Vec<Vec<u8>> {
     all.push(vec![
         10, 0, 0x1f, 0x91, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
     ]);
+
     // Times: intervals and moments.
     all.push(words(&[0, 1000, 0, 5000]));
     all.push(words(&[1, 0, 2, 0]));
     all.push(words(&[0, 0, 0, 0]));
+
     // Descriptors to poll; an event of epoll.
     all.push(words(&[3 | 5 << 32, 4 | 5 << 32, 5 | 0x41 << 32]));
     all.push(words(&[0x8000_0005 | 7 << 32, 9]));
+
     // Arguments of clone3: a thread, a process; of execve.
     all.push(words(&[
         0x35_0f00 & !0x8_0000,
@@ -152,10 +159,12 @@ fn texts() -> Vec<Vec<u8>> {
     ]));
     all.push(words(&[0, 0, 0, 0, 17, 0, 0, 0]));
     all.push(words(&[PROGRAM + TEXTS, PROGRAM + TEXTS + TEXT_SIZE, 0]));
+
     // Limits; the head of a robust list; a signal's data.
     all.push(words(&[4096, 8192]));
     all.push(words(&[PROGRAM + TEXTS + 33 * TEXT_SIZE, 0, 0]));
     all.push(words(&[0, (-1_i32).cast_unsigned().into(), 0]));
+
     all
 }
 
@@ -163,6 +172,7 @@ fn texts() -> Vec<Vec<u8>> {
 fn program() -> Vec<u8> {
     let mut elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
     let mut add = |size: usize, value: u64| elf.extend_from_slice(&value.to_le_bytes()[..size]);
+
     // Type, machine, version, entry, program headers, section headers, flags, sizes and counts.
     for (size, value) in [
         (2, 2),
@@ -178,6 +188,7 @@ fn program() -> Vec<u8> {
     for value in [64, 56, 1, 0, 0, 0] {
         add(2, value);
     }
+
     let size = TEXTS + texts().len() as u64 * TEXT_SIZE;
     // A segment that is readable, writable and executable.
     add(4, 1);
@@ -185,14 +196,17 @@ fn program() -> Vec<u8> {
     for value in [0, PROGRAM, PROGRAM, size, END - PROGRAM, 0x1000] {
         add(8, value);
     }
+
     elf.extend_from_slice(PROGRAM_CODE);
     assert!(elf.len() as u64 <= TEXTS);
     elf.resize(TEXTS as usize, 0);
+
     for text in texts() {
         assert!(text.len() as u64 <= TEXT_SIZE);
         elf.extend_from_slice(&text);
         elf.resize((elf.len() as u64).next_multiple_of(TEXT_SIZE) as usize, 0);
     }
+
     elf
 }
 

@@ -85,6 +85,7 @@ pub fn eh_frame(data: &[u8]) {
     let Some(image) = mapping.image.as_deref() else {
         return;
     };
+
     let mut whole = Cache::new();
     let mut starts = Vec::new();
     for kind in [TableKind::EhFrame, TableKind::DebugFrame] {
@@ -100,8 +101,10 @@ pub fn eh_frame(data: &[u8]) {
         let units = units.into_iter().flatten();
         starts.extend(units.map(|unit| unit.range.start).take(PCS_MAX));
     }
+
     derived::derive_all::<sframe::derived::SframeV3>(image, &mut whole);
     derived::derive_all::<orc::derived::OrcEntry>(image, &mut whole);
+
     let pcs = pcs(image, starts.into_iter(), &mut input);
     ask(&Dwarf::new(), &mapping, &pcs, &mut whole);
     ask(
@@ -120,11 +123,13 @@ pub fn sframe(data: &[u8]) {
     let Some(image) = mapping.image.as_deref() else {
         return;
     };
+
     let section = image.section(SectionKind::Sframe);
     let table = section.and_then(|s| sframe::Table::parse(&s.data, s.address).ok());
     let starts = table
         .iter()
         .flat_map(|t| t.fdes().flatten().map(|fde| fde.start));
+
     let pcs = pcs(image, starts, &mut input);
     if let Some(table) = table {
         let order = table.order();
@@ -136,6 +141,7 @@ pub fn sframe(data: &[u8]) {
             );
             sframe::text_rows(&table, &fde).flatten().for_each(drop);
         }
+
         for &pc in &pcs {
             let found = table.find(pc, order.as_ref());
             assert!(
@@ -144,6 +150,7 @@ pub fn sframe(data: &[u8]) {
             );
         }
     }
+
     for profile in Profile::ALL {
         let finder = Sframe::new(profile, Tables::RealOrDerived);
         ask(&finder, &mapping, &pcs, &mut Cache::new());
@@ -158,12 +165,14 @@ pub fn orc(data: &[u8]) {
     let Some(image) = mapping.image.as_deref() else {
         return;
     };
+
     let section = |kind| image.section(kind);
     let sections = section(SectionKind::OrcUnwind).zip(section(SectionKind::OrcUnwindIp));
     let table = sections.and_then(|(e, ip)| orc::Table::new(&e.data, &ip.data, ip.address).ok());
     let starts = table
         .iter()
         .flat_map(|t| (0..t.len()).filter_map(|index| t.ip(index)));
+
     let pcs = pcs(image, starts, &mut input);
     if let Some(table) = &table {
         let text = &image.text()[0];
@@ -179,6 +188,7 @@ pub fn orc(data: &[u8]) {
                     "by its block, {pc:#x}"
                 );
             }
+
             for entry in (0..table.len()).filter_map(|index| table.entry(index, layout)?.ok()) {
                 let again = orc::Entry::decode(entry.encode(layout), layout);
                 for meaning in [SpIndirect::LoadAtOffset, SpIndirect::LoadThenAdd] {
@@ -193,6 +203,7 @@ pub fn orc(data: &[u8]) {
         }
         let _ = orc::detect(image, table);
     }
+
     let encodings = Layout::ALL.map(|layout| Some(Encoding::since_5_12(layout)));
     for encoding in encodings.into_iter().chain([None]) {
         let finder = Orc::new(encoding, Tables::RealOrDerived);

@@ -214,10 +214,12 @@ mod tests {
     fn no_option_is_forgotten() {
         let mut tool = super::super::Cli::command();
         tool.build();
+
         for (from, printed) in PAIRS {
             let (from, to) = (subcommand(&tool, from), subcommand(&tool, printed.name));
             let (from, to) = (from.expect("a command"), to.expect("a command"));
             let known: Vec<&str> = options(to).iter().map(|a| a.get_id().as_str()).collect();
+
             for option in options(from) {
                 let id = option.get_id().as_str();
                 let is_left_out = printed.left_out.contains(&id);
@@ -229,9 +231,11 @@ mod tests {
                     to.get_name()
                 );
             }
+
             for id in printed.own {
                 assert!(known.contains(id), "`{}` has no `{id}`", to.get_name());
             }
+
             let own: Vec<&str> = options(from).iter().map(|a| a.get_id().as_str()).collect();
             for id in printed.left_out {
                 assert!(own.contains(id), "`{}` has no `{id}`", from.get_name());
@@ -260,6 +264,7 @@ mod tests {
             "unwind-sim explain o --view copy:64 --max-frames 3 --frame-pointer-kernel --kernel 5.2 \
              --kernel vmlinuz x"
         );
+
         let line = [
             "unwind-sim",
             "verify",
@@ -274,6 +279,7 @@ mod tests {
             printed(&line, &VERIFY),
             "unwind-sim verify o --env 'A=b c' --env D= --defect x"
         );
+
         let line = [
             "unwind-sim",
             "perf",

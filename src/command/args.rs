@@ -144,6 +144,9 @@ impl KernelArgs {
     pub(crate) fn options(&self, symfs: Option<PathBuf>) -> Result<OpenOptions> {
         folder(symfs.as_deref())?;
         text_file(self.system_map.as_deref())?;
+
+        // The same option takes an image or only a version; a file with a version's name is a
+        // version.
         let image = self.kernel.iter().find(|k| version(k).is_none());
         if let Some(image) = image.map(Path::new) {
             let kinds = [FileKind::Kernel, FileKind::Elf, FileKind::Compressed];
@@ -156,6 +159,7 @@ impl KernelArgs {
                 },
             )?;
         }
+
         Ok(OpenOptions {
             symfs,
             exe: None,

@@ -72,6 +72,7 @@ enum What {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
+    // Each option belongs to some subcommands; silently ignoring one would look as if it worked.
     if args.what != What::Run && args.cpu.is_given() {
         bail!("--cpu is for `cases run`; cases are blessed on the default processor");
     }
@@ -87,6 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     if args.what != What::Quiz && args.quiz.is_given() {
         bail!("--answer is for `cases quiz`");
     }
+
     let covers = match &args.covers {
         None => None,
         Some(name) => match Code::from_name(name) {
@@ -94,8 +96,12 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             None => bail!("{}", suggest::unknown_code(name)),
         },
     };
+
+    // Where there is no checkout, the program has its own copy of the cases.
     let is_carried = args.folder == Path::new(carried::FOLDER) && carried::are_used();
     let has_folder = args.folder.is_dir() || is_carried;
+
+    // A path to a case needs no folder; everything else is a name in the folder of cases.
     if let Some(path) = args.name.as_deref().map(Path::new)
         && !args.folder.is_dir()
         && is_there(path)?
@@ -111,6 +117,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             carried::FOLDER
         );
     }
+
     let paths = match &args.name {
         Some(name) if name.ends_with(".s") && is_there(Path::new(name))? => vec![name.into()],
         name => {
@@ -120,6 +127,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             paths
         }
     };
+
+    // Without this, a typo would look like a run in which nothing fails.
     if paths.is_empty() {
         let folder = args.folder.printable();
         let Some(name) = &args.name else {
@@ -129,6 +138,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         let known = all.iter().filter_map(|path| path.file_stem()?.to_str());
         bail!("no case `{name}` in {folder}{}", similar::hint(name, known));
     }
+
     let mut out = output::stdout();
     if let What::Show | What::Quiz = args.what {
         let path = the_one(args.name.as_deref(), &paths)?;
@@ -139,6 +149,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         out.flush()?;
         return Ok(status);
     }
+
     let mut failed = 0;
     for path in &paths {
         match args.what {
@@ -178,8 +189,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
                 }
             }
         }
+        // After each case, so that a reader sees the outcome while the next one runs.
         out.flush()?;
     }
+
     Ok(if failed == 0 {
         Status::AsExpected
     } else {
@@ -201,12 +214,16 @@ fn the_one<'a>(name: Option<&str>, paths: &'a [PathBuf]) -> Result<&'a Path> {
             .to_string_lossy()
             .into_owned()
     };
+
     let Some(name) = name else {
         bail!("name one case; `unwind-sim cases list` lists them");
     };
+
+    // The whole name of one case may be a part of the names of others.
     if let Some(path) = paths.iter().find(|path| stem(path) == name) {
         return Ok(path);
     }
+
     match paths {
         [path] => Ok(path),
         _ => {

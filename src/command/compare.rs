@@ -118,6 +118,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
 fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
     let against = args.judge.name();
     let against = against.unwrap_or_else(|| default_against(input));
+
     let run = Run {
         engines: args.walk.engines(&args.input, &unwinders::DEFAULT)?,
         variants: args.walk.variants()?,
@@ -129,18 +130,23 @@ fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
             format!("--group-by {}: {told}", args.group_by)
         })?,
     };
+
     let filter = args.input.filter();
     let origin = Origin {
         program: baseline::program(input),
         options: run.options(&filter),
     };
+
+    // Known before the work, which may take long, so that a wrong baseline is an error at once.
     let known = args.baseline.as_deref();
     let known = known
         .map(|path| Baseline::read(path, Source::Compare, &origin))
         .transpose()?;
+
     let mut progress = args.input.progress(input);
     let comparison = run.compare_on(args.threads, input, &filter, &mut |n| progress.tell(n))?;
     drop(progress);
+
     let status = match comparison.judged() {
         false => Status::NothingJudged,
         true if run.unexpected(&comparison, args.strict, known.as_ref()) => {
@@ -148,6 +154,7 @@ fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
         }
         true => Status::AsExpected,
     };
+
     let columns = run.column_names();
     let mut out = output::stdout();
     let command = output::command_line();
@@ -165,12 +172,14 @@ fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
             if let Some(variant) = column.variant {
                 own.extend(["--regs", variant.as_str()].map(OsString::from));
             }
+            // `explain` judges by the truth unless it is told otherwise.
             if !matches!(run.against, Against::Truth) {
                 own.extend(["--against", against].map(OsString::from));
             }
             given.command(&EXPLAIN, &own, &[])
         };
         let by_truth = matches!(run.against, Against::Truth | Against::Proof(_));
+
         writeln!(out, "{}", run::head(&run, &comparison))?;
         write!(
             out,
@@ -179,6 +188,7 @@ fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
         )?;
         writeln!(out, "\n{command}")?;
     }
+
     out.flush()?;
     Ok(status)
 }

@@ -75,12 +75,14 @@ mod tests {
     fn the_program_begins_at_the_first_word_that_is_no_option() {
         let mut tool = super::super::Cli::command();
         tool.build();
+
         let check = |line: &str, wanted: &str| {
             let words = line.split_whitespace().map(OsString::from).collect();
             let words = with_dashes(&tool, words);
             let words: Vec<_> = words.iter().map(|w| w.to_string_lossy()).collect();
             assert_eq!(words.join(" "), wanted);
         };
+
         check("t record ls", "t record -- ls");
         check(
             "t --color never record -o x --at every:9 --truth ls -o y",
@@ -88,6 +90,7 @@ mod tests {
         );
         check("t record -ox ls", "t record -ox -- ls");
         check("t record --at=call ls -l", "t record --at=call -- ls -l");
+
         for same in [
             "t record -o x -- ls a",
             "t record -o x -p 77",

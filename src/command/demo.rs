@@ -38,6 +38,7 @@ pub(crate) struct Args {
 /// `tool` is the whole command line, of which `--step` is a part.
 pub(crate) fn run(args: Args, tool: &clap::Command) -> Result<Status> {
     let mut out = output::stdout();
+    // Without a name, the first demo follows the list.
     let demo = match &args.name {
         None => {
             list(&mut out)?;
@@ -45,6 +46,7 @@ pub(crate) fn run(args: Args, tool: &clap::Command) -> Result<Status> {
         }
         Some(name) => named(name)?,
     };
+
     #[cfg(feature = "terminal")]
     if args.step {
         return super::step::demo(demo, args.play, tool);
@@ -55,6 +57,7 @@ pub(crate) fn run(args: Args, tool: &clap::Command) -> Result<Status> {
     if args.play.is_given() {
         bail!("--script plays keys of the stepper: unwind-sim demo NAME --step --script FILE");
     }
+
     if args.svg {
         let mut out = output::raw_stdout();
         let command = format!("unwind-sim demo {}", demo.name);
@@ -62,6 +65,8 @@ pub(crate) fn run(args: Args, tool: &clap::Command) -> Result<Status> {
         out.flush()?;
         return Ok(Status::AsExpected);
     }
+
+    // With --output the recording is written, not shown.
     match &args.output {
         None => write!(out, "{}", demo.show()?)?,
         path => {
@@ -69,6 +74,7 @@ pub(crate) fn run(args: Args, tool: &clap::Command) -> Result<Status> {
             output::to_file_or(path.as_deref(), std::io::sink(), write)?;
         }
     }
+
     out.flush()?;
     Ok(Status::AsExpected)
 }

@@ -70,7 +70,10 @@ fn nothing(args: &Args, input: &Input, report: &Report) -> String {
     if samples == 0 && input.first(|_| ()).is_some() {
         return "no sample passes --sample, --tid, --time or --limit".to_owned();
     }
+
     let head = format!("{samples} sample{}", plural(samples));
+
+    // With --unwinder nothing may be left to walk, though perf's own chains are there.
     if let Some(main) = report.main() {
         let (asked, perf) = (args.walk.unwinder.join(","), &report.subjects[main]);
         return format!(
@@ -79,6 +82,7 @@ fn nothing(args: &Args, input: &Input, report: &Report) -> String {
             perf.name, perf.whole, perf.broken, perf.unknown
         );
     }
+
     let advice = match made.engine {
         Engine::PerfData if made.stack_copy == 0 => {
             ": record with `perf record --call-graph dwarf,16384`"
@@ -89,6 +93,7 @@ fn nothing(args: &Args, input: &Input, report: &Report) -> String {
         }
         _ => "",
     };
+
     format!("{head}, none of which has a user stack to judge{advice}")
 }
 
@@ -111,11 +116,13 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         true => "truth",
         false => "proof",
     };
+
     let branches = input.made().branch_calls;
     let default: Vec<&str> = match branches {
         true => BRANCHES.into_iter().chain(DEFAULT).collect(),
         false => DEFAULT.to_vec(),
     };
+
     let run = Run {
         engines: args.walk.engines(&args.input, &default)?,
         variants: args.walk.variants()?,
@@ -123,29 +130,34 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         against: Against::Truth,
         group_by: GroupBy::default(),
     };
+
     let filter = args.input.filter();
     let mut progress = args.input.progress(&input);
     let report = doctor::examine(&input, &filter, &run, &mut |n| progress.tell(n))?;
     drop(progress);
     output::tell_left_out(&args.input.path, &input.gaps());
+
     let mut out = output::stdout();
     // With --unwinder, the first of those given that walked a stack; perf's chains are only counted.
     let main = match args.walk.unwinder.is_empty() {
         true => report.main(),
         false => report.main_of(1),
     };
+
     let status = match main {
         None => Status::NothingJudged,
         Some(main) if report.subjects[main].broken > 0 => Status::Difference.known(),
         Some(main) if report.subjects[main].whole > 0 => Status::AsExpected,
         Some(_) => Status::NothingJudged,
     };
+
     if args.json {
         for line in json::doctor(&report, &output::command_line()) {
             line.write(&mut out)?;
         }
     } else if let Some(main) = main {
         let limit = if args.all { usize::MAX } else { SHOWN };
+        // The command shows the stack as it was judged here: the same sample, unwinder and start.
         let explain = |complaint: &Complaint| {
             let name = match report.subjects[complaint.subject].name.as_str() {
                 PERF => "fp",
@@ -179,6 +191,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     } else {
         writeln!(out, "{}", nothing(args, &input, &report))?;
     }
+
     out.flush()?;
     Ok(status)
 }

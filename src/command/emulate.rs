@@ -87,18 +87,23 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     if !args.flat.is_empty() {
         return bare(args);
     }
+
     let mut program = args.machine.program()?;
     let options = &mut program.program.options;
     options.stdin = Input::Inherit;
     (options.stdout, options.stderr) = (Output::Inherit, Output::Inherit);
+
     let bounds = Bounds {
         instructions_max: args.machine.max_instructions,
         timeout: args.machine.timeout(),
     };
+
     let mut progress = Progress::new("instructions", true);
     let mut run = emulate::run(program.program, bounds, &mut |n| progress.tell(n))?;
     drop(progress);
     tell(args, &run);
+
+    // In a deadlock, the stacks of the waiting threads say why nothing can happen any more.
     if let End::Outcome(Outcome::Blocked { .. }) = run.end {
         let engines = [spec::engine(CHAINS)?];
         let unknown = |_| None;
@@ -106,18 +111,21 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         let threads = deadlock::threads(&mut run.process, root, &engines, &unknown);
         output::tell_deadlock(&threads);
     }
+
     args.machine.schedule().finish(&run.followed, &run.end)?;
     let status = match run.end {
         End::Outcome(Outcome::Exited(status)) => match args.status {
             StatusOf::Run => Status::AsExpected,
             StatusOf::Program => Status::Program(status as u8),
         },
+        // As shells report it: 128 and the number of the signal.
         End::Outcome(Outcome::Killed { signal, .. }) => match args.status {
             StatusOf::Run => Status::AsExpected,
             StatusOf::Program => Status::Program(128u8.wrapping_add(signal)),
         },
         _ => Status::NothingJudged,
     };
+
     Ok(status.of_machine(&run.notices))
 }
 
@@ -134,6 +142,7 @@ fn tell(args: &Args, run: &Run) {
             (end, _) => tell!("unwind-sim: {end}"),
         }
     }
+
     if args.stats {
         tell!(
             "{} in {:.3} s, {:.1} million a second",
@@ -161,6 +170,7 @@ fn bare(args: &Args) -> Result<Status> {
         max_instructions: Some(args.machine.max_instructions.min(INSTRUCTIONS_MAX)),
         ..Case::default()
     };
+
     for text in &args.flat {
         let (path, at) = parts(text, '@', "FILE@ADDR")?;
         let bytes = open::read(Path::new(path), FLAT_BYTES_MAX).with_context(|| path.to_owned())?;
@@ -169,6 +179,7 @@ fn bare(args: &Args) -> Result<Status> {
             hex: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
         });
     }
+
     for text in &args.data {
         let (at, hex) = parts(text, ':', "ADDR:HEX")?;
         case.data.push(Bytes {
@@ -176,6 +187,7 @@ fn bare(args: &Args) -> Result<Status> {
             hex: hex.to_owned(),
         });
     }
+
     for (texts, spans) in [(&args.map, &mut case.map), (&args.dump, &mut case.dump)] {
         for text in texts {
             let (at, size) = parts(text, ':', "ADDR:SIZE")?;
@@ -185,10 +197,12 @@ fn bare(args: &Args) -> Result<Status> {
             });
         }
     }
+
     for text in &args.set {
         let (register, value) = parts(text, '=', "REG=VALUE")?;
         case.set.insert(register.to_owned(), value.to_owned());
     }
+
     let line = flat::run(&case, args.machine.cpu().processor(), SCHEMA)?;
     let mut out = output::raw_stdout();
     match args.json {
@@ -197,6 +211,7 @@ fn bare(args: &Args) -> Result<Status> {
     }
     writeln!(out)?;
     out.flush()?;
+
     Ok(if line.is_not_modelled() {
         Status::NothingJudged
     } else {
@@ -213,10 +228,12 @@ fn each_line(processor: Processor) -> Result<Status> {
         if line.trim().is_empty() {
             continue;
         }
+
         let answer = match serde_json::from_str::<Case>(&line) {
             Ok(case) => flat::run(&case, processor, SCHEMA).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
+
         match answer {
             Ok(state) => serde_json::to_writer(&mut out, &state)?,
             Err(error) => serde_json::to_writer(

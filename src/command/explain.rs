@@ -71,17 +71,21 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         out.flush()?;
         return Ok(Status::AsExpected);
     };
+
     let name = what.to_string_lossy();
     if let Some(code) = Code::from_name(&name) {
         write!(out, "{}", pages::page(code))?;
         out.flush()?;
         return Ok(Status::AsExpected);
     }
+
+    // What is not a code may be a file; a code with a typo is not, unless there is such a file.
     let is_code = name.get(..2).is_some_and(|s| s.eq_ignore_ascii_case("us"))
         && name[2..].bytes().all(|b| b.is_ascii_digit());
     if (is_code || suggest::is_like_a_code(&name)) && !what.exists() {
         bail!("{}", suggest::unknown_code(&name));
     }
+
     let input = InputArgs {
         path: stdin::named(what.into())?,
         symfs: args.symfs.clone(),
@@ -93,6 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         case: args.case,
         kernel: args.kernel.clone(),
     };
+
     input.read(|recording| walk(args, &input, recording, &mut out))
 }
 
@@ -105,8 +110,10 @@ fn walk(args: &Args, input: &InputArgs, recording: &Input, out: &mut dyn Write) 
         against: Against::from_name(args.judge.name().unwrap_or("truth"))?,
         group_by: GroupBy::default(),
     };
+
     let columns = run.columns();
     let shown = if args.all { Shown::All } else { Shown::Folded };
+
     run.for_each(recording, &input.filter(), &mut |view, column, outcome| {
         let engine = &run.engines[columns[column].engine];
         let variant = columns[column].variant_for(view);
@@ -116,7 +123,9 @@ fn walk(args: &Args, input: &InputArgs, recording: &Input, out: &mut dyn Write) 
             setting: &run.setting,
             outcome,
         };
+
         writeln!(out, "{}", explain::explain(view, &walk, args.frame, shown))?;
+        // A proof may end early: without this, a chain that goes on would look too long.
         if let Against::Proof(proof) = &run.against
             && let Some(ending) = proof.ending()
         {
@@ -129,6 +138,7 @@ fn walk(args: &Args, input: &InputArgs, recording: &Input, out: &mut dyn Write) 
         }
         Ok(())
     })?;
+
     writeln!(out, "{}", output::command_line())?;
     out.flush()?;
     Ok(Status::AsExpected)

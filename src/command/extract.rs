@@ -48,22 +48,26 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         case_limits: args.case.limits(),
         ..OpenOptions::default()
     };
+
     let input = open(&args.path, &options)?;
     let is_case = args.output.extension().is_some_and(|e| e == "s");
     if !args.unwinder.is_empty() && !is_case {
         bail!("--unwinder needs a case (.s) as output; a trace holds no verdicts");
     }
+
     let extracted = extract::extract(&input, args.sample, args.scrub)?;
     if is_case {
         let (group, number) = (group(&args.output), args.sample.unwrap_or(0));
         let Written { text, recorded } = extracted.to_case(&group, number, &args.unwinder)?;
         // Reports a name that is invalid for a case now, not when the case is run.
         Case::parse(&args.output.to_string_lossy(), &text)?;
+
         extract::check(&text, &args.output, &recorded)?;
         super::output::write_file(&args.output, text.as_bytes())?;
     } else {
         extracted.write_trace(&args.output)?;
     }
+
     let kept = extracted.bytes_kept();
     tell!(
         "{}: {kept} nonzero bytes of memory",

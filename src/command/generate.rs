@@ -55,6 +55,7 @@ pub(crate) fn run(args: &Args, mut command: clap::Command) -> Result<Status> {
         }
         return Ok(Status::AsExpected);
     }
+
     let mut out = output::raw_stdout();
     match args.what {
         What::Man => {
@@ -69,6 +70,7 @@ pub(crate) fn run(args: &Args, mut command: clap::Command) -> Result<Status> {
             out.write_all(unwind_sim_view::json::JSON_SCHEMA.as_bytes())?;
         }
     }
+
     out.flush()?;
     Ok(Status::AsExpected)
 }

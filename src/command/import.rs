@@ -44,21 +44,25 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let kind = file_kind(&args.path)?;
     let mut options = args.kernel.options(args.symfs.clone())?;
     args.program.set(&mut options)?;
+
     let mut meta = convert::meta(&args.path, kind);
     let fast = OutputOptions::fast();
     let imported = output::trace_file_as(&args.output, &meta.clone(), fast, |writer| {
         let imported = convert::into(&args.path, kind, &options, writer)
             .with_context(|| args.path.printable().to_string())?;
+        // What is left out is known only when all is read.
         meta.lost_samples = imported.skipped.values().sum();
         writer.meta(&meta)?;
         Ok(imported)
     })?;
+
     output::tell_trace(imported.samples, &args.output, "");
     output::tell_files(&imported.file_problems, imported.file_problem_count);
     let samples = imported.samples;
     let gaps = Gaps::from(imported);
     output::tell_problems(&args.path, &gaps.problems);
     output::tell_left_out(&args.path, &gaps);
+
     let next = given.command(&COMPARE, &[path_argument(&args.output)], &[]);
     output::tell_next(samples, &next);
     Ok(if samples == 0 {

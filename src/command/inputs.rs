@@ -30,10 +30,13 @@ pub(crate) fn check(command: &Command, given: &ArgMatches) -> Result<()> {
                 .unwrap_or(false)
         })
         .partition(|arg| OUTPUTS.contains(&arg.get_id().as_str()));
+
     for output in outputs.iter().flat_map(|arg| words(arg, given)) {
+        // A terminal or a pipe can be both.
         let Some(written) = regular(Path::new(&output)) else {
             continue;
         };
+
         for arg in &inputs {
             let is_in_place = IN_PLACE.contains(&command.get_name()) && arg.get_id() == "path";
             let mut paths = paths(arg, given).into_iter();

@@ -48,15 +48,18 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let options = &mut program.program.options;
     options.stdin = Input::Inherit;
     (options.stdout, options.stderr) = (Output::Capture, Output::Inherit);
+    // Differences between processors are not findings: the machine follows the closest one.
     options.processor = args.machine.cpu().processor_or_host();
     let timeout = args.machine.timeout();
     options.deadline = timeout.and_then(|most| Instant::now().checked_add(most));
+
     let request = Request {
         skip: args.skip,
         instructions_max: args.machine.max_instructions,
         timeout: args.machine.timeout(),
         measure: args.stats,
     };
+
     let mut told = 0;
     let mut line = Progress::new("instructions", false);
     let mut progress = |number: u64| {
@@ -68,15 +71,18 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             tell!("{}", counted(number, "instruction"));
         }
     };
+
     let run = lockstep::run(program.program, &request, &mut progress)?;
     drop(line);
     output::tell_notices(&run.notices);
+
     let status = match run.difference {
         Some(_) => Status::Difference,
         None if run.compared == 0 || run.end.is_not_modelled() => Status::NothingJudged,
         None => Status::AsExpected,
     };
     let status = status.of_machine(&run.notices).known();
+
     let mut out = output::stdout();
     if args.json {
         for line in lines::lines(&run, &output::command_line()) {
@@ -86,6 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         told_by(&run, &mut out)?;
     }
     out.flush().context("cannot write the report")?;
+
     tell(args, &run);
     args.machine.schedule().finish(&run.followed, &run.end)?;
     Ok(status)

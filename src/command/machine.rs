@@ -145,6 +145,7 @@ impl MachineOptions {
             .first()
             .context("no program given: unwind-sim ... -- PROG [ARGS]")?;
         let path = Path::new(first);
+
         let case = match is_case(path) {
             true => Some(cases::build_case(path, defect)?),
             false => None,
@@ -153,28 +154,37 @@ impl MachineOptions {
             Some(case) => case.path.clone(),
             None => self.find(path)?,
         };
+
         if self.root == Path::new("/") {
             is_program(&found)?;
         }
+
         let bytes = |text: &OsString| text.as_encoded_bytes().to_vec();
         let mut env: Vec<Vec<u8>> = self.env.iter().map(bytes).collect();
+        // A case must not depend on who runs it, so it gets no environment.
         if self.env.is_empty() && !self.clear_env && case.is_none() {
             let pair = |(name, value): (OsString, OsString)| {
                 [name.as_encoded_bytes(), b"=", value.as_encoded_bytes()].concat()
             };
             env = std::env::vars_os().map(pair).collect();
+            // A program has its environment on its stack: the same variables must give the same
+            // addresses.
             env.sort();
         }
+
         let cwd = match self.root == Path::new("/") {
             true => std::env::current_dir()?.into_os_string(),
             false => OsString::from("/"),
         };
+
+        // With the rights of this process, the program sees the files that it would see natively.
         let (uid, gid) = user();
         let mut limits = Limits::default();
         for &(limit, value) in &self.limits {
             limits.set(limit, value);
         }
         let defaults = ProcessOptions::default();
+
         let mut options = ProcessOptions {
             args: words.iter().map(bytes).collect(),
             env,
@@ -190,15 +200,18 @@ impl MachineOptions {
             limits,
             ..defaults
         };
+
         self.schedule.apply(&mut options)?;
         let mut program = RunningProgram {
             path: found.as_os_str().as_encoded_bytes().to_vec(),
             options,
         };
+
         if case.is_some() {
             // Its stack then does not depend on where it was assembled.
             program.start_in_its_folder();
         }
+
         Ok(MachineProgram {
             program,
             _case: case,
@@ -239,24 +252,30 @@ impl MachineOptions {
             format!("--seed {}", self.seed),
             format!("--cpu {}", self.cpu.processor()),
         ];
+
+        // Only what is not the default.
         if self.root != Path::new("/") {
             options.push(format!("--root {}", quoted(&self.root)));
         }
         if self.allow_write {
             options.push("--allow-write".to_owned());
         }
+
         let kinds = self.allow_fs.iter();
         options.extend(kinds.map(|kind| format!("--allow-fs {kind}")));
         if let Some(seconds) = self.clock {
             options.push(format!("--clock {seconds}"));
         }
+
         let limits = self.limits.iter();
         options.extend(limits.map(|(limit, value)| format!("--limit {}={value}", limit.as_str())));
+
         let env = self.env.iter().map(quoted);
         options.extend(env.map(|pair| format!("--env {pair}")));
         if self.clear_env {
             options.push("--clear-env".to_owned());
         }
+
         let schedule = self.schedule.schedule();
         options.extend(schedule.map(|path| format!("--schedule {}", quoted(path))));
         options

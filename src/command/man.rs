@@ -70,6 +70,7 @@ fn page(place: &Place<'_>) -> Page {
         "help" => sub.hide(true),
         _ => sub,
     });
+
     let man = Man::new(command)
         .title(&name)
         .section(SECTION)
@@ -86,16 +87,19 @@ fn page(place: &Place<'_>) -> Page {
     for render in whole {
         render(&man, &mut out).expect("a vector takes all");
     }
+
     if subcommands(place.command).next().is_some() {
         man.render_subcommands_section(&mut out)
             .expect("a vector takes all");
     }
+
     let mut rest = Roff::new();
     section(&mut rest, "NOTES", &notes, true);
     section(&mut rest, "EXAMPLES", &examples, false);
     exit_status(&mut rest, &place.path);
     see_also(&mut rest, place);
     rest.to_writer(&mut out).expect("a vector takes all");
+
     Page {
         file: format!("{name}.{SECTION}"),
         roff: out,

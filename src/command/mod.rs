@@ -140,28 +140,38 @@ pub fn definition() -> clap::Command {
 pub fn run(words: Vec<OsString>) -> u8 {
     #[cfg(feature = "machine")]
     unwind_sim_judge::cases::carried::carry(carried::load);
+
+    // What a command keeps is forgotten when the next one starts: tests run many in one process.
     words::begin(words.clone());
     unwind_sim_recordings::mapped::forget();
+
     status::begin();
     // Errors of the command line are told before what it says of colours is known.
     output::Color::Auto.apply();
+
+    // The program that `record` runs may come without `--` before it.
     let tool = definition();
     let parsed = tool
         .clone()
         .try_get_matches_from(dashes::with_dashes(&tool, words.clone()));
+
     let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
+            // Options that perf has and this command has not get a message of their own.
             #[cfg(feature = "perf")]
             if let Some(text) = perf::not_supported(&words, &error) {
                 tell!("unwind-sim: {text}");
                 return FAILED;
             }
+
+            // Clap reports --help and --version as errors, too.
             if !error.use_stderr() {
                 let _ = error.print();
                 return Status::AsExpected.into();
             }
+
             let words = dashes::with_dashes(&tool, words);
             let parse = |words: Vec<String>| {
                 let parsed = tool.try_get_matches_from(words);
@@ -171,8 +181,12 @@ pub fn run(words: Vec<OsString>) -> u8 {
             return FAILED;
         }
     };
+
     cli.color.apply();
+    // From here on, no output may overwrite what the command opens.
     open::remember_inputs();
+
+    // Subcommands are nested; the innermost has the arguments.
     let (mut inner, mut command) = (&matches, &tool);
     let mut path = Vec::new();
     while let Some((name, below)) = inner.subcommand() {
@@ -180,10 +194,12 @@ pub fn run(words: Vec<OsString>) -> u8 {
         path.push(name);
         command = command.find_subcommand(name).unwrap_or(command);
     }
+
     let given = Given::new(&tool, inner);
     let result = inputs::check(command, inner).and_then(|()| cli.run(&given, &tool));
     // Whatever was found in a file that became shorter meanwhile means nothing.
     let result = mapped::check().map_err(Into::into).and(result);
+
     match result {
         Ok(Status::NothingJudged) => {
             let why = statuses::nothing_judged(&path.join(" "));
@@ -191,6 +207,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
             Status::NothingJudged.into()
         }
         Ok(status) => status.into(),
+        // As with `| head`: who stops reading has seen enough.
         Err(error) if output::is_closed_pipe(&error) => status::unread().into(),
         Err(error) => {
             tell_text(&format!("unwind-sim: {}\n", error_text::message(&error)));

@@ -186,6 +186,7 @@ pub(crate) fn trace_file_as<T>(
     record: impl FnOnce(&mut TraceFile) -> Result<T>,
 ) -> Result<T> {
     let mut file = TraceFile::create(path, meta, options)?;
+
     let done = record(&mut file).and_then(|done| {
         if file.samples() > 0 {
             file.finish()
@@ -193,6 +194,8 @@ pub(crate) fn trace_file_as<T>(
         }
         Ok(done)
     });
+
+    // What was recorded before an error may be all that there is of a rare run.
     if done.is_err() {
         let samples = file.samples();
         if let Some(partial) = file.abandon() {
@@ -203,6 +206,7 @@ pub(crate) fn trace_file_as<T>(
             );
         }
     }
+
     done
 }
 

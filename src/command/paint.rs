@@ -94,17 +94,21 @@ fn painted(line: &str) -> String {
     let bare = |i: usize| words.get(i).map_or("", |w| w.trim_end());
     // The next nonempty word: columns are padded with spaces.
     let next = |i: usize| (i + 1..words.len()).map(bare).find(|w| !w.is_empty());
+
     let mut i = 0;
     let mut first = None;
     while i < words.len() {
         let word = bare(i);
         let space = &words[i][word.len()..];
+
         if !word.is_empty() {
             first.get_or_insert(i);
         }
         let is_first = first == Some(i);
+
         let plain = word.trim_end_matches([':', ',', ')']);
         let counted = next(i).is_some_and(is_code) && i > 0;
+
         match letter(word) {
             Some(l) if is_short(bare(i + 1), l) => {
                 in_style(&mut out, style(l), &format!("{word} {}", bare(i + 1)));
@@ -128,9 +132,11 @@ fn painted(line: &str) -> String {
             }
             _ => out.push_str(word),
         }
+
         out.push_str(space);
         i += 1;
     }
+
     out
 }
 

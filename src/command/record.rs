@@ -171,10 +171,13 @@ enum StatusOf {
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let machine = &args.machine;
+
+    // An attached process has its environment already.
     let has_environment = args.keep_env || machine.clear_env || !machine.env.is_empty();
     if has_environment && args.program.is_empty() {
         bail!("--env, --clear-env and --keep-env are for a program that is started");
     }
+
     match args.engine {
         _ if args.hold_interrupts && args.engine != Engine::Gdb => {
             bail!("--hold-interrupts is for --engine gdb")
@@ -228,11 +231,13 @@ impl Args {
                 At::Freq(FREQ_DEFAULT)
             });
         };
+
         let number = |n: &str| match parse_number(n) {
             Some(0) => bail!("--at {text}: 0 would take no samples; the least is 1"),
             Some(n) => Ok(n),
             None => bail!("--at {text}: `{n}` is not a number"),
         };
+
         Ok(match text.split_once(':') {
             _ if text == "syscall" => At::Syscall,
             _ if text == "call" => At::Call,
@@ -241,6 +246,7 @@ impl Args {
                 let hz = u32::try_from(number(n)?);
                 At::Freq(hz.with_context(|| format!("--at {text}: at most {} a second", u32::MAX))?)
             }
+            // Names of C++ and Rust have `::` in them.
             Some((word, n)) if !n.starts_with(':') => {
                 bail!("--at {text}: unknown `{word}:`; expected every:N, freq:HZ or SYMBOL")
             }

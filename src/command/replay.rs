@@ -152,14 +152,18 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         against: Against::Truth,
         group_by: GroupBy::Cause,
     };
+
     folder(args.input.symfs.as_deref())?;
     let kind = recording_kind(&args.input.path)?;
     if args.input.case.max_instructions.is_some() && kind != FileKind::Case && !args.confirms() {
         bail!("--max-instructions is for --confirm, and for a case, whose program is run");
     }
+
     if args.event.is_some() && args.format == Format::Text {
         bail!("--event works only with --format and one of a profile's formats");
     }
+
+    // Text is for people, so it is escaped in a file, too; profiles are for other programs.
     let path = args.output.as_deref();
     match args.format {
         Format::Text => output::to_text_file_or(path, output::stdout(), |out| match args.print {
@@ -337,6 +341,7 @@ fn chains(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result<
         };
         run.write_on(threads, input, &filter, new, out)?
     };
+
     if !comparison.judged() {
         return Ok(Status::NothingJudged);
     }
@@ -355,15 +360,19 @@ fn as_kernel(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Resu
         Some(Print::Trace) => kernel::Print::Trace,
         Some(Print::StackWalk | Print::Perf) | None => kernel::Print::StackWalk,
     };
+
     let (columns, names) = (run.columns(), run.column_names());
     let mut cache = Cache::new();
     let mut count = 0;
+
     input.for_each::<RunError>(&args.input.filter(), &mut |view| {
         writeln!(out, "{}", text::sample_line(view))?;
         for (column, name) in columns.iter().zip(&names) {
+            // Other unwinders have nothing that a kernel would print.
             let Engine::Kernel(unwinder) = &run.engines[column.engine] else {
                 continue;
             };
+
             count += 1;
             let variant = column.variant_for(view);
             writeln!(out, "{name}:")?;
@@ -374,6 +383,7 @@ fn as_kernel(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Resu
         }
         Ok(())
     })?;
+
     Ok(match count {
         0 => Status::NothingJudged,
         _ => Status::AsExpected,
@@ -486,16 +496,20 @@ fn is_own(view: &View<'_>, engine: &Engine) -> bool {
 fn as_perf(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result<Status> {
     let told = Told(args);
     let is_default = args.walk.unwinder.is_empty();
+
     let columns = run.columns();
     let (mut cache, mut counts) = (Cache::new(), Counts::default());
     let (mut count, mut wrong) = (0, 0);
     let mut shapes = Shapes::default();
+
+    // What the kernel was asked for is not always recorded; then all chains together say what fits.
     if told.is_nothing() {
         input.for_each::<RunError>(&args.input.filter(), &mut |view| {
             shapes.add(view);
             Ok(())
         })?;
     }
+
     input.for_each::<RunError>(&args.input.filter(), &mut |view| {
         let asked = kernel::recorded_options(view, CallchainOptions::default());
         let options = told.apply(asked);
@@ -504,13 +518,16 @@ fn as_perf(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result
             Some(_) => asked,
             None => options,
         };
+
         for column in &columns {
             let engine = &run.engines[column.engine];
             let variant = column.variant_for(view);
             let setting = &run.setting;
+            // By default, a sample is walked by the unwinder of its own kernel.
             if is_default && !is_own(view, engine) {
                 continue;
             }
+
             let mut chain_of =
                 |options| kernel::perf_chain(view, engine, variant, setting, options, &mut cache);
             let chain = chain_of(options);
@@ -520,6 +537,7 @@ fn as_perf(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result
                 .as_ref()
                 .unwrap_or(&chain)
                 .agreement(view, setting, judged, shapes);
+
             count += 1;
             counts.add(agreement);
             let start = variant.as_str();
@@ -545,6 +563,7 @@ fn as_perf(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result
         }
         Ok(())
     })?;
+
     counts.print();
     Ok(match (count, counts.different + wrong) {
         (0, _) => Status::NothingJudged,

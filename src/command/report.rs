@@ -57,11 +57,13 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let Some(subject) = Subject::of(args.path.as_deref(), &args.program) else {
         bail!("nothing to show: unwind-sim report TRACE|CASE|JSON -o FILE, or ... -o FILE -- PROG")
     };
+
     let path = &args.output;
     let input = args.path.as_deref();
     let cannot = || format!("cannot write {}", path.printable());
     // Before the work, so that a wrong path is reported at once.
     let mut file = OutputFile::create(path).with_context(cannot)?;
+
     let mut page = Vec::new();
     let (written, status) = match input {
         Some(input) if file_kind(input).is_ok_and(|kind| kind == FileKind::Lines) => {
@@ -72,8 +74,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             args.states.open(&subject, states)?
         }
     };
+
     file.write_all(&page).with_context(cannot)?;
     file.finish().with_context(cannot)?;
+
     let left_out = match written.left_out {
         Some(0) | None => String::new(),
         Some(n) => format!(", {n} others left out"),
@@ -84,6 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         counted(written.bytes, "byte"),
         path.printable()
     );
+
     Ok(status)
 }
 

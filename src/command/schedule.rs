@@ -40,6 +40,7 @@ impl ScheduleArgs {
         let Some(path) = &self.schedule else {
             return Ok(());
         };
+
         let cannot = || format!("cannot read the schedule {}", path.printable());
         let mut bytes = Vec::new();
         match is_stream(path) {
@@ -50,13 +51,16 @@ impl ScheduleArgs {
             }
         }
         .with_context(cannot)?;
+
         if bytes.len() as u64 > BYTES_MAX {
             bail!("the schedule {} is larger than 256 MiB", path.printable());
         }
+
         let text = String::from_utf8(bytes);
         let text = text.map_err(|_| anyhow::anyhow!("it is not text"));
         let turns = text.and_then(|text| Ok(Turn::parse(&text)?));
         let (turns, lines): (Vec<Turn>, _) = turns.with_context(cannot)?.into_iter().unzip();
+
         options.schedule = Some(turns.into());
         // A command reads it once.
         let _ = self.lines.set(lines);

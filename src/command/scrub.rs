@@ -51,6 +51,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let open = args.kernel.options(args.symfs.clone())?;
     let kind = file_kind(&args.path)?;
+
+    // The output is of another kind than the input, which its name may not say.
     if matches!(kind, FileKind::Core | FileKind::Capture) {
         tell!(
             "{}: {} is scrubbed into a trace",
@@ -58,6 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             kind.description()
         );
     }
+
     let mut progress = Progress::new("samples", false);
     let options = Options { names: args.names };
     let done = scrub::scrub(&args.path, &open, &args.output, options, &mut |n| {
@@ -65,11 +68,13 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     });
     drop(progress);
     let done = done.with_context(|| args.path.printable().to_string())?;
+
     output::tell_problems(&args.path, &done.gaps.problems);
     output::tell_left_out(&args.path, &done.gaps);
     for line in lines(&done) {
         tell!("{}: {line}", args.output.printable());
     }
+
     Ok(match done.checked {
         0 => Status::NothingJudged,
         _ => Status::AsExpected,
@@ -83,6 +88,7 @@ fn lines(done: &Done) -> Vec<String> {
         Written::Trace => "a trace",
         Written::PerfData => "a perf.data",
     };
+
     let mut lines = vec![
         format!(
             "{what} of {}, in which all unwinders and doctor give the same as before",
@@ -103,6 +109,8 @@ fn lines(done: &Done) -> Vec<String> {
             counted(kept.registers, "register")
         ),
     ];
+
+    // To replace such a word would change the walk that reads it.
     if kept.as_they_are > 0 {
         lines.push(format!(
             "in {} words that cannot be addresses decide a walk: they are kept as they are, look at \
@@ -110,12 +118,14 @@ fn lines(done: &Done) -> Vec<String> {
             counted(kept.as_they_are, "sample")
         ));
     }
+
     if done.words > 0 {
         lines.push(format!(
             "{} of command lines left out",
             counted(done.words, "word")
         ));
     }
+
     let left_out = &done.left_out;
     if !left_out.records.is_empty() {
         let all = left_out.records.iter();
@@ -128,6 +138,7 @@ fn lines(done: &Done) -> Vec<String> {
         let all: Vec<String> = left_out.features.iter().map(u8::to_string).collect();
         lines.push(format!("feature sections left out: {}", all.join(", ")));
     }
+
     if left_out.damaged > 0 {
         lines.push(format!(
             "{} left out",
@@ -137,5 +148,6 @@ fn lines(done: &Done) -> Vec<String> {
     if done.names > 0 {
         lines.push(format!("{} replaced", counted(done.names, "name")));
     }
+
     lines
 }

@@ -165,10 +165,12 @@ impl StateArgs {
         };
         let is_case = kind == Some(FileKind::Case);
         let is_recording = kind.is_some_and(|kind| SAMPLED.contains(&kind));
+
         let setting = match is_case {
             true => self.walks.setting(first)?,
             false => self.walks.changed(Setting::default())?,
         };
+
         let source = subject.words.iter().map(quoted).collect::<Vec<_>>();
         let source = source.join(" ");
         if is_case && (self.samples || self.needs_samples(first)?) {
@@ -179,6 +181,7 @@ impl StateArgs {
         if let Some(option) = self.case.given() {
             bail!("{option} is for the sample points of a case (--samples)");
         }
+
         if is_recording {
             let mut options = self.kernel.options(self.symfs.clone())?;
             self.program.set(&mut options)?;
@@ -187,6 +190,7 @@ impl StateArgs {
             let recording = super::args::open(first, &options)?;
             return self.of_recording(recording, source, setting, show);
         }
+
         if self.machine.allow_write {
             bail!(
                 "--allow-write: going back cannot undo what was written to files of this computer"
@@ -195,18 +199,25 @@ impl StateArgs {
         if self.machine.schedule.is_printed() {
             bail!("--print-schedule: unwind-sim emulate --print-schedule FILE writes the turns");
         }
+
         let run = self.wanted(&UNWINDERS, setting)?;
         let mut program = self.machine.program(&subject.words, self.defect)?;
+        // The window keeps what the program prints in memory.
         program.program.options.limits.output_bytes = OUTPUT_BYTES_MAX;
+
+        // A second set of unwinders, because the index runs on its own thread.
         let with_tables = run.engines.iter().filter(|e| e.finder().is_some());
         let names: Vec<_> = with_tables.map(|e| e.name().to_owned()).collect();
         let tables = spec::engines(&names[..names.len().min(UNWINDERS_MAX)])?;
+
         let limit = self.max_instructions;
         let stop = Arc::new(AtomicBool::new(false));
         let index = ProgramIndex::start(program.program.clone(), &tables, run.setting, limit)?;
         let index = Index::of_program(index, &tables);
+
         let mut reversible = Reversible::start(program.program.clone(), STACK_BYTES, stop.clone())?;
         reversible.set_limit(limit);
+
         show(Shown {
             run: &run,
             states: States::of_program(reversible, stop.clone()),

@@ -36,6 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             text(&unwinder, &mut out)?;
         }
     }
+
     for adapter in Adapter::ALL {
         let path = adapter.path();
         if args.json {
@@ -44,12 +45,14 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             adapter_text(&adapter, path.as_deref(), &mut out)?;
         }
     }
+
     if !args.json {
         writeln!(
             out,
             "cmd:PROGRAM   your own, in any language: docs/own-unwinders.md"
         )?;
     }
+
     out.flush()?;
     Ok(Status::AsExpected)
 }
@@ -86,6 +89,7 @@ fn text(unwinder: &Described, out: &mut dyn Write) -> std::io::Result<()> {
         may_fall_back,
     } = unwinder;
     writeln!(out, "{name:<13} {about}")?;
+
     let mut needs = vec![registers.join(" ")];
     if *needs_stack {
         needs.push("the stack".to_owned());
@@ -96,6 +100,7 @@ fn text(unwinder: &Described, out: &mut dyn Write) -> std::io::Result<()> {
     if *needs_branches {
         needs.push("branch records".to_owned());
     }
+
     writeln!(out, "{:13} ready; needs {}", "", needs.join("; "))?;
     if !profiles.is_empty() {
         writeln!(out, "{:13} profiles: {}", "", profiles.join(", "))?;

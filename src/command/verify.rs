@@ -130,6 +130,7 @@ fn tell(run: &verify::Run, seconds: f64) {
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let engines: Vec<Engine> = spec::engines(&args.unwinder)?;
+    // The rows of a table are what is checked; an unwinder without a finder has none.
     if let Some(engine) = engines.iter().find(|e| e.finder().is_none()) {
         bail!(
             "{} reads no table, so there are no rows to verify",
@@ -142,21 +143,27 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
             counted(verify::UNWINDERS_MAX, "unwinder")
         );
     }
+
     let Some(view) = MemoryView::from_name(&args.view) else {
         bail!("unknown view `{}`; expected cpu or copy:BYTES", args.view);
     };
     if let Some(path) = &args.tables_from {
         FileKind::expect(path, "an ELF file with tables", &[FileKind::Elf])?;
     }
+
+    // A pipe or an empty file is a baseline, too; what is wrong in it is told when it is read.
     if let Some(path) = &args.baseline {
         let kinds = [FileKind::Lines, FileKind::Empty, FileKind::Special];
         FileKind::expect(path, "the --json output of verify", &kinds)?;
     }
+
+    // A baseline of another program or of other options would hide new findings.
     let origin = args.origin(&engines, view);
     let known = args.baseline.as_deref();
     let known = known
         .map(|path| Baseline::read(path, Source::Verify, &origin))
         .transpose()?;
+
     let mut program = args.machine.program()?;
     program.program.options.observed = args.children.observed();
     let request = Request {
@@ -171,14 +178,17 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         instructions_max: args.machine.max_instructions,
         timeout: args.machine.timeout(),
     };
+
     let begin = Instant::now();
     let mut progress = Progress::new("instructions", false);
     let mut run = verify::run(program.program, &request, &mut |n| progress.tell(n))?;
     drop(progress);
     output::tell_notices(&run.notices);
+
     if args.stats {
         tell(&run, begin.elapsed().as_secs_f64());
     }
+
     if let Some(address) = args.only {
         run.results.findings.retain(|f| f.address == address);
     }
@@ -186,6 +196,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let checked = run.results.tallies.iter().any(|t| t.checked > 0);
     // What was checked before a deadlock counts.
     let is_deadlock = !run.deadlock.is_empty();
+    // Known findings, and those of unwinders that are expected to err, do not change the status.
     let unexpected = verify::unexpected(&engines, &run.results, args.strict, known.as_ref());
     let status = match unexpected {
         _ if run.end.is_not_modelled() && !is_deadlock || !checked => Status::NothingJudged,
@@ -193,6 +204,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         false if is_deadlock => Status::NothingJudged,
         false => Status::AsExpected,
     };
+
     let mut out = output::stdout();
     if args.json {
         let command = output::command_line();
@@ -218,13 +230,17 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         write!(out, "{}", verification::text(&subject))?;
         writeln!(out, "\n{}", output::command_line())?;
     }
+
     out.flush().context("cannot write the report")?;
+    // After the report: a schedule that does not fit is an error, but what was found is printed.
     args.machine.schedule().finish(&run.followed, &run.end)?;
     if run.end.is_not_modelled() || !checked {
         tell!("unwind-sim: {}", run.end);
     }
+    // The line above says how the program ended; here the option is the reason.
     if !checked && args.children.is_given() {
         tell!("unwind-sim: no process ran that --children names");
     }
+
     Ok(status.of_machine(&run.notices))
 }

@@ -40,15 +40,19 @@ pub fn fuzz(plan: &Plan) -> (Option<Failure>, u64) {
     } else {
         plan.threads
     };
+
     let next = AtomicU64::new(plan.seeds.start);
     let lowest = AtomicU64::new(plan.seeds.end);
+
     let work = || {
         let mut found: Option<Failure> = None;
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
+            // A failure of a higher seed cannot be the lowest any more.
             if seed >= lowest.load(Ordering::Relaxed) {
                 return found;
             }
+
             let (_, violations) = Schedule::random_judged(seed, plan.events, plan.mutant);
             if let Some(violation) = violations.into_iter().next() {
                 lowest.fetch_min(seed, Ordering::Relaxed);
@@ -57,6 +61,7 @@ pub fn fuzz(plan: &Plan) -> (Option<Failure>, u64) {
             }
         }
     };
+
     let all: Vec<Option<Failure>> = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         // A worker that panicked has printed its message; the others' results remain valid.
@@ -65,10 +70,12 @@ pub fn fuzz(plan: &Plan) -> (Option<Failure>, u64) {
             .filter_map(|handle| handle.join().ok())
             .collect()
     });
+
     let first = all.into_iter().flatten().min_by_key(|failure| failure.seed);
     let end = first
         .as_ref()
         .map_or(plan.seeds.end, |failure| failure.seed + 1);
+
     (first, end.saturating_sub(plan.seeds.start))
 }
 

@@ -115,18 +115,23 @@ fn read(
     lbr_storage: Option<Storage>,
 ) -> Result<(String, Scenario), ScenarioFileError> {
     use std::io::Read;
+
     let file = open::stream(path).map_err(io(path))?;
     let mut text = String::new();
     // Read one byte more than allowed, to detect files that are too long.
     let mut file = file.take(SCENARIO_BYTES_MAX as u64 + 1);
     file.read_to_string(&mut text).map_err(io(path))?;
+
     let mut scenario = Scenario::parse(&text).map_err(wrong(path))?;
+    // The command line counts more than the file.
     let setup = &mut scenario.schedule.setup;
     setup.cpus = cpus.unwrap_or(setup.cpus);
     setup.lbr_storage = lbr_storage.unwrap_or(setup.lbr_storage);
+
     let folder = path.parent().unwrap_or(Path::new(""));
     let stacks = sources::supply(&mut scenario, folder);
     let all = stacks.and_then(|()| sources::supply_objects(&mut scenario, folder));
+
     all.map_err(|(line, source)| match source {
         StackError::Scenario(source) => wrong(path)(source),
         source => ScenarioFileError::Stack {

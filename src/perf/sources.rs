@@ -149,26 +149,32 @@ fn sample(
         path: name.to_owned(),
         source: Box::new(source),
     };
+
+    // A scenario may be of somebody else, and must not run a program of its choice.
     if unwinder.is_some_and(|unwinder| unwinder.contains("cmd:")) {
         return Err(StackError::Command);
     }
     let engine = unwinder.map(spec::engine).transpose()?;
+
     std::fs::metadata(path).map_err(|source| StackError::Io {
         path: name.to_owned(),
         source,
     })?;
+
     let kind = file_kind(path).map_err(|error| trace(error.into()))?;
     if kind != FileKind::Trace {
         return Err(StackError::NotATrace {
             path: name.to_owned(),
         });
     }
+
     let opened = Trace::open(path).map_err(|error: TraceError| trace(error_of(error)))?;
     let input = Input::from_trace(opened);
     let filter = Filter {
         sample: Some(number),
         ..Filter::default()
     };
+
     let mut stack = UserStack::default();
     let taken = input.for_each(&filter, &mut |view| {
         stack = stack_of(view.sample);
@@ -180,13 +186,16 @@ fn sample(
         }
         Ok(())
     });
+
     taken.map_err(trace)?;
+    // Without an unwinder, the frames are those of the recorded truth.
     if stack.frames.is_empty() && engine.is_none() {
         return Err(StackError::NoTruth {
             path: name.to_owned(),
             number,
         });
     }
+
     Ok(stack)
 }
 
@@ -221,10 +230,12 @@ fn program(name: &str, path: &Path, every: u64, times: u64) -> Result<Vec<UserSt
         path: name.to_owned(),
         source,
     };
+
     let path: PathBuf = path.canonicalize().map_err(|source| StackError::Io {
         path: name.to_owned(),
         source,
     })?;
+
     let program = RunningProgram::alone(&path);
     let root = program.options.root.clone();
     let options = EmulatorOptions {
@@ -237,10 +248,14 @@ fn program(name: &str, path: &Path, every: u64, times: u64) -> Result<Vec<UserSt
         lbr: Lbr::default(),
         timeout: None,
     };
+
+    // The trace is only kept in memory.
     let written = |error: WriteError| failed(error.into());
     let mut writer = TraceWriter::new(Vec::new(), &Meta::default()).map_err(written)?;
     let mut recorder = TraceRecorder::new(&mut writer, emulator::finder_options(&root));
     let summary = emulator::record(program, &options, &mut recorder).map_err(failed)?;
+
+    // A program that ends early does not have the stacks that the scenario asks for.
     if summary.samples < times {
         return Err(StackError::Ended {
             path: name.to_owned(),
@@ -248,12 +263,14 @@ fn program(name: &str, path: &Path, every: u64, times: u64) -> Result<Vec<UserSt
             end: summary.end.to_string(),
         });
     }
+
     let bytes = writer.finish().map_err(written)?;
     let trace = |error| StackError::Trace {
         path: name.to_owned(),
         source: Box::new(error_of(error)),
     };
     let recorded = Trace::from_bytes(bytes).map_err(trace)?;
+
     let stack = |number| {
         let sample = recorded.sample(number).map_err(trace)?;
         Ok(stack_of(&sample))

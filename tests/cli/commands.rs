@@ -65,10 +65,12 @@ fn each_is_explained(args: &[&OsStr], folder: &Path) -> usize {
     let text = stdout(&output);
     let groups = groups(text);
     assert!(!groups.is_empty(), "{args:?}\n{text}{}", stderr(&output));
+
     for group in &groups {
         let again = by_shell(&group.command, folder);
         let told = stdout(&again);
         assert_eq!(status(&again), 0, "{}: {}", group.command, stderr(&again));
+
         let mut wanted = vec![format!(": {} ", group.word), format!("{} ", group.code)];
         // A walk that could not start has no location; an agreement has none to blame.
         if group.word != "unsupported" && !group.command.contains("--against") {
@@ -81,9 +83,11 @@ fn each_is_explained(args: &[&OsStr], folder: &Path) -> usize {
                 group.command
             );
         }
+
         // The explanation ends with its own command.
         assert!(told.ends_with(&format!("{}\n", group.command)), "{told}");
     }
+
     // The comparison's own command must give the same text.
     let own = text.lines().last().expect("the command");
     assert_eq!(stdout(&by_shell(own, folder)), text, "{own}");
@@ -139,6 +143,7 @@ fn what_compare_prints_explains_the_same_divergence() {
         let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
         seen += each_is_explained(&args, &root(""));
     }
+
     assert!(seen > 25, "{seen}");
 }
 
@@ -196,6 +201,7 @@ fn an_import_names_the_comparison_of_what_it_wrote() {
 #[test]
 fn what_verify_prints_finds_the_same_contradiction() {
     let folder = tempfile::tempdir().expect("a folder");
+    // A blank and a quote in the path: the printed command must quote it for the shell.
     let spaced = folder.path().join("a folder's");
     std::fs::create_dir(&spaced).expect("a folder");
     let spaced = spaced.join("late-row-behind-a-push.s");
@@ -204,6 +210,7 @@ fn what_verify_prints_finds_the_same_contradiction() {
     let prelude = root("corpus/cases/prelude.inc");
     std::fs::copy(prelude, folder.path().join("prelude.inc")).expect("a copy");
     let spaced = spaced.to_string_lossy().into_owned();
+
     let runs: [&[&str]; 4] = [
         &["verify", "--unwinder", "dwarf,fp", "--defect", &spaced],
         &[
@@ -245,6 +252,7 @@ fn what_verify_prints_finds_the_same_contradiction() {
             "/bin/true",
         ],
     ];
+
     for args in runs {
         let output = run(args);
         let text = stdout(&output);
@@ -263,6 +271,7 @@ fn what_verify_prints_finds_the_same_contradiction() {
             let cpu = args.windows(2).find(|w| w[0] == "--cpu");
             let carried = |cpu: &[&str]| lines[at].contains(&cpu.join(" "));
             assert!(cpu.is_none_or(carried), "{}", lines[at]);
+
             let again = by_shell(lines[at].trim(), folder.path());
             let told = stdout(&again);
             assert!(told.contains(head), "no `{head}`: {}\n{told}", lines[at]);
@@ -272,6 +281,7 @@ fn what_verify_prints_finds_the_same_contradiction() {
             );
             tried += 1;
         }
+
         assert!(tried > 0, "{args:?}\n{text}{}", stderr(&output));
     }
 }
@@ -282,12 +292,15 @@ fn what_a_case_prints_fails_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let (cases, name) = (folder.path().join("it's"), "late-row-behind-a-push.s");
     std::fs::create_dir(&cases).expect("a folder");
+
+    // Without its expectations the case fails.
     let text = std::fs::read_to_string(root("corpus/cases/defect").join(name)).expect("a case");
     let first = text.find("\n#=").expect("an expectation");
     std::fs::write(cases.join(name), &text[..first + 1]).expect("a file");
     let prelude = root("corpus/cases/prelude.inc");
     std::fs::copy(prelude, folder.path().join("prelude.inc")).expect("a copy");
     let path = cases.join(name).to_string_lossy().into_owned();
+
     for (cpu, wanted) in [
         (&[][..], "bless"),
         (&["--cpu", "v2,amd:zen"], "run --cpu v2,amd"),
@@ -305,6 +318,7 @@ fn what_a_case_prints_fails_again() {
             assert_eq!(stdout(&again), told);
         }
     }
+
     let refused = run(&["cases", "bless", "--cpu", "v2,amd", &path]);
     assert_eq!(status(&refused), 2);
     assert!(

@@ -156,24 +156,29 @@ fn threads_that_sleep_in_the_kernel_go_on() {
     if is_missing("threads_that_sleep_in_the_kernel_go_on", "gdb") {
         return;
     }
+
     let calls = [
         "read(pipes[0], &byte, 1)",
         "syscall(SYS_futex, &pipes, FUTEX_WAIT, pipes[0], 0, 0, 0)",
         "nanosleep(&(struct timespec){1000, 0}, 0)",
     ];
+
     for call in calls {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
         let (source, program, core) = (path("p.c"), path("p"), path("core"));
         std::fs::write(&source, BLOCKS.replace("BLOCKED", call)).expect("written");
+
         let mut cc = Command::new("cc");
         cc.args(["-O1", "-static", "-o", &program, &source]);
         assert!(cc.status().expect("cc runs").success());
+
         let mut gdb = Command::new("gdb");
         gdb.args(["-nx", "-batch", "-ex", "handle SIGALRM stop", "-ex", "run"]);
         gdb.args(["-ex", &format!("generate-core-file {core}"), &program]);
         let output = gdb.output().expect("gdb runs");
         assert!(Path::new(&core).is_file(), "{}", stderr(&output));
+
         let args = ["replay", &core, "--unwinder", "dwarf", "--confirm"];
         let text = ends_with(0, &args);
         assert!(
@@ -181,10 +186,12 @@ fn threads_that_sleep_in_the_kernel_go_on() {
             "{call}: {text}"
         );
         assert!(text.contains("openat 1"), "{call}: {text}");
+        // System call 231 is `exit_group`.
         assert!(
             text.contains("stopped at") && text.contains("system call 231 cannot be answered"),
             "{call}: {text}"
         );
+
         let text = ends_with(0, &[&args[..], &["--json"]].concat());
         let lines = text.lines().map(|line| {
             let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
@@ -195,6 +202,7 @@ fn threads_that_sleep_in_the_kernel_go_on() {
             let line = lines.iter().find(|line| line["type"] == kind);
             line.unwrap_or_else(|| panic!("no {kind}: {text}"))
         };
+
         assert_eq!(one("resumed")["interrupted"], 1, "{call}: {text}");
         let confirmed = one("confirmed");
         assert_eq!(confirmed["contradicted"], 0, "{call}: {text}");
@@ -204,6 +212,7 @@ fn threads_that_sleep_in_the_kernel_go_on() {
         assert!(count >= 4, "{call}: {text}");
         let assumed = confirmed["confirmed_assumed"].as_u64().expect("a number");
         assert!((2..count).contains(&assumed), "{call}: {text}");
+
         let last = lines.last().expect("a line");
         assert_eq!(
             (&last["type"], &last["confirmed"]),

@@ -48,6 +48,7 @@ fn one_screen_says_what_broke_the_stacks() {
     let screen = ends_with(1, &["doctor", THROWS]);
     assert!(screen.lines().count() <= 40, "{screen}");
     let text = unwrapped(&screen);
+
     // Who wrote the libraries, and what their code proves, is known only where they are installed.
     let known = |line: &str| match line.trim_start().split_once(' ') {
         Some(("do:", _)) => "          do: ..\n".to_owned(),
@@ -63,6 +64,7 @@ fn one_screen_says_what_broke_the_stacks() {
         &format!("unwind-sim doctor {THROWS}"),
         &masked,
     );
+
     assert!(
         text.contains("GCC builds its start files without rows"),
         "{text}"
@@ -71,6 +73,7 @@ fn one_screen_says_what_broke_the_stacks() {
         !text.contains("--unwinder dwarf+fp") && !text.contains("--call-graph"),
         "{text}"
     );
+
     // Only commands and names of files are longer.
     let is_long = |line: &&str| line.len() > 80 && line.starts_with("          ");
     let long = screen.lines().filter(is_long);
@@ -310,12 +313,16 @@ const STACK: u64 = 0x7ffd_0000_0000;
 /// memory without a file, whose stack has `words` from rsp upwards.
 fn core(rip: u64, rsp: u64, rbp: u64, words: &[u64]) -> Vec<u8> {
     const PAGE: usize = 4096;
+
+    // `struct elf_prstatus` has 336 bytes: the thread's id is at 32, and at 112 are the registers,
+    // in the order of `struct user_regs_struct`.
     let mut status = vec![0; 336];
     status[32..36].copy_from_slice(&7_u32.to_le_bytes());
     for (register, value) in [(4, rbp), (16, rip), (17, 0x33), (18, 0x202), (19, rsp)] {
         let at = 112 + 8 * register;
         status[at..at + 8].copy_from_slice(&u64::to_le_bytes(value));
     }
+
     let word32 = |n: usize| u32::try_from(n).expect("small").to_le_bytes();
     let note = [
         &word32(5)[..],
@@ -325,6 +332,7 @@ fn core(rip: u64, rsp: u64, rbp: u64, words: &[u64]) -> Vec<u8> {
         &status,
     ]
     .concat();
+
     // Type and flags; offset, address, physical address, size in the file and in memory; alignment.
     let header =
         |kind: u32, flags: u32, offset: usize, address: u64, file: usize, memory: usize| {
@@ -337,20 +345,26 @@ fn core(rip: u64, rsp: u64, rbp: u64, words: &[u64]) -> Vec<u8> {
             ]
             .concat()
         };
+
+    // The file's header: 4 is ET_CORE, 62 is EM_X86_64.
     let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
     out.extend([4, 0, 62, 0, 1, 0, 0, 0]);
     out.extend([0, 64, 0].map(u64::to_le_bytes).as_flattened());
     out.extend([0, 0, 0, 0, 64, 0, 56, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+
+    // A PT_NOTE (4) and two PT_LOAD (1); the code is not in the file.
     out.extend(header(4, 4, 64 + 3 * 56, 0, note.len(), 0));
     out.extend(header(1, 5, PAGE, CODE, 0, PAGE));
     out.extend(header(1, 6, PAGE, STACK, PAGE, PAGE));
     out.extend(note);
     out.resize(PAGE, 0);
+
     let mut stack = vec![0; PAGE];
     let at = usize::try_from(rsp.saturating_sub(STACK)).expect("small");
     for (word, place) in words.iter().zip(stack[at..].chunks_exact_mut(8)) {
         place.copy_from_slice(&word.to_le_bytes());
     }
+
     out.extend(stack);
     out
 }

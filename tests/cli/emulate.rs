@@ -68,8 +68,11 @@ fn a_program_may_be_killed_or_not_modelled() {
         said.ends_with("0x8 cannot be read: nothing is mapped there\n"),
         "{said}"
     );
+
+    // As a shell says it: 128 and the signal's number.
     let output = emulated(&["--status", "program"], &path);
     assert_eq!(status(&output), 128 + 11);
+
     let path = program(directory.path(), "vector", " vmovaps %zmm1, %zmm0");
     let output = emulated(&["--status", "program"], &path);
     assert_eq!((stdout(&output), status(&output)), ("hello\n", 3));
@@ -78,6 +81,7 @@ fn a_program_may_be_killed_or_not_modelled() {
         said.contains("vmovaps: AVX512F is not modelled, in _start+0x1"),
         "{said}"
     );
+
     let path = program(directory.path(), "pause", " mov $34, %eax\n syscall");
     let output = emulated(&[], &path);
     assert_eq!(status(&output), 3);
@@ -86,6 +90,7 @@ fn a_program_may_be_killed_or_not_modelled() {
         "{}",
         stderr(&output)
     );
+
     let path = program(
         directory.path(),
         "call",
@@ -98,6 +103,7 @@ fn a_program_may_be_killed_or_not_modelled() {
         said.starts_with("unwind-sim: system call sysfs (139) is not modelled"),
         "{said}"
     );
+
     let path = program(directory.path(), "loop", "1: jmp 1b");
     let output = emulated(&["--timeout", "0.01"], &path);
     assert_eq!((stdout(&output), status(&output)), ("hello\n", 3));
@@ -320,10 +326,12 @@ fn nothing_is_sampled_behind_the_end() {
 #[test]
 fn what_is_not_modelled_has_one_status() {
     let directory = tempfile::tempdir().expect("a directory");
+    // 56 is `clone`, here with CLONE_NEWUSER and SIGCHLD; 60 is `exit`.
     let forks = " mov $56, %eax\n mov $0x10000011, %edi\n syscall\n mov $60, %eax\n xor %edi, %edi\n syscall";
     let path = program(directory.path(), "forks", forks);
     let trace = directory.path().join("trace.bin").display().to_string();
     let page = directory.path().join("page.html").display().to_string();
+
     let record = ["record", "--engine", "emulator", "--at", "every:1"];
     let record = [&record[..], &["-o", &trace]].concat();
     let own = [&record[..], &["--status", "program"]].concat();
@@ -339,13 +347,16 @@ fn what_is_not_modelled_has_one_status() {
     if unwind_sim_host::may_trace().is_ok() {
         commands.push(vec!["lockstep"]);
     }
+
     for command in commands {
         let output = run(&[&command[..], &["--", &path]].concat());
         let told = stderr(&output);
         assert!(told.contains("not modelled, "), "{command:?}: {told}");
         assert_eq!(status(&output), 3, "{command:?}: {told}");
     }
+
     assert!(Path::new(&trace).exists(), "the trace is kept");
+
     // A finding takes precedence: here a row that lacks a push.
     let wrong = " mov $56, %eax\n mov $0x10000011, %edi\n syscall\n call 1f\n mov $60, %eax\n xor %edi, %edi\n syscall\n\
                  1: .cfi_startproc\n push %rax\n nop\n pop %rax\n ret\n .cfi_endproc";

@@ -110,6 +110,7 @@ fn a_wrong_row_is_wrong_in_the_case() {
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let rows =
         |cfa: &str, rbx: &str| format!(".cfi_def_cfa_offset {cfa}\n .cfi_offset %rbx, {rbx}");
+
     let mut wrong = 0;
     for (name, cfi) in [
         ("right", rows("40", "-16")),
@@ -128,15 +129,18 @@ fn a_wrong_row_is_wrong_in_the_case() {
             .replace("START", start)
             .replace("CFA", &cfi)
             .replace("END", end);
+
         let (source, program, trace) = (path("p.s"), path("p"), path("t.bin"));
         std::fs::write(&source, text).expect("written");
         let mut cc = std::process::Command::new("cc");
         cc.args(["-nostdlib", "-static", "-no-pie", "-o", &program, &source]);
         assert!(cc.status().expect("cc runs").success());
+
         let record = [
             "record", "--engine", "emulator", "--at", "leaf", "-o", &trace, &program,
         ];
         ends_with(0, &record);
+
         for unwinder in ["dwarf", "sframe", "orc"] {
             let case = path(&format!("{name}.s"));
             ends_with(
@@ -160,6 +164,7 @@ fn a_wrong_row_is_wrong_in_the_case() {
             wrong += usize::from(!before.0.starts_with("ok"));
         }
     }
+
     assert!(wrong >= 12, "{wrong}");
 }
 
@@ -191,6 +196,7 @@ fn a_wrong_sample_of_a_program_is_wrong_in_the_case_or_refused() {
             "-o",
             &file,
         ]);
+
         if status(&output) == 0 {
             written += 1;
             assert_eq!(
@@ -204,6 +210,7 @@ fn a_wrong_sample_of_a_program_is_wrong_in_the_case_or_refused() {
             assert!(!case.exists(), "{sample}");
         }
     }
+
     assert_eq!(written, 7);
 }
 
@@ -211,11 +218,13 @@ fn a_wrong_sample_of_a_program_is_wrong_in_the_case_or_refused() {
 fn what_cannot_be_written_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+
     let refused = |args: &[&str], what: &str| {
         let output = run(args);
         assert_eq!(status(&output), 2, "{args:?}");
         assert!(stderr(&output).contains(what), "{}", stderr(&output));
     };
+
     let case = file("case.s");
     refused(&["extract", THROWS, "-o", &case], "--sample N");
     let seed = crate::cli::SEED;
@@ -225,11 +234,13 @@ fn what_cannot_be_written_is_told() {
     );
     let perf = "corpus/perfdata/dwarf.data";
     refused(&["extract", perf, "--sample", "0", "-o", &case], "no truth");
+
     let name = file("Not_Kebab.s");
     refused(
         &["extract", THROWS, "--sample", "0", "-o", &name],
         "Not_Kebab",
     );
+
     for (name, what) in [
         ("signal/signal-frame-on-the-normal-stack", "signal"),
         (

@@ -128,6 +128,7 @@ impl Bench {
         let folder = tempfile::tempdir().expect("a folder");
         let tools = folder.path().join("tools");
         std::fs::create_dir(&tools).expect("a folder");
+
         let (source, shim) = (tools.join("shim.c"), tools.join("shim.so"));
         std::fs::write(&source, SHIM).expect("a file");
         let mut cc = Command::new("cc");
@@ -137,6 +138,7 @@ impl Bench {
         if !cc.output().is_ok_and(|output| output.status.success()) {
             return None;
         }
+
         let case = root("corpus/cases/frame/fp-loses-the-caller-before-push-rbp.s");
         let prog = tools.join("prog");
         let mut cc = Command::new("cc");
@@ -144,6 +146,7 @@ impl Bench {
         cc.arg(format!("-Wa,-I,{}", root("corpus/cases").display()))
             .arg(&case);
         assert!(cc.status().expect("a C compiler").success());
+
         // With a table of SFrame, which `tables merge` needs, where the assembler writes none.
         let with_table = tools.join("with-table");
         let mut convert = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
@@ -151,6 +154,7 @@ impl Bench {
             .args(["tables", "convert", "--to", "sframe-v2", "-o"])
             .args([&with_table, &prog]);
         assert!(convert.output().expect("it starts").status.success());
+
         let inputs = [
             ("seed.bin", root(SEED)),
             ("perf.data", root("corpus/perfdata/dwarf.data")),
@@ -172,14 +176,17 @@ impl Bench {
             )
         };
         let mut inputs: Tree = inputs.into_iter().map(read).collect();
+
         // Without its expectation, so that there is something to bless.
         let text = std::fs::read_to_string(&case).expect("a case");
         let lines = text.lines().filter(|line| !line.starts_with("#="));
         let text: String = lines.map(|line| format!("{line}\n")).collect();
         inputs.insert("in/case.s".to_owned(), text.into_bytes());
+
         let core = std::fs::read(root("corpus/cores/stacks.core.zst")).expect("a core");
         let core = zstd::decode_all(&core[..]).expect("zstd");
         inputs.insert("in/core".to_owned(), core);
+
         Some(Bench {
             folder,
             shim,
@@ -287,10 +294,12 @@ fn wrong(fault: &Fault<'_>, before: &Tree, base: &Done, done: &Done) -> Vec<Stri
     let Some(status) = done.status.filter(|status| *status <= 3) else {
         return vec![format!("it ended with {:?}", done.status)];
     };
+
     let is_same = Some(status) == base.status;
     let all = format!("{}{}", done.stdout, done.stderr);
     let is_told = is_same && gives_reason(&all, fault.error);
     let is_removal = ["unlink", "unlinkat", "rmdir"].contains(&fault.call);
+
     for name in before
         .keys()
         .chain(done.files.keys())
@@ -313,6 +322,7 @@ fn wrong(fault: &Fault<'_>, before: &Tree, base: &Done, done: &Done) -> Vec<Stri
             ));
         }
     }
+
     if fault.error == Errno::EINTR {
         if !is_same || done.stdout != base.stdout {
             out.push("an interrupted call was not made again".to_owned());
@@ -323,6 +333,7 @@ fn wrong(fault: &Fault<'_>, before: &Tree, base: &Done, done: &Done) -> Vec<Stri
         } else if !gives_reason(&all, fault.error) {
             out.push("the reason is not told".to_owned());
         }
+
         let file = Path::new(fault.path)
             .file_name()
             .unwrap_or_default()
@@ -336,6 +347,7 @@ fn wrong(fault: &Fault<'_>, before: &Tree, base: &Done, done: &Done) -> Vec<Stri
             }
         }
     }
+
     out
 }
 
@@ -345,6 +357,7 @@ fn try_command(bench: &Bench, command: &str, all: bool, found: &mut BTreeSet<Str
     let plain = bench.run(command, &[]);
     let earlier = output_of(&bare, &plain.files);
     let before = bench.prepare(earlier.as_deref());
+
     let log = bench.folder.path().join("log");
     let _ = std::fs::remove_file(&log);
     let base = bench.run(command, &[("FAULT_LOG", log.display().to_string())]);
@@ -354,6 +367,7 @@ fn try_command(bench: &Bench, command: &str, all: bool, found: &mut BTreeSet<Str
         base.status,
         base.stderr
     );
+
     bench.prepare(earlier.as_deref());
     let short = bench.run(command, &[("FAULT_SHORT", "1".to_owned())]);
     let is_as_whole = (short.status, &short.stdout) == (base.status, &base.stdout)
@@ -368,6 +382,7 @@ fn try_command(bench: &Bench, command: &str, all: bool, found: &mut BTreeSet<Str
             short.stderr
         ));
     }
+
     let mut seen: HashMap<String, u32> = HashMap::new();
     let text = std::fs::read_to_string(&log).expect("the log");
     let mut tried = 0;
@@ -378,6 +393,7 @@ fn try_command(bench: &Bench, command: &str, all: bool, found: &mut BTreeSet<Str
         if !all && *times > 1 {
             continue;
         }
+
         let errors = errors(call);
         let errors = if all { errors } else { &errors[..1] };
         for &error in errors {
@@ -397,6 +413,7 @@ fn try_command(bench: &Bench, command: &str, all: bool, found: &mut BTreeSet<Str
             }
         }
     }
+
     tried
 }
 

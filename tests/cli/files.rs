@@ -51,11 +51,13 @@ fn a_failure_leaves_no_file_and_changes_none() {
     let folder = tempfile::tempdir().expect("a folder");
     let damaged = folder.path().join("damaged.bin");
     let mut bytes = std::fs::read(root(THROWS)).expect("a trace");
+
     // Somewhere among the samples: found only when the rest has already been written.
     let at = bytes.len() - 2000;
     bytes[at] ^= 0xff;
     std::fs::write(&damaged, bytes).expect("a file");
     let damaged = damaged.to_string_lossy().into_owned();
+
     for name in ["out.bin", "out.s", "out.txt"] {
         let path = folder.path().join(name);
         let file = path.to_string_lossy().into_owned();
@@ -75,6 +77,7 @@ fn a_failure_leaves_no_file_and_changes_none() {
                     &["replay", "no/such/file", "-o", &file],
                 ],
             };
+
             for args in args {
                 let output = run(args);
                 assert_eq!(status(&output), 2, "{args:?}");
@@ -89,6 +92,7 @@ fn a_failure_leaves_no_file_and_changes_none() {
                 assert!(others.len() <= 2, "{args:?} left {others:?}");
             }
         }
+
         std::fs::remove_file(&path).expect("our file");
     }
 }

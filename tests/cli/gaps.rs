@@ -32,6 +32,7 @@ fn cut_files(folder: &std::path::Path) -> Vec<(String, &'static str)> {
             "PT_LOAD at offset 0x260: 36 bytes from here on lie outside the file of 700 bytes",
         ),
     ];
+
     let write = |(name, bytes, len, told): (&str, Vec<u8>, usize, _)| {
         let path: PathBuf = folder.join(name);
         std::fs::write(&path, &bytes[..bytes.len().min(len)]).expect("written");
@@ -59,6 +60,7 @@ fn a_recording_that_was_cut_short_is_said_to_be() {
             if args[0] == "import" && file.ends_with(".bin") {
                 continue;
             }
+
             let ran = run(&[args, &[&file]].concat());
             let said = stderr(&ran);
             let lines = said.lines().filter(|line| line.contains("was cut short"));
@@ -66,12 +68,14 @@ fn a_recording_that_was_cut_short_is_said_to_be() {
             let [line] = lines[..] else {
                 panic!("{args:?} {file}: {said}");
             };
+
             assert!(line.contains("; what is there is used: "), "{line}");
             assert!(
                 line.contains(&file) && line.contains(told),
                 "{args:?} {line}"
             );
         }
+
         let inspected = run(&["inspect", &file]);
         let shown = stdout(&inspected);
         assert!(shown.contains(told), "{file}: {shown}");
@@ -91,6 +95,7 @@ fn a_recording_that_was_cut_short_has_the_status_of_what_is_there() {
         let file = folder.path().join(name);
         std::fs::write(&file, &bytes[..bytes.len() - missing]).expect("written");
         let file = file.to_str().expect("a path");
+
         for args in [
             &["perf", "script"][..],
             &["perf", "script", "--format", "folded"],
@@ -109,6 +114,7 @@ fn a_recording_that_was_cut_short_has_the_status_of_what_is_there() {
                 run(&[args, &[&whole]].concat()),
             );
             assert_eq!(status(&cut), status(&whole), "{args:?} {}", stderr(&cut));
+
             let said = stderr(&cut);
             let lines = said.lines().filter(|line| line.contains("was cut short"));
             let lines: Vec<&str> = lines.collect();

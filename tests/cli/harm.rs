@@ -146,9 +146,11 @@ fn a_signal_to_the_recorder_ends_the_recording_and_not_the_program() {
     if !may_trace(TEST) {
         return;
     }
+
     let folder = tempfile::tempdir().expect("a folder");
     let program = build_echo(folder.path());
     let path = folder.path().join("out.bin");
+
     for signal in ending() {
         let mut echo = piped(Command::new(&program));
         let pid = echo.id().to_string();
@@ -163,14 +165,17 @@ fn a_signal_to_the_recorder_ends_the_recording_and_not_the_program() {
             "-p",
             &pid,
         ]));
+
         sampled(&path, &mut ends);
         let to = Pid::from_raw(i32::try_from(recorder.id()).expect("a pid"));
         kill(to, signal).expect("our child");
         let ended = waited(&mut recorder, "the recorder");
         assert_eq!(ended.signal(), Some(signal as i32), "{signal}");
+
         ends.answers();
         ends.ends();
         assert_eq!(waited(&mut echo, "the program").code(), Some(7), "{signal}");
+
         whole(&path, folder.path());
     }
 }
@@ -210,32 +215,39 @@ fn a_program_that_was_started_runs_on_when_its_recorder_is_told_to_end() {
 fn a_signal_ends_a_recording_in_the_machine() {
     const LOOP: &str = "#include <unistd.h>\nint main(int n, char **v) { write(1, \"x\", 1);\n\
                         for (;;) if (n > 1) { char c; read(0, &c, 1); } }\n";
+
     let folder = tempfile::tempdir().expect("a folder");
     let (source, program) = (folder.path().join("loop.c"), folder.path().join("loop"));
     std::fs::write(&source, LOOP).expect("a file");
     let mut cc = Command::new("cc");
     cc.args(["-O1", "-static", "-o"]).args([&program, &source]);
     assert!(cc.status().expect("a C compiler").success());
+
     let path = folder.path().join("out.bin");
     for signal in ending() {
         for waits in [&[][..], &["waits"]] {
             let args = ["record", "--engine", "emulator", "--at", "call"];
             let args = [&args[..], &["-o", text(&path), "--", text(&program)], waits].concat();
             let mut recorder = piped(tool(&args));
+
             let mut byte = [0];
             let out = recorder.stdout.as_mut().expect("a pipe");
             out.read_exact(&mut byte).expect("the program runs");
+
             let to = Pid::from_raw(i32::try_from(recorder.id()).expect("a pid"));
             kill(to, signal).expect("our child");
             let ended = waited(&mut recorder, "the recorder");
             assert_eq!(ended.signal(), Some(signal as i32), "{signal} {waits:?}");
+
             let mut said = String::new();
             let err = recorder.stderr.as_mut().expect("a pipe");
             err.read_to_string(&mut said).expect("text");
             assert!(said.contains("; stopped by a signal\n"), "{said}");
+
             let trace = Trace::open(&path).expect("a trace");
             assert!(trace.cut().is_none() && !trace.is_empty(), "{signal}");
             assert!(trace.meta().instructions > 0, "{signal}");
+
             assert_eq!(names(folder.path()), ["loop", "loop.c", "out.bin"]);
             std::fs::remove_file(&path).expect("a file");
         }
@@ -293,6 +305,7 @@ fn a_failed_recording_leaves_the_earlier_one() {
     let path = folder.path().join("out.bin");
     std::fs::copy(SEED, &path).expect("a copy");
     let before = std::fs::read(&path).expect("a trace");
+
     let mut ways: Vec<&[&str]> = vec![
         &[
             "--engine",
@@ -319,10 +332,12 @@ fn a_failed_recording_leaves_the_earlier_one() {
             "/bin/true",
         ],
     ];
+
     if may_trace("a_failed_recording_leaves_the_earlier_one") {
         ways.push(&["--at", "no_such_function", "--", "/bin/true"]);
         ways.push(&["--", "/no/such/program"]);
     }
+
     for args in ways {
         let output = run(&[&["record", "-o", text(&path)], args].concat());
         assert!(matches!(status(&output), 2 | 3), "{}", stderr(&output));
@@ -422,9 +437,12 @@ fn an_interrupted_command_leaves_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let [temporary, out, script, pid] =
         ["tmp", "out", "own.sh", "pid"].map(|name| folder.path().join(name));
+
+    // The script renames its file, so that nobody reads half a number.
     let own = "#!/bin/sh\nsleep 1000 &\necho $! >\"$0.new\"\nmv \"$0.new\" \"${0%/*}/pid\"\nwait\n";
     std::fs::write(&script, own).expect("a script");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("ours");
+
     for signal in ending()
         .into_iter()
         .filter(|signal| *signal != Signal::SIGUSR1)
@@ -435,21 +453,25 @@ fn an_interrupted_command_leaves_nothing() {
         let mut command = tool(&args);
         command.env("TMPDIR", &temporary);
         let mut child = piped(command);
+
         let began = Instant::now();
         while !pid.exists() {
             assert!(began.elapsed() < PATIENCE, "the unwinder does not start");
             std::thread::sleep(Duration::from_millis(5));
         }
+
         let started = std::fs::read_to_string(&pid).expect("a number");
         let to = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
         kill(to, signal).expect("our child");
         let ended = waited(&mut child, "replay");
         assert_eq!(ended.signal(), Some(signal as i32), "{signal}");
+
         let started = Path::new("/proc").join(started.trim());
         while is_running(&started) {
             assert!(began.elapsed() < PATIENCE, "its process is still there");
             std::thread::sleep(Duration::from_millis(5));
         }
+
         assert_eq!(names(folder.path()), ["own.sh", "pid", "tmp"], "{signal}");
         assert!(names(&temporary).is_empty(), "{signal}");
         std::fs::remove_file(&pid).expect("a file");

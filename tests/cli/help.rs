@@ -177,12 +177,14 @@ fn every_command_has_a_man_page() {
         0,
         &["generate", "man", "--folder", &folder.to_string_lossy()],
     );
+
     let page = |words: &[String]| {
         let name = [&["unwind-sim".to_owned()], words].concat().join("-");
         let text = std::fs::read_to_string(folder.join(format!("{name}.1")));
         (text.unwrap_or_else(|e| panic!("{name}: {e}")), name)
     };
     let reference = |name: &str| format!("\n\\fB{}\\fR(1)", name.replace('-', "\\-"));
+
     let commands = commands();
     for words in &commands {
         let (text, name) = page(words);
@@ -193,6 +195,7 @@ fn every_command_has_a_man_page() {
                 "{name}: {section}"
             );
         }
+
         let also = text.split(".SH \"SEE ALSO\"").nth(1).expect("a section");
         if let Some((_, above)) = words.split_last() {
             let above = page(above);
@@ -200,6 +203,7 @@ fn every_command_has_a_man_page() {
             let see = above.0.split(".SH \"SEE ALSO\"").nth(1).expect("a section");
             assert!(see.contains(&reference(&name)), "{name}: {see}");
         }
+
         let shown: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
         let help = ends_with(0, &shown);
         for (status, meaning) in statuses(&help) {
@@ -208,8 +212,10 @@ fn every_command_has_a_man_page() {
             assert!(text.contains(&wanted), "{name}: {wanted}");
         }
     }
+
     let files = std::fs::read_dir(&folder).expect("a folder").count();
     assert_eq!(files, commands.len());
+
     let refused = ["generate", "json-schema", "--folder", "x"];
     assert!(stderr(&run(&refused)).contains("--folder is for `generate man`"));
 }

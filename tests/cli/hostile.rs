@@ -91,6 +91,7 @@ fn hostile_text_reaches_nobody() {
         Ok(files) => files,
         Err(_) => return skip("hostile_text_reaches_nobody", "no C compiler that links"),
     };
+
     let mut faults = Vec::new();
     for color in ["never", "always"] {
         for view in VIEWS {
@@ -105,6 +106,7 @@ fn hostile_text_reaches_nobody() {
                 }
             }
         }
+
         // An unwinder that is a process: its words, what it answers, and its standard error.
         let script = files.path("unwinder");
         let plain = files.folder.parent().expect("a folder").join("unwinder");
@@ -117,6 +119,7 @@ fn hostile_text_reaches_nobody() {
             }
         }
     }
+
     assert!(
         faults.is_empty(),
         "{} faults\n{}",
@@ -155,6 +158,7 @@ fn on_a_terminal_no_format_passes_hostile_text() {
     let Ok(files) = Files::make() else {
         return skip(NAME, "no C compiler that links");
     };
+
     let views = [
         "perf script -i @perf.data",
         "perf script -i @perf.data --header --ns",
@@ -168,11 +172,13 @@ fn on_a_terminal_no_format_passes_hostile_text() {
         "verify --json -- @program",
         "step @perf.data --json",
     ];
+
     let mut faults = Vec::new();
     for view in views {
         let args = view.split(' ').map(|word| files.argument(word));
         let words = std::iter::once(env!("CARGO_BIN_EXE_unwind-sim").into()).chain(args);
         let command: Vec<String> = words.map(quoted).collect();
+
         let mut script = Command::new("script");
         // The command is read by the user's shell.
         script.env("SHELL", "/bin/bash").env("NO_COLOR", "1");
@@ -180,6 +186,7 @@ fn on_a_terminal_no_format_passes_hostile_text() {
         let output = script.args(args).stdin(Stdio::null()).output();
         let output = output.expect("script runs").stdout;
         assert!(output.len() > 20, "{view}: {}", output.escape_ascii());
+
         // The terminal ends lines with both; progress is ours.
         let text = String::from_utf8_lossy(&output).replace("\r\n", "\n");
         let text = text.replace("\r\x1b[K", "").replace("\x1b[K", "");
@@ -188,6 +195,7 @@ fn on_a_terminal_no_format_passes_hostile_text() {
             faults.push(format!("{view}: {}", excerpt(text.as_bytes(), at)));
         }
     }
+
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 

@@ -43,10 +43,12 @@ fn what_is_not_a_file_is_refused_by_every_command() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let [pipe, socket, circle, out] = ["pipe", "socket", "circle", "out"].map(path);
+
     fifo(Path::new(&pipe));
     let _listener = UnixListener::bind(&socket).expect("a socket");
     symlink("circle", &circle).expect("a link");
     let here = path("");
+
     let readers: &[&[&str]] = &[
         &["replay", "@"],
         &["compare", "@"],
@@ -81,12 +83,14 @@ fn what_is_not_a_file_is_refused_by_every_command() {
         &["perf", "run", "@"],
         &["perf", "bpf", "@"],
     ];
+
     for given in [pipe.as_str(), &socket, "/dev/zero", &circle, &here] {
         for reader in readers {
             // These take folders.
             if given == here && (reader.contains(&"cases") || reader.contains(&"compare")) {
                 continue;
             }
+
             let args: Vec<String> = reader
                 .iter()
                 .map(|word| match *word {
@@ -95,8 +99,10 @@ fn what_is_not_a_file_is_refused_by_every_command() {
                 })
                 .collect();
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
+
             let output = ended(&args);
             let said = stderr(&output);
+
             // A program that cannot be executed ends as a shell says it.
             let statuses: &[i32] = match reader.contains(&"--") {
                 true => &[2, 3, 126, 127],
@@ -136,6 +142,7 @@ fn recorded(program: &Path) -> Vec<u8> {
         sample_type: st::IP | st::TID | st::TIME | st::CALLCHAIN,
         ..EventSpec::software("cpu-clock", 0)
     };
+
     let mut writer = Writer::new(vec![event]);
     let id = |time| Id {
         pid: 7,
@@ -143,6 +150,7 @@ fn recorded(program: &Path) -> Vec<u8> {
         time,
         ..Id::default()
     };
+
     let mmap = Mmap {
         pid: 7,
         tid: 7,
@@ -159,6 +167,8 @@ fn recorded(program: &Path) -> Vec<u8> {
         cpumode: misc::CPUMODE_USER,
     };
     writer.record(&mapped, &id(1)).expect("a record");
+
+    // -512 is `PERF_CONTEXT_USER`.
     let chain = [u64::MAX - 511, BASE + 0x10, BASE + 0x20];
     let sample = Body::Sample(SampleData {
         ip: BASE + 0x10,
@@ -166,6 +176,7 @@ fn recorded(program: &Path) -> Vec<u8> {
         ..SampleData::default()
     });
     writer.record(&sample, &id(2)).expect("a record");
+
     writer.finish()
 }
 
@@ -179,6 +190,7 @@ fn an_output_that_is_an_input_is_refused_before_it_is_touched() {
     fs::hard_link(&input, &linked).expect("a link");
     symlink("input", &symbolic).expect("a link");
     fs::copy(root("corpus/perfdata/dwarf.data"), &data).expect("a recording");
+
     let program = path("program");
     fs::copy("/bin/true", &program).expect("a program");
     let scenario = path("scenario.txt");
@@ -187,6 +199,7 @@ fn an_output_that_is_an_input_is_refused_before_it_is_touched() {
         &scenario,
     )
     .expect("a scenario");
+
     for output in [&input, &linked, &symbolic] {
         for args in [
             &["import", &input, "-o", output][..],
@@ -200,6 +213,7 @@ fn an_output_that_is_an_input_is_refused_before_it_is_touched() {
             refused(args, Path::new(&input));
         }
     }
+
     refused(
         &["perf", "script", "-i", &data, "-o", &data],
         Path::new(&data),
@@ -208,6 +222,7 @@ fn an_output_that_is_an_input_is_refused_before_it_is_touched() {
         &["perf", "run", &scenario, "-o", &scenario],
         Path::new(&scenario),
     );
+
     let record = [
         "record", "--engine", "emulator", "-o", &program, "--", &program,
     ];
@@ -216,10 +231,12 @@ fn an_output_that_is_an_input_is_refused_before_it_is_touched() {
         &["record", "-o", &program, "--", &program],
         Path::new(&program),
     );
+
     let list = path("list");
     fs::write(&list, &program).expect("a list");
     let check = ["tables", "check", "--files", &list, "--out", &list];
     refused(&check, Path::new(&list));
+
     // Only the run finds this one.
     fs::create_dir_all(path("symfs/bin")).expect("a folder");
     let image = path("symfs/bin/true");
@@ -231,6 +248,7 @@ fn an_output_that_is_an_input_is_refused_before_it_is_touched() {
         &["replay", &recording, "--symfs", &symfs, "-o", &image],
         Path::new(&image),
     );
+
     // What is documented as in place is done in place.
     let before = fs::read(&program).expect("it");
     let done = run(&[

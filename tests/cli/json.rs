@@ -172,22 +172,26 @@ fn fits(value: &Value, schema: &Value, root: &Value) -> Result<(), String> {
         let target = root.pointer(pointer).ok_or(format!("no {reference}"))?;
         fits(value, target, root)?;
     }
+
     for key in ["oneOf", "anyOf"] {
         if let Some(choices) = schema[key].as_array() {
             let tries = choices.iter().map(|choice| fits(value, choice, root));
             let errors: Vec<String> = tries.filter_map(Result::err).collect();
             let hits = choices.len() - errors.len();
+            // `oneOf` wants exactly one that fits, `anyOf` at least one (JSON Schema core, 10.2.1).
             if hits == 0 || (key == "oneOf" && hits > 1) {
                 return Err(format!("{hits} of {key}: {}", errors.join("; ")));
             }
         }
     }
+
     for part in schema["allOf"].as_array().into_iter().flatten() {
         fits(value, part, root)?;
     }
     if schema.get("const").is_some_and(|wanted| wanted != value) {
         return Err(format!("{value} is not {}", schema["const"]));
     }
+
     let types: Vec<&str> = match &schema["type"] {
         Value::String(one) => vec![one],
         Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
@@ -196,12 +200,14 @@ fn fits(value: &Value, schema: &Value, root: &Value) -> Result<(), String> {
     if !types.is_empty() && !types.iter().any(|t| is_type(value, t)) {
         return Err(format!("{value} is not of {types:?}"));
     }
+
     for key in schema["required"].as_array().into_iter().flatten() {
         let key = key.as_str().unwrap_or_default();
         if value.is_object() && value.get(key).is_none() {
             return Err(format!("without {key}"));
         }
     }
+
     if let (Some(object), Some(known)) = (value.as_object(), schema["properties"].as_object()) {
         for (key, inner) in object {
             let known = known.get(key);
@@ -211,6 +217,7 @@ fn fits(value: &Value, schema: &Value, root: &Value) -> Result<(), String> {
     if let (Some(items), Some(schema)) = (value.as_array(), schema.get("items")) {
         items.iter().try_for_each(|item| fits(item, schema, root))?;
     }
+
     Ok(())
 }
 

@@ -9,13 +9,19 @@ use unwind_sim_recordings::file_kind::{FileKind, file_kind};
 fn files(folder: &Path) -> Vec<(String, FileKind)> {
     let corpus = |path: &str| std::fs::read(root("corpus").join(path)).expect("a file");
     let case = "cases/defect/late-row-behind-a-push.s";
+
+    // A bzImage: the mark of a boot sector and the header's magic
+    // (`Documentation/arch/x86/boot.rst`).
     let mut kernel = vec![0; 0x300];
     kernel[0x1fe..0x200].copy_from_slice(&[0x55, 0xaa]);
     kernel[0x202..0x206].copy_from_slice(b"HdrS");
+
     let lines = ends_with(1, &["compare", SEED, "--regs", "fake:v5.1", "--json"]);
     let elf = std::fs::read("/bin/true").expect("a program");
+    // `e_type` is at offset 16, and 4 is ET_CORE.
     let mut core = elf.clone();
     core[16] = 4;
+
     let files: [(&str, Vec<u8>, FileKind); 12] = [
         ("trace", corpus("traces/seed-004.bin"), FileKind::Trace),
         ("perf", corpus("perfdata/dwarf.data"), FileKind::PerfData),
@@ -30,17 +36,20 @@ fn files(folder: &Path) -> Vec<(String, FileKind)> {
         ("text", b"some text\n".to_vec(), FileKind::Text),
         ("unknown", b"\xff\xfe\0\x01".to_vec(), FileKind::Unknown),
     ];
+
     let mut all = Vec::new();
     for (name, bytes, kind) in files {
         let path = folder.join(name);
         std::fs::write(&path, bytes).expect("a file");
         all.push((path.to_string_lossy().into_owned(), kind));
     }
+
     let empty = folder.join("empty");
     std::fs::write(&empty, b"").expect("a file");
     all.push((empty.to_string_lossy().into_owned(), FileKind::Empty));
     all.push((folder.to_string_lossy().into_owned(), FileKind::Folder));
     all.push(("/dev/null".to_owned(), FileKind::Special));
+
     assert_eq!(all.len(), FileKind::ALL.len());
     for (path, kind) in &all {
         assert_eq!(
@@ -49,6 +58,7 @@ fn files(folder: &Path) -> Vec<(String, FileKind)> {
             "{path}"
         );
     }
+
     all
 }
 
@@ -132,6 +142,7 @@ fn a_wrong_file_is_named_for_what_it_is() {
     let out = folder.path().join("out.bin").to_string_lossy().into_owned();
     let inputs = tempfile::tempdir().expect("a folder");
     let files = files(inputs.path());
+
     for (place, kinds) in PLACES {
         for (file, kind) in &files {
             if kinds.contains(kind) {
@@ -142,6 +153,7 @@ fn a_wrong_file_is_named_for_what_it_is() {
                 "OUT" => out.clone(),
                 other => other.to_owned(),
             };
+
             let args: Vec<String> = place.iter().map(put).collect();
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             let output = run(&args);
@@ -153,12 +165,14 @@ fn a_wrong_file_is_named_for_what_it_is() {
             assert_eq!(told.lines().count(), 1, "{told}");
             assert!(!Path::new(&out).exists(), "{args:?} left a file");
         }
+
         let missing = inputs.path().join("missing").to_string_lossy().into_owned();
         let put = |word: &&'static str| match *word {
             "FILE" => missing.clone(),
             "OUT" => out.clone(),
             other => other.to_owned(),
         };
+
         let args: Vec<String> = place.iter().map(put).collect();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let output = run(&args);

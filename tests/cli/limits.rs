@@ -84,6 +84,7 @@ fn a_case_that_does_not_end_is_stopped_at_a_named_limit() {
         let path = case(folder.path(), name, body);
         case(folder.path(), "z-ends", "");
         let below = folder.path().to_str().expect("UTF-8");
+
         let all = run(&[&["cases", "run", "--folder", below], options].concat());
         let text = stdout(&all);
         assert_eq!(status(&all), 1, "{name}: {text}{}", stderr(&all));
@@ -93,6 +94,7 @@ fn a_case_that_does_not_end_is_stopped_at_a_named_limit() {
             text.contains("z-ends:\nit was never blessed"),
             "{name}: {text}"
         );
+
         for command in ["explain", "doctor", "replay", "inspect", "compare"] {
             let one = run(&[&[command, &path], options].concat());
             assert_eq!(status(&one), 2, "{command} {name}: {}", stdout(&one));
@@ -102,6 +104,7 @@ fn a_case_that_does_not_end_is_stopped_at_a_named_limit() {
                 stderr(&one)
             );
         }
+
         let one = run(&[&["step", "--samples", "--json", &path], options].concat());
         assert_eq!(status(&one), 2, "step {name}: {}", stdout(&one));
         assert!(
@@ -110,6 +113,7 @@ fn a_case_that_does_not_end_is_stopped_at_a_named_limit() {
             stderr(&one)
         );
     }
+
     assert!(is_gone("forking-forever"));
 }
 
@@ -162,6 +166,7 @@ fn limits_are_for_cases() {
         let wanted = format!("unwind-sim: {option} is for a case, whose program is run");
         assert!(stderr(&output).starts_with(&wanted), "{}", stderr(&output));
     }
+
     let limits = [
         "--max-instructions",
         "--timeout",
@@ -186,6 +191,7 @@ fn limits_are_for_cases() {
         let wanted = format!("unwind-sim: {option} is for the commands that run a case");
         assert!(stderr(&output).starts_with(&wanted), "{}", stderr(&output));
     }
+
     for option in &limits[1..] {
         for subject in [&[SEED][..], &["--", "/bin/true"]] {
             let output = run(&[&["step", "--json", option, "1"], subject].concat());
@@ -194,9 +200,11 @@ fn limits_are_for_cases() {
             assert!(stderr(&output).starts_with(&wanted), "{}", stderr(&output));
         }
     }
+
     let output = run(&["compare", SEED, "--unwinder-timeout", "1"]);
     let wanted = "unwind-sim: --unwinder-timeout is for --unwinder cmd:PROGRAM";
     assert!(stderr(&output).starts_with(wanted), "{}", stderr(&output));
+
     let confirmed = ["--confirm", "--sample", "0", "--max-instructions", "9"];
     let output = run(&[&["replay", SEED][..], &confirmed].concat());
     assert_ne!(status(&output), 2, "{}", stderr(&output));

@@ -38,6 +38,7 @@ fn callchains_as_perf_has_them() {
         let first = ["replay", TRACE, "--as", "perf", "--sample", sample];
         snapshot(name, &[&first[..], rest].concat());
     };
+
     with("replay-as-perf", "9", &[]);
     with("replay-as-perf-json", "9", &["--json"]);
     // A uprobe at a function's entry in a 32-bit program.
@@ -50,6 +51,7 @@ fn callchains_as_perf_has_them() {
         &["--user", "unwind-user"],
     );
     with("replay-as-perf-crosstask", "9", &["--crosstask"]);
+
     // Kernel chains are judged by the kernel part.
     let args = ["compare", TRACE, "--against", "perf"];
     snapshot("compare-against-perf-kernel", &args);
@@ -62,9 +64,11 @@ fn callchains_as_perf_has_them() {
         "orc:kernel",
     ];
     snapshot("explain-callchain", &args);
+
     let all = run(&["replay", TRACE, "--as", "perf"]);
     let told = stderr(&all);
     assert_eq!(told, "callchains: 40 as perf recorded them, 0 different\n");
+
     // What the kernel was asked for is in the recording, and what return probes took.
     const ASKED: &str = "corpus/kernel/6.12-callchains.bin";
     let asked = run(&["replay", ASKED, "--as", "perf"]);
@@ -73,6 +77,7 @@ fn callchains_as_perf_has_them() {
     assert_eq!(status(&asked), 0);
     let of = |sample: &'static str| ["explain", ASKED, "--sample", sample, "-u", "orc:kernel"];
     snapshot("explain-callchain-put-back", &of("0"));
+
     // The command line changes what is printed, not what it is compared with.
     let limited = [
         "replay",
@@ -85,6 +90,7 @@ fn callchains_as_perf_has_them() {
         "1",
     ];
     snapshot("replay-as-perf-asked", &limited);
+
     let other = [
         "replay",
         "corpus/kernel/6.12-callchains-unasked.bin",
@@ -94,6 +100,7 @@ fn callchains_as_perf_has_them() {
     snapshot("replay-as-perf-unasked", &other);
     let one = [&other[..], &["--sample", "1", "--json"]].concat();
     snapshot("replay-as-perf-unasked-json", &one);
+
     let one = run(&["replay", TRACE, "--as", "trace", "--json"]);
     assert_eq!(status(&one), 2, "{}", stderr(&one));
 }

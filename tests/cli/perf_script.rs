@@ -14,6 +14,7 @@ fn help_and_a_few_samples() {
     snapshot("perf-script-help", &["perf", "script", "--help"]);
     let print = ["perf", "script", KERNEL, FILES];
     let snap = |name: &str, args: &[&str]| snapshot(name, &[&print, args].concat());
+
     let fields = "comm,tid,time,ip,sym,symoff,srcline";
     let lines = [
         "--max-stack",
@@ -24,6 +25,7 @@ fn help_and_a_few_samples() {
         RECORDING,
     ];
     snap("perf-script-lines", &[&["-F", fields][..], &lines].concat());
+
     let hidden = [
         "-G",
         "-F",
@@ -34,6 +36,7 @@ fn help_and_a_few_samples() {
         BREAKPOINTS,
     ];
     snap("perf-script-hidden", &hidden);
+
     let alone = [
         "--no-merge-callchains",
         "-G",
@@ -56,6 +59,7 @@ fn tasks_are_chosen_in_every_format() {
     threads.sort_unstable();
     threads.dedup();
     assert!(threads.len() > 2, "{threads:?}");
+
     let mut total = 0;
     for tid in &threads {
         let args = [
@@ -67,6 +71,7 @@ fn tasks_are_chosen_in_every_format() {
             .filter(|line| line.split_whitespace().next() == Some(tid));
         assert!(one.lines().eq(wanted), "{tid}");
         total += one.lines().count();
+
         let folded = [
             "perf", "script", "--format", "folded", "--tid", tid, RECORDING,
         ];
@@ -75,6 +80,7 @@ fn tasks_are_chosen_in_every_format() {
         let counted: usize = counts.map(|n| n.parse::<usize>().expect("a count")).sum();
         assert_eq!(counted, one.lines().count(), "{tid}");
     }
+
     assert_eq!(total, all.lines().count());
     let many = threads.join(",");
     let args = [
@@ -198,6 +204,7 @@ fn options_that_are_not_supported_name_another() {
         );
         assert_eq!(said.lines().count(), 1, "{said}");
     }
+
     // Options that perf does not have either, and other subcommands, keep the usual message.
     for args in [
         ["perf", "script", "--no-such"],
@@ -247,6 +254,7 @@ fn invalid_values_are_refused_with_what_is_accepted() {
         let said = stderr(&output);
         assert!(said.contains(wanted), "{args:?}: {said}");
     }
+
     let parts = [
         "perf",
         "script",
@@ -261,8 +269,10 @@ fn invalid_values_are_refused_with_what_is_accepted() {
         "{}",
         stderr(&output)
     );
+
     let twice = run(&["perf", "script", "-i", BREAKPOINTS, BREAKPOINTS]);
     assert_eq!(status(&twice), 2);
+
     let profile = [
         "perf",
         "script",

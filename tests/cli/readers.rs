@@ -24,17 +24,20 @@ fn a_difference_counts_though_nobody_reads_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let object = wrong_row(folder.path());
+
     let scenario = path("changed.txt");
     let known = "corpus/scenarios/lbr/execve-keeps-the-records.txt";
     let known = std::fs::read_to_string(crate::cli::root(known)).expect("a scenario");
     std::fs::write(&scenario, format!("{known}= something else\n")).expect("a file");
     let list = path("list");
     std::fs::write(&list, format!("{object}\n")).expect("a file");
+
     let [a, b, c, d] = DIFFERS;
     let quiz = "fp-loses-the-caller-after-pop-rbp";
     let fuzz = [
         "perf", "fuzz", "--seeds", "0..1", "--events", "3", "--mutant",
     ];
+
     let all: &[&[&str]] = &[
         &["replay", SEED, a, b, c, d],
         &["replay", SEED, "--json", a, b, c, d],
@@ -65,6 +68,7 @@ fn a_difference_counts_though_nobody_reads_it() {
             "leaf",
         ],
     ];
+
     for args in all {
         let whole = status(&run(args));
         let left = unread(args);

@@ -96,6 +96,7 @@ fn a_place_that_is_nowhere_is_told_first() {
         Ok(()) => &[&["--engine", "emulator"], &[]],
         Err(_) => &[&["--engine", "emulator"]],
     };
+
     // The program's output follows the warning.
     let program = ["--", "/bin/sh", "-c", "echo it runs >&2"];
     for engine in engines {
@@ -104,19 +105,23 @@ fn a_place_that_is_nowhere_is_told_first() {
             let output = run(&record);
             (status(&output), stderr(&output).to_owned())
         };
+
         let (code, said) = told(&["--at", "no_such_function"]);
         let warning = said.find("library it is linked with has no_such_function");
         let ran = said.find("it runs\n").expect("the program runs");
         assert!(warning.is_some_and(|at| at < ran), "{said}");
         assert!(said.contains("no loaded image has no_such"), "{said}");
         assert_eq!(code, 3, "{said}");
+
         let (_, said) = told(&["--at", "every:100", "--from", "nor_this+0x10"]);
         assert!(said.contains("linked with has nor_this+0x10"), "{said}");
+
         // In a library, in the dynamic linker, the first function, an address.
         for known in ["write", "_dl_catch_exception", "main", "0x1234", "write+0"] {
             let (_, said) = told(&["--at", known]);
             assert!(!said.contains("linked with has"), "{known}: {said}");
         }
+
         let (_, said) = told(&["--at", "write,no_such"]);
         assert!(said.contains("linked with has no_such;"), "{said}");
         assert!(!said.contains("linked with has write"), "{said}");

@@ -227,6 +227,7 @@ _start: .cfi_startproc
         .size \"{NAME}\", .-\"{NAME}\"
         .section .note.GNU-stack,\"\",@progbits\n"
     );
+
     let file = inner.join("a.s");
     std::fs::write(&file, assembly).expect("a file");
     let program = inner.join("\"onload=alert(3) x=");
@@ -236,6 +237,7 @@ _start: .cfi_startproc
         .status();
     assert!(built.expect("cc runs").success());
     let program = program.to_string_lossy().into_owned();
+
     let states = page(&["--clear-env", "--", &program]);
     let lines = ends_with(
         1,
@@ -252,6 +254,7 @@ _start: .cfi_startproc
     let findings_file = folder.path().join("verify.json");
     std::fs::write(&findings_file, lines).expect("a file");
     let findings = page(&[&findings_file.to_string_lossy()]);
+
     for page in [&states, &findings] {
         let escaped = r"&lt;img src=x onerror=alert(1)&gt;\u{202e}'&amp;";
         assert!(page.contains(escaped), "the name is there");
@@ -259,6 +262,7 @@ _start: .cfi_startproc
             !page.contains("<img") && !page.contains('\u{202e}'),
             "and is text"
         );
+
         // Our script, two data blocks of it at most, and nothing else.
         assert_eq!(page.matches("<script>").count(), 1);
         assert!(!page.contains("<script>alert"));
@@ -270,6 +274,7 @@ _start: .cfi_startproc
 fn bad_input_leaves_no_page() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+
     let lines = ends_with(1, &["verify", "--json", "--defect", DEFECT]);
     let compare = ends_with(1, &["compare", SEED, "--regs", "fake:v5.1", "--json"]);
     let trace = std::fs::read(crate::cli::root(SEED)).expect("a trace");
@@ -288,9 +293,11 @@ fn bad_input_leaves_no_page() {
         ("cut.bin", &trace[..40]),
         ("empty", b""),
     ];
+
     for (name, bytes) in files {
         std::fs::write(at(name), bytes).expect("a file");
     }
+
     let out = at("page.html");
     let cases: [(&[&str], &str); 9] = [
         (&[&at("cut.json")], "it was cut short behind line"),
@@ -306,6 +313,7 @@ fn bad_input_leaves_no_page() {
         (&["--from", "100000", SEED], "there is no state 100000"),
         (&[], "nothing to show"),
     ];
+
     for (args, what) in cases {
         let output = run(&[&["report", "-o", &out], args].concat());
         let told = stderr(&output);
@@ -318,6 +326,7 @@ fn bad_input_leaves_no_page() {
             .collect();
         assert!(left.is_empty(), "{args:?}: {left:?}");
     }
+
     for (out, what) in [
         ("no/folder/page.html", "cannot write no/folder/page.html"),
         (folder.path().to_str().expect("a path"), "cannot write"),
@@ -327,6 +336,7 @@ fn bad_input_leaves_no_page() {
         assert_eq!(status(&output), 2);
         assert!(stderr(&output).contains(what), "{}", stderr(&output));
     }
+
     assert_eq!(
         std::fs::read(at("cut.bin")).expect("it is there"),
         &trace[..40]
@@ -341,10 +351,12 @@ fn recordings_without_truth_or_memory() {
         is_sound(&page);
         outline(&page)
     };
+
     let text = page_of("corpus/perfdata/dwarf.data");
     assert!(text.contains("No true chain was recorded"), "{text}");
     assert!(text.contains("The true chain is not known."), "{text}");
     assert!(text.contains("No stack of dwarf was judged."), "{text}");
+
     // What is found is counted, and nothing is said to be right, wrong or no return address.
     assert!(text.contains(" | 1 | US101"), "{text}");
     assert!(text.contains("an address of code: spin+0x"), "{text}");
@@ -361,6 +373,7 @@ fn recordings_without_truth_or_memory() {
     ] {
         assert!(!text.contains(claim), "{claim}: {text}");
     }
+
     // Chains alone: they are shown, and nothing is said to be known but them.
     let text = page_of("corpus/perfdata/fp-pipe.data");
     assert!(text.contains("Recorded by perf"), "{text}");
@@ -369,6 +382,7 @@ fn recordings_without_truth_or_memory() {
         "{text}"
     );
     assert!(text.contains("The true chain is not known."), "{text}");
+
     let text = page_of("corpus/kernel/6.12-unwinds.bin");
     assert!(text.contains("Found by"), "{text}");
 }

@@ -62,6 +62,7 @@ fn two_for_what_cannot_be_done() {
     let whole = std::fs::read(root(THROWS)).expect("a trace");
     std::fs::write(&cut, &whole[..10]).expect("a file");
     let cut = cut.to_string_lossy().into_owned();
+
     let cases: &[(&str, &[&str])] = &[
         ("error-missing", &["compare", "no/such/file.bin"]),
         ("error-missing-case", &["compare", "no/such/case.s"]),
@@ -105,12 +106,14 @@ fn two_for_what_cannot_be_done() {
         ("error-option", &["compare", SEED, "--no-such-option"]),
         ("error-command", &["compere"]),
     ];
+
     for (name, args) in cases {
         let output = run(args);
         assert_eq!(status(&output), 2, "{args:?}");
         assert_eq!(stdout(&output), "", "{args:?}");
         snapshot(name, args);
     }
+
     let output = run(&["compare", &cut]);
     assert_eq!(status(&output), 2, "{}", stderr(&output));
     assert!(stderr(&output).contains("cut.bin"), "{}", stderr(&output));
@@ -182,6 +185,7 @@ fn a_name_that_was_meant_is_named() {
         (&["tables", "dump", rows, "--as", "readelv"], "readelf"),
         (&["replay", SEED, "--format", "foldd"], "folded"),
     ];
+
     let mut faults = Vec::new();
     for (args, meant) in cases {
         let output = run(args);
@@ -194,6 +198,7 @@ fn a_name_that_was_meant_is_named() {
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+
     // A symbol is only warned of, since the program may load a library that has it.
     let recorded = run(&[
         &["record", "--engine", "emulator", "--from", "exitt"][..],
@@ -237,8 +242,10 @@ fn a_baseline_holds_what_is_known() {
     let known = ends_with(1, &[&args[..], &["--json"]].concat());
     std::fs::write(&baseline, &known).expect("a file");
     let file = baseline.to_string_lossy().into_owned();
+
     let with = |more: &[&str]| run(&[&args[..], &["--baseline", &file], more].concat());
     assert_eq!(status(&with(&[])), 0);
+
     // A baseline belongs to its options and its program.
     let mut other = args;
     other[5] = "fake:always-ip";
@@ -252,19 +259,23 @@ fn a_baseline_holds_what_is_known() {
         assert_eq!((status(&found), stdout(&found)), (2, ""));
         assert!(stderr(&found).contains(what), "{}", stderr(&found));
     }
+
     let of_another = ["compare", THROWS, "--limit", "1", "--baseline", &file];
     let found = run(&of_another);
     assert_eq!(status(&found), 2);
     let what = "belongs to the program `seed-004`, and this recording is of `throws`";
     assert!(stderr(&found).contains(what), "{}", stderr(&found));
+
     // A group that grew is new.
     let count = |line: &str| line.replace("\"count\":1,", "\"count\":0,");
     let fewer: String = known.lines().map(|line| count(line) + "\n").collect();
     assert_ne!(fewer, known);
     std::fs::write(&baseline, fewer).expect("a file");
     assert_eq!(status(&with(&[])), 1);
+
     std::fs::remove_file(&baseline).expect("a file");
     assert!(stderr(&with(&[])).contains("unwind-sim compare ... --json >"));
+
     std::fs::write(&baseline, "{\"type\": \"divergence\"}\n").expect("a file");
     let output = with(&[]);
     assert_eq!(status(&output), 2);
@@ -285,12 +296,15 @@ fn a_baseline_of_verify_holds_what_is_known() {
     let options = ["verify", "--unwinder", "dwarf", "--defect"];
     let known = ends_with(1, &[&options[..], &["--json", case]].concat());
     std::fs::write(&baseline, &known).expect("a file");
+
     let with = |more: &[&str]| run(&[&options[..], more, &["--baseline", &file, case]].concat());
     assert_eq!(status(&with(&[])), 0, "{}", stderr(&with(&[])));
+
     let refused = |output: &std::process::Output, what: &str| {
         assert_eq!((status(output), stdout(output)), (2, ""));
         assert!(stderr(output).contains(what), "{}", stderr(output));
     };
+
     for (more, what) in [
         (&["--view", "copy:64"][..], "here `--view copy:64`"),
         (&["--seed", "7"], "there `--seed 0`, here `--seed 7`"),
@@ -307,12 +321,14 @@ fn a_baseline_of_verify_holds_what_is_known() {
     ] {
         refused(&with(more), what);
     }
+
     let other = ["verify", "--unwinder", "dwarf", "--baseline", &file];
     refused(&run(&[&other[..], &[case]].concat()), "there `--defect`");
     refused(
         &run(&[&other[..], &["corpus/cases/prologue/push-rbp.s"]].concat()),
         "belongs to the program `late-row-behind-a-push.s`, and this run is of `push-rbp.s`",
     );
+
     // A contradiction met more often is new; without a summary, the program is unknown.
     let fewer = known.replace("\"count\":1,", "\"count\":0,");
     assert_ne!(fewer, known);
@@ -321,6 +337,7 @@ fn a_baseline_of_verify_holds_what_is_known() {
     let cut = known.split("{\"type\":\"summary\"").next();
     std::fs::write(&baseline, cut.expect("lines")).expect("a file");
     refused(&with(&[]), "does not name its program");
+
     let compared = ends_with(0, &["compare", SEED, "--unwinder", "dwarf", "--json"]);
     std::fs::write(&baseline, compared).expect("a file");
     refused(&with(&[]), "it is the output of compare, not of verify");

@@ -68,6 +68,7 @@ fn every_command_reads_a_recording_from_a_pipe() {
         .join("out.html")
         .to_string_lossy()
         .into_owned();
+
     let commands: &[&[&str]] = &[
         &["replay", "-", "--unwinder", "dwarf"],
         &[
@@ -92,12 +93,15 @@ fn every_command_reads_a_recording_from_a_pipe() {
         &["report", "-", "-o", &page],
         &["step", "--json", "-"],
     ];
+
     for args in commands {
         same_as_by_path(args, DWARF);
     }
     for args in [&["replay", "-", "--limit", "3"][..], &["compare", "-"]] {
         same_as_by_path(args, THROWS);
     }
+
+    // Without the feature `report` nothing uses it.
     let _ = &page;
 }
 

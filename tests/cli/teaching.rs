@@ -74,6 +74,7 @@ fn what_is_said_of_a_case_does_not_depend_on_the_folder_of_the_build() {
             "0x7fff",
         ),
     ];
+
     for (number, (args, wanted, part)) in commands.into_iter().enumerate() {
         let said = |name_len: usize| {
             let own = folder
@@ -85,6 +86,7 @@ fn what_is_said_of_a_case_does_not_depend_on_the_folder_of_the_build() {
             assert_eq!(status(&output), wanted, "{args:?}: {}", stderr(&output));
             stdout(&output).to_owned()
         };
+
         let first = said(1);
         assert!(first.contains(part), "{args:?}: {first}");
         for name_len in [17, 33, 49, 65] {
@@ -103,6 +105,7 @@ fn what_a_demo_tells_to_try_works() {
             .filter_map(|l| l.strip_prefix("  unwind-sim "))
             .collect();
         assert!(commands.len() > 1, "{told}");
+
         for command in commands.iter().filter(|c| !c.contains("PROG")) {
             // A quiz asks; the cases are in the repository.
             let command = match command.starts_with("cases quiz ") {
@@ -112,11 +115,13 @@ fn what_a_demo_tells_to_try_works() {
                 ),
                 false => (*command).to_owned(),
             };
+
             let script = format!("\"$TOOL\" {command}");
             let mut bash = std::process::Command::new("bash");
             bash.args(["-c", &script]).current_dir(folder.path());
             bash.env("TOOL", env!("CARGO_BIN_EXE_unwind-sim"));
             let output = bash.stdin(Stdio::null()).output().expect("bash runs");
+
             assert!(
                 [0, 1].contains(&status(&output)),
                 "{}: {command}\n{}",

@@ -149,6 +149,7 @@ pub(crate) fn speedscope(bytes: &[u8]) -> Stacks {
 pub(crate) fn firefox(bytes: &[u8]) -> Stacks {
     let json: Value = serde_json::from_slice(bytes).expect("JSON");
     let libs = json["libs"].as_array().expect("libraries");
+
     let mut stacks = Stacks::new();
     for thread in json["threads"].as_array().expect("threads") {
         let strings = thread["stringArray"].as_array().expect("strings");
@@ -160,13 +161,16 @@ pub(crate) fn firefox(bytes: &[u8]) -> Stacks {
                 .map(|n| n.as_u64().map(|n| n as usize))
                 .collect()
         };
+
         let frame_func = column("frameTable", "func");
         let func_name = column("funcTable", "name");
         let func_resource = column("funcTable", "resource");
         let resource_lib = column("resourceTable", "lib");
         let prefix = column("stackTable", "prefix");
         let frame = column("stackTable", "frame");
+        // Not used: `column` checks its length.
         column("samples", "timeDeltas");
+
         let name = |frame: usize| {
             let func = frame_func[frame].expect("a function");
             let name = strings[func_name[func].expect("a name")]
@@ -178,6 +182,7 @@ pub(crate) fn firefox(bytes: &[u8]) -> Stacks {
             let lib = resource_lib[func_resource[func].expect("a resource")].expect("a library");
             bracketed(libs[lib]["name"].as_str().expect("a name"))
         };
+
         for mut stack in column("samples", "stack") {
             let mut names = Vec::new();
             while let Some(at) = stack {
@@ -195,6 +200,7 @@ pub(crate) fn firefox(bytes: &[u8]) -> Stacks {
             );
         }
     }
+
     stacks
 }
 
@@ -289,6 +295,7 @@ mod pprof {
 /// Reads pprof's protocol buffer, unzipped; also returns the sums of its columns by name.
 pub(crate) fn pprof(bytes: &[u8]) -> (Stacks, BTreeMap<String, u64>) {
     let profile = pprof::Profile::decode(bytes).expect("a profile");
+    // As `profile.proto` requires.
     assert_eq!(profile.string_table[0], "");
     let string = |at: i64| profile.string_table[at as usize].as_str();
     let types: Vec<&str> = profile
@@ -302,19 +309,24 @@ pub(crate) fn pprof(bytes: &[u8]) -> (Stacks, BTreeMap<String, u64>) {
             .iter()
             .all(|unit| ["count", "nanoseconds"].contains(unit))
     );
+
     let events = |kind: &&str| kind.ends_with("_sample");
     let several = types.iter().filter(|kind| events(kind)).count() > 1;
+
     let locations: BTreeMap<u64, &pprof::Location> =
         profile.location.iter().map(|l| (l.id, l)).collect();
     let functions: BTreeMap<u64, &pprof::Function> =
         profile.function.iter().map(|f| (f.id, f)).collect();
     let mappings: BTreeMap<u64, &pprof::Mapping> =
         profile.mapping.iter().map(|m| (m.id, m)).collect();
+
+    // Each id occurs once and is not 0 (`profile.proto`).
     assert_eq!(locations.len(), profile.location.len());
     assert_eq!(functions.len(), profile.function.len());
     assert!(
         !locations.contains_key(&0) && !functions.contains_key(&0) && !mappings.contains_key(&0)
     );
+
     let name = |id: &u64| {
         let location = locations[id];
         if location.mapping_id != 0 {
@@ -330,10 +342,12 @@ pub(crate) fn pprof(bytes: &[u8]) -> (Stacks, BTreeMap<String, u64>) {
         assert_eq!(location.line.len(), 1);
         plain(string(functions[&location.line[0].function_id].name))
     };
+
     let (mut stacks, mut sums) = (Stacks::new(), BTreeMap::new());
     for sample in &profile.sample {
         assert_eq!(sample.value.len(), types.len());
         let mut names: Vec<String> = sample.location_id.iter().map(name).collect();
+        // The innermost frame is first (`profile.proto`).
         names.reverse();
         let keys: Vec<&str> = sample.label.iter().map(|label| string(label.key)).collect();
         assert_eq!(keys, ["pid", "tid", "comm"]);
@@ -350,6 +364,7 @@ pub(crate) fn pprof(bytes: &[u8]) -> (Stacks, BTreeMap<String, u64>) {
             add(&mut stacks, &thread, &names, value as u64);
         }
     }
+
     (stacks, sums)
 }
 

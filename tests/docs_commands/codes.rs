@@ -40,6 +40,7 @@ fn each_code_is_shown_by_its_smallest_case() {
         .iter()
         .map(|p| cases::read(p).expect("a case"))
         .collect();
+
     let mut faults = Vec::new();
     for &code in Code::ALL {
         let path = top().join(format!("docs/book/src/codes/{code}.md"));
@@ -64,6 +65,7 @@ fn each_code_is_shown_by_its_smallest_case() {
             ));
             continue;
         };
+
         let name = step.command.split_whitespace().nth(3).unwrap_or_default();
         if name != smallest.name {
             faults.push(format!(
@@ -71,10 +73,12 @@ fn each_code_is_shown_by_its_smallest_case() {
                 smallest.name
             ));
         }
+
         let given = step.output.unwrap_or_default().join("\n");
         if !given.contains(code.as_str()) {
             faults.push(format!("{code}: {name} does not give it:\n{given}"));
         }
+
         let tries = steps(section(&page, "Experiment"));
         let is_shown = |step: &crate::docs_commands::steps::Step| {
             step.output.as_ref().is_some_and(|o| !o.is_empty())

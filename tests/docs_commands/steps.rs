@@ -16,6 +16,7 @@ pub(crate) struct Step {
 pub(crate) fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let (mut block, mut inside, mut indent) = (None, false, 0);
+
     for (index, line) in page.lines().enumerate() {
         if let Some(kind) = line.trim_start().strip_prefix("```") {
             inside = !inside;
@@ -23,6 +24,7 @@ pub(crate) fn steps(page: &str) -> Vec<Step> {
             indent = line.len() - line.trim_start().len();
             continue;
         }
+
         let line = line.get(indent..).filter(|_| inside).unwrap_or_default();
         let command = match block {
             None => continue,
@@ -51,6 +53,7 @@ pub(crate) fn steps(page: &str) -> Vec<Step> {
             (None, _) => {}
         }
     }
+
     steps
 }
 

@@ -27,6 +27,7 @@ fn pprof_reads_pprof() {
         skip("pprof_reads_pprof", "go is not installed");
         return;
     }
+
     let folder = tempfile::tempdir().expect("a temporary folder");
     for (name, event) in [("fp-pipe", "context-switches"), ("fp-pipe", "cpu-clock")] {
         let path = file(&folder, "profile.pb.gz", &script("pprof", name));
@@ -36,6 +37,7 @@ fn pprof_reads_pprof() {
             .arg(format!("-sample_index={event}_sample"))
             .arg(&path);
         let text = run(command.env("HOME", folder.path()));
+
         // Blocks between dashes: labels, then the value and the innermost frame, then its callers.
         let mut found: BTreeMap<Vec<String>, u64> = BTreeMap::new();
         for block in text.split("-----------+").skip(1) {
@@ -58,6 +60,7 @@ fn pprof_reads_pprof() {
                 *found.entry(names).or_default() += count;
             }
         }
+
         assert_eq!(found, of_event(name, event));
     }
 }
@@ -154,6 +157,7 @@ fn speedscope_imports_its_format() {
         let Some(profiles) = imported(test, &path) else {
             return;
         };
+
         let mut found = Stacks::new();
         for profile in profiles {
             let (thread, _) = profile
@@ -167,6 +171,7 @@ fn speedscope_imports_its_format() {
                     .or_default() += weight as u64;
             }
         }
+
         same(
             name,
             &found,
@@ -200,6 +205,7 @@ fn inferno_draws_folded_stacks_and_collapses_text() {
     if !is_there("inferno-flamegraph", &["--help"]) {
         return skip(test, "inferno is not installed");
     }
+
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut padded = [false, false];
     for name in RECORDINGS {
@@ -219,6 +225,7 @@ fn inferno_draws_folded_stacks_and_collapses_text() {
                 "{name}: {frame}"
             );
         }
+
         // docs/profile-formats.md says what it makes of text: it adds the periods of the first event.
         // If its name is padded to the length of a longer one, it does not see them, and counts samples.
         let text = utf8(script("perf-script", name));
@@ -227,11 +234,13 @@ fn inferno_draws_folded_stacks_and_collapses_text() {
             // What a tracepoint prints behind its name is taken for a frame.
             continue;
         }
+
         let path = file(&folder, "perf.txt", text.as_bytes());
         let collapsed = run(Command::new("inferno-collapse-perf").arg(&path));
         let found: u64 = decode::folded(&collapsed).values().sum();
         let event = decode::first_event(&text);
         let is_padded = heading.contains(&format!("  {event}:"));
+
         // It leaves samples without frames out.
         let blocks = text.split("\n\n").filter(|block| block.lines().count() > 1);
         let of_event = blocks.filter(|block| decode::first_event(block) == event);
@@ -239,9 +248,11 @@ fn inferno_draws_folded_stacks_and_collapses_text() {
             true => of_event.count() as u64,
             false => of_event.map(decode::first_period).sum(),
         };
+
         padded[usize::from(is_padded)] = true;
         assert_eq!(found, expected, "{name}: {event}");
     }
+
     assert_eq!(padded, [true, true]);
 }
 
@@ -278,6 +289,7 @@ fn the_firefox_profiler_reads_its_format() {
         skip("the_firefox_profiler_reads_its_format", why);
         return;
     }
+
     for name in ["fp-pipe", "norow", "threads4-switch-defer"] {
         let mut expected = Functions::new();
         for (stack, count) in decode::text(&utf8(script("perf-script", name))).0 {
@@ -292,11 +304,13 @@ fn the_firefox_profiler_reads_its_format() {
                 counts.1 += count;
             }
         }
+
         let session = Session {
             folder: tempfile::tempdir().expect("a temporary folder"),
         };
         let path = file(&session.folder, "profile.json.gz", &script("firefox", name));
         run(session.command(&["load"]).arg(path));
+
         let mut found = Functions::new();
         let threads = session.json(&["thread", "list", "--json"]);
         for thread in threads["threads"].as_array().expect("threads") {
@@ -309,6 +323,7 @@ fn the_firefox_profiler_reads_its_format() {
                     "{cpu_ms} ms"
                 );
             }
+
             let handle = thread["threadHandle"].as_str().expect("a handle");
             let mut args = vec!["thread", "functions", "--thread", handle];
             args.extend(["--json", "--include-idle", "--limit", "0"]);
@@ -325,11 +340,13 @@ fn the_firefox_profiler_reads_its_format() {
                 counts.1 += function["totalSamples"].as_u64().expect("a count");
             }
         }
+
         // It lists functions without a name one by one: a stack may have several.
         let named = |mut all: Functions| {
             all.retain(|(_, function), _| !function.starts_with('['));
             all
         };
+
         let (found, expected) = (named(found), named(expected));
         assert!(!expected.is_empty(), "{name}");
         assert_eq!(found, expected, "{name}");

@@ -87,9 +87,11 @@ fn recorded(folder: &Path, program: &Path, samples: &[Sampled<'_>]) -> PathBuf {
     clock.sample_type = st::IP | st::TID | st::TIME | st::PERIOD | st::CALLCHAIN | st::IDENTIFIER;
     (clock.flags, clock.sample_period) = (clock.flags | flag::FREQ, 999);
     clock.ids = vec![1];
+
     let mut faults = EventSpec::software("page-faults", 2);
     (faults.sample_type, faults.sample_period) = (clock.sample_type, 1);
     faults.ids = vec![2];
+
     let mut writer = Writer::new(vec![clock, faults]);
     let mut record = |body: &Body<'_>, event: usize, time| {
         let id = Id {
@@ -102,6 +104,7 @@ fn recorded(folder: &Path, program: &Path, samples: &[Sampled<'_>]) -> PathBuf {
         };
         writer.record(body, &id).expect("a record");
     };
+
     let mapping = |pid, address, length, path| Mmap {
         pid,
         tid: pid,
@@ -113,6 +116,7 @@ fn recorded(folder: &Path, program: &Path, samples: &[Sampled<'_>]) -> PathBuf {
         flags: 2,
         path,
     };
+
     let kernel = mapping(-1, 0xffff_ffff_8100_0000, 0x300, b"[kernel.kallsyms]_text");
     let cpumode = misc::CPUMODE_KERNEL;
     record(
@@ -123,6 +127,7 @@ fn recorded(folder: &Path, program: &Path, samples: &[Sampled<'_>]) -> PathBuf {
         0,
         1,
     );
+
     let comm = Comm {
         pid: 7,
         tid: 7,
@@ -130,10 +135,12 @@ fn recorded(folder: &Path, program: &Path, samples: &[Sampled<'_>]) -> PathBuf {
         name: b"program",
     };
     record(&Body::Comm(comm), 0, 2);
+
     let path = program.to_str().expect("a path").as_bytes();
     let mmap = mapping(7, 0x40_0000, 0x10_0000, path);
     let cpumode = misc::CPUMODE_USER;
     record(&Body::Mmap { mmap, cpumode }, 0, 3);
+
     for ((event, period, callchain), number) in samples.iter().zip(1..) {
         let sample = SampleData {
             misc: misc::CPUMODE_USER,
@@ -144,6 +151,7 @@ fn recorded(folder: &Path, program: &Path, samples: &[Sampled<'_>]) -> PathBuf {
         };
         record(&Body::Sample(sample), *event, number * 5_000_000);
     }
+
     let recording = folder.join("perf.data");
     std::fs::write(&recording, writer.finish()).expect("a file");
     recording
@@ -266,6 +274,7 @@ fn functions_have_their_symbol_and_files_their_build_id() {
         let name = "functions_have_their_symbol_and_files_their_build_id";
         return skip(name, "gcc and nm are not installed");
     };
+
     let facts = |bytes: &[u8]| decode::pprof_facts(&decode::unzipped(bytes));
     let functions = facts(&script(&folder, &recording, "pprof")).functions;
     for (name, symbol) in [
@@ -276,6 +285,7 @@ fn functions_have_their_symbol_and_files_their_build_id() {
         let expected = (name.to_owned(), symbol.to_owned());
         assert!(functions.contains(&expected), "{functions:?}");
     }
+
     // The ids that are in the recording's own table.
     let recording = corpus("perfdata/kernel-frames.data");
     let bytes = std::fs::read(&recording).expect("the recording");
@@ -283,6 +293,7 @@ fn functions_have_their_symbol_and_files_their_build_id() {
     let kernel = table.build_ids().map(|id| id.expect("a build id"));
     let kernel = kernel.filter(|id| id.kernel).map(|id| hex(id.id)).next();
     let kernel = kernel.expect("the kernel's");
+
     for args in [
         &["perf", "script", "--format"][..],
         &["replay", "--unwinder", "dwarf", "--format"],
@@ -291,6 +302,7 @@ fn functions_have_their_symbol_and_files_their_build_id() {
         let files = facts(&of("pprof")).files;
         let expected = ("[kernel.kallsyms]".to_owned(), kernel.clone());
         assert!(files.contains(&expected), "{args:?}: {files:?}");
+
         let firefox: serde_json::Value =
             serde_json::from_slice(&decode::unzipped(&of("firefox"))).expect("JSON");
         let libs = firefox["libs"].as_array().expect("libraries");

@@ -48,6 +48,7 @@ type Chain = (String, Vec<u64>);
 fn chains_of_text(text: &str, unwinders: &[&str], of_kernel: bool) -> Vec<Chain> {
     let mut all: Vec<Vec<Chain>> = vec![Vec::new(); unwinders.len()];
     let (mut kernel, mut current) = (Vec::new(), None);
+
     for line in text.lines() {
         if line.starts_with("sample ") {
             (kernel, current) = (Vec::new(), None);
@@ -64,6 +65,7 @@ fn chains_of_text(text: &str, unwinders: &[&str], of_kernel: bool) -> Vec<Chain>
             current = Some(at);
         } else {
             let mut words = line.split_whitespace().peekable();
+            // A mark, where there is one, stands before the frame's number.
             let mark = words.next_if(|word| word.parse::<u64>().is_err());
             let number = words.next().and_then(|word| word.parse::<u64>().ok());
             let Some(address) = number.and(words.next()) else {
@@ -72,6 +74,7 @@ fn chains_of_text(text: &str, unwinders: &[&str], of_kernel: bool) -> Vec<Chain>
             let Ok(address) = u64::from_str_radix(address, 16) else {
                 continue;
             };
+
             match (mark, current) {
                 (Some("k"), None) if of_kernel => {}
                 (Some("k"), None) => kernel.push(address),
@@ -81,6 +84,7 @@ fn chains_of_text(text: &str, unwinders: &[&str], of_kernel: bool) -> Vec<Chain>
             }
         }
     }
+
     all.into_iter().flatten().collect()
 }
 
@@ -209,16 +213,19 @@ fn perf_script_prints_the_chains_of_the_chosen_unwinder() {
                 let args = ["perf", "script", "--no-inline", "--unwinder", unwinder];
                 printed(&[&args[..], &["--format", format]].concat(), &recording)
             };
+
             let text = utf8(with("perf-script"));
             let printed = by_heading(&text);
             for (sample, chain) in by_heading(&utf8(replayed(&recording, unwinder, "perf-script")))
             {
+                // The kernel's part comes first; its addresses have bit 63 set.
                 let user = chain
                     .iter()
                     .position(|&pc| pc < 1 << 63)
                     .unwrap_or(chain.len());
                 // For a caller perf prints the address before the return address.
                 let shown = chain.iter().enumerate();
+                // perf unwinds at most 127 frames of user space (`PERF_MAX_STACK_DEPTH`).
                 let shown = shown
                     .map(|(at, &pc)| pc - u64::from(at > user))
                     .take(user + 127);
@@ -229,6 +236,8 @@ fn perf_script_prints_the_chains_of_the_chosen_unwinder() {
                 );
                 compared += 1;
             }
+
+            // Every format must hold the stacks that the text has.
             let (expected, _) = decode::text(&text);
             same(name, &decode::folded(&utf8(with("folded"))), &expected);
             same(name, &decode::speedscope(&with("speedscope")), &expected);

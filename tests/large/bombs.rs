@@ -39,6 +39,7 @@ impl Packer {
     pub(crate) fn zeros(self, bytes: u64) -> io::Result<Vec<u8>> {
         let mut zeros = io::Read::take(io::repeat(0), bytes);
         let mut out = Vec::new();
+
         match self {
             Packer::Gzip => {
                 let level = flate2::Compression::best();
@@ -72,6 +73,8 @@ impl Packer {
             Packer::Lz4 => {
                 let block = lz4_flex::block::compress(&vec![0; LZ4_BLOCK]);
                 let block = [&(block.len() as u32).to_le_bytes()[..], &block].concat();
+                // The magic of the legacy format, which the kernel uses; then blocks with their
+                // sizes.
                 out.extend([0x02, 0x21, 0x4c, 0x18]);
                 out.extend(block.repeat(bytes.div_ceil(LZ4_BLOCK as u64) as usize));
             }
@@ -84,9 +87,11 @@ impl Packer {
                 out.extend(b"\x89LZO\0\r\n\x1a\n\x10\x40\x20\xa0\x09\x40\x03\x09");
                 out.extend([0; 4 + 4 + 8 + 1 + 4]);
                 out.extend(block.repeat(bytes.div_ceil(LZO_BLOCK as u64) as usize));
+                // A block of length 0 ends the file.
                 out.extend([0; 4]);
             }
         }
+
         Ok(out)
     }
 

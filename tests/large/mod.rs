@@ -176,9 +176,11 @@ fn names(sizes: Sizes, scratch: &Scratch) {
         format!("_RNvC{}1a", "1b".repeat(n)),
         format!("_RINvC1a1b{}lE", "R".repeat(n)),
     ];
+
     let all = [&all[..], &[doubling()]].concat();
     let mut sections = elf::symbols(all.iter().cloned().zip(0..));
     sections.extend(elf::frames(all.len() as u64, |_| Vec::new()));
+
     with_file(
         scratch,
         "names",
@@ -212,11 +214,14 @@ fn doubling() -> String {
 
 /// Expressions that are long, do not end, and pile up values.
 fn expressions(sizes: Sizes, scratch: &Scratch) {
+    // `DW_OP_breg7 8`, then `DW_OP_plus_uconst 0` again and again.
     let long = [vec![0x77, 8], [0x23, 0].repeat(30_000)].concat();
     // `DW_OP_breg7 8; DW_OP_skip -3`
     let endless = vec![0x77, 8, 0x2f, 0xfd, 0xff];
+    // `DW_OP_lit0` pushes a value.
     let deep = [0x30].repeat(60_000);
     let all = [long, endless, deep];
+
     let row = |number: u64| {
         let expression = &all[number as usize % all.len()];
         let len = expression.len();
@@ -229,9 +234,11 @@ fn expressions(sizes: Sizes, scratch: &Scratch) {
         ];
         [&head[..], expression].concat()
     };
+
     let functions = (0..sizes.expressions).map(|number| (format!("f{number}"), number));
     let mut sections = elf::symbols(functions);
     sections.extend(elf::frames(sizes.expressions, row));
+
     with_file(
         scratch,
         "expressions",

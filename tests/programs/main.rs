@@ -78,6 +78,7 @@ fn judge(line: &Line, seconds: u64) -> Verdict {
         Ok(place) => place,
         Err(error) => return Verdict::new(Kind::Skipped, error),
     };
+
     let limit = Duration::from_secs(NATIVE_SECONDS);
     let first = place.native(line, limit);
     if first.status.is_none() {
@@ -86,6 +87,7 @@ fn judge(line: &Line, seconds: u64) -> Verdict {
             format!("does not end in {NATIVE_SECONDS} s here"),
         );
     }
+
     // What depends on the second must differ.
     std::thread::sleep(Duration::from_millis(1100));
     let second = place.native(line, limit);
@@ -93,6 +95,7 @@ fn judge(line: &Line, seconds: u64) -> Verdict {
     if let Some(difference) = difference {
         return Verdict::new(Kind::Dropped, format!("two runs here differ: {difference}"));
     }
+
     let tool = Path::new(env!("CARGO_BIN_EXE_unwind-sim"));
     let there = place.machine(line, tool, Duration::from_secs(seconds));
     let (difference, fields) = verdict::compare(&first, &there);
@@ -191,21 +194,25 @@ fn main() {
         });
         libtest_mimic::run(&arguments, vec![trial]).exit();
     }
+
     let threads = arguments.test_threads.unwrap_or(PARALLEL_MAX);
     arguments.test_threads = Some(threads.min(PARALLEL_MAX));
     let part = variable("UNWIND_SIM_PROGRAMS").unwrap_or("1/1".into());
     let part = part.split_once('/').expect("UNWIND_SIM_PROGRAMS=K/N");
     let part: (usize, usize) = (part.0.parse().expect("K"), part.1.parse().expect("N"));
+
     let seconds = variable("UNWIND_SIM_PROGRAMS_SECONDS");
     let seconds = seconds.map_or(MACHINE_SECONDS, |text| text.parse().expect("seconds"));
     let results = variable("UNWIND_SIM_PROGRAMS_RESULTS").map(PathBuf::from);
     let earlier = Arc::new(earlier(results.as_deref()));
     let known = Arc::new(known());
+
     let lists =
         ["chosen.txt", "drawn.txt", "drawn-2.txt"].map(|name| list::read(&folder().join(name)));
     let lines = lists.into_iter().flatten().enumerate();
     let lines = lines.filter(|(at, _)| at % part.1 == part.0 - 1);
     let lines: BTreeMap<String, Line> = lines.map(|(_, line)| (line.key.clone(), line)).collect();
+
     let found = Found::default();
     let trial = |line: &Line| {
         let (line, found) = (line.clone(), found.clone());
@@ -233,6 +240,7 @@ fn main() {
             expected
         })
     };
+
     let trials = lines.values().map(trial).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     let found = found.lock().expect("no trial panics with it");

@@ -197,8 +197,10 @@ impl Place {
                 "-c",
                 &line.text,
             ]);
+
         self.set(&mut command);
         let mut done = self.done(command, limit + Duration::from_secs(20));
+
         let text = String::from_utf8_lossy(&done.stderr).into_owned();
         let mut kept = String::new();
         for row in text.split_inclusive('\n') {
@@ -213,6 +215,7 @@ impl Place {
                 done.notices.push(own.trim_end().to_owned());
             }
         }
+
         done.stderr = kept.into_bytes();
         done
     }
@@ -293,6 +296,7 @@ fn tree(top: &Path) -> Tree {
                 .expect("below")
                 .to_string_lossy()
                 .into_owned();
+
             let kind = meta.file_type();
             let mut bytes = Vec::new();
             if kind.is_dir() {
@@ -305,6 +309,7 @@ fn tree(top: &Path) -> Tree {
                 let read = file.and_then(|f| f.take(BYTES_MAX).read_to_end(&mut bytes));
                 read.expect("a file that was just written");
             }
+
             let kind = format!("{:o}", meta.permissions().mode());
             found.insert(name, (kind, bytes));
         }

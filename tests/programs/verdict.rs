@@ -91,6 +91,7 @@ pub(crate) fn compare(here: &Done, there: &Done) -> (Option<String>, Vec<&'stati
             return (Some(format!("{name}, {text}")), ignored);
         }
     }
+
     if here.status != there.status {
         return (
             Some(format!(
@@ -100,6 +101,7 @@ pub(crate) fn compare(here: &Done, there: &Done) -> (Option<String>, Vec<&'stati
             ignored,
         );
     }
+
     let mut names: Vec<&String> = here.files.keys().chain(there.files.keys()).collect();
     names.sort();
     names.dedup();
@@ -117,5 +119,6 @@ pub(crate) fn compare(here: &Done, there: &Done) -> (Option<String>, Vec<&'stati
             None => return (Some(format!("file {name}, {text}")), ignored),
         }
     }
+
     (None, ignored)
 }

@@ -162,6 +162,7 @@ fn no_secret_is_left_of_what_perf_records() {
     if is_missing(name, "perf") {
         return;
     }
+
     let is_slow = std::env::var_os("UNWIND_SIM_SLOW").is_some();
     for (number, options) in [
         &["--call-graph", "dwarf,32768"][..],
@@ -188,14 +189,17 @@ fn no_secret_is_left_of_what_perf_records() {
             .arg("--")
             .args(program.words("500"))
             .output();
+
         let is_there = recorded.is_ok_and(|o| o.status.success()) && Path::new(&file).is_file();
         let report = program.tool(&["replay", &file, "--limit", "1"]);
         if !is_there || number < 2 && report.stdout.is_empty() {
             return skip(name, "perf record does not work here");
         }
+
         if number < 2 {
             assert_planted(&program, &file, [200, 0, 100]);
         }
+
         program.scrubbed(&file, &[]);
         // Names are the same in all three.
         if number == 1 || is_slow {
@@ -216,6 +220,7 @@ fn no_secret_is_left_of_a_core() {
     if let Some(reason) = no_ptrace() {
         return skip(name, reason);
     }
+
     let file = program.file("core");
     let core = program
         .command("gdb")
@@ -232,9 +237,11 @@ fn no_secret_is_left_of_a_core() {
         .arg("--args")
         .args(program.words("1"))
         .output();
+
     if !Path::new(&file).is_file() {
         panic!("gdb wrote no core: {core:?}");
     }
+
     let bytes = std::fs::read(&file).expect("the core");
     let planted: Vec<usize> = program.secrets.found(&bytes).into_iter().collect();
     assert_eq!(program.secrets.by_place(&planted), [200, 200, 600]);
@@ -247,6 +254,7 @@ fn no_secret_is_left_of_a_core() {
 fn every_kind_of_recording_in_the_corpus_can_be_scrubbed() {
     let scratch = Scratch::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+
     let mut files = Vec::new();
     for folder in ["corpus/perfdata", "corpus/traces"] {
         for entry in std::fs::read_dir(root.join(folder)).expect("a folder") {
@@ -259,6 +267,7 @@ fn every_kind_of_recording_in_the_corpus_can_be_scrubbed() {
             }
         }
     }
+
     files.push(root.join("corpus/kernel/6.1-unwinds.bin"));
     let core = std::fs::read(root.join("corpus/cores/threads.core.zst")).expect("a core");
     std::fs::write(
@@ -267,7 +276,9 @@ fn every_kind_of_recording_in_the_corpus_can_be_scrubbed() {
     )
     .expect("it");
     files.push(scratch.path("core"));
+
     assert!(files.len() > 25, "{}", files.len());
+
     let out = scratch.path("out").to_string_lossy().into_owned();
     for file in &files {
         let file = file.to_string_lossy();

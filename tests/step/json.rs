@@ -61,10 +61,12 @@ fn return_addresses_are_those_of_the_true_chain() {
 fn marks_are_where_rows_are_wrong() {
     let whole = timeline(&[CASE]);
     let states = whole["states"].as_array().expect("states");
+
     let is_wrong = |number: usize, name: &str| {
         let faults = states[number]["faults"].as_array();
         faults.is_some_and(|all| all.iter().any(|fault| fault["unwinder"] == name))
     };
+
     let marks = whole["marks"]["marks"].as_array().expect("marks");
     let wrong: Vec<&Value> = marks
         .iter()
@@ -79,9 +81,11 @@ fn marks_are_where_rows_are_wrong() {
             let column = walkers.iter().position(|walker| walker["unwinder"] == name);
             let walk = &states[number]["walks"][column.expect("a column")];
             let letter = walk["letter"].as_str().expect("a letter");
+            // Where no row of it is wrong, its walk must have gone wrong at this point.
             assert!(is_wrong(number, name) || letter != ".", "{mark}");
         }
     }
+
     // And the other way round: each first wrong row has a mark.
     for number in 1..states.len() {
         if is_wrong(number, "fp") && !is_wrong(number - 1, "fp") {

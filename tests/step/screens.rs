@@ -116,6 +116,7 @@ fn any_keys_on_a_program() {
         "s", "S", "n", "N", "f", "F", "c", "C", "t", "T", "r", "1", "2", "4", "9", "g", "/", "y",
         "?", "Enter", "Escape", "Tab", "Up", "PageDown", "End", "Home", "\"main\"", "\"4 2\"",
     ];
+
     let mut seed = 0x2026_1125_u64;
     let mut random = |below: usize| {
         // xorshift64, Marsaglia 2003.
@@ -124,11 +125,13 @@ fn any_keys_on_a_program() {
         seed ^= seed << 17;
         seed as usize % below
     };
+
     let rounds = if std::env::var_os("UNWIND_SIM_SLOW").is_some() {
         60
     } else {
         6
     };
+
     for round in 0..rounds {
         let lines: Vec<String> = (0..8)
             .map(|_| {
@@ -136,6 +139,7 @@ fn any_keys_on_a_program() {
                 keys.join(" ")
             })
             .collect();
+
         let size = format!("{}x{}", 1 + random(210), 1 + random(70));
         let script = lines.join("\n");
         match round % 2 {
@@ -203,12 +207,15 @@ fn demos_can_be_stepped_through() {
         let output = command.arg("demo").args(words).current_dir(root(""));
         output.output().expect("the tool runs")
     };
+
     let script = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(script.path(), "y").expect("it is written");
     let script = script.path().to_str().expect("a path");
     let size = ["--script", script, "--size", "200x40"];
+
     // What the demo is about: its ring, its view of memory, its start paths.
     let about = [("lbr", "US302"), ("copy", "US203"), ("seed-004", "v5.2")];
+
     for told in &unwind_sim_show::demo::ALL {
         let (name, file) = (told.name, format!("{}.bin", told.name));
         let output = demo(&[&[name, "--step"], &size[..]].concat());
@@ -217,25 +224,30 @@ fn demos_can_be_stepped_through() {
             assert!(errors.contains("has no stacks to step through"), "{errors}");
             continue;
         }
+
         assert_eq!(output.status.code(), Some(0), "{name}: {errors}");
         let text = String::from_utf8(output.stdout).expect("text");
         for (_, part) in about.iter().filter(|(demo, _)| *demo == name) {
             assert!(text.contains(part), "{name}: {text}");
         }
+
         let (_, command) = text.split_once("copied: ").expect("a command");
         let command = command.lines().next().unwrap_or_default().trim_end();
         let (extract, step) = command.split_once(" && ").expect("two commands");
         assert_eq!(extract, format!("unwind-sim demo {name} -o {file}"));
+
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(&file);
         let path = path.to_str().expect("a path");
         assert!(demo(&[name, "-o", path]).status.success());
+
         let words: Vec<&str> = step.split_whitespace().skip(2).collect();
         let words: Vec<&str> = words
             .iter()
             .map(|&w| if w == file { path } else { w })
             .collect();
         assert_eq!(words.last(), Some(&path), "{step}");
+
         let again = play("", "200x40", &words);
         let body = |screen: &str| {
             let lines: Vec<String> = screen.lines().map(str::to_owned).collect();
@@ -243,6 +255,7 @@ fn demos_can_be_stepped_through() {
         };
         assert_eq!(body(&again), body(&text), "{step}");
     }
+
     let output = demo(&["fp", "--script", script]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("--step --script"), "{errors}");

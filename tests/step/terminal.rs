@@ -137,25 +137,32 @@ fn a_session_in_a_real_terminal() {
         panes.iter().all(|pane| screen.contains(pane))
     });
     tmux.wait("wrong places");
+
     tmux.send(&["c"]);
     tmux.wait("wrong from here: fp");
+
     tmux.send(&["4", "f", "f"]);
     tmux.wait("step 2 of");
+
     // The colours of the screen.
     let coloured = tmux.tmux(&["capture-pane", "-p", "-e"]);
     assert!(has_colour(&coloured), "{coloured}");
+
     tmux.tmux(&["resize-window", "-x", "40", "-y", "10"]);
     tmux.wait_until("code and stack alone", 20, |screen| {
         !screen.contains("unwinders") && screen.contains("code") && screen.contains("stack")
     });
     tmux.tmux(&["resize-window", "-x", "100", "-y", "30"]);
     tmux.wait("unwinders");
+
     // A press of the left button on the second unwinder, as xterm reports it.
     tmux.send(&["-l", "\u{1b}[<0;56;4M\u{1b}[<0;56;4m"]);
     tmux.wait("2>sframe");
+
     tmux.send(&["y"]);
     tmux.wait("copied: unwind-sim step --from");
     tmux.send(&["q"]);
+
     // The shell's line discipline is back (grep finds `icanon`, not `-icanon`), and its screen.
     let screen = tmux.wait("ready>");
     assert!(!screen.contains("unwinders"), "{screen}");

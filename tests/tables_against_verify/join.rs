@@ -94,6 +94,7 @@ impl Joined {
                 self.outside[1] += 1;
                 continue;
             };
+
             match function_at(report, address.wrapping_sub(bias)) {
                 Some(number) => {
                     functions.insert((place, number));
@@ -101,11 +102,13 @@ impl Joined {
                 None => self.outside[0] += 1,
             }
         }
+
         for (place, number) in functions {
             let mapping = run.results.places.mapping(place);
             let name = mapping.and_then(|m| m.image.as_ref()).map(|i| i.name());
             let report = name.and_then(|name| known.of(name)).expect("it was there");
             let verdict = &report.functions[number].verdict;
+
             match verdict.verdict() {
                 Verdict::Proven => self.proven += 1,
                 Verdict::Contradicted => *self.others.entry("contradicted").or_default() += 1,
@@ -122,6 +125,7 @@ impl Joined {
         let place = run.results.places.location(finding.place, finding.address);
         let mapping = run.results.places.mapping(finding.place);
         let image = mapping.and_then(|m| m.image.as_ref());
+
         let mut mismatch = |why: &str| {
             self.mismatches.push(format!(
                 "{place} of {}: {} {} {}: {why}",
@@ -131,18 +135,22 @@ impl Joined {
                 finding.reg.as_str(),
             ));
         };
+
         let Some((mapping, image)) = mapping.zip(image) else {
             return mismatch("there is no image");
         };
+
         // A return address belongs to the call before it.
         let svma = match finding.check {
             Check::InsideCall => finding.address.wrapping_sub(1),
             _ => wrong.pc.symbol_address(),
         };
         let svma = svma.wrapping_sub(mapping.bias);
+
         let Some(report) = known.of(image.name()) else {
             return mismatch("the file of the mapping is not at hand");
         };
+
         let Some(number) = function_at(report, svma) else {
             let mut gaps = report.gaps.iter().filter(|g| g.hole == Hole::NoRow);
             let is_gap = gaps.any(|gap| gap.range.contains(&svma));
@@ -158,6 +166,7 @@ impl Joined {
             }
             return;
         };
+
         let function = &report.functions[number];
         let table = wrong.row.as_ref().map(|row| row.source.table);
         if is_contradicted_at(function, table, svma) {

@@ -149,6 +149,7 @@ fn defects_are_found_by_both() {
         if case.header.inject.is_none() {
             continue;
         }
+
         let built = cases::build_case(&path, true).expect("the case can be built");
         let run = run::verify(&built.path, &[]);
         let (mut joined, mut known) = (Joined::default(), Known::default());
@@ -159,10 +160,13 @@ fn defects_are_found_by_both() {
             "{}",
             path.display()
         );
+
         if joined.findings == 0 {
             continue;
         }
         found += 1;
+
+        // If `check` had missed what is wrong here, the comparison would have to say so.
         let mut blind = Joined::default();
         known.forget_what_is_wrong();
         blind.add(&run, &mut known);
@@ -209,6 +213,7 @@ fn compiled_programs_agree_at_every_level() {
     if std::env::var_os("UNWIND_SIM_SLOW").is_none() {
         return skip(name, SLOW);
     }
+
     let (mut joined, mut known) = (Joined::default(), Known::default());
     let scratch = Scratch::new();
     for (source, text) in SOURCES {
@@ -217,6 +222,7 @@ fn compiled_programs_agree_at_every_level() {
             std::fs::write(&input, text).expect("writable");
             let program = scratch.path(&format!("{source}{level}"));
             let compiler = if source.ends_with(".cc") { "c++" } else { "cc" };
+
             let made = output_of(
                 Command::new(compiler)
                     .args([level, "-o"])
@@ -227,12 +233,14 @@ fn compiled_programs_agree_at_every_level() {
                 skip(&format!("{name}: {source}"), error);
                 break;
             }
+
             let run = run::verify(&program, &[]);
             let end = run.end.to_string();
             assert!(end.contains("status 0"), "{source} {level}: {end}");
             joined.add(&run, &mut known);
         }
     }
+
     println!("{joined}");
     assert_eq!(joined.mismatches, Vec::<String>::new());
 }

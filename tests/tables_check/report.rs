@@ -56,6 +56,7 @@ fn functions_of_one_pattern_are_one_group() {
     for number in 0..30 {
         source += &late(&format!("late{number}"), "");
     }
+
     // Another cause: a register is changed without a row.
     source += "
         .type   changes, @function
@@ -65,6 +66,7 @@ changes: .cfi_startproc
         .cfi_endproc
         .size   changes, . - changes
 ";
+
     let object = object(&scratch, "many.s", &source);
     let short = text(&[], &object);
     assert!(short.lines().count() < 60, "{short}");
@@ -78,18 +80,21 @@ changes: .cfi_startproc
     ] {
         assert!(short.contains(part), "{part}: {short}");
     }
+
     let all = text(&["--all"], &object);
     for number in 0..30 {
         let heading = format!("  late{number}: ");
         assert_eq!(short.contains(&heading), number == 0, "{short}");
         assert!(all.contains(&heading), "{all}");
     }
+
     // One group is left out.
     let limited = text(&["--limit", "1"], &object);
     assert!(
         limited.contains("and 1 more cause with 1 function (--limit)\n"),
         "{limited}"
     );
+
     // The lines are those of all findings.
     let lines = lines(&check(&["--json"], &object));
     let wrong = lines.iter().filter(|l| l["type"] == "wrong_row");
@@ -126,6 +131,7 @@ method: .cfi_startproc
 mono_aot_file_info:
         .quad   0
 ";
+
     let options = ["-shared", "-nostdlib"];
     let file = scratch.cc("method.s", source, &options).expect("a library");
     let text = text(&[], &file);
@@ -157,17 +163,20 @@ fn each_group_says_who_wrote_it() {
             "-fomit-frame-pointer",
             "-mno-red-zone",
         ];
+
         let options = [&common[..], options].concat();
         let file = scratch.cc("pushes.c", source, &options).expect("a program");
         let lines = lines(&check(&["--json"], &file));
         let wrong = lines.iter().find(|l| l["function"] == "pushes");
         let line = wrong.unwrap_or_else(|| panic!("{lines:#?}"));
         assert_eq!(line["cause"], "push", "{line}");
+
         let writer = &line["writer"];
         let tools = writer["tools"].as_array().expect("a list").clone();
         let of = |name: &str| writer[name].as_str().unwrap_or_default().to_owned();
         (of("kind"), tools, of("evidence"))
     };
+
     let (kind, tools, evidence) = writer(&["-g"]);
     assert_eq!(
         (kind.as_str(), evidence.as_str()),
@@ -178,9 +187,11 @@ fn each_group_says_who_wrote_it() {
         producer.contains('.') && !producer.contains(" -"),
         "{producer}"
     );
+
     let (kind, tools, evidence) = writer(&[]);
     assert_eq!((kind.as_str(), evidence.as_str()), ("either", ".comment"));
     assert!(!tools.is_empty());
+
     // No word of it is left.
     let strip = ["-s", "-Wl,--build-id=none"];
     let stripped = scratch.cc("bare.c", source, &strip).expect("a program");
@@ -188,6 +199,7 @@ fn each_group_says_who_wrote_it() {
     let mut objcopy = Command::new("objcopy");
     objcopy.args(["-R", ".comment"]).arg(&stripped).arg(&bare);
     run(&mut objcopy).expect("objcopy runs");
+
     let shown = text(&[], &bare);
     assert!(
         !shown.contains("written") || shown.contains("by an unknown author"),
@@ -224,6 +236,7 @@ fn addresses_of_objects_are_sections_and_offsets() {
     );
     let object = object(&scratch, "two.s", &source);
     let shown = text(&["--explain", "--all"], &object);
+
     for part in [
         "call away",
         ".text+0x5: push %rbx",
@@ -236,6 +249,7 @@ fn addresses_of_objects_are_sections_and_offsets() {
         !shown.contains("0x10") && !shown.contains("0x0000"),
         "{shown}"
     );
+
     // An address that a register is said to have, too.
     let source = "
         .text
@@ -248,6 +262,7 @@ f:      .cfi_startproc
     let shown = text(&[], &object);
     assert!(shown.contains("^ the row's rbx is .text+0x1\n"), "{shown}");
     assert!(shown.contains("lea .text+0x1,%rbx"), "{shown}");
+
     // Also of an empty function in an empty section.
     let empty = ".text\n.cfi_startproc\n.cfi_endproc\n";
     let object = super::report::object(&scratch, "empty.s", empty);
@@ -275,6 +290,7 @@ fn sarif_has_what_readers_need() {
         &format!(".text\n{}", late("late", "nop")),
     );
     let log = sarif(&object);
+
     let driver = &log["runs"][0]["tool"]["driver"];
     let rules = driver["rules"].as_array().expect("rules");
     for rule in rules {
@@ -293,6 +309,7 @@ fn sarif_has_what_readers_need() {
         let id = rule["id"].as_str().expect("an id");
         assert!(!id.eq_ignore_ascii_case(name), "{rule}");
     }
+
     let [result] = results(&log).as_slice() else {
         panic!("{log:#}");
     };
@@ -303,6 +320,7 @@ fn sarif_has_what_readers_need() {
             .as_str()
             .is_some_and(|text| text.ends_with('.'))
     );
+
     assert_eq!(result["properties"]["cause"], "push");
     let place = &result["locations"][0]["physicalLocation"];
     let uri = place["artifactLocation"]["uri"].as_str().expect("a URI");
@@ -310,6 +328,7 @@ fn sarif_has_what_readers_need() {
         uri.starts_with("file:///") && uri.contains("a%20b%23"),
         "{uri}"
     );
+
     // A path that goes up would mean another folder behind a symbolic link.
     let folder = object.parent().expect("a folder");
     let up = folder.join("..").join(folder.file_name().expect("a name"));
@@ -321,6 +340,7 @@ fn sarif_has_what_readers_need() {
         "{same}"
     );
     assert_eq!(same.rsplit('/').next(), uri.rsplit('/').next());
+
     // In an object, an address is a section and an offset. In the file, it is the instruction.
     assert_eq!(place["address"]["name"], ".text+0x2");
     assert!(place["address"]["absoluteAddress"].is_null());
@@ -398,15 +418,18 @@ fn a_baseline_tells_functions_of_one_name_apart() {
         run(ld.args(["-r", "-o"]).arg(&out).args(objects)).expect("ld links");
         out
     };
+
     let wrong = part("a.s", &late("twin", ""));
     let right = part("b.s", &right("twin"));
     let also = part("c.s", &late("twin", "").replace("%rdi", "%rsi"));
+
     let first = linked("first", [&wrong, &right]);
     let known = scratch.path("known.json");
     std::fs::write(&known, check(&["--json"], &first).stdout).expect("writable");
     let known = known.to_str().expect("text");
     let status = |file: &Path| check(&["--baseline", known], file).status.code();
     assert_eq!(status(&first), Some(0));
+
     // The other one is wrong now, too, at the same distance.
     let both = linked("both", [&wrong, &also]);
     assert_eq!(status(&both), Some(1));
@@ -415,12 +438,14 @@ fn a_baseline_tells_functions_of_one_name_apart() {
         shown.contains("mov %rsi,%rbx") && !shown.contains("mov %rdi,%rbx"),
         "{shown}"
     );
+
     // In the other order, it is the same one that is new.
     let turned = text(&["--baseline", known], &linked("turned", [&also, &wrong]));
     assert!(
         turned.contains("mov %rsi,%rbx") && !turned.contains("mov %rdi,%rbx"),
         "{turned}"
     );
+
     // A change behind the wrong row is no new one.
     let grown = part(
         "d.s",

@@ -15,6 +15,7 @@ fn a_layout_that_does_not_fit_is_refused() {
             &["-O1", "-fno-optimize-sibling-calls"],
         )
         .expect("cc");
+
     let run = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
         let output = command.args(args).output().expect("the tool runs");
@@ -22,11 +23,13 @@ fn a_layout_that_does_not_fit_is_refused() {
         (output.status.code(), String::from_utf8(text).expect("text"))
     };
     let path = |name: &str| scratch.path(name).display().to_string();
+
     for has in NAMES {
         let (orc, format, out) = (path("orc"), format!("orc:{has}"), path("out"));
         let program = program.display().to_string();
         let made = run(&["tables", "convert", &program, "--to", &format, "-o", &orc]);
         assert_eq!(made.0, Some(0), "{has}: {}", made.1);
+
         for told in NAMES {
             // Calls of 4.14 and 5.12 are the same, and mean the same in 6.3.
             let is_old = |name: &str| name == "4.14" || name == "5.12";
@@ -51,6 +54,7 @@ fn a_layout_that_does_not_fit_is_refused() {
                 let refusal = format!("not of {told}; leave --orc-layout out");
                 assert_eq!(text.contains(&refusal), !fits, "{has} as {told}: {text}");
             }
+
             let line = format!("bytes, layout {told}\n");
             assert_eq!(
                 shown.1.contains(&line),
@@ -60,6 +64,7 @@ fn a_layout_that_does_not_fit_is_refused() {
             );
         }
     }
+
     for file in ["corpus/sframe/t_2.46", "corpus/traces/seed-004.bin"] {
         let (status, text) = run(&["inspect", file, "--orc-layout", "6.4"]);
         assert_eq!(status, Some(2), "{text}");

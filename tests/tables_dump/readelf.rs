@@ -163,6 +163,7 @@ fn rows_of_objects_made_here_are_readelfs() {
             ],
         ),
     ];
+
     for (file, source, variants) in sources {
         for args in variants {
             let Ok(path) = scratch.cc(file, source, args) else {

@@ -98,11 +98,13 @@ fn code_that_is_entered_as_a_function_is_one() {
     let program = scratch.cc("open.s", PROGRAM, &flags).expect("cc");
     let file = open(&program);
     let all = generated(&file, Boundaries::All);
+
     let distance = |name| {
         let rule = all.rule_at(address(&file, name));
         rule.map(|rule| rule.cfa)
     };
     let rsp = |offset| Some(Value::reg(Reg::Rsp, offset));
+
     let expected = [
         ("helper", rsp(8)),
         ("called_late", rsp(8)),
@@ -121,13 +123,16 @@ fn code_that_is_entered_as_a_function_is_one() {
     for (name, cfa) in expected {
         assert_eq!(distance(name), cfa, "{name}: {all:#x?}");
     }
+
     let start = all.rule_at(address(&file, "_start")).map(|rule| rule.kind);
     assert_eq!(start, Some(RuleKind::Outermost));
+
     // The table alone has three.
     let table = generated(&file, Boundaries::Table);
     let starts: Vec<u64> = table.functions.iter().map(|f| f.range.start).collect();
     let listed = ["listed", "runs_on", "run_into"];
     assert_eq!(starts, listed.map(|name| address(&file, name)));
+
     for boundaries in [&all, &table] {
         let mut end = 0;
         for function in &boundaries.functions {
@@ -145,6 +150,7 @@ fn code_in_no_function_is_counted() {
     let nobody = address(&open(&program), "nobody");
     let out = scratch.path("out").display().to_string();
     let program = program.display().to_string();
+
     let words = [
         "tables",
         "generate",
@@ -154,12 +160,14 @@ fn code_in_no_function_is_counted() {
         "-o",
         &out,
     ];
+
     let text = unwind_sim(&words);
     let told = format!("no row: {NOBODY_LEN} bytes of .text in no function, ");
     let line = text.lines().find(|line| line.starts_with(&told));
     let line = line.unwrap_or_else(|| panic!("{text}"));
     let first = format!(" % of it, the first at {nobody:#x}");
     assert!(line.ends_with(&first), "{text}");
+
     let text = unwind_sim(&[&words[..], &["--json"]].concat());
     let last = text.lines().last().expect("a summary");
     let last: serde_json::Value = serde_json::from_str(last).expect("JSON");
@@ -168,6 +176,7 @@ fn code_in_no_function_is_counted() {
     assert_eq!(outside[0]["section"], ".text");
     assert_eq!(outside[0]["code_bytes"], NOBODY_LEN);
     assert_eq!(outside[0]["first"], format!("{nobody:#x}"));
+
     // It ends with 1 if a row is contradicted.
     let mut check = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
     run(check.args(["tables", "check", &out])).expect("no contradiction");

@@ -159,6 +159,7 @@ fn source(kernel: &Kernel) -> String {
         Some(function) => format!("HINT {function} {sp} 8"),
         None => format!("HINT {call} {sp} 8"),
     };
+
     macros(kernel)
         + &format!(
             "
@@ -383,8 +384,10 @@ fn hints_of_kernel_headers_are_honoured() {
             "no kernel headers with unwind hints; set UNWIND_SIM_HEADERS",
         );
     };
+
     let include = |folder: &str| format!("-I{}", headers.join(folder).display());
     let scratch = Scratch::new();
+
     // A header that the kernel's build generates, and that assembly needs nothing of.
     std::fs::create_dir(scratch.path("asm")).expect("the folder is writable");
     std::fs::write(scratch.path("asm/rwonce.h"), "").expect("the folder is writable");
@@ -393,12 +396,15 @@ fn hints_of_kernel_headers_are_honoured() {
         include("include"),
         format!("-I{}", scratch.path("").display()),
     ];
+
     let args: Vec<&str> = folders.iter().map(String::as_str).chain(["-c"]).collect();
     let object = scratch.cc("headers.S", KERNEL_MACROS, &args).expect("cc");
+
     // The types of 6.4 are in a header of their own.
     let is_new = headers.join("include/linux/objtool_types.h").exists();
     let format = if is_new { "orc:6.4" } else { "orc:5.12" };
     let rows = write(&object, format, &scratch.path("out.o"));
+
     let wanted = [
         "entry iret cfa=rsp",
         "entry+0x1 iret cfa=rsp+8",
@@ -409,6 +415,7 @@ fn hints_of_kernel_headers_are_honoured() {
         "entry+0x7 call cfa=rsp+8",
         "? undefined",
     ];
+
     let lossless: Vec<&String> = rows.iter().filter(|row| !row.contains("+0x4 ")).collect();
     assert_eq!(lossless, wanted, "{rows:?}");
 }

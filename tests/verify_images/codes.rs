@@ -33,6 +33,7 @@ ends:   .cfi_startproc
         END"
         )
     };
+
     for (between, code) in [(".skip 32, 0xcc", Code::NoRow), ("", Code::RowBehindCall)] {
         folder.program("ends", &program(between));
         for (unwinder, checks) in [("dwarf", 1), ("sframe", 2)] {
@@ -41,6 +42,7 @@ ends:   .cfi_startproc
             assert!(findings.iter().all(|f| f.code == code), "{}", text(&run));
             assert_eq!(findings.len(), checks, "{unwinder}: {}", text(&run));
             assert_eq!(findings[0].check, Check::AtReturn);
+
             let own = verify::unexpected(
                 &[spec::engine(unwinder).expect("an unwinder")],
                 &run.results,
@@ -50,6 +52,7 @@ ends:   .cfi_startproc
             assert_eq!(own, unwinder == "sframe");
         }
     }
+
     // If the call returns, the row after it is to blame itself.
     let returns = "
         .type   early, @function
@@ -67,8 +70,10 @@ early:  .cfi_startproc
         call    early
         EXIT
         END";
+
     folder.program("returns", returns);
     let run = folder.verify("returns", "sframe", true);
+
     let codes = run.results.findings.iter().map(|f| (f.check, f.code));
     assert!(
         codes
@@ -133,14 +138,17 @@ by_rbx: .cfi_startproc
         call    by_rbx
         EXIT
         END";
+
     folder.program("by_rbx", by_rbx);
     let engines = [spec::engine("orc").expect("an unwinder")];
     let run = folder.verify("by_rbx", "orc", true);
     let findings = &run.results.findings;
     assert!(!findings.is_empty());
+
     let is_loss = |f: &Finding| f.contradiction.class() == Class::Loss;
     assert!(findings.iter().all(is_loss), "{}", text(&run));
     assert_eq!(run.results.tallies[0].lost, run.results.tallies[0].wrong);
+
     let fails = |strict| verify::unexpected(&engines, &run.results, strict, None);
     assert_eq!([fails(false), fails(true)], [false, true]);
 }

@@ -85,6 +85,7 @@ one:    .asciz  \"/one.so\"
 two:    .asciz  \"/two.so\"
 three:  .asciz  \"/three.so\"",
     );
+
     let found = folder.found("maps");
     assert_eq!(found.len(), 4, "{found:?}");
     for (pair, address) in found.chunks(2).zip([0x70_1001, 0x70_1002]) {
@@ -93,6 +94,7 @@ three:  .asciz  \"/three.so\"",
         let counts = [pair[0].4, pair[1].4];
         assert_eq!((pair[0].3, pair[1].3, counts), (address, address, [2, 1]));
     }
+
     // Names and listings are available though nothing is mapped at the end.
     let text = text(&folder.verify("maps", "dwarf", true));
     assert!(
@@ -106,9 +108,11 @@ three:  .asciz  \"/three.so\"",
 fn generated_code_is_another_each_time_it_is_mapped() {
     let folder = Folder::new();
     folder.library("rows.so", "RIGHT in_rows");
+
     // push %rbx; nop; pop %rbx; ret
     let make = "
         movl    $0xc35b9053, 0x701000";
+
     folder.program(
         "jit",
         &format!(
@@ -136,8 +140,10 @@ fn generated_code_is_another_each_time_it_is_mapped() {
 rows:   .asciz  \"/rows.so\""
         ),
     );
+
     // Correct code in between; what has no table is no finding.
     assert_eq!(folder.found("jit"), []);
+
     // Four instructions, three times, in two mappings of the memory.
     let run = folder.verify("jit", "dwarf", true);
     let generated = run.results.generated.iter();

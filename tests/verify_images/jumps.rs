@@ -228,15 +228,19 @@ copies: .cfi_startproc
         let run = folder.verify(name, "dwarf", true);
         let slow = folder.verify(name, "dwarf", false);
         assert_eq!(text(&run), text(&slow), "{name}");
+
         let findings = run.results.findings.iter();
         let findings = findings.map(|f| (f.check, f.contradiction.class()));
         findings.collect::<Vec<_>>()
     };
+
     assert_eq!(classes("keeps", "-16", "nop"), []);
+
     let found = classes("copied", "-16", "movq $5, 16(%rsp)");
     let at_instructions = found.iter().filter(|f| f.0 == Check::Instruction);
     let at_instructions: Vec<Class> = at_instructions.map(|f| f.1).collect();
     assert_eq!(at_instructions, [Class::Target; 4], "{found:?}");
+
     let found = classes("elsewhere", "-24", "nop");
     assert!(
         !found.is_empty() && found.iter().all(|f| f.1 == Class::Wrong),

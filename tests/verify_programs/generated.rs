@@ -170,6 +170,7 @@ fn check_registered(setup: &Setup, program: &Path, way: &str) -> Vec<String> {
 fn generated_code_without_a_table_is_a_class_of_its_own() {
     let programs = Programs::new();
     let setup = setup(&programs);
+
     for (way, calls) in [
         ("none", 1),
         ("dropped", 1),
@@ -183,6 +184,7 @@ fn generated_code_without_a_table_is_a_class_of_its_own() {
             [function("generated", calls * CALLS)],
             "{way}"
         );
+
         for (name, tally) in NAMES.iter().zip(&results.tallies) {
             let expected = match *name {
                 // Frame pointers need no table.
@@ -192,12 +194,14 @@ fn generated_code_without_a_table_is_a_class_of_its_own() {
             assert_eq!(tally.no_table, expected, "{way} {name}");
             assert_eq!(tally.walks_unjudged > 0, *name != "fp", "{way} {name}");
         }
+
         let is_dropped = way.ends_with("dropped");
         assert_eq!(
             wrong_in(&run, "dwarf", "[jit").is_empty(),
             !is_dropped,
             "{way}"
         );
+
         let line = "JIT, no table: 90 instructions in 1 function, and ";
         assert!(text(&run).contains(line), "{}", text(&run));
         assert_eq!(text(&run), text(&setup.run(way, false, false)), "{way}");

@@ -81,25 +81,32 @@ mod own {
     fn mappings(rsp: u64) -> Result<(AddressSpace, u64), Box<dyn Error>> {
         let mut space = AddressSpace::new();
         let mut stack_end = rsp;
+
         for line in std::fs::read_to_string("/proc/self/maps")?.lines() {
             let mut fields = line.split_ascii_whitespace();
             let mut field = || fields.next().unwrap_or_default();
+            // address perms offset dev inode pathname (`proc_pid_maps(5)`).
             let (range, permissions, offset) = (field(), field(), field());
             let (_device, _inode, path) = (field(), field(), field());
+
             let (from, to) = range.split_once('-').ok_or("a line of /proc/self/maps")?;
             let range = u64::from_str_radix(from, 16)?..u64::from_str_radix(to, 16)?;
             if range.contains(&rsp) {
                 stack_end = range.end;
             }
+
+            // Names such as `[vdso]` are not files.
             if !permissions.contains('x') || !path.starts_with('/') {
                 continue;
             }
+
             let offset = u64::from_str_radix(offset, 16)?;
             let file = elf::read(
                 path,
                 Arc::new(std::fs::read(path)?),
                 &elf::ReadOptions::default(),
             )?;
+
             let length = range.end - range.start;
             let bias = file.bias(range.start, length, offset, true);
             space.map(Mapping {
@@ -109,6 +116,7 @@ mod own {
                 name: path.to_owned(),
             });
         }
+
         Ok((space, stack_end))
     }
 

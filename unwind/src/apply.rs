@@ -154,6 +154,8 @@ impl<M: Memory + ?Sized> Apply<'_, M> {
         if ra == 0 {
             return Err(Reason::NotAtRoot);
         }
+
+        // The CFA is the caller's rsp by convention; only few tables have another rule.
         let sp = match rule.sp {
             _ if rule.sp_is_cfa() => self.cfa,
             value => {
@@ -161,6 +163,7 @@ impl<M: Memory + ?Sized> Apply<'_, M> {
                 self.value(value, Reg::Rsp)?.ok_or(lost)?
             }
         };
+
         let mut caller = self.frame.clone();
         caller.regs.keep(self.context.carries);
         for (reg, value) in Reg::CALLEE_SAVED.into_iter().zip(rule.saved) {
@@ -169,15 +172,21 @@ impl<M: Memory + ?Sized> Apply<'_, M> {
             {
                 continue;
             }
+            // A lost register is an error only if a later rule needs it.
             match self.value(value, reg) {
                 Ok(Some(value)) => caller.regs.set(reg, value),
                 Ok(None) => caller.lose(reg, Reason::UndefinedByTable { reg }),
                 Err(cause) => caller.lose(reg, cause),
             }
         }
+
+        // A handler may run on a stack of its own, and a CFA that is loaded may be on any.
         caller.may_change_stack = rule.kind == RuleKind::Signal
             || !matches!(rule.cfa, Value::Offset { .. })
             || !rule.sp_is_cfa();
+
+        // A signal comes between instructions: its address is the next one to execute, not behind a
+        // call.
         let pc = match rule.kind {
             RuleKind::Signal => CodeAddress::Instruction(ra),
             _ => CodeAddress::Return(ra),
@@ -194,13 +203,19 @@ impl<M: Memory + ?Sized> Apply<'_, M> {
         } else {
             self.cfa
         };
+
+        // What `iret` pops: ip, cs, flags, sp, ss (Intel SDM volume 3, 6.14.2).
         let slot = iret;
         let ip = self.read(iret)?;
         let cs = self.read(iret.wrapping_add(8))?;
         let flags = self.read(iret.wrapping_add(16))?;
         let sp = self.read(iret.wrapping_add(24))?;
+
         let mut caller = self.frame.clone();
         caller.regs.keep(self.context.carries);
+
+        // The rest of `struct pt_regs` is below the iret frame, r15 first
+        // (`arch/x86/include/asm/ptrace.h`).
         if full {
             for (i, reg) in BELOW_IRET_FRAME.into_iter().enumerate() {
                 let value = self
@@ -210,8 +225,10 @@ impl<M: Memory + ?Sized> Apply<'_, M> {
                 caller.regs.set(reg, value);
             }
         }
+
         caller.regs.set(Reg::Cs, cs);
         caller.regs.set(Reg::Rflags, flags);
+        // Interrupts can have stacks of their own (Intel SDM volume 3, "Interrupt Stack Table").
         caller.may_change_stack = true;
         caller.enter(CodeAddress::Instruction(ip), sp, Some(slot));
         Ok(caller)

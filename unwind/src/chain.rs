@@ -394,9 +394,11 @@ impl Sink for Chain {
     #[inline(always)]
     fn frame(&mut self, step: Step<'_>) {
         let Step { pc, sp, slot, how } = step;
+
         let found = match how {
             How::Rule { row, words } => {
                 let first = self.words.len() as u32;
+                // A rule reads one word or two nearly always: the return address, and rbp.
                 match *words {
                     [word] => self.words.push(word),
                     [first, second] => self.words.extend_from_slice(&[first, second]),
@@ -414,6 +416,7 @@ impl Sink for Chain {
             How::Branch { from, stitched } => Found::Branch { from, stitched },
             How::External => Found::External,
         };
+
         self.frames.push(Frame {
             pc,
             sp,

@@ -78,6 +78,8 @@ pub fn find<F: Format>(image: &Image, svma: u64, cache: &mut Cache) -> Result<Ro
         offset: place.offset,
         block: 0,
     };
+
+    // Most functions are asked for one row or two, so single rows come first.
     let unit = match cache.unit(&key).transpose()? {
         Some(unit) if cache.knows(unit, svma) => unit,
         Some(unit) => {
@@ -86,18 +88,22 @@ pub fn find<F: Format>(image: &Image, svma: u64, cache: &mut Cache) -> Result<Ro
         }
         None => compile::<F>(&place, key, Some(Part::first(svma)), cache)?,
     };
+
     let row = cache.find_row(unit, svma)?;
     if *cache.rule(row) != NO_ROW {
         return Ok(row);
     }
+
     // The row was removed; use the original to find out why.
     let unit = dwarf::compile_unit(image, TableKind::EhFrame, place.offset, cache)?;
     let original = cache.find_row(unit, svma)?;
     let rule = simplify(cache.rule(original), place.section());
+
     let loss = match F::transcribe(&rule) {
         Err(loss) => loss,
         Ok(_) => Loss::TooManyRows,
     };
+
     Err(Reason::NotHeld {
         what: loss.description(),
     })
@@ -229,15 +235,18 @@ impl<'a, F: Format> Rows<'a, F> {
             let cfa = Value::reg(Reg::Rsp, cfa);
             transcribe::<F>(&Rule { cfa, ..*rule })
         });
+
         let mut start = range.start;
         // A program has a few PLTs, but an FDE of 30 bytes can claim one of a megabyte. If a table
         // claims too many, the rest are left out here and compiled when looked up.
         let left_out = self.written >= PLT_ROWS_MAX + self.bytes.len();
         self.left_out |= left_out;
+
         while start < range.end && !left_out && (self.function_rows() as usize) < PLT_ROWS_MAX {
             let pushed = start % 16 >= threshold.into();
             self.push(unit, start, offset, if pushed { after } else { before });
             self.written += 1;
+
             let block = start & !15;
             let next = if pushed { 16 } else { threshold.into() };
             start = match block.checked_add(next) {
@@ -245,6 +254,7 @@ impl<'a, F: Format> Rows<'a, F> {
                 None => return,
             };
         }
+
         if start < range.end {
             self.push(unit, start, offset, no_row(Loss::TooManyRows));
         }
@@ -263,12 +273,15 @@ impl<F: Format> Transcribe for Rows<'_, F> {
     ) {
         self.read += 1;
         let start = addresses.start;
+
         if !is_small(&unit.range()) {
             return self.push(unit, start, offset, no_row(Loss::TooLarge));
         }
+
         if key.is_none() {
             return self.rare(unit, addresses, offset, &rule());
         }
+
         // A rule with a short form cannot be simplified.
         if F::HOLDS_FRAMES
             && let Some((short, registers)) = key.and_then(Key::of_frame)
@@ -277,6 +290,7 @@ impl<F: Format> Transcribe for Rows<'_, F> {
             let row = None;
             return self.so_far.count(Lost { row, registers });
         }
+
         let made = || transcribe::<F>(&rule());
         let lost = unit.push_transcript(start, offset, key, made);
         self.so_far.count(lost);

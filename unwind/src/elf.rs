@@ -162,11 +162,13 @@ impl Elf {
         executable: bool,
     ) -> Option<u64> {
         let end = file_offset.checked_add(length)?;
+
         let first = |s: &Segment| s.offset & !(PAGE - 1);
         let shared = |s: &&Segment| {
             let last = s.offset.checked_add(s.file_size);
             s.file_size != 0 && first(s) < end && last.is_some_and(|last| file_offset < last)
         };
+
         // A mapping starts where its segment does, or was cut out of the middle of one.
         let fit = |s: &&Segment| {
             let begins = first(s) == file_offset & !(PAGE - 1);
@@ -176,11 +178,13 @@ impl Elf {
                 first(s) <= file_offset,
             )
         };
+
         let segment = self.segments.iter().filter(shared).max_by_key(fit)?;
         let svma = segment
             .address
             .wrapping_sub(segment.offset)
             .wrapping_add(file_offset);
+
         Some(address.wrapping_sub(svma))
     }
 
@@ -240,8 +244,11 @@ pub fn image_from_elf(name: &str, owner: Owner, options: &ReadOptions) -> Result
 pub fn read(name: &str, owner: Owner, options: &ReadOptions) -> Result<Elf, ElfError> {
     let data: &[u8] = (*owner).as_ref();
     let header = file_header(data)?;
+
     let mut out = Elf::default();
     out.parts.name = name.into();
+
+    // What cannot be read is only noted: with one of the two tables, the file is still an image.
     let programs = header.program_headers(LE, data).unwrap_or_else(|_| {
         let offset = header.e_phoff(LE);
         out.problems
@@ -254,10 +261,12 @@ pub fn read(name: &str, owner: Owner, options: &ReadOptions) -> Result<Elf, ElfE
             .push(error::cut(data, "section headers", offset));
         Default::default()
     });
+
     if programs.is_empty() && table.is_empty() {
         let nothing = ElfError::new(ElfErrorKind::NoHeaders, "file header", 0);
         return Err(out.problems.first().copied().unwrap_or(nothing));
     }
+
     let names = header
         .section_strings_index(LE, data)
         .and_then(|index| table.section(index)?.data(LE, data));
@@ -268,6 +277,8 @@ pub fn read(name: &str, owner: Owner, options: &ReadOptions) -> Result<Elf, ElfE
         table,
         names: names.unwrap_or_default(),
     };
+
+    // Segments first: sections supply the text only if these gave none.
     file.read_segments(&mut out);
     sections::read(&file, &mut out);
     entry::read(&file, header, &mut out);
@@ -279,6 +290,7 @@ pub fn read(name: &str, owner: Owner, options: &ReadOptions) -> Result<Elf, ElfE
         plt::read(&file, &mut out);
     }
     conventions::read(&file, options.producers, &mut out);
+
     Ok(out)
 }
 
@@ -288,6 +300,8 @@ fn file_header(data: &[u8]) -> Result<&elf::FileHeader64<LE>, ElfError> {
     if data.get(..4) != Some(&elf::ELFMAG) {
         return Err(error(ElfErrorKind::NotElf, 0));
     }
+
+    // EI_CLASS and EI_DATA (gABI, chapter 4) are bytes, readable in any byte order.
     match data.get(4) {
         Some(2) => {}
         Some(&class) => return Err(error(ElfErrorKind::Class(class), 4)),
@@ -296,6 +310,7 @@ fn file_header(data: &[u8]) -> Result<&elf::FileHeader64<LE>, ElfError> {
     if data.get(5) == Some(&2) {
         return Err(error(ElfErrorKind::BigEndian, 5));
     }
+
     let header: &elf::FileHeader64<LE> = data
         .read_at(0)
         .map_err(|()| error::cut(data, "file header", 0))?;
@@ -303,6 +318,7 @@ fn file_header(data: &[u8]) -> Result<&elf::FileHeader64<LE>, ElfError> {
     if machine != elf::EM_X86_64 {
         return Err(error(ElfErrorKind::Machine(machine.0), 18));
     }
+
     match header.e_type(LE) {
         elf::ET_EXEC | elf::ET_DYN => Ok(header),
         elf::ET_REL => Err(error(ElfErrorKind::Relocatable, 16)),

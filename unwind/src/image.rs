@@ -235,15 +235,19 @@ impl Image {
         // At the same address, symbols with a size come first, then in the order that they have:
         // readers put the preferred ones first.
         parts.symbols.sort_by_key(|s| (s.address, s.size == 0));
+
         let place = |kind| parts.sections.iter().position(|s| s.kind == kind);
         let first = SectionKind::ALL.map(|kind| place(kind).unwrap_or(usize::MAX));
+
         let mut conventions = convention::by_symbols(parts.symbols.iter().map(Symbol::named));
         if let Some(said) = parts.sections.get(first[SectionKind::Conventions as usize]) {
             let said = Conventions::decode(&said.data);
             conventions.overlay(said.spans().to_vec());
         }
+
         let symbols = (0..).zip(&parts.symbols);
         let sized = symbols.filter(|(_, s)| s.size > 0);
+        // Running maxima: `symbol` sees from one of them that no range before it reaches farther.
         let mut highest = 0;
         let (sized, ends) = sized
             .map(|(i, s)| {
@@ -251,6 +255,7 @@ impl Image {
                 (i, highest)
             })
             .unzip();
+
         Image {
             id: ImageId(NonZeroUsize::MIN.saturating_add(NEXT_ID.fetch_add(1, Ordering::Relaxed))),
             parts,
@@ -357,17 +362,22 @@ impl Image {
         // Functions nest at most a few levels deep: a hot part with aliases, a handful of entry
         // points.
         const LOOK_BACK: usize = 64;
+
         let symbols = &self.parts.symbols;
         let after = self
             .sized
             .partition_point(|&i| symbols[i as usize].address <= svma);
         let is_inside = after > 0 && self.ends[after - 1] >= svma;
+
         let near = self.sized[..after].iter().rev();
         let near = near.take(if is_inside { LOOK_BACK } else { 0 });
         let mut near = near.map(|&i| &symbols[i as usize]);
         let inside = near.find(|s| svma - s.address < s.size);
+
+        // Of several symbols at one address, the preferred one is the first.
         let first = inside.map(|s| symbols.partition_point(|t| t.address < s.address));
         let named = first.and_then(|i| symbols.get(i));
+
         named
             .filter(|s| svma - s.address < s.size)
             .or(inside)
@@ -484,7 +494,10 @@ impl AddressSpace {
         if first == last || range.is_empty() {
             return;
         }
+
+        // Makes caches forget the addresses of this space.
         self.stamp.generation = self.stamp.generation.wrapping_add(1);
+
         let mut kept = Vec::new();
         for m in &self.mappings[first..last] {
             if m.range.start < range.start {
@@ -500,6 +513,7 @@ impl AddressSpace {
                 });
             }
         }
+
         self.mappings.splice(first..last, kept);
     }
 

@@ -200,12 +200,14 @@ pub fn classify(bytes: &[u8]) -> Insn {
         return Insn::Other;
     };
     match opcode {
+        // The one-byte opcode map (Intel SDM volume 2, appendix A).
         0xe8 => Insn::Call {
             len: body.prefixes + 5,
             indirect: false,
         },
         0xc3 | 0xc2 => Insn::Ret,
         0xe9 | 0xeb => Insn::Jump,
+        // Far returns and `iret`.
         0xca | 0xcb | 0xcf => Insn::Far,
         0xff => group5(&body),
         0x0f => two_bytes(&body),
@@ -218,6 +220,7 @@ pub fn classify(bytes: &[u8]) -> Insn {
         0x9c => Insn::Pushf,
         0x50..=0x57 | 0x68 | 0x6a => Insn::Push,
         0xc9 => Insn::MoveSp,
+        // `pop %rsp`, `xchg %rax, %rsp`, `mov $imm, %esp`; with REX.B they change r12.
         0x5c | 0x94 | 0xbc if body.rex & 1 == 0 => Insn::MoveSp,
         0x58..=0x5f => Insn::Pop,
         _ => moves_or_stores(&body, opcode),
@@ -247,6 +250,7 @@ fn two_bytes(body: &Body<'_>) -> Insn {
 }
 
 fn moves_or_stores(body: &Body<'_>, opcode: u8) -> Insn {
+    // `mov` in both directions, `xchg`, `lea`, `pop`, and `mov` of an immediate.
     let loads_rsp = match opcode {
         0x89 => body.rm_is_rsp(1),
         0x8b => body.reg_is_rsp(1),
@@ -255,18 +259,23 @@ fn moves_or_stores(body: &Body<'_>, opcode: u8) -> Insn {
         0x8f | 0xc7 => body.rm_is_rsp(1),
         _ => false,
     };
+
     if loads_rsp {
         return Insn::MoveSp;
     }
+
+    // `pop (%rsp)` overwrites the next word, so it is a store at the top.
     if opcode == 0x8f && body.modrm(1).1 == 0 && body.based_on_rsp(1) != Some(Some(0)) {
         return Insn::Pop;
     }
+
     // Stores and read-modify-write with a memory destination; 0x81/0x83 with reg 7 is `cmp`.
     let stores = match opcode {
         0x01 | 0x09 | 0x11 | 0x19 | 0x21 | 0x29 | 0x31 | 0x87 | 0x89 | 0xc7 | 0x8f => true,
         0x81 | 0x83 => body.modrm(1).1 != 7,
         _ => false,
     };
+
     if stores {
         match body.based_on_rsp(1) {
             Some(Some(0)) if opcode == 0x87 => return Insn::SwapTop,
@@ -278,9 +287,11 @@ fn moves_or_stores(body: &Body<'_>, opcode: u8) -> Insn {
             _ => {}
         }
     }
+
     if stores && body.is_above_frame_pointer(1) {
         return Insn::StoreFrame;
     }
+
     Insn::Other
 }
 
@@ -301,14 +312,17 @@ pub fn classify_at(address: u64, before: &[u8], bytes: &[u8]) -> Insn {
     if class != Insn::Jump {
         return class;
     }
+
     let body = body(bytes);
     let displacement = if body.byte(0) == 0xeb { 1 } else { 4 };
     let len = i64::from(body.prefixes) + 1 + displacement;
+
     let load = |at: usize| {
         let next = address.wrapping_sub((before.len() - at) as u64);
         let prefix = at.checked_sub(1).map_or(0, |last| before[last]);
         loaded_address(next, prefix, &before[at..])
     };
+
     let found = (0..before.len()).filter_map(|at| {
         let (register, loaded) = load(at)?;
         let back = loaded.wrapping_sub(address) as i64;
@@ -321,6 +335,7 @@ pub fn classify_at(address: u64, before: &[u8], bytes: &[u8]) -> Insn {
         let is_behind = (len..=len + BEHIND_MAX).contains(&back);
         (is_behind && is_kept).then_some(link)
     });
+
     // A function that follows may be taken, too.
     match found.min_by_key(|link| link.back()) {
         Some(link) => Insn::JumpLinked { link },
@@ -345,10 +360,13 @@ fn loaded_address(address: u64, prefix: u8, bytes: &[u8]) -> Option<(u8, u64)> {
         let word = bytes.get(at..at + 4)?;
         Some(u32::from_le_bytes(word.try_into().ok()?))
     };
+
     let [first, second, third, ..] = *bytes else {
         return None;
     };
+
     match (first, second, third) {
+        // `lea` with mod 0 and rm 5: relative to rip (Intel SDM volume 2, 2.2.1.6).
         (0x48 | 0x4c, 0x8d, modrm) if modrm & 0xc7 == 5 => {
             let displacement = word(3)? as i32;
             let register = modrm >> 3 & 7 | (first & 4) << 1;
@@ -357,10 +375,12 @@ fn loaded_address(address: u64, prefix: u8, bytes: &[u8]) -> Option<(u8, u64)> {
                 address.wrapping_add_signed(7 + i64::from(displacement)),
             ))
         }
+        // `mov` with an immediate of 32 bits, extended by its sign.
         (0x48 | 0x49, 0xc7, modrm) if modrm & 0xf8 == 0xc0 => {
             let register = modrm & 7 | (first & 1) << 3;
             Some((register, i64::from(word(3)? as i32) as u64))
         }
+        // The only instruction with an immediate of 64 bits.
         (0x48 | 0x49, 0xb8..=0xbf, _) => {
             let register = second & 7 | (first & 1) << 3;
             Some((register, u64::from(word(2)?) | u64::from(word(6)?) << 32))
@@ -522,18 +542,23 @@ mod tests {
             assert_eq!(link.saved(), saved);
             Insn::JumpLinked { link }
         };
+
         let linked = |back| by(back, 13);
         let at = |before: &[u8], bytes: &[u8]| classify_at(AT, before, bytes);
+
         assert_eq!(at(&lea, &near), linked(5));
         assert_eq!(at(&[&lea[..], &[0x90; 3]].concat(), &near), Insn::Jump);
+
         let lea = [0x48, 0x8d, 0x05, 9, 0, 0, 0, 0x90, 0x90];
         assert_eq!(at(&lea, &near), by(7, 0));
         assert_eq!(at(&lea, &[0xeb, 0x20]), by(7, 0));
         assert_eq!(at(&lea, &[0xff, 0xe0]), Insn::JumpIndirect);
+
         let two = [
             0x48, 0x8d, 0x05, 0x10, 0, 0, 0, 0x4c, 0x8d, 0x2d, 5, 0, 0, 0,
         ];
         assert_eq!(at(&two, &near), linked(5));
+
         // A call in between changes rax, but not r13.
         let call = [0xff, 0xd0];
         let lea = [&[0x4c, 0x8d, 0x2d, 7, 0, 0, 0], &call[..]].concat();
@@ -542,12 +567,14 @@ mod tests {
         assert_eq!(at(&lea, &near), Insn::Jump);
         let lea = [0x48, 0x8d, 0x05, 0x80, 0, 0, 0];
         assert_eq!(at(&lea, &near), Insn::Jump);
+
         let back = (AT as u32 + 6).to_le_bytes();
         for opcodes in [&[0xb9][..], &[0x48, 0xc7, 0xc1]] {
             assert_eq!(at(&[opcodes, &back].concat(), &near), by(6, 1));
         }
         let high = [&[0x41, 0xbd][..], &back].concat();
         assert_eq!(at(&high, &near), linked(6));
+
         let wide = [&[0x49, 0xbd][..], &(AT + 2).to_le_bytes()].concat();
         assert_eq!(at(&wide, &[0xeb, 0x20]), linked(2));
         assert_eq!(at(&wide, &near), Insn::Jump);

@@ -318,6 +318,7 @@ mod tests {
             let (start, len) = (0x1f, 3);
             Value::Expression(Expression { start, len, load })
         };
+
         for (value, want) in [
             (Value::Undefined, "undefined"),
             (Value::Same, "same"),

@@ -160,17 +160,23 @@ impl SampleRegs {
             }
             Variant::Fake(variant) => variant,
         };
+
+        // The other variants start from what only a tracepoint records.
         if !self.is_fake() {
             return Err(Reason::RegistersMissing { reg: Reg::Rip });
         }
+
         let ip = need(&self.sampled, Reg::Rip)?;
         let frame_address = need(&self.sampled, Reg::Rsp)?;
         let own = self.own.ok_or(Reason::RegistersMissing { reg: Reg::Rip })?;
+
         // The rsp of the fetching function; the unwinder's own rsp is deeper.
         let fetch = self.fetch.as_ref();
         let live_sp = fetch.map_or(Err(Reason::RegistersMissing { reg: Reg::Rsp }), |fetch| {
             need(fetch, Reg::Rsp)
         });
+
+        // Up to 5.1 the fake registers were used as if they were real.
         let as_real = |bp| -> Result<Start, Reason> {
             let live_sp = live_sp?;
             let regs = Regs::frame(ip, live_sp, bp);
@@ -180,18 +186,23 @@ impl SampleRegs {
                 sampled_ip: None,
             })
         };
+
+        // Since then the unwinder starts in itself, and skips frames up to the mark.
         let from_own = |first_frame, sampled_ip| Start {
             regs: own.restricted(RegMask::CALLEE_SAVED),
             first_frame: Some(first_frame),
             sampled_ip,
         };
+
         // The fetching function's rbp: what it knew of its own frame does not depend on the sp that
         // it recorded.
         let fetch_bp = self.fetch.and_then(|fetch| fetch.get(Reg::Rbp));
+        // `caller_frame_pointer()`: the word that the fetching function's rbp points to.
         let caller_bp = || {
             let frame = fetch_bp.unwrap_or(frame_address);
             memory.read_u64(frame).map_err(Reason::from)
         };
+
         Ok(match variant {
             FakeVariant::V5_1 | FakeVariant::V3_2019 if frame_pointer_kernel => {
                 as_real(caller_bp()?)?
@@ -326,6 +337,7 @@ mod tests {
         let fake = Variant::Fake(FakeVariant::V5_2);
         let hardware = SampleRegs::hardware(Regs::frame(1, 2, 3));
         assert_eq!(hardware.start(fake, false, &nothing), missing(Reg::Rip));
+
         let alone = SampleRegs {
             own: None,
             ..tracepoint()
@@ -333,6 +345,7 @@ mod tests {
         for variant in Variant::ALL {
             assert_eq!(alone.start(variant, false, &nothing), missing(Reg::Rip));
         }
+
         // 5.1 and the 2019 patch start from the fetching function's rsp.
         let unfetched = SampleRegs {
             fetch: None,
@@ -349,9 +362,11 @@ mod tests {
                     .is_ok()
             );
         }
+
         let mut without_sp = tracepoint();
         without_sp.sampled.forget(Reg::Rsp);
         assert_eq!(without_sp.start(fake, false, &nothing), missing(Reg::Rsp));
+
         let old = Variant::Fake(FakeVariant::V5_1);
         let error = tracepoint().start(old, true, &nothing);
         assert!(matches!(error, Err(Reason::Memory(_))), "{error:?}");

@@ -66,7 +66,9 @@ pub fn step<F: Finder + ?Sized, M: Memory + ?Sized>(
 ) -> Stepped {
     let mut words = Words::new();
     let address = frame.pc.lookup(finder.lookup());
+
     let Some(mapping) = place.space.find(address) else {
+        // Without a row there is neither a caller nor a CFA.
         let reason = Reason::NoImage { pc: address };
         return Stepped {
             row: Err(reason),
@@ -75,6 +77,7 @@ pub fn step<F: Finder + ?Sized, M: Memory + ?Sized>(
             words,
         };
     };
+
     let row = match find_row(finder, mapping, address, cache) {
         Ok(row) => row,
         Err(reason) => {
@@ -86,6 +89,7 @@ pub fn step<F: Finder + ?Sized, M: Memory + ?Sized>(
             };
         }
     };
+
     let (caller, cfa) = apply_row(finder, place, mapping, frame, &row, &mut words);
     Stepped {
         row: Ok(row),
@@ -107,23 +111,28 @@ fn apply_row<F: Finder + ?Sized, M: Memory + ?Sized>(
     if let Err(reason) = finder.permits(&row.rule, frame.topmost) {
         return (Err(reason), None);
     }
+
     let image = mapping.image.as_deref();
     let section = row
         .source
         .table
         .section()
         .and_then(|kind| image?.section(kind));
+
     let context = apply::Context {
         memory: place.memory,
         expressions: section.map_or(&[], |s| &s.data[..]),
         bias: mapping.bias,
         carries: finder.carries(),
     };
+
     let caller = apply::apply(&row.rule, frame, &context, words);
     let cfa = match &caller {
         Ok(caller) => Some(caller.regs.rsp()),
+        // A rule may give the CFA although another part of it fails.
         Err(_) => apply::cfa(&row.rule, frame, &context),
     };
+
     (caller, cfa)
 }
 

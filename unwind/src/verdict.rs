@@ -225,28 +225,36 @@ impl<'a> Claim<'a> {
     /// Judges it against the true frames; `complete` means that they end with the root.
     pub fn judge(&self, truth: &[Link], complete: bool) -> (Verdict, Ground) {
         let (compared, mut ground) = compare(self.frames, truth, complete);
+
         let code = self.end.reason.code();
+        // Such a recording lacks what this unwinder needs, which is not its fault.
         let never_began = code == Code::RegistersMissing && self.frames.is_empty();
         if never_began || code == Code::NoBranchRecords {
             return (Verdict::Unsupported, ground);
         }
+
         if truth.is_empty() {
             return (Verdict::Unjudged, ground);
         }
+
         if code == Code::Cycle {
             return (Verdict::Looped, ground);
         }
+
+        // Right frames can still have a wrong end.
         let mut verdict = compared;
         if verdict == Verdict::Ok {
             verdict = at_root(self.end, ground.known);
             let is_root = self.end.reason == Reason::RootReached;
             ground.end_not_claimed = verdict == Verdict::Ok && !is_root;
         }
+
         let verdict = match verdict {
             Verdict::Ok if self.guessed || self.refused => Verdict::OkUnproven,
             verdict if verdict.is_wrong() && self.refused => Verdict::Refused,
             verdict => verdict,
         };
+
         (verdict, ground)
     }
 }
@@ -397,27 +405,33 @@ fn compare_aligned(
     truth: &[Link],
     complete: bool,
 ) -> Verdict {
+    // Frames beyond a truth that lacks the root cannot be judged.
     let whole = match complete {
         true => found.len() == truth.len(),
         false => found.len() >= truth.len(),
     };
     let same_addresses = whole && found.iter().zip(truth).all(|(f, t)| f.pc == t.pc);
     let same = |i: usize, t: usize| found[i].pc == truth[t].pc;
+
     let (mut first, mut missing, mut extra) = (None, 0, 0);
     let (mut next, mut pending) = (0, 0);
     for (i, hit) in hits.iter().enumerate() {
+        // A frame that is not true: where it belongs shows at the next true one.
         let Some(t) = *hit else {
             pending += 1;
             continue;
         };
+
         let absent = t - next;
         let gap =
             gap(absent, pending, next).or((!same(i, t)).then_some(Verdict::Wrong { at: t as u32 }));
+
         first = first.or(gap);
         missing += absent;
         extra += pending;
         (next, pending) = (t + 1, 0);
     }
+
     if next < truth.len() {
         let at = next as u32;
         let tail = if pending > 0 {
@@ -433,6 +447,8 @@ fn compare_aligned(
         }));
         extra += pending;
     }
+
+    // The first difference gives the verdict; the counts are those of the whole chain.
     match first {
         None if complete => Verdict::Ok,
         Some(_) if same_addresses && complete => Verdict::OkUnproven,

@@ -105,11 +105,14 @@ pub fn walk<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink>(
     sink: &mut S,
 ) -> End {
     cache.select(place.space);
+
+    // Without these two there is not even a first frame.
     for reg in [Reg::Rip, Reg::Rsp] {
         if start.regs.get(reg).is_none() {
             return Reason::RegistersMissing { reg }.into();
         }
     }
+
     let mut walk = Walk {
         finder,
         place,
@@ -124,13 +127,16 @@ pub fn walk<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink>(
         last: start.regs.rip(),
         mapping: None,
     };
+
     if S::DETAIL {
         walk.sink.event(Event::Started {
             regs: start.regs,
             first_frame: start.first_frame,
         });
     }
+
     if let Some(ip) = start.sampled_ip {
+        // Fake registers: the ip is that of the caller of the function that made them.
         let pc = CodeAddress::Return(ip);
         walk.sink.frame(Step {
             pc,
@@ -139,9 +145,11 @@ pub fn walk<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink>(
             how: How::SampledIp,
         });
     }
+
     let mut end = walk.run(limits, cache);
     let is_root = end.reason == Reason::RootReached;
     end.marks_roots = is_root || finder.marks_roots(place.space, walk.last, cache);
+
     end
 }
 
@@ -150,26 +158,35 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         let lookup = self.finder.lookup();
         let carries = self.finder.carries();
         let mut left = limits.frames_max;
+
         loop {
+            // `glide` knows ip, sp and bp only, and nothing of fallbacks.
             if carries == RegMask::FRAME && self.second.finder.is_none() {
                 self.glide(&mut left, lookup, cache);
             }
+
+            // `glide` may have used up all frames.
             let Some(less) = left.checked_sub(1) else {
                 break;
             };
             left = less;
+
             let pc = self.frame.pc;
             let address = pc.lookup(lookup);
+
             let hot = match cache.hot(address).copied() {
                 Some(hot) => hot,
                 None => match self.resolve(address, cache) {
                     Ok(hot) => hot,
+                    // A return address outside text is not a frame: the step that led here was
+                    // wrong.
                     Err(end) if matches!(end.reason, Reason::NotText { .. }) => {
                         match self.step_back(end.reason, cache) {
                             Ok(()) => continue,
                             Err(end) => return end,
                         }
                     }
+                    // The frame exists, although nothing is known about its caller.
                     Err(end) => {
                         self.last = address;
                         self.report(cache);
@@ -177,9 +194,12 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
                     }
                 },
             };
+
             self.report(cache);
             self.last = address;
+
             if self.second.finder.is_some() {
+                // If this frame's caller is not in text, the fallback starts here again.
                 self.second.remember(&self.frame);
             }
             if S::DETAIL {
@@ -187,21 +207,25 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
                 self.tell_fallback(address, cache);
                 self.origin = Origin::Row(hot.row, address, None);
             }
+
             let next = match hot.packed.shape() {
                 Shape::Generic => self.step_generic(address, hot.row, None, cache),
                 Shape::Rsp => self.step_fast(hot, self.frame.regs.rsp(), carries),
                 Shape::Rbp => match self.frame.regs.get(Reg::Rbp) {
+                    // Programs mark the outermost frame with a zero rbp (psABI 3.4.1).
                     Some(0) if Self::ends_at_zero(hot, cache) => Err(Reason::RootReached),
                     Some(rbp) => self.step_fast(hot, rbp, carries),
                     None => Err(self.frame.why_unknown(Reg::Rbp)),
                 },
             };
+
             if let Err(reason) = next
                 && let Err(end) = self.fall_back(address, reason, cache)
             {
                 return end;
             }
         }
+
         Reason::FrameLimit {
             limit: limits.frames_max,
         }
@@ -216,7 +240,9 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         // Neighbouring frames are often in the same mapping.
         let same = self.mapping.filter(|m| m.range.contains(&address));
         self.mapping = same.or_else(|| self.place.space.find(address));
+
         let Some(mapping) = self.mapping else {
+            // Some unwinders, such as libdw's, go on outside of text.
             if let Some(row) = self.finder.find_outside(cache) {
                 return Ok(cache.insert_hot(address, row?, self.finder.fast(), None));
             }
@@ -226,6 +252,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             }
             .into());
         };
+
         let svma = mapping.svma(address);
         if mapping
             .image
@@ -240,8 +267,10 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             }
             .into());
         }
+
         let found = self.finder.find(mapping, svma, cache);
         let found = found.map_err(|cause| in_process(cause, address));
+
         match (found, self.second.finder) {
             (Ok(row), _) => Ok(cache.insert_hot(address, row, self.finder.fast(), None)),
             (Err(cause), None) => Err(cause.into()),
@@ -280,10 +309,12 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             .slot
             .is_some()
             .then(|| self.frame.slot.unwrap_or(0));
+
         let pc = match self.frame.pc.is_instruction() {
             true => CodeAddress::Instruction(rip),
             false => CodeAddress::Return(rip),
         };
+
         if let Some(first_frame) = self.first_frame
             && self.finder.skips(sp, first_frame)
         {
@@ -296,11 +327,13 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             }
             return;
         }
+
         if let Origin::Row(row, address, cause) = self.origin
             && let Some(cause) = cause.or_else(|| cache.fallback_cause(address))
         {
             return self.report_fallback(row, cause, cache);
         }
+
         let sources = cache.sources();
         let how = self.origin.how(&self.words, &sources);
         self.sink.frame(Step { pc, sp, slot, how });
@@ -404,16 +437,20 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             None => self.finder.permits(rule, self.frame.topmost)?,
         }
         self.advances(rule)?;
+
         let mapping = self.place.space.find(address);
         let image = mapping.and_then(|m| m.image.as_deref());
+        // Expressions of a rule are offsets into the section of its table.
         let section = cache.source(row).table.section();
         let bytes = section.and_then(|kind| image?.section(kind));
+
         let context = apply::Context {
             memory: self.place.memory,
             expressions: bytes.map_or(&[], |s| &s.data[..]),
             bias: mapping.map_or(0, |m| m.bias),
             carries: self.finder.carries(),
         };
+
         let caller = apply::apply(rule, &self.frame, &context, &mut self.words)?;
         let (from, to) = (self.frame.regs.rsp(), caller.regs.rsp());
         // If the return address is in a register, it is not on the stack, so sp stays the same.
@@ -421,15 +458,19 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         if popped {
             self.visit(caller.pc.value(), from, to)?;
         }
+
+        // Only a signal frame or an unusual rule may lead to another stack (`apply.rs`).
         if to <= from && !popped {
             if !caller.may_change_stack {
                 return Err(Reason::SpDidNotAdvance { from, to });
             }
             self.change_stack(caller.pc.value(), from, to)?;
         }
+
         if S::DETAIL {
             self.tell_lost(&caller);
         }
+
         self.frame = caller;
         Ok(())
     }

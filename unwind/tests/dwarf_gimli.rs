@@ -114,6 +114,7 @@ fn every_row_equals_gimlis() {
 fn rows_found_one_by_one_are_the_rows_of_the_whole() {
     use unwind_sim_unwind::finder::Finder;
     use unwind_sim_unwind::image::Mapping;
+
     let images = crate::common::images("rows_found_one_by_one_are_the_rows_of_the_whole");
     let Some((_, image)) = images.into_iter().nth(1) else {
         return;
@@ -124,27 +125,33 @@ fn rows_found_one_by_one_are_the_rows_of_the_whole() {
         image: Some(image.clone()),
         name: String::new(),
     };
+
     let (mut whole, mut parts) = (Cache::new(), Cache::new());
     dwarf::compile_all(&image, TableKind::EhFrame, &mut whole);
+
     let mut rows = 0;
     for unit in dwarf::units(&image, TableKind::EhFrame) {
         let offset = unit.unwrap().offset;
         let id = dwarf::compile_unit(&image, TableKind::EhFrame, offset, &mut whole).unwrap();
         let mut expected: Vec<_> = whole.unit_rows(id).collect();
+
         // The middle first, then the ends: parts, then the whole.
         let middle = expected.len() / 2;
         expected.rotate_left(middle);
+
         let mut found = Vec::new();
         for &row in &expected {
             let svma = whole.source(row).end - 1;
             let part = dwarf::Dwarf::new().find(&mapping, svma, &mut parts);
             found.push(part.unwrap());
         }
+
         for (&row, &part) in expected.iter().zip(&found) {
             assert_eq!(whole.rule(row), parts.rule(part), "FDE {offset:#x}");
             assert_eq!(whole.source(row), parts.source(part), "FDE {offset:#x}");
             rows += 1;
         }
     }
+
     assert!(rows > 1000, "only {rows} rows were compared");
 }

@@ -41,13 +41,16 @@ fn parse(dump: &str, section: &str) -> Table {
         Some(part)
     });
     let body = body.unwrap_or_else(|| panic!("no {heading}"));
+
     let mut table = Table::new();
     let mut cies: BTreeMap<u64, Row> = BTreeMap::new();
     let mut columns: Vec<String> = Vec::new();
     let (mut cie, mut fde) = (None, None);
+
     for line in body.lines() {
         let words = words(line);
         if words.get(3) == Some(&"CIE") {
+            // The rows that follow are those of the CIE.
             (cie, fde) = (hex(words[0]), None);
         } else if words.get(3) == Some(&"FDE") {
             let parent = hex(words[4].strip_prefix("cie=").unwrap()).unwrap();
@@ -57,12 +60,14 @@ fn parse(dump: &str, section: &str) -> Table {
                 .split_once("..")
                 .unwrap();
             let range = hex(start).unwrap()..hex(end).unwrap();
+
             // For an FDE without instructions, readelf prints no row; its row is the CIE's.
             let first = cies.get(&parent).map(|row| (range.start, row.clone()));
             let first = first.into_iter().collect();
             (cie, fde) = (None, hex(words[0]));
             table.insert(fde.unwrap(), (range, first));
         } else if words.first() == Some(&"LOC") {
+            // Each entry has a column only for the registers with a rule.
             columns = words[1..].iter().map(|w| w.to_string()).collect();
         } else if let Some(at) = words.first().and_then(|w| hex(w))
             && words.len() == columns.len() + 1
@@ -71,7 +76,9 @@ fn parse(dump: &str, section: &str) -> Table {
                 let at = columns.iter().position(|c| c == name);
                 at.map_or("u".to_string(), |i| words[i + 1].to_string())
             };
+
             let row = std::iter::once("CFA").chain(COLUMNS).map(cell).collect();
+
             match (cie, fde) {
                 (Some(cie), _) => drop(cies.insert(cie, row)),
                 (_, Some(fde)) => {
@@ -84,6 +91,7 @@ fn parse(dump: &str, section: &str) -> Table {
             }
         }
     }
+
     table
 }
 

@@ -68,9 +68,12 @@ fn check_segments(path: &Path, elf: &Elf) {
     let rows = text
         .lines()
         .filter(|line| line.trim_start().starts_with("LOAD"));
+
     let theirs: Vec<_> = rows
         .map(|row| {
             let words: Vec<&str> = row.split_whitespace().collect();
+            // Type, offset, virtual and physical address, size in the file and in memory, then
+            // flags.
             let executable = words[6..].iter().any(|word| word.contains('E'));
             (
                 hex(words[1]),
@@ -81,6 +84,7 @@ fn check_segments(path: &Path, elf: &Elf) {
             )
         })
         .collect();
+
     let ours = elf.segments.iter();
     let ours: Vec<_> = ours
         .map(|s| {
@@ -93,6 +97,7 @@ fn check_segments(path: &Path, elf: &Elf) {
             )
         })
         .collect();
+
     assert_eq!(ours, theirs, "{}", path.display());
     for range in &elf.parts.text {
         let of = |s: &&(u64, u64, u64, u64, bool)| (s.1, s.1 + s.3) == (range.start, range.end);
@@ -111,33 +116,43 @@ fn stated(name: &str, size: u64) -> u64 {
 /// Checks that all functions listed by readelf are found, and nothing that it does not list.
 fn check_symbols(path: &Path, elf: &Elf) -> usize {
     let text = readelf(&["-sW"], path);
+
     let table = if elf.has_symtab { ".symtab" } else { ".dynsym" };
     let mut inside = false;
     let (mut functions, mut all) = (BTreeSet::new(), BTreeSet::new());
+
     for line in text.lines() {
         if line.starts_with("Symbol table") {
             inside = line.contains(&format!("'{table}'"));
         }
+
+        // Number, value, size, type, binding, visibility, section, name.
         let words: Vec<&str> = line.split_whitespace().collect();
         if !inside || words.len() < 8 || !words[0].ends_with(':') || words[0] == "Num:" {
             continue;
         }
+
         // Newer versions put [<other>: ..] in between; a dynamic symbol has its version after the
         // name.
         let name = words[7..]
             .iter()
             .find(|w| !w.starts_with('[') && !w.ends_with(']'));
         let name = name.map_or("", |name| name.split('@').next().unwrap_or(""));
+
+        // Readelf prints large sizes in hexadecimal.
         let size = match words[2].strip_prefix("0x") {
             Some(hex_size) => hex(hex_size),
             None => words[2].parse().expect("a size"),
         };
+
         let symbol = (hex(words[1]), stated(name, size), name.to_owned());
         if words[6] != "UND" && matches!(words[3], "FUNC" | "IFUNC") && !name.is_empty() {
             functions.insert(symbol.clone());
         }
+
         all.insert(symbol);
     }
+
     let ours: BTreeSet<_> = elf
         .parts
         .symbols
@@ -149,12 +164,14 @@ fn check_symbols(path: &Path, elf: &Elf) -> usize {
             (s.address, stated(name, s.size), name.to_owned())
         })
         .collect();
+
     let missing: Vec<_> = functions.difference(&ours).take(3).collect();
     assert!(
         missing.is_empty(),
         "{}: not found: {missing:x?}",
         path.display()
     );
+
     // Where no symbol names them, `.init` and `.fini` are named as start files name them.
     let is_section = |name: &str| matches!(name, "_init" | "_fini");
     let invented = ours.difference(&all).filter(|s| !is_section(&s.2));
@@ -164,6 +181,7 @@ fn check_symbols(path: &Path, elf: &Elf) -> usize {
         "{}: made up: {invented:x?}",
         path.display()
     );
+
     functions.len()
 }
 
@@ -251,16 +269,19 @@ fn sections_segments_symbols_and_build_id_are_those_of_readelf() {
 #[test]
 fn linkage_table_names_are_those_of_objdump() {
     let mut compared = 0;
+
     for path in files() {
         let out = Command::new("objdump")
             .args(["-d", "-j", ".plt", "-j", ".plt.sec", "-j", ".plt.got"])
             .arg(&path)
             .output()
             .expect("objdump (binutils) must be installed: it is the authority here");
+
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         let rows = text.lines().filter_map(|line| line.strip_suffix("@plt>:"));
         let theirs: BTreeSet<_> = rows
             .filter_map(|row| row.split_once(" <"))
+            // `*ABS*+0x1234@plt` and `name-0x10@plt` are not the name of a slot.
             .filter(|(_, name)| !name.starts_with('*') && !name.contains("-0x"))
             .map(|(address, name)| {
                 (
@@ -269,16 +290,19 @@ fn linkage_table_names_are_those_of_objdump() {
                 )
             })
             .collect();
+
         let bytes = std::fs::read(&path).expect("readable");
         let elf = elf::read("", Arc::new(bytes), &ReadOptions::default()).expect("read above");
         let ours = elf.parts.symbols.iter();
         let ours: BTreeSet<_> = ours
             .filter_map(|s| Some((s.address, s.name.strip_suffix("@plt")?.to_owned())))
             .collect();
+
         let missing: Vec<_> = theirs.difference(&ours).take(3).collect();
         assert!(missing.is_empty(), "{}: {missing:x?}", path.display());
         compared += theirs.len();
     }
+
     assert!(compared > 10, "{compared} names compared");
 }
 

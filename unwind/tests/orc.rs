@@ -108,6 +108,7 @@ fn golden_entries() {
         bp_offset: -16,
         ..with(CALL, OrcReg::Bp, 16)
     };
+
     for (entry, layout, bytes) in [
         (CALL, Layout::V4_14, "080000000500"),
         (CALL, Layout::V6_3, "080000000500"),
@@ -129,6 +130,7 @@ fn golden_entries() {
     ] {
         let bytes = hex(bytes);
         assert_eq!(entry.encode(layout).to_vec(), bytes, "{entry:?} {layout:?}");
+
         let array = bytes.try_into().unwrap();
         assert_eq!(Entry::decode(array, layout), Ok(entry), "{layout:?}");
     }
@@ -140,17 +142,20 @@ fn every_flags_word_decodes_and_encodes_to_itself_or_is_refused() {
         let mut accepted = 0;
         for flags in 0..=u16::MAX {
             let [e, f] = flags.to_le_bytes();
+            // Any two offsets: they are not checked.
             let bytes = [0x10, 0x80, 0xf0, 0x7f, e, f];
             let Ok(entry) = Entry::decode(bytes, layout) else {
                 continue;
             };
             accepted += 1;
+
             let without_rule = matches!(entry.kind, EntryType::Undefined | EntryType::EndOfStack);
             // Before 6.4, an undefined sp_reg is decisive, whatever the type.
             if !without_rule || layout >= Layout::V6_4 {
                 assert_eq!(entry.encode(layout), bytes, "{flags:#x} {layout:?}");
             }
         }
+
         let expected = match layout {
             // bp_reg 11 x (sp_reg 10 x type 3 + undefined x type 3 x end 2)
             Layout::V4_14 => 11 * (10 * 3 + 3 * 2),
@@ -168,6 +173,7 @@ fn what_entries_mean() {
     let at = |e: Entry, sp| e.rule(sp).map(|r| r.to_string());
     let rule = |e| at(e, SpIndirect::LoadThenAdd).unwrap();
     let base = |reg, offset| rule(with(CALL, reg, offset));
+
     assert_eq!(base(OrcReg::Sp, 8), "call cfa=rsp+8 ra=*(cfa-8) rbp=same");
     assert_eq!(
         base(OrcReg::BpIndirect, -8),
@@ -177,8 +183,11 @@ fn what_entries_mean() {
         base(OrcReg::SpIndirect, 8),
         "call cfa=*(rsp)+8 ra=*(cfa-8) rbp=same"
     );
+
+    // Before 5.12 the offset was added before the load.
     let old = at(with(CALL, OrcReg::SpIndirect, 8), SpIndirect::LoadAtOffset);
     assert_eq!(old.as_deref(), Ok("call cfa=*(rsp+8) ra=*(cfa-8) rbp=same"));
+
     for (reg, name) in [
         (OrcReg::R10, "r10"),
         (OrcReg::R13, "r13"),
@@ -198,11 +207,13 @@ fn what_entries_mean() {
     );
     assert_eq!(rule(REGS), "pt_regs cfa=rsp ra=*(cfa-8) rbp=same");
     assert_eq!(rule(IRET), "iret cfa=rsp ra=*(cfa-8) rbp=same");
+
     let signal = Entry {
         signal: true,
         ..CALL
     };
     assert_eq!(rule(signal), "signal cfa=rsp+8 ra=*(cfa-8) rbp=same");
+
     let bp = Entry {
         bp_reg: OrcReg::Bp,
         bp_offset: 0,
@@ -210,6 +221,7 @@ fn what_entries_mean() {
     };
     assert_eq!(rule(bp), "call cfa=*(rbp-8) ra=*(cfa-8) rbp=*(rbp)");
     assert_eq!(rule(END), "outermost");
+
     for reg in [OrcReg::Undefined, OrcReg::PrevSp] {
         assert!(at(with(CALL, reg, 8), SpIndirect::LoadThenAdd).is_err());
     }
@@ -218,6 +230,7 @@ fn what_entries_mean() {
 #[test]
 fn versions_and_hashes_name_their_layout() {
     let name = |v| Encoding::from_kernel_version(v).map(Encoding::as_str);
+
     for (version, expected) in [
         ("4.13", None),
         ("4.14", Some("4.14")),
@@ -231,6 +244,7 @@ fn versions_and_hashes_name_their_layout() {
         ("7.0-rc1", Some("6.4")),
         ("7.1", Some("7.1")),
         ("8.0", Some("7.1")),
+        // Red Hat changed the layout within one version.
         ("5.14.0-503.11.1.el9_5.x86_64", Some("5.12")),
         ("5.14.0-570.el9.x86_64", Some("6.4")),
         ("", None),
@@ -239,6 +253,7 @@ fn versions_and_hashes_name_their_layout() {
     ] {
         assert_eq!(name(version), expected, "{version}");
     }
+
     for encoding in Encoding::ALL {
         assert_eq!(
             Encoding::from_kernel_version(encoding.as_str()),
@@ -248,6 +263,8 @@ fn versions_and_hashes_name_their_layout() {
     for layout in Layout::ALL {
         assert_eq!(Layout::from_name(layout.as_str()), Some(layout));
     }
+
+    // A SHA-1 of the definitions in `orc_types.h` (`scripts/orc_hash.sh`).
     let hash = hex("fe5d32bf581bd63b2ca9a5c65ba5a625eab3fe24");
     assert_eq!(Layout::from_hash(&hash), Some(Layout::V6_4));
     assert_eq!(Layout::from_hash(&hash[..19]), None);
@@ -281,6 +298,7 @@ fn layouts_are_detected_by_header_or_by_entries() {
         let (unwind, ips) = sections(&ordinary(), layout);
         let table = Table::new(&unwind, &ips, IPS).unwrap();
         assert_eq!(by_entries(&table), Some(layout));
+
         let image = image_of(unwind.clone(), ips.clone(), None);
         let auto = Orc::new(None, Tables::Real);
         let told = Orc::new(Some(Encoding::since_5_12(layout)), Tables::Real);
@@ -291,6 +309,7 @@ fn layouts_are_detected_by_header_or_by_entries() {
                 "{layout:?}"
             );
         }
+
         // Only calls: 4.14 and 6.3 do not differ; the others do.
         let calls = &ordinary()[..4];
         let (unwind, ips) = sections(calls, layout);
@@ -301,12 +320,14 @@ fn layouts_are_detected_by_header_or_by_entries() {
             Some(expected)
         );
     }
+
     // The header decides, even if the entries fit another layout better.
     let header = hex("fe5d32bf581bd63b2ca9a5c65ba5a625eab3fe24");
     let (unwind, ips) = sections(&[(TEXT, Entry::UNDEFINED), (TEXT + 8, END)], Layout::V6_4);
     let image = image_of(unwind, ips, Some(header));
     let auto = Orc::new(None, Tables::Real);
     assert_eq!(find(&auto, &image, TEXT + 8), Ok(Rule::OUTERMOST));
+
     // Entries of no layout: the type bits say 7.
     let image = image_of(vec![8, 0, 0, 0, 5, 0xf7], vec![0; 4], None);
     let found = find(&auto, &image, TEXT).map_err(Reason::code);
@@ -335,15 +356,18 @@ fn reference(table: &Sorted<'_>, svma: u64) -> Option<usize> {
 fn gaps_edges_and_duplicates_are_found_as_linux_finds_them() {
     let layout = Layout::V6_4;
     let mut entries = ordinary();
+
     // A real entry at the address of a terminator; stored unsorted, the weak one last.
     entries.insert(0, (TEXT + 0x31, with(CALL, OrcReg::Sp, 32)));
     let (unwind, ips) = sections(&entries, layout);
+
     let table = Table::new(&unwind, &ips, IPS).unwrap();
     let order = table.order(layout).unwrap();
     let sorted = Sorted::new(table, Some(&order));
     for pc in TEXT - 4..TEXT + 0x400 {
         assert_eq!(sorted.find(pc), reference(&sorted, pc), "{pc:#x}");
     }
+
     let image = image_of(unwind, ips, None);
     let told = Orc::new(Some(Encoding::since_5_12(layout)), Tables::Real);
     let cfa = |pc| find(&told, &image, pc).map(|r| r.cfa.to_string());
@@ -359,6 +383,7 @@ fn gaps_edges_and_duplicates_are_found_as_linux_finds_them() {
     );
     assert_eq!(cfa(TEXT + 0x2f).as_deref(), Ok("rbp+16"));
     assert_eq!(cfa(TEXT + 0x2ff).as_deref(), Ok("r10"));
+
     let end = find(&told, &image, TEXT + 0xffff).unwrap();
     assert_eq!(end.cfa.to_string(), "undefined", "US104 rather than US103");
 }
@@ -446,6 +471,7 @@ fn every_address_equals_a_linear_search() {
 #[test]
 fn malformed_tables_say_what_and_where() {
     let wrong = |unwind: &[u8], ips: &[u8]| Table::new(unwind, ips, IPS).unwrap_err().to_string();
+
     let end = ".orc_unwind+0x6: the section ends within an entry";
     assert_eq!(wrong(&[0; 7], &[0; 4]), end);
     assert_eq!(
@@ -456,18 +482,21 @@ fn malformed_tables_say_what_and_where() {
         wrong(&[0; 12], &[0; 4]),
         ".orc_unwind_ip+0x4: number of addresses differs from number of entries"
     );
+
     // An entry that no kernel can apply is malformed; the others are not affected.
     let bad = with(CALL, OrcReg::PrevSp, 8);
     let (unwind, ips) = sections(&[(TEXT, CALL), (TEXT + 8, bad)], Layout::V6_4);
     let image = image_of(unwind, ips, None);
     let told = Orc::new(Some(Encoding::since_5_12(Layout::V6_4)), Tables::Real);
     assert!(find(&told, &image, TEXT).is_ok());
+
     let expected = Reason::MalformedRow {
         section: ".orc_unwind",
         offset: ENTRY_LEN as u64,
         what: "unknown SP base reg",
     };
     assert_eq!(find(&told, &image, TEXT + 9), Err(expected));
+
     // No entries at all.
     let image = image_of(Vec::new(), Vec::new(), None);
     assert_eq!(

@@ -196,12 +196,15 @@ fn every_recorded_section_equals_objdump() {
             ours.push(format!("STARTPC{mark} CFA FP RA"));
             ours.extend(text_rows(&table, &fde).map(|row| words(&row.unwrap().to_string())));
         }
+
         let lines = text
             .lines()
             .skip_while(|l| !l.contains("Function Index"))
             .skip(1);
         let theirs: Vec<_> = lines.map(words).filter(|l| !l.is_empty()).collect();
         assert_eq!(ours, theirs, "{name}");
+
+        // Each function has two lines of heading.
         let rows = ours.len() - 2 * table.header().num_fdes as usize;
         assert_eq!(rows, table.header().num_fres as usize, "{name}");
         let version = text.split("SFRAME_VERSION_").nth(1).unwrap().as_bytes()[0] - b'0';
@@ -230,14 +233,17 @@ fn every_address_of_a_recorded_section_equals_a_linear_search() {
     for (name, bytes, address, _) in recorded() {
         let table = Table::parse(&bytes, address).unwrap();
         let image = image_of(bytes.clone(), address, 0..u64::MAX);
+
         let ends = table
             .fdes()
             .map(|f| f.unwrap())
             .map(|f| f.start + u64::from(f.size));
         let end = ends.max().unwrap() + 8;
         let start = table.fdes().map(|f| f.unwrap().start).min().unwrap() - 8;
+
         let mut cache = Cache::new();
         let finder = sframe(Profile::Spec);
+
         // Every address of the small programs; in the large one, those around every row.
         let starts = table.fdes().flatten().flat_map(|fde| {
             let rows = table.rows(&fde).flatten();
@@ -248,6 +254,7 @@ fn every_address_of_a_recorded_section_equals_a_linear_search() {
             0..4096 => (start..end).collect(),
             _ => starts.flat_map(|a| [a - 1, a, a + 12]).collect(),
         };
+
         for pc in near {
             let found = finder.find(&mapping(&image), pc, &mut cache);
             let found = found.map(|row| *cache.rule(row));
@@ -263,6 +270,7 @@ fn profiles_refuse_what_their_readers_refuse() {
         let image = image_of(hex(text), SECTION, TEXT);
         find(&sframe(profile), &image, pc).map_err(Reason::code)
     };
+
     let (spec, kernel) = (Profile::Spec, Profile::KernelV3);
     for (i, text) in GOLDEN.iter().enumerate() {
         assert!(at(spec, text, 0x401000).is_ok());
@@ -273,6 +281,7 @@ fn profiles_refuse_what_their_readers_refuse() {
             i == 1 || i == 3
         );
     }
+
     // Linux reads flexible rows, but does not accept all of them below the topmost frame.
     let image = image_of(hex(FLEX), SECTION, TEXT);
     let rule = |pc| find(&sframe(kernel), &image, pc).unwrap();
@@ -281,6 +290,7 @@ fn profiles_refuse_what_their_readers_refuse() {
             .permits(&rule(pc), topmost)
             .map_err(Reason::code)
     };
+
     let refused = Err(Code::RegisterNotCarried);
     assert_eq!(permits(0x401000, false), Ok(()));
     assert_eq!(permits(0x401005, true), Ok(()));
@@ -295,12 +305,15 @@ fn linux_judges_each_lookup_unless_it_validates() {
     let mut bytes = hex(GOLDEN[3]);
     let last = bytes.len() - 4;
     bytes[last..last + 2].copy_from_slice(&[7, 0]);
+
     let image = image_of(bytes, SECTION, TEXT);
+
     let code = |profile, pc| {
         find(&sframe(profile), &image, pc)
             .map_err(Reason::code)
             .err()
     };
+
     assert_eq!(code(Profile::KernelV3, 0x401000), None);
     assert_eq!(code(Profile::KernelV3, 0x401007), None, "before the defect");
     assert_eq!(code(Profile::KernelV3, 0x401010), Some(Code::MalformedRow));
@@ -308,8 +321,10 @@ fn linux_judges_each_lookup_unless_it_validates() {
         code(Profile::KernelV3Validate, 0x401000),
         Some(Code::MalformedRow)
     );
+
     let fine = image_of(hex(GOLDEN[3]), SECTION, TEXT);
     assert!(find(&sframe(Profile::KernelV3Validate), &fine, 0x401000).is_ok());
+
     // Text that ends within a function: Linux rejects that function.
     let short = image_of(hex(GOLDEN[3]), SECTION, 0x401000..0x401100);
     assert!(find(&sframe(Profile::KernelV3), &short, 0x401000).is_ok());
@@ -353,6 +368,8 @@ fn a_repeated_function_repeats_its_rows() {
 fn a_row_of_a_repeated_function_ends_with_its_block() {
     let rows: &[&[u8]] = &[&[0, 0x03, 8], &[11, 0x03, 16]];
     let image = image_of(v3(40, 0x10, 0, 16, rows), SECTION, TEXT);
+
+    // Behind the header, the FDE and its attribute.
     let fres = 0x1c + 16 + 5;
     let expected = [
         (0x401000, 0x40100b, fres),
@@ -362,6 +379,7 @@ fn a_row_of_a_repeated_function_ends_with_its_block() {
         // The last block has only eight bytes.
         (0x401020, 0x401028, fres),
     ];
+
     let finder = sframe(Profile::Spec);
     let ask = |pc, cache: &mut Cache| {
         let row = finder.find(&mapping(&image), pc, cache).unwrap();
@@ -369,9 +387,11 @@ fn a_row_of_a_repeated_function_ends_with_its_block() {
         assert_eq!(source.unit_offset, 0x1c);
         (source.start, source.end, source.row_offset)
     };
+
     let forward: Vec<_> = (0x401000..0x401028).collect();
     let backward: Vec<_> = forward.iter().rev().copied().collect();
     let jumping: Vec<_> = (0..40).map(|i| 0x401000 + i * 17 % 40).collect();
+
     for order in [forward, backward, jumping] {
         let mut cache = Cache::new();
         for pc in order {
@@ -429,6 +449,7 @@ fn flexible_rows_express_what_the_format_can() {
         let image = image_of(v3(8, 0, 1, 0, &[fre]), SECTION, TEXT);
         find(&sframe(Profile::Spec), &image, 0x401000)
     };
+
     // Offsets of the words: start, info (count in bits 1 to 4, size in bits 5 and 6), then pairs.
     let ok = |fre: &[u8]| rule(fre).unwrap().to_string();
     assert_eq!(
@@ -439,6 +460,7 @@ fn flexible_rows_express_what_the_format_can() {
         ok(&[0, 0x08, 0x39, 8, 0x09, 0]),
         "call cfa=rsp+8 ra=rdx rbp=same"
     );
+
     let all = [0, 0x0c, 0x39, 8, 0x02, 0xf8, 0x02, 0xf0];
     assert_eq!(ok(&all), "call cfa=rsp+8 ra=*(cfa-8) rbp=*(cfa-16)");
     let wide = [0, 0x28, 0x3b, 0, 0xa0, 0, 0x3b, 0, 0xa8, 0];
@@ -447,6 +469,7 @@ fn flexible_rows_express_what_the_format_can() {
         ok(&[0, 0x06, 0x39, 8, 0]),
         "call cfa=rsp+8 ra=*(cfa-8) rbp=same"
     );
+
     for bad in [
         &[0u8, 0x02, 0x39][..],                         // a control word has no offset
         &[0, 0x04, 0x02, 8],                            // the CFA relative to the CFA
@@ -507,7 +530,9 @@ fn exercise(bytes: Vec<u8>, address: u64) {
             let _ = text_rows(&table, &fde).count();
         }
     }
+
     let image = image_of(bytes, address, TEXT);
+
     const PCS: [u64; 12] = [
         0x401000,
         0x401007,
@@ -522,6 +547,7 @@ fn exercise(bytes: Vec<u8>, address: u64) {
         1,
         u64::MAX,
     ];
+
     for profile in Profile::ALL {
         let mut cache = Cache::new();
         let finder = sframe(profile);

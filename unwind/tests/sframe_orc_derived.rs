@@ -48,20 +48,25 @@ fn compare<F: Format>(image: &Arc<Image>, finder: &dyn Finder) -> (usize, Derive
     let mut cache = Cache::new();
     let mapping = mapping(image);
     let eh_frame = image.section(SectionKind::EhFrame).unwrap();
+
     let mut compared = 0;
     for unit in dwarf::units(image, TableKind::EhFrame) {
         let Ok(unit) = unit else { continue };
         let made = dwarf::compile_unit(image, TableKind::EhFrame, unit.offset, &mut cache);
         let Ok(id) = made else { continue };
+
         let rows: Vec<RowId> = cache.unit_rows(id).collect();
         for row in rows {
             let source = cache.source(row);
             let rule = derived::simplify(cache.rule(row), &eh_frame.data);
+
             // An FDE may be hidden by another one, so that the table does not find it.
             let found = Dwarf::new().find(&mapping, source.start, &mut cache);
             if found.ok().map(|r| cache.source(r).unit_offset) != Some(unit.offset) {
                 continue;
             }
+
+            // A formula that a format holds although it cannot be simplified is a PLT's.
             let plt = matches!(rule.cfa, Value::Expression(_));
             for pc in [
                 source.start,
@@ -88,6 +93,7 @@ fn compare<F: Format>(image: &Arc<Image>, finder: &dyn Finder) -> (usize, Derive
             }
         }
     }
+
     (compared, derived::derive_all::<F>(image, &mut cache))
 }
 
@@ -108,6 +114,7 @@ fn derived_rows_say_what_dwarf_says() {
         ("/lib64/ld-linux-x86-64.so.2", false),
         ("/usr/lib/x86_64-linux-gnu/libcrypto.so.3", false),
     ];
+
     for (path, needed) in files {
         let Some(image) = image(path) else {
             assert!(!needed, "{path}");
@@ -124,6 +131,7 @@ fn derived_rows_say_what_dwarf_says() {
                 image.name(),
                 derived.rows
             );
+
             assert!(compared > 100);
             // Compiled code fits, except for a few realigned frames and hand-written ones.
             assert!(lost * 50 <= derived.rows, "{} {losses:?}", image.name());
@@ -136,24 +144,29 @@ fn sframe_can_express_a_sigreturn_frame_and_orc_cannot() {
     let libc = image("/lib/x86_64-linux-gnu/libc.so.6").unwrap();
     let mut cache = Cache::new();
     let mapping = mapping(&libc);
+
     let mut signal = 0;
     let units: Vec<_> = dwarf::units(&libc, TableKind::EhFrame).flatten().collect();
     for unit in units {
         let at = unit.range.start + 1;
+
         let Ok(row) = Dwarf::new().find(&mapping, at, &mut cache) else {
             continue;
         };
         if cache.rule(row).kind != RuleKind::Signal {
             continue;
         }
+
         signal += 1;
         let row = SFRAME.find(&mapping, at, &mut cache).unwrap();
         let text = cache.rule(row).to_string();
         assert_eq!(text, "signal cfa=*(rsp+160) ra=*(rsp+168) rbp=*(rsp+120)");
+
         let lost = ORC.find(&mapping, at, &mut cache);
         let what = Loss::SignalFrame.description();
         assert_eq!(lost, Err(Reason::NotHeld { what }));
     }
+
     assert_eq!(signal, 1, "__restore_rt");
     let losses = derived::derive_all::<OrcEntry>(&libc, &mut cache).losses;
     assert!(losses.count(Loss::SignalFrame) > 0);
@@ -169,17 +182,21 @@ fn eh_frame(augmentation: &str, cfi: &[u8], size: u32) -> Arc<Image> {
         out.extend(body);
         out
     };
+
     let mut cie = vec![0, 0, 0, 0, 1];
+    // Code alignment 1, data alignment -8, the return address in column 16.
     cie.extend(augmentation.bytes().chain([0, 1, 0x78, 16]));
     // cfa = rsp + 8, ra at cfa - 8.
     cie.extend([0x0c, 7, 8, 0x90, 1]);
     let mut data = pad(cie);
+
     let mut fde = (data.len() as u32 + 4).to_le_bytes().to_vec();
     fde.extend(0x1000_u64.to_le_bytes());
     fde.extend(u64::from(size).to_le_bytes());
     fde.extend(cfi);
     data.extend(pad(fde));
     data.extend([0; 4]);
+
     let text = 0x1000..0x1000 + u64::from(size);
     Arc::new(Image::new(ImageParts {
         text: vec![text],
@@ -218,6 +235,7 @@ fn every_loss_is_named() {
     let same = |rule: &str| [Ok(rule.into()), Ok(rule.into())];
     let lost = |loss: &str| [Err(loss.into()), Err(loss.into())];
     let orc = |rule: &str, loss: &str| [Ok(rule.into()), Err(loss.into())];
+
     let cases: &[(&[u8], Outcomes)] = &[
         (&[], same("call cfa=rsp+8 ra=*(cfa-8) rbp=same")),
         // def_cfa rbp 16; offset rbp, rbx
@@ -291,9 +309,11 @@ fn every_loss_is_named() {
         // val_offset rsp 16
         (&[0x14, 7, 2], lost("sp-rule")),
     ];
+
     for (cfi, expected) in cases {
         assert_eq!(&derive("", cfi), expected, "{cfi:x?}");
     }
+
     let signal = derive("S", &[0x10, 16, 3, 0x77, 0xa8, 0x01]);
     assert_eq!(
         signal,
@@ -310,6 +330,7 @@ fn losses_are_counted_once_for_each_row() {
     // Row 1: rbx saved. Row 2: rbp undefined. Row 3: neither.
     let cfi = [0x83, 2, 0x44, 0x07, 6, 0x44, 0xc6, 0xc3];
     let image = eh_frame("", &cfi, 0x40);
+
     let mut cache = Cache::new();
     for _ in 0..2 {
         let made = derived::derive_all::<SframeV3>(&image, &mut cache);
@@ -317,6 +338,7 @@ fn losses_are_counted_once_for_each_row() {
         assert_eq!(losses, [(Loss::RbpUndefined, 1), (Loss::CalleeSaved, 1)]);
         assert_eq!((made.rows, made.losses.rows_lost()), (3, 1));
     }
+
     let mapping = mapping(&image);
     for (pc, held) in [
         (0x1003, true),
@@ -353,8 +375,10 @@ fn a_real_table_comes_before_a_derived_one() {
         text: std::iter::once(0x401000..0x402000).collect(),
         ..ImageParts::default()
     };
+
     let eh = eh_frame("", &[], 0x40);
     parts.sections.extend(eh.sections().iter().cloned());
+    // A recorded section, with functions from 0x401000 on.
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../corpus/sframe/v3.sframe.bin"
@@ -364,12 +388,15 @@ fn a_real_table_comes_before_a_derived_one() {
         address: 0x403000,
         data: Bytes::from_vec(std::fs::read(file).unwrap()),
     });
+
     let image = Arc::new(Image::new(parts));
+
     let table = |finder: &dyn Finder, pc| {
         let mut cache = Cache::new();
         let row = finder.find(&mapping(&image), pc, &mut cache);
         row.map(|row| cache.source(row).table).map_err(Reason::code)
     };
+
     let both = Sframe::new(Profile::Spec, Tables::RealOrDerived);
     let real = Sframe::new(Profile::Spec, Tables::Real);
     assert_eq!(table(&both, 0x401000), Ok(TableKind::Sframe));
@@ -378,8 +405,10 @@ fn a_real_table_comes_before_a_derived_one() {
         Err(Code::NoRow),
         "not from another table"
     );
+
     assert_eq!(table(&real, 0x401000), Ok(TableKind::Sframe));
     assert_eq!(table(&SFRAME, 0x1000), Ok(TableKind::SframeDerived));
+
     let orc = Orc::new(None, Tables::RealOrDerived);
     assert_eq!(table(&orc, 0x1000), Ok(TableKind::OrcDerived));
     assert_eq!(
@@ -396,13 +425,16 @@ fn damaged_eh_frame_is_survived() {
         0x76, 0, 0x48, 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22, 0x44,
         0x07, 6,
     ];
+
     let good = eh_frame("", &cfi, 0x40);
     let data = good.section(SectionKind::EhFrame).unwrap().data.to_vec();
     let finders: [&dyn Finder; 2] = [&SFRAME, &ORC];
+
     for at in 0..data.len() {
         for flip in [0xff, 0x01] {
             let mut data = data.clone();
             data[at] ^= flip;
+
             let image = Arc::new(Image::new(ImageParts {
                 text: std::iter::once(0x1000..0x1040).collect(),
                 sections: vec![Section {
@@ -412,6 +444,7 @@ fn damaged_eh_frame_is_survived() {
                 }],
                 ..ImageParts::default()
             }));
+
             for finder in finders {
                 let mut cache = Cache::new();
                 for pc in [0x1004, 0x101b] {
@@ -421,11 +454,13 @@ fn damaged_eh_frame_is_survived() {
                         assert!(source.start <= pc && pc < source.end, "{at} {pc:#x}");
                         Ok(*cache.rule(row))
                     };
+
                     // Earlier lookups make no difference.
                     let (shared, fresh): (Result<_, Reason>, _) =
                         (rule(&mut cache), rule(&mut Cache::new()));
                     assert_eq!(shared, fresh, "{at} {flip:#x} {pc:#x}");
                 }
+
                 derived::derive_all::<SframeV3>(&image, &mut cache);
                 derived::derive_all::<OrcEntry>(&image, &mut cache);
             }
@@ -439,6 +474,7 @@ fn a_plt_is_written_out() {
     let cfi = [
         0x50, 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22,
     ];
+
     let image = eh_frame("", &cfi, 0x40);
     let finders: [&dyn Finder; 2] = [&SFRAME, &ORC];
     for finder in finders {
@@ -449,11 +485,13 @@ fn a_plt_is_written_out() {
             assert_eq!(cache.rule(row).cfa, Value::reg(Reg::Rsp, offset), "{pc:#x}");
         }
     }
+
     // A PLT that pushes after 6 bytes, in a unit that starts within a block.
     let cfi = [
         0x46, 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x36, 0x2a, 0x33, 0x24, 0x22,
     ];
     let image = eh_frame("", &cfi, 0x23);
+
     let mut cache = Cache::new();
     for pc in 0x1006..0x1023 {
         let row = SFRAME.find(&mapping(&image), pc, &mut cache).unwrap();

@@ -149,6 +149,7 @@ fn kernel(layout: Layout) -> AddressSpace {
         signal,
         ..Entry::UNDEFINED
     };
+
     let entries = [
         // leaf
         (0x1000, entry(OrcReg::Sp, 16, EntryType::Call, false)),
@@ -164,12 +165,15 @@ fn kernel(layout: Layout) -> AddressSpace {
         ),
         (0x1040, Entry::UNDEFINED),
     ];
+
     const IPS: u64 = 0x2000;
     let ips = entries.iter().zip((IPS..).step_by(4));
+    // Each word is the distance from itself to the code.
     let ips = ips.flat_map(|((ip, _), slot)| (ip - slot as i32).to_le_bytes());
     let unwind = entries.iter().flat_map(|(_, e)| e.encode(layout));
     let unwind = section(SectionKind::OrcUnwind, 0x3000, unwind.collect());
     let ips = section(SectionKind::OrcUnwindIp, IPS, ips.collect());
+
     space(0x1000..0x1050, vec![unwind, ips])
 }
 
@@ -217,7 +221,7 @@ fn orc_says_undefined_where_the_table_does() {
 #[test]
 fn random_stacks_end_with_a_reason() {
     fn property(words: Vec<u64>, pick: u8, rbp: u64) -> bool {
-        // Half of the words are made to look like addresses of code or stack.
+        // Three of four words are made to look like addresses of code or stack.
         let words: Vec<u64> = (0..)
             .zip(words)
             .map(|(i, w): (u64, u64)| match i.wrapping_add(w) % 4 {
@@ -227,20 +231,25 @@ fn random_stacks_end_with_a_reason() {
                 _ => w,
             })
             .collect();
+
         let rbp = if pick.is_multiple_of(2) {
             STACK + rbp % 0x80
         } else {
             rbp
         };
+
         for profile in Profile::ALL {
             let regs = Regs::frame(0x401000 + u64::from(pick) % 0x1f, STACK, rbp);
             walk(&sframe(profile), &flex(), regs, &words);
         }
+
         let regs = Regs::frame(0x1000 + u64::from(pick) % 0x50, STACK, rbp);
         let orc = Orc::new(None, Tables::Real);
         walk(&orc, &kernel(Layout::V7_1), regs, &words);
+
         true
     }
+
     quickcheck::QuickCheck::new()
         .tests(400)
         .quickcheck(property as fn(Vec<u64>, u8, u64) -> bool);

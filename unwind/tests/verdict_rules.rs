@@ -9,6 +9,7 @@ use unwind_sim_unwind::verdict::{Verdict, align_chain, expected_from};
 #[test]
 fn every_verdict_has_its_letter_word_and_numbers() {
     let (count, at) = (3, 7);
+
     // (verdict, shown, word, at, count, judged, wrong)
     let cases = [
         (Verdict::Ok, ".", "ok", None, None, true, false),
@@ -70,6 +71,7 @@ fn every_verdict_has_its_letter_word_and_numbers() {
         ),
         (Verdict::Unjudged, "?", "unjudged", None, None, false, false),
     ];
+
     for (verdict, shown, word, at, count, is_judged, is_wrong) in cases {
         assert_eq!(verdict.to_string(), shown);
         assert_eq!(verdict.letter(), shown.chars().next().unwrap());
@@ -78,6 +80,7 @@ fn every_verdict_has_its_letter_word_and_numbers() {
         assert_eq!(verdict.is_judged(), is_judged, "{shown}");
         assert_eq!(verdict.is_wrong(), is_wrong, "{shown}");
     }
+
     let words = cases.map(|(verdict, _, word, ..)| (verdict.letter(), word));
     assert_eq!(Verdict::WORDS, words);
 }
@@ -118,7 +121,9 @@ fn a_walk_with_a_mark_should_find_the_frames_above_it() {
     ] {
         assert_eq!(expected_from(&truth(), 0x1000, mark), expected, "{mark:x?}");
     }
+
     assert_eq!(expected_from(&Truth::Unknown, 0x1000, Some(0)), 0);
+
     for kind in [TrueKind::Interrupted, TrueKind::Trapped] {
         let two = Truth::Complete(vec![
             true_frame(1, 0x1010, TrueKind::Top),
@@ -146,21 +151,25 @@ fn frames_are_aligned_by_slot_or_by_pc_and_sp_and_never_backwards() {
         chain.frames = frames.to_vec();
         align_chain(&chain, &truth(), from)
     };
+
     let top = frame(1, 0, None);
     // The slots are at CFA - 8 of the callee.
     let second = frame(2, 0, Some(0x1008));
     let third = frame(3, 0, Some(0x1018));
     let last = frame(4, 0, Some(0x1028));
+
     let all = [top, second, third, last];
     assert_eq!(aligned(&all, 0), [Some(0), Some(1), Some(2), Some(3)]);
     assert_eq!(aligned(&all[1..], 1), [Some(1), Some(2), Some(3)]);
     assert_eq!(aligned(&all[2..], 1), [Some(2), Some(3)]);
     assert_eq!(aligned(&[top, last], 0), [Some(0), Some(3)]);
+
     // After a frame, no earlier one matches.
     let backwards = [third, second, last];
     assert_eq!(aligned(&backwards, 0), [Some(2), None, Some(3)]);
     assert_eq!(aligned(&[last, last], 0), [Some(3), None]);
     assert_eq!(aligned(&[], 0), []);
+
     // (pc, sp, slot) of one frame, and the frame that it matches.
     for (pc, sp, slot, expected) in [
         (9, 0, Some(0x1018), Some(2)),

@@ -123,6 +123,7 @@ pub fn mwemu(program: &[u8], which: u64) -> Timed {
     emu.cfg.emulate_winapi = false;
     emu.exp = u64::MAX;
     emu.init_cpu();
+
     let (entry, segments) = segments(program);
     let mut halt = None;
     for (address, bytes, pages) in segments {
@@ -139,16 +140,20 @@ pub fn mwemu(program: &[u8], which: u64) -> Timed {
             halt = Some(entry + 7);
         }
     }
+
     let all = Permission::READ_WRITE;
     emu.maps
         .create_map("the stack", STACK, STACK_SIZE, all)
         .expect("mapped");
+
     let regs = emu.regs_mut();
     (regs.rsp, regs.rdi) = (STACK + STACK_SIZE - 64, which);
     emu.set_pc(entry);
+
     let begin = cpu_time();
     emu.run(halt).expect("it runs");
     let time = cpu_time() - begin;
+
     let answer = Answer {
         rax: emu.regs().rax,
         // It stops before the `hlt`.

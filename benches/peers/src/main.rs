@@ -122,9 +122,12 @@ fn flat(which: usize, program: &[u8], blink: Option<&Path>) -> (Answer, Times) {
         "{name}: Unicorn"
     );
     assert_eq!(answer, flat::mwemu(program, number).0, "{name}: libmwemu");
+    // Of Blink, only the result is known.
     if let Some(blink) = blink {
         assert_eq!(answer.rax, blink::run(blink, number).0, "{name}: Blink");
     }
+
+    // The order is that in which the times come back.
     let runs: [Run<'_>; 6] = [
         Box::new(|| flat::ours(program, number, false).1),
         Box::new(|| flat::unicorn(program, number, false).1),
@@ -133,6 +136,7 @@ fn flat(which: usize, program: &[u8], blink: Option<&Path>) -> (Answer, Times) {
         Box::new(|| flat::mwemu(program, number).1),
         Box::new(|| blink.map_or(Duration::ZERO, |blink| blink::run(blink, number).1)),
     ];
+
     let [
         ours,
         unicorn,
@@ -141,6 +145,7 @@ fn flat(which: usize, program: &[u8], blink: Option<&Path>) -> (Answer, Times) {
         mwemu,
         interpreted,
     ] = interleaved(runs);
+
     let times = Times {
         ours,
         ours_hooked,
@@ -149,6 +154,7 @@ fn flat(which: usize, program: &[u8], blink: Option<&Path>) -> (Answer, Times) {
         mwemu: Some(mwemu),
         blink: blink.map(|_| interpreted),
     };
+
     (answer, times)
 }
 
@@ -191,21 +197,25 @@ fn main() {
     let process = flat::build(true);
     let program = std::fs::read(&bare).expect("cc wrote it");
     let blink = blink::version();
+
     println!("instructions per microsecond of CPU; every result and count compared first");
     println!(
         "{:<7}{:>11}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
         "", "insns", "ours", "hooked", "unicorn", "hooked", "mwemu", "blink -j"
     );
+
     let mut ratios = Ratios::default();
     for (which, name) in flat::PROGRAMS.iter().enumerate() {
         let (answer, times) = flat(which, &program, blink.as_ref().map(|_| process.as_path()));
         ratios.add(name, answer.instructions, &times);
     }
+
     for program in &PROGRAMS {
         let (instructions, times) = with_kernel(program);
         ratios.add(program.name, instructions, &times);
     }
     let _ = (std::fs::remove_file(bare), std::fs::remove_file(process));
+
     println!("geometric means of the ratios, ours / theirs:");
     println!("  Unicorn {}, on all programs:", version("unicorn-engine"));
     let hooked = mean(&ratios.hooked);
@@ -218,9 +228,11 @@ fn main() {
         "    both without                                   {:.2} (goal {BARE_GOAL})",
         mean(&ratios.bare)
     );
+
     let mwemu = mean(&ratios.mwemu);
     let version = version("libmwemu");
     println!("  libmwemu {version}, without a kernel  {mwemu:.2} (goal {MWEMU_GOAL})");
+
     match blink {
         Some(version) => {
             let ratio = mean(&ratios.blink);

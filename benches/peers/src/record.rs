@@ -124,25 +124,31 @@ pub fn record(program: &Program<'_>) -> Recording {
     let mut finder = Finder::default();
     let outcome = start(program).run(u64::MAX, &mut finder);
     assert_eq!(outcome, Outcome::Exited(0), "{}", program.name);
+
+    // The first run found the instructions to answer; the second one stops before each of them.
     let mut process = start(program);
     let memory = &process.machine.core.memory;
     let all = memory.areas().map(|(range, _)| range);
     let mut begin = answer(&process, 0);
     all.for_each(|range| mapped(memory, &range, &mut begin));
     let entry = process.machine.core.state.rip;
+
     let mut answers = Vec::new();
     let mut end = Vec::new();
     for &instructions in &finder.found {
         let outcome = process.run(instructions - 1 - process.executed(), &mut ());
         assert_eq!(outcome, Outcome::Limit, "{}", program.name);
+        // After the last one, the program has ended and its memory is gone.
         if Some(&instructions) == finder.found.last() {
             let memory = &process.machine.core.memory;
             let all = memory.areas().map(|(range, _)| range);
             end = all.flat_map(|range| pages(memory, range)).collect();
         }
+
         let mut answer = answer(&process, instructions);
         process.machine.core.memory.note_changes(true);
         process.step(&mut ());
+
         let mut changes = Vec::new();
         let memory = &mut process.machine.core.memory;
         memory.take_changes(&mut changes);
@@ -158,16 +164,19 @@ pub fn record(program: &Program<'_>) -> Recording {
                 }
             }
         }
+
         answer.after = registers(&process.machine.core);
         answer.fs_base = process.machine.core.state.gpr(reg::FS);
         answers.push(answer);
     }
+
     assert_eq!(
         process.run(0, &mut ()),
         Outcome::Exited(0),
         "{}",
         program.name
     );
+
     Recording {
         entry,
         start: begin,

@@ -63,17 +63,21 @@ pub fn unicorn(recording: &Recording, watch: Watch) -> Duration {
         last: 0,
         answering: Duration::ZERO,
     };
+
     let mut uc = Unicorn::new_with_data(Arch::X86, Mode::MODE_64, replay).expect("unicorn");
     uc.ctl_set_cpu_model(CPU_MODEL).expect("a model");
     apply(&mut uc, &recording.start, &recording.patches);
     for (register, value) in REGISTERS.iter().zip(recording.start.after) {
         uc.reg_write(*register, value).expect("a register");
     }
+
     // The values that `fninit` and the kernel set.
     uc.reg_write(RegisterX86::FPCW, 0x37f).expect("fpcw");
     uc.reg_write(RegisterX86::MXCSR, 0x1f80).expect("mxcsr");
+
     uc.add_insn_sys_hook(X86Insn::SYSCALL, 1, 0, system_call)
         .expect("a hook");
+
     match watch {
         Watch::Bare => {}
         Watch::Hook => {
@@ -95,14 +99,17 @@ pub fn unicorn(recording: &Recording, watch: Watch) -> Duration {
             uc.add_code_hook(1, 0, count).expect("a hook");
         }
     }
+
     let begin = cpu_time();
     uc.emu_start(recording.entry, 0, 0, 0).expect("it runs");
     let time = cpu_time() - begin;
+
     assert_eq!(
         uc.get_data().next,
         recording.answers.len(),
         "it ended early"
     );
+
     if watch == Watch::Compare {
         compare_memory(&uc, recording);
     }

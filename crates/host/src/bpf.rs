@@ -115,25 +115,31 @@ impl KernelProgram {
     pub fn load(program_type: ProgramType, insns: &[[u8; INSN_SIZE]]) -> Result<Self, BpfError> {
         let mut log = vec![0u8; LOG_SIZE];
         let mut attributes = Load {
+            // `enum bpf_prog_type` (`include/uapi/linux/bpf.h`).
             program_type: match program_type {
                 ProgramType::SocketFilter => 1,
                 ProgramType::PerfEvent => 7,
             },
             insn_count: insns.len() as u32,
             insns: insns.as_ptr() as u64,
+            // Some helpers are only for programs under the GPL.
             license: c"GPL".as_ptr() as u64,
+            // With a log, the verifier says why it rejects a program.
             log_level: 1,
             log_size: LOG_SIZE as u32,
             log: log.as_mut_ptr() as u64,
             kernel_version: 0,
             flags: 0,
         };
+
         match bpf(PROG_LOAD, &mut attributes) {
             Ok(fd) => Ok(Self { fd: owned(fd) }),
             Err(error) => {
+                // The kernel ends its log with a zero.
                 let length = log.iter().position(|byte| *byte == 0).unwrap_or(0);
                 let log = String::from_utf8_lossy(&log[..length]).into_owned();
                 Err(match error.raw_os_error() {
+                    // The verifier may return EPERM, too; without a log it never ran.
                     Some(libc::EPERM | libc::ENOSYS) if log.is_empty() => BpfError::Denied(error),
                     Some(libc::EINVAL | libc::EACCES | libc::EPERM | libc::EOPNOTSUPP) => {
                         BpfError::Refused { log }

@@ -204,6 +204,7 @@ impl Baseline {
     ) -> Result<Baseline, BaselineError> {
         let command = source.command();
         let mut known = BTreeMap::new();
+
         let mut its = None;
         for (i, line) in text.lines().enumerate() {
             let fail = |what: String| BaselineError::Malformed {
@@ -214,6 +215,7 @@ impl Baseline {
             };
             let value: serde_json::Value =
                 serde_json::from_str(line).map_err(|e| fail(e.to_string()))?;
+
             let other = source.other();
             match value["type"].as_str() {
                 Some(kind) if kind == source.finding() => {
@@ -228,10 +230,13 @@ impl Baseline {
                 _ => {}
             }
         }
+
         let path = path.to_path_buf();
         let Some(its) = its else {
             return Err(BaselineError::NoOrigin { path, command });
         };
+
+        // Counts of another program, or of a run with other options, say nothing about this one.
         if its.program != origin.program {
             return Err(BaselineError::OtherProgram {
                 path,
@@ -243,6 +248,7 @@ impl Baseline {
                 this: origin.program.clone(),
             });
         }
+
         if its.options != origin.options {
             return Err(BaselineError::OtherOptions {
                 path,
@@ -250,6 +256,7 @@ impl Baseline {
                 this: only_in(&origin.options, &its.options),
             });
         }
+
         Ok(Baseline(known))
     }
 
@@ -274,8 +281,10 @@ fn finding(value: &serde_json::Value, source: Source) -> Result<(Key, u64), Stri
         let text = value[name].as_str().map(str::to_owned);
         text.ok_or_else(|| lacks(name))
     };
+
     let (unwinder, what, place) = match source {
         Source::Compare => {
+            // Only the letter: the rest of a group's verdict is that of its first sample.
             let letter = field("verdict")?.chars().next();
             let letter = letter.ok_or_else(|| lacks("verdict"))?;
             let place = field("group").unwrap_or_default();
@@ -291,6 +300,7 @@ fn finding(value: &serde_json::Value, source: Source) -> Result<(Key, u64), Stri
             )
         }
     };
+
     let count = value["count"].as_u64().ok_or_else(|| lacks("count"))?;
     let key = Key {
         unwinder,
@@ -299,6 +309,7 @@ fn finding(value: &serde_json::Value, source: Source) -> Result<(Key, u64), Stri
         place,
         class: field("class").ok(),
     };
+
     Ok((key, count))
 }
 
@@ -362,8 +373,10 @@ mod tests {
             class,
             ..key.clone()
         };
+
         // Without a class the line is from an earlier version, and matches any class.
         let [wrong, loss] = [Class::Wrong, Class::Loss].map(of_class);
+
         let named = GROUP.replace("\"count\"", "\"class\":\"wrong\",\"count\"");
         for (line, holds_loss) in [(GROUP, true), (&named, false)] {
             let baseline = parse(&[line, SUMMARY], &origin()).expect("a baseline");
@@ -377,6 +390,7 @@ mod tests {
             assert!(!holds("dwarf", &wrong, 7));
             assert_eq!(holds("orc", &loss, 7), holds_loss);
             assert!(!holds("orc", &loss, 8));
+
             let elsewhere = GroupKey {
                 place: None,
                 ..wrong.clone()
@@ -391,6 +405,7 @@ mod tests {
     fn what_verify_found_is_held_by_count() {
         let parse = |lines: &[&str]| parse_of(Source::Verify, lines, &origin());
         let baseline = parse(&[FOUND, SUMMARY]).expect("a baseline");
+
         let key = Key {
             unwinder: "orc".into(),
             what: "walk rip".into(),
@@ -398,8 +413,10 @@ mod tests {
             place: "libc.so f+0x1".into(),
             class: Some("wrong".into()),
         };
+
         assert!(baseline.holds(&key, 7));
         assert!(!baseline.holds(&key, 8));
+
         for key in [
             Key {
                 unwinder: "dwarf".into(),
@@ -424,6 +441,7 @@ mod tests {
         ] {
             assert!(!baseline.holds(&key, 1), "{key:?}");
         }
+
         let two = parse(&[FOUND, FOUND, SUMMARY]).expect("a baseline");
         assert!(two.holds(&key, 14) && !two.holds(&key, 15));
     }
@@ -466,11 +484,13 @@ mod tests {
             program: "other".into(),
             ..origin()
         };
+
         let what = told(&[GROUP, SUMMARY], &other);
         assert!(
             what.contains("`prog`") && what.contains("`other`"),
             "{what}"
         );
+
         let mut options = origin();
         options.options[0] = "--view copy:8192".into();
         let what = told(&[GROUP, SUMMARY], &options);
@@ -478,16 +498,19 @@ mod tests {
             what.contains("there `--view cpu`, here `--view copy:8192`"),
             "{what}"
         );
+
         options.options.remove(0);
         let what = told(&[GROUP, SUMMARY], &options);
         assert!(
             what.contains("there `--view cpu`, here none of them"),
             "{what}"
         );
+
         for lines in [&[GROUP][..], &[], &[GROUP, r#"{"type":"summary"}"#]] {
             let what = told(lines, &origin());
             assert!(what.contains("does not name its program"), "{what}");
         }
+
         for (line, want) in [
             ("no JSON", "line 2: expected"),
             (

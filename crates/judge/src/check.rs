@@ -147,11 +147,13 @@ impl<'a> Subject<'a> {
         let (Some(this), Some(next)) = (frames.get(index), frames.get(index + 1)) else {
             return Vec::new();
         };
+
         let place = Place {
             space: self.space,
             memory: self.memory,
         };
         let stepped = step(finder, &place, frame, cache);
+
         let contradiction = |code, reg, given, truth, reason| Contradiction {
             frame: index,
             pc: frame.pc,
@@ -163,6 +165,7 @@ impl<'a> Subject<'a> {
             reason,
             row: stepped.row.ok().map(Arc::new),
         };
+
         let mut out = Vec::new();
         // The consequences of a wrong CFA are not reported separately.
         if let Some(cfa) = stepped.cfa.filter(|&cfa| cfa != this.cfa) {
@@ -176,6 +179,7 @@ impl<'a> Subject<'a> {
                 reason,
             ));
         }
+
         let caller = match &stepped.caller {
             Ok(caller) => caller,
             Err(_) if !out.is_empty() => return out,
@@ -192,6 +196,7 @@ impl<'a> Subject<'a> {
                 return vec![contradiction(code, Reg::Rip, None, next.pc, Some(*reason))];
             }
         };
+
         if caller.pc.value() == next.pc {
             // If an address is wrongly taken for a return address or for an interrupted
             // instruction, the caller's row is looked up at the wrong address.
@@ -204,12 +209,17 @@ impl<'a> Subject<'a> {
                 });
             }
         } else if out.is_empty() {
+            // The CFA is right, so the slot of the return address, or its value, is not.
             let given = Some(caller.pc.value());
             let code = Code::WrongReturnAddress;
             out.push(contradiction(code, Reg::Rip, given, next.pc, None));
         }
+
+        // What a row claims of a register that it does not name depends on the convention of the
+        // code.
         let saved = next.saved.unwrap_or_default();
         let convention = self.space.convention(frame.pc.lookup(finder.lookup()));
+
         for (reg, truth) in Reg::CALLEE_SAVED.into_iter().zip(saved) {
             let is_unclaimed = |row: &Row| {
                 let is_dwarf = row.source.table.is_dwarf();
@@ -218,6 +228,7 @@ impl<'a> Subject<'a> {
             if stepped.row.as_ref().is_ok_and(is_unclaimed) {
                 continue;
             }
+
             let Some(given) = caller.regs.get(reg) else {
                 let reason = caller.why_unknown(reg);
                 // A register that the table gives up, or that the walk does not know, is not a claim.
@@ -232,6 +243,8 @@ impl<'a> Subject<'a> {
                 }
                 continue;
             };
+
+            // Of a frame whose registers are not known, nothing can be said.
             if next.saved.is_some() && given != truth {
                 out.push(contradiction(
                     Code::WrongRegister,
@@ -242,6 +255,7 @@ impl<'a> Subject<'a> {
                 ));
             }
         }
+
         out
     }
 
@@ -258,18 +272,23 @@ impl<'a> Subject<'a> {
         let (CodeAddress::Return(_), Lookup::AtReturn) = (frame.pc, finder.lookup()) else {
             return;
         };
+
         let is_restorer = self
             .truth
             .frames()
             .get(index + 1)
             .is_some_and(|next| next.kind == TrueKind::Interrupted);
+
         let is_loss = |c: &Contradiction| c.class() == Class::Loss;
         if found.is_empty() || is_restorer || found.iter().any(is_loss) {
             return;
         }
+
+        // The row of the call itself is found one byte before the return address.
         let mut inside = frame.clone();
         inside.pc = CodeAddress::Instruction(frame.pc.lookup(Lookup::InsideCall));
         let inside = self.check_in(finder, &inside, index, cache);
+
         for contradiction in found {
             let is_missing = contradiction.code == Code::NoRow;
             if is_missing && inside.iter().any(|c| c.code == Code::NoRowForExecuted) {

@@ -216,6 +216,7 @@ impl fmt::Display for Report {
             counted(self.files, "file"),
             counted(self.samples, "sample")
         )?;
+
         if self.not_for > 0 {
             let stacks = counted(self.not_for, "stack");
             writeln!(f, "  not judged: {stacks}, which it is not for")?;
@@ -227,6 +228,8 @@ impl fmt::Display for Report {
                 "  {samples} without truth, judged by the frames that the code proves"
             )?;
         }
+
+        // Causes with the most chains come first; the others are only summed up.
         let causes = self.causes();
         for cause in causes.iter().take(CAUSES_SHOWN) {
             writeln!(f, "{cause}")?;
@@ -240,6 +243,7 @@ impl fmt::Display for Report {
                 counted(more.len(), "other cause")
             )?;
         }
+
         for unread in self.unread.iter().take(UNREAD_SHOWN) {
             writeln!(f, "  {}: {}", unread.file.printable(), unread.error)?;
         }
@@ -250,9 +254,11 @@ impl fmt::Display for Report {
                 counted(more + 1, "more file")
             )?;
         }
+
         if judged == 0 {
             writeln!(f, "  nothing could be judged")?;
         }
+
         Ok(())
     }
 }
@@ -326,13 +332,16 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>, CheckError> {
     if path.is_file() {
         return Ok(vec![path.into()]);
     }
+
     let mut found = Vec::new();
     let mut folders = vec![path.to_path_buf()];
+
     while let Some(folder) = folders.pop() {
         let io = |source| CheckError::Io {
             path: folder.clone(),
             source,
         };
+
         for entry in std::fs::read_dir(&folder).map_err(io)? {
             let entry = entry.map_err(io)?;
             let path = entry.path();
@@ -345,6 +354,8 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>, CheckError> {
             }
         }
     }
+
+    // A folder has no order that is the same on every machine.
     found.sort();
     Ok(found)
 }
@@ -381,6 +392,8 @@ fn check_file(
     report: &mut Report,
 ) -> Result<(), RunError> {
     let input = Input::open(file, &OpenOptions::default())?;
+
+    // A recording that was cut is judged as far as it goes, and is named.
     if let Some(cut) = input.gaps().problems.first() {
         let first = format!("{cut}");
         report.unread.push(Unread {
@@ -388,6 +401,7 @@ fn check_file(
             error: std::io::Error::other(first).into(),
         });
     }
+
     let mut cache = Cache::new();
     let column = Column {
         engine: 0,
@@ -395,12 +409,15 @@ fn check_file(
         version: None,
     };
     let has_truth = input.has_truth();
+
     input.for_each(&Filter::default(), &mut |view| {
         // Of a kernel's stack, nothing is proven.
         if has_truth || view.sample.kernel.is_some() {
             judge(file, view, column, unwinder, &mut cache, report);
             return Ok(());
         }
+
+        // The proof stands in for the truth, as far as it reaches.
         report.by_proof += 1;
         let proven = proofs.prove(view, &Setting::default());
         let sample = &with_truth(view.sample, proven.truth);
@@ -432,19 +449,24 @@ fn judge(
 ) {
     let start = column.variant_for(view);
     let outcome = examine(view, unwinder, start, &Setting::default(), cache);
+
     report.samples += 1;
     if is_not_for(view, &outcome) {
         report.not_for += 1;
         return;
     }
+
+    // Without truth there is nothing to compare with, but the sample was read.
     if !outcome.verdict.is_judged() {
         return;
     }
+
     report.judged += 1;
     // Luck does not count as wrong here: the rule that found a chain is not visible from outside.
     if !outcome.verdict.is_wrong() {
         return;
     }
+
     let diagnosis = outcome.diagnosis.as_ref();
     report.wrong.push(Wrong {
         file: file.into(),

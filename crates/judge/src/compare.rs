@@ -124,6 +124,8 @@ impl Comparison {
         if !outcome.verdict.is_wrong() && !unsupported && outcome.diagnosis.is_none() {
             return;
         }
+
+        // Without a diagnosis the sample's own place stands for it.
         let (code, frame, pc) = match &outcome.diagnosis {
             Some(d) => (d.code, d.frame, d.pc),
             None => {
@@ -131,12 +133,14 @@ impl Comparison {
                 (outcome.ended(), 0, pc)
             }
         };
+
         let location = || Location::of(view.space, pc);
         let place = match by {
             GroupBy::Cause => None,
             GroupBy::Function => Some(place_name(&location())),
             GroupBy::Instruction => Some(location().exact()),
         };
+
         let key = GroupKey {
             column,
             class: class_of(outcome),
@@ -144,10 +148,13 @@ impl Comparison {
             code,
             place,
         };
+
         if let Some(group) = self.groups.get_mut(&key) {
             group.count += 1;
             return;
         }
+
+        // The first sample stands for its group.
         let contradiction = outcome
             .diagnosis
             .as_ref()
@@ -161,6 +168,7 @@ impl Comparison {
             row: contradiction.and_then(|c| c.row.as_ref()).map(|r| r.source),
             values: contradiction.map(|c| c.to_string()),
         };
+
         self.groups.insert(key, group);
     }
 

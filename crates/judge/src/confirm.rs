@@ -122,6 +122,7 @@ pub fn resume(core: Core, processor: Processor, instructions_max: u64, root: &Pa
         assumed: BTreeMap::new(),
         number: 0,
     };
+
     let mut process = Kernel::resume(
         core,
         ProcessOptions {
@@ -130,15 +131,20 @@ pub fn resume(core: Core, processor: Processor, instructions_max: u64, root: &Pa
             ..ProcessOptions::default()
         },
     );
+
     let mut interrupted = 0;
     let end = loop {
+        // In slices: a lost or finished watch is seen between two of them.
         let left = instructions_max.saturating_sub(process.executed());
         let outcome = process.run(left.min(SLICE), &mut watch);
+
         break match outcome {
             _ if watch.is_lost => End::Stacks,
             _ if watch.is_over => End::Kernel(SYS_RT_SIGRETURN),
             Outcome::Limit if left <= SLICE => End::Limit,
             Outcome::Limit => continue,
+            // There is no other thread that could wake it. The bound is for a thread that tries
+            // again forever.
             Outcome::Blocked { .. } if interrupted < INTERRUPTED_MAX && process.interrupt() => {
                 interrupted += 1;
                 continue;
@@ -153,6 +159,7 @@ pub fn resume(core: Core, processor: Processor, instructions_max: u64, root: &Pa
             _ => End::Kernel(watch.number),
         };
     };
+
     if let End::Kernel(number) = end
         && let Some(count) = watch.assumed.get_mut(&number)
     {
@@ -162,6 +169,7 @@ pub fn resume(core: Core, processor: Processor, instructions_max: u64, root: &Pa
             watch.assumed.remove(&number);
         }
     }
+
     Resumed {
         returns: watch.returns,
         jumps: watch.jumps,
@@ -214,15 +222,20 @@ impl Observer for Watch {
 
     fn after(&mut self, core: &Core, _: &Executed, next: u64) {
         let (outside, before) = (self.shadow.is_outside(), self.shadow.stats());
+
+        // The state of before the step says whether the frame existed when the sample was taken.
         let slot = self.shadow.rsp_before();
         let insn = self.shadow.after(core, next);
+
         if self.is_lost || self.is_over || !outside {
             return;
         }
+
         let stats = self.shadow.stats();
         // `push; ret` is a jump.
         let jumps = stats.trampolines > before.trampolines;
         self.is_lost = stats.switches > before.switches || stats.unknown > before.unknown;
+
         match insn {
             Insn::Ret if !jumps && !self.is_lost => {
                 self.returns.push(Return {
@@ -321,18 +334,22 @@ mod tests {
             rip: 0,
             end: End::Limit,
         };
+
         let judged = |pc, sp| judge_frame(&frame(CodeAddress::Return(pc), sp), &resumed);
         assert_eq!(judged(10, 0x108), Judgement::Confirmed(2));
         assert_eq!(judged(20, 0x208), Judgement::Confirmed(2));
+
         let first = Judgement::Contradicted(resumed.returns[0]);
         assert_eq!(judged(11, 0x108), first, "it went elsewhere");
         assert_eq!(judged(10, 0x100), first, "it came from elsewhere");
         assert_eq!(judged(10, 0x180), Judgement::Unjudged, "left by a jump");
+
         let second = Judgement::Contradicted(resumed.returns[1]);
         assert_eq!(judged(21, 0x208), second);
         assert_eq!(judged(30, 0x308), Judgement::Unjudged, "not reached");
         assert_eq!(judged(15, 0x190), Judgement::Confirmed(1), "by a jump");
         assert_eq!(judged(10, 0), Judgement::Unjudged, "no stack pointer");
+
         let top = frame(CodeAddress::Instruction(10), 0x108);
         assert_eq!(judge_frame(&top, &resumed), Judgement::Unjudged);
     }

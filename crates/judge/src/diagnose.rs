@@ -66,6 +66,7 @@ pub fn diagnose(
     if verdict == Verdict::Looped {
         return Some(plain(subject, walked.ended, from));
     }
+
     if !verdict.is_wrong() {
         return match (verdict, finder) {
             (Verdict::Unsupported, _) => Some(plain(subject, walked.ended, from)),
@@ -76,13 +77,20 @@ pub fn diagnose(
             _ => None,
         };
     }
+
+    // The registers are those of after the instruction, so the row of its address does not fit
+    // them.
     if is_shifted(&walked.start.regs, subject.space) {
         return Some(plain(subject, Code::AfterInstruction, from));
     }
+
+    // The kernel's part was right; it went on with other registers of user space than the true
+    // ones.
     if walked.left_wrong {
         let last = subject.truth.frames().len().saturating_sub(1);
         return Some(plain(subject, Code::WrongUserRegs, last));
     }
+
     let divergence = from + verdict.at().unwrap_or(0) as usize;
     let last_right = divergence.saturating_sub(1);
     // If no row is to blame, the cause is what ended the walk, or what was taken for a return
@@ -91,17 +99,24 @@ pub fn diagnose(
         Verdict::Truncated { .. } => walked.ended,
         _ => Code::WrongReturnAddress,
     };
+
     let end = chain.end.reason;
+    // The start itself is wrong, or lacks a register: no row has been used wrongly.
     if divergence == from || matches!(end, Reason::RegistersMissing { .. }) {
         return Some(plain(subject, walked.ended, from));
     }
+
     let Some(finder) = finder else {
         return Some(plain(subject, code, last_right));
     };
+
+    // The chain goes on past the root: its row should have ended it.
     let past_root = divergence == subject.truth.frames().len();
     if past_root && let Some(contradiction) = subject.check_root(finder, cache) {
         return Some(blame(contradiction, None));
     }
+
+    // The nearest frame first: the cause is the last contradiction before the chain went wrong.
     for index in (from..=last_right).rev() {
         let found = subject.check_frame(finder, index, cache);
         // In an inner frame only a register or the next lookup address can be to blame: with a
@@ -109,6 +124,7 @@ pub fn diagnose(
         let blamed = found
             .into_iter()
             .find(|c| index == last_right || c.reg != Reg::Rip || c.misread);
+
         if let Some(contradiction) = blamed {
             let row = contradiction.row.as_ref();
             let by_frame_pointer = row.is_some_and(|row| row.rule.by_frame_pointer);
@@ -116,9 +132,12 @@ pub fn diagnose(
             return Some(blame(contradiction, cause.flatten()));
         }
     }
+
+    // All rows are right, so the registers of the start may be those of another frame.
     if starts_wrong(subject, finder, walked, last_right, cache) {
         return Some(plain(subject, Code::WrongCfa, last_right));
     }
+
     let code = if past_root { walked.ended } else { code };
     Some(plain(subject, code, last_right))
 }
@@ -135,20 +154,25 @@ fn latent(
     let mut found: Option<Contradiction> = None;
     let count = subject.truth.frames().len();
     let mut next = from;
+
     while let Some(frame) = subject.first_doubt(finder, next..count, cache) {
         next = frame + 1;
         let all = subject.check_frame(finder, frame, cache);
         let Some(worst) = all.into_iter().min_by_key(Contradiction::class) else {
             continue;
         };
+
         let is_worse = |known: &Contradiction| worst.class() < known.class();
         if found.as_ref().is_none_or(is_worse) {
             found = Some(worst);
         }
+
+        // No class is worse, so no other frame needs to be checked.
         if found.as_ref().is_some_and(|c| c.class() == Class::Wrong) {
             break;
         }
     }
+
     found.map(|contradiction| blame(contradiction, None))
 }
 

@@ -460,9 +460,13 @@ impl Judged {
             from,
             left_wrong,
         } = self;
+
         let truth = &view.sample.truth;
+
+        // The cause is looked for in the sound sample: the walk may have seen a changed one.
         let live = sound(view).regs.live().copied().unwrap_or_default();
         let subject = Subject::of(view, all, &live);
+
         let walked = Walked {
             chain: &chain,
             ended: end_code(&chain, verdict, &ground),
@@ -474,11 +478,15 @@ impl Judged {
                 memory: stack.memory,
             },
         };
+
         let diagnosis = diagnose(&subject, finder, &walked, verdict, from, cache);
+
+        // Without a truth, the code may still say whether the chain is whole.
         let whole = match verdict {
             Verdict::Unjudged => of_chain(view, &chain, cache),
             _ => None,
         };
+
         Outcome {
             whole,
             chain,

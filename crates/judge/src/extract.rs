@@ -37,17 +37,21 @@ pub struct Extracted {
 pub fn extract(input: &Input, number: Option<u64>, scrub: bool) -> Result<Extracted, ScrubError> {
     let mut samples = Vec::new();
     let mut walks = ReadByWalks::new();
+
     let filter = Filter {
         sample: number,
         ..Filter::default()
     };
+
     let shelf = Shelf::default();
     let new = || Scrubber::new(&shelf, input.files());
     let mut scrubber = scrub.then(new).transpose()?;
     let mut differs = None;
+
     input.for_each::<RunError>(&filter, &mut |view| {
         let mut whole = owned(view.sample);
         walks.complete(&mut whole, view.space);
+
         let sample = match &mut scrubber {
             None => whole,
             Some(scrubber) => {
@@ -58,25 +62,31 @@ pub fn extract(input: &Input, number: Option<u64>, scrub: bool) -> Result<Extrac
                 match scrubber.sample(&view) {
                     Ok((sample, _)) => sample,
                     Err(error) => {
+                        // The first sample that differs is the one that is reported.
                         differs.get_or_insert(error);
                         return Ok(());
                     }
                 }
             }
         };
+
         samples.push((sample, view.space.mappings().to_vec()));
         Ok(())
     })?;
+
     if let Some(differs) = differs {
         return Err(differs.into());
     }
+    // A kernel's image is large, and its rows elsewhere are not needed.
     if scrub {
         kernel::reduce(&mut samples)?;
     }
+
     let mut meta = input.meta().clone();
     if scrub {
         scrub_meta(&mut meta);
     }
+
     Ok(Extracted { meta, samples })
 }
 

@@ -224,7 +224,10 @@ impl Input {
                 ControlFlow::Break(())
             }
         };
+
         let missing = |number, len| Err(InputError::NoSample { number, len }.into());
+
+        // One sample can be found without the others, but stitching needs those before it.
         if let Some(number) = filter.sample.filter(|_| !filter.stitch) {
             let read = self.recording.view(number, &mut |view| flow(take(view)));
             return match (read.map_err(InputError::from)?, failed) {
@@ -233,25 +236,32 @@ impl Input {
                 (None, None) => Ok(()),
             };
         }
+
         if let (Some(number), Some(len)) = (filter.sample, self.sample_count())
             && number >= len
         {
             return missing(number, len);
         }
+
         let mut stitching = filter.stitch.then(Stitching::default);
         let mut left = filter.limit.unwrap_or(u64::MAX);
+
         let read = self.recording.views(&mut |view| {
             if left == 0 {
                 return ControlFlow::Break(());
             }
+            // Of samples that the filter leaves out, too: a later one may need their branch
+            // records.
             let stitched = stitching.as_mut().map(|s| s.next(view.sample));
             if !filter.lets_through(view) {
                 return ControlFlow::Continue(());
             }
+
             left -= 1;
             let stitched = stitched.as_deref().unwrap_or_default();
             flow(take(&View { stitched, ..*view }))
         });
+
         let len = read.map_err(InputError::from)?;
         match (failed, filter.sample) {
             (Some(error), _) => Err(error),

@@ -212,27 +212,34 @@ impl CommandUnwinder {
             command: command.to_owned(),
             source,
         };
+
         let words = shlex::split(command)
             .ok_or_else(|| error(std::io::Error::other("a quote or a backslash has no end")))?;
         let mut words = words.into_iter();
         let program = words
             .next()
             .ok_or_else(|| error(std::io::ErrorKind::NotFound.into()))?;
+
         let adapter = match Adapter::of(&program) {
             // A program of that name, such as gdb itself, does not speak our protocol.
             Some(known) => Some(known.path().ok_or(StartError::NotBuilt(known))?),
             None => adapter::path(&program),
         };
+
         let mut own = Command::new(adapter.unwrap_or_else(|| program.into()));
         own.args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+
+        // In a process group of its own, so that its children end with it.
         let (mut child, guard) = leftovers::group(&mut own).map_err(error)?;
+
         let missing = || error(std::io::ErrorKind::BrokenPipe.into());
         let input = child.stdin.take().ok_or_else(missing)?;
         let output = child.stdout.take().ok_or_else(missing)?;
         let errors = child.stderr.take().ok_or_else(missing)?;
+
         let process = Process {
             child,
             input: writer(input),
@@ -247,6 +254,7 @@ impl CommandUnwinder {
             fault: None,
             files: ImageFiles::default(),
         };
+
         Ok(CommandUnwinder {
             name: format!("cmd:{command}"),
             process: Mutex::new(process),
@@ -429,7 +437,10 @@ impl Process {
         if self.left(since).is_zero() {
             return Err(self.out_of_time());
         }
+
         self.send(&unwind_request(stack))?;
+
+        // The bounds protect from an unwinder that asks without end, or waits between requests.
         for _ in 0..REQUESTS_MAX {
             if since.elapsed() >= self.stack_max {
                 let seconds = self.stack_max.as_secs_f32();
@@ -438,6 +449,7 @@ impl Process {
             if self.left(since).is_zero() {
                 return Err(self.out_of_time());
             }
+
             match self.receive(since)? {
                 Answer::Read {
                     address: Hex(at),
@@ -471,6 +483,8 @@ impl Process {
                         chain.end = Reason::FrameLimit { limit }.into();
                         return Err("more frames than the limit".into());
                     }
+                    // With real registers, the first pc is that of the sample; fake ones start at a
+                    // return address.
                     let first = chain.frames.is_empty() && stack.start.first_frame.is_none();
                     let pc = if first {
                         CodeAddress::Instruction(pc)
@@ -478,6 +492,8 @@ impl Process {
                         CodeAddress::Return(pc)
                     };
                     let slot = slot.map(|Hex(a)| a);
+                    // `ret` pops the return address: without `sp`, the caller's rsp is right above
+                    // the slot.
                     let sp = sp.map_or(slot.map_or(0, |s| s.wrapping_add(8)), |Hex(a)| a);
                     chain.frames.push(Frame {
                         pc,
@@ -523,6 +539,7 @@ fn unwind_request<'a>(stack: &Stack<'a>) -> Request<'a> {
         .known()
         .iter()
         .map(|r| (r.as_str().into(), hex(regs.get_or_zero(r)).into()));
+
     let images = stack.space.mappings().iter().map(|m| ImageLine {
         path: &m.name,
         build_id: m
@@ -534,6 +551,7 @@ fn unwind_request<'a>(stack: &Stack<'a>) -> Request<'a> {
         end: hex(m.range.end),
         bias: hex(m.bias),
     });
+
     Request::Unwind {
         schema: crate::SCHEMA,
         registers: registers.collect(),

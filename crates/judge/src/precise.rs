@@ -16,16 +16,20 @@ pub(crate) fn is_shifted(regs: &Regs, space: &AddressSpace) -> bool {
     if !regs.is_exact_ip() {
         return false;
     }
+
     let mapping = space.find(regs.rip());
     let image = mapping.and_then(|mapping| Some((mapping, mapping.image.as_ref()?)));
     let Some((mapping, image)) = image else {
         return true;
     };
+
     let code = image.text_bytes(mapping.svma(regs.rip()), INSN_BYTES_MAX);
     let insn = Decoder::new(64, code, DecoderOptions::NONE).decode();
     if insn.is_invalid() {
         return true;
     }
+
+    // Only of rsp and rbp do rows say other things before and after an instruction.
     let mut factory = InstructionInfoFactory::new();
     let mut used = factory.info(&insn).used_registers().iter();
     used.any(|used| {
@@ -69,6 +73,7 @@ mod tests {
             regs.set(Reg::Rflags, flags);
             is_shifted(&regs, &space)
         };
+
         const EXACT: u64 = 0x20a;
         // call, ret, push, pop, sub $8,%rsp, mov %rsp,%rbp, leave, syscall's neighbours.
         let changing: [&[u8]; 7] = [
@@ -80,10 +85,12 @@ mod tests {
             &[0x48, 0x89, 0xe5],
             &[0xc9],
         ];
+
         for code in changing {
             assert!(shifted(code, EXACT), "{code:x?}");
             assert!(!shifted(code, 0x202), "{code:x?}: not precise");
         }
+
         // mov (%rsp),%rax; add %rax,%rbx; jmp; cmp %rsp,%rbp; mov %rax,(%rbp)
         let others: [&[u8]; 5] = [
             &[0x48, 0x8b, 4, 0x24],
@@ -92,9 +99,11 @@ mod tests {
             &[0x48, 0x39, 0xe5],
             &[0x48, 0x89, 0x45, 0],
         ];
+
         for code in others {
             assert!(!shifted(code, EXACT), "{code:x?}");
         }
+
         // What cannot be read cannot be excluded.
         assert!(shifted(&[], EXACT) && !shifted(&[], 0x202));
     }

@@ -17,28 +17,38 @@ impl Subject<'_> {
     /// the root is not known, or if the table cannot mark one.
     pub fn check_root(&self, finder: &dyn Finder, cache: &mut Cache) -> Option<Contradiction> {
         let index = self.truth.frames().len().checked_sub(1)?;
+
+        // A truth that is known only to a depth has no root.
         if !self.truth.is_complete() {
             return None;
         }
+
         let mut frame = true_frame(self.truth, self.live, index)?;
         if index > 0 {
             frame.regs = frame.regs.restricted(finder.carries());
         }
+
         let address = frame.pc.lookup(finder.lookup());
+
+        // Where the table cannot mark the root, a caller is not a mistake of its.
         if !finder.marks_roots(self.space, address, cache) {
             return None;
         }
+
         let place = Place {
             space: self.space,
             memory: self.memory,
         };
         let stepped = step(finder, &place, &frame, cache);
+
+        // A root may have a return address that no call made; then no code before it was executed.
         let executed = match frame.pc {
             CodeAddress::Instruction(_) => true,
             CodeAddress::Return(pc) => {
                 finder.lookup() == Lookup::InsideCall && is_behind_a_call(self.space, pc)
             }
         };
+
         let (code, given, reason) = match stepped.caller {
             Ok(caller) => (Code::WrongReturnAddress, Some(caller.pc.value()), None),
             Err(Reason::RootReached) => return None,
@@ -47,6 +57,7 @@ impl Subject<'_> {
             }
             Err(reason) => (reason.code(), None, Some(reason)),
         };
+
         Some(Contradiction {
             frame: index,
             pc: frame.pc,

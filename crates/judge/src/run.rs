@@ -211,11 +211,13 @@ impl<'r> Walker<'r> {
         let (run, setting) = (self.run, &self.run.setting);
         let is_brief = self.frames == Frames::Dropped;
         let room = &mut self.room;
+
         let mut desk = is_brief.then(|| Desk::new(view, setting, std::mem::take(room)));
         for (i, column) in self.columns.iter().enumerate() {
             let engine = &run.engines[column.engine];
             let variant = column.variant_for(view);
             let cache = &mut self.caches[column.engine];
+
             let counted = match (&mut desk, &run.against) {
                 (Some(desk), Against::Engine(other)) => {
                     let other = (other, &mut self.reference);
@@ -228,15 +230,20 @@ impl<'r> Walker<'r> {
                 }
                 (None, _) => None,
             };
+
+            // Where more counts than the frames, the walk with all details decides.
             let outcome = counted.unwrap_or_else(|| {
                 let chain = std::mem::take(&mut self.chains[i]);
                 let mut outcome = engine.examine_in(view, variant, setting, cache, chain);
                 run.judge(view, *column, &mut outcome, &mut self.reference);
                 outcome
             });
+
             take(view, i, &outcome)?;
+            // The room of the frames is used again for the next sample.
             self.chains[i] = outcome.chain.emptied();
         }
+
         self.room = desk.map(Desk::into_room).unwrap_or_default();
         Ok(())
     }
@@ -317,10 +324,12 @@ impl Run {
         proofs: &mut Proofs<'_>,
         take: &mut Take<'_>,
     ) -> Result<(), RunError> {
+        // A column may need what stitching gives, whatever was asked for.
         let filter = Filter {
             stitch: filter.stitch || self.wants_stitching(),
             ..*filter
         };
+
         let mut walker = Walker::new(self, frames);
         let ground = match &self.against {
             Against::Proof(proof) => {
@@ -329,12 +338,14 @@ impl Run {
             }
             _ => None,
         };
+
         input.for_each(&filter, &mut |view| {
             let proven = ground.map(|proof| {
                 let proven = proofs.prove(view, &self.setting);
                 proof.add(&proven);
                 with_truth(view.sample, proven.truth)
             });
+
             let sample = proven.as_ref().unwrap_or(view.sample);
             walker.walk(&View { sample, ..*view }, take)
         })
@@ -349,17 +360,22 @@ impl Run {
 
     /// Judges again if not by truth.
     fn judge(&self, view: &View<'_>, column: Column, outcome: &mut Outcome, cache: &mut Cache) {
+        // A walk that ran out of time says nothing of its unwinder.
         if outcome.unjudged == Some(Unjudged::OutOfTime) {
             return;
         }
+
         let variant = column.variant_for(view);
         let found = || -> Vec<u64> {
             let frames = outcome.chain.frames.iter();
             frames.map(|f| f.pc.value()).collect()
         };
+
         let ((verdict, ground), why) = match &self.against {
             Against::Truth => return,
             Against::Proof(proof) => {
+                // The proven frames are already the truth of the view; only the reason is another
+                // one.
                 if let (Some(Unjudged::TruthToDepth | Unjudged::NoTruth), Some(ending)) =
                     (outcome.unjudged, proof.ending())
                 {
@@ -396,10 +412,12 @@ impl Run {
                 ((verdict, ground), Unjudged::NotRecorded)
             }
         };
+
         outcome.verdict = verdict;
         outcome.ground = ground;
         outcome.unjudged = (verdict == Verdict::Unjudged).then_some(why);
         outcome.diagnosis = None;
+
         if verdict != Verdict::Unjudged {
             outcome.whole = None;
         }
@@ -414,6 +432,7 @@ impl Run {
             Against::Kernel => "kernel",
             Against::Proof(_) => "proof",
         };
+
         let mut options = vec![
             format!("--unwinder {}", self.column_names().join(",")),
             format!("--against {against}"),
@@ -421,9 +440,11 @@ impl Run {
             format!("--view {}", self.setting.view),
             format!("--max-frames {}", self.setting.limits.frames_max),
         ];
+
         if self.setting.frame_pointer_kernel {
             options.push("--frame-pointer-kernel".to_owned());
         }
+
         let numbers = [
             ("--sample", filter.sample),
             ("--tid", filter.tid.map(u64::from)),
@@ -432,6 +453,7 @@ impl Run {
         for (name, number) in numbers {
             options.extend(number.map(|n| format!("{name} {n}")));
         }
+
         options.extend(filter.time.map(|(a, b)| format!("--time {a}..{b}")));
         options
     }
@@ -494,32 +516,39 @@ fn against_perf(
     let recorded = view.sample.recorded.iter().find(|r| r.source == "perf");
     let ips = recorded.map_or(&[][..], |r| &r.ips);
     let addresses = ips.iter().filter(|&&ip| ip < PERF_CONTEXT_MAX).count();
+
     // What the event asked for, if the recording says it.
     let asked = recorded.and_then(|r| r.request);
     let most = asked.map_or(0, |asked| asked.max_stack as usize);
+    // The kernel's default is `PERF_MAX_STACK_DEPTH` of `uapi/linux/perf_event.h`.
     let is_cut = addresses >= if most == 0 { PERF_MAX_STACK } else { most };
+
     let user = user_part(ips);
     let in_kernel = kernel::in_kernel(view);
     let own = view.sample.kernel.as_ref().and_then(|kernel| kernel.kind());
     let guesses = own == Some(UnwinderKind::Guess);
+
     let (part, is_whole) = match (in_kernel, is_kernels) {
         // A scan goes to the end of the stack, whatever follows.
         (true, _) => (kernel_part(ips), (guesses || !user.is_empty()) && !is_cut),
         (false, true) => (Vec::new(), false),
         (false, false) => (user, false),
     };
+
     if in_kernel && guesses && kind != own && !part.is_empty() {
         return (
             judge_addresses(found, &[], false),
             Unjudged::GuessedByKernel,
         );
     }
+
     let why = match part.is_empty() {
         true if in_kernel || is_kernels => Unjudged::NoKernelChain,
         true => Unjudged::NoChain,
         false if is_cut => Unjudged::ChainCut,
         false => Unjudged::ChainWithoutEnd,
     };
+
     (judge_addresses(found, &part, is_whole), why)
 }
 

@@ -69,6 +69,7 @@ mod tests {
     fn a_shell_reads_the_same_words() {
         let mut words: Vec<Vec<u8>> = (1..=255_u8).map(|b| vec![b]).collect();
         words.extend((1..=255_u8).map(|b| vec![b'a', b, b'7']));
+
         for text in [
             "",
             "a b",
@@ -85,11 +86,14 @@ mod tests {
         ] {
             words.push(text.as_bytes().to_vec());
         }
+
         words.push(b"\xff'\\\xfe7".to_vec());
         let quoted: Vec<String> = words.iter().map(|w| quoted(OsStr::from_bytes(w))).collect();
+
         let script = format!("printf '%s\\0' {}", quoted.join(" "));
         let output = Command::new("bash").args(["-c", &script]).output();
         let output = output.expect("bash runs").stdout;
+
         let read: Vec<&[u8]> = output.split(|b| *b == 0).collect();
         assert_eq!(read.len(), words.len() + 1);
         for (read, word) in read.iter().zip(&words) {

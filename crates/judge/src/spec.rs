@@ -110,14 +110,18 @@ fn single(spec: &str) -> Result<Engine, SpecError> {
         Some((name, profile)) => (name, Some(profile)),
         None => (spec, None),
     };
+
     // `orc:kernel-6.4` is `orc:kernel` with the profile `-6.4`.
     let version = profile.and_then(|profile| profile.strip_prefix("kernel"));
     let kernel = version.and_then(|version| {
         let entry = unwinders::entry(&format!("{name}:kernel"))?;
         Some((entry, Some(version)))
     });
+
+    // `NAME:PROFILE` may mean a profile of the plain unwinder if there is no kernel's by this name.
     let found = kernel.or_else(|| Some((unwinders::entry(name)?, profile)));
     let (entry, wanted) = found.ok_or_else(|| SpecError::unknown(name, &["all"]))?;
+
     entry.engine(wanted).map_err(|known| {
         let profile = profile.unwrap_or_default();
         let kernels = unwinders::entry(&format!("{name}:kernel"));

@@ -53,6 +53,7 @@ impl Tally {
 
     /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Tally) {
+        // Without `..`, so that no new count is forgotten here.
         let Tally {
             counts,
             proven,
@@ -62,18 +63,22 @@ impl Tally {
             unjudged,
             shares,
         } = other;
+
         for (count, more) in self.counts.iter_mut().zip(counts) {
             *count += more;
         }
+
         self.proven += proven;
         self.ends_not_claimed += ends_not_claimed;
         self.fell_back += fell_back;
+
         for (&code, count) in ended {
             *self.ended.entry(code).or_default() += count;
         }
         for (&why, count) in unjudged {
             *self.unjudged.entry(why).or_default() += count;
         }
+
         self.shares.0 += shares.0;
         self.shares.1 += shares.1;
     }

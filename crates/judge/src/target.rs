@@ -39,22 +39,30 @@ pub(crate) fn is_described(
         let row = c.row.as_ref();
         row.is_none_or(|row| row.rule.by_frame_pointer)
     };
+
+    // A frame-pointer walk has no rows: it cannot describe another frame on purpose.
     if found.iter().any(by_frame_pointer) {
         return false;
     }
+
     let is_whole = found.iter().all(|c| c.given.is_some() && !c.misread);
     if found.is_empty() || !is_whole {
         return false;
     }
+
     if passes_return(subject, finder, (frame, index), found, cache) {
         return true;
     }
+
     if !loads_rsp_and_jumps(subject.space, frame.pc) {
+        // Without such a jump in its code, the function cannot leave for another frame.
         return false;
     }
+
     if is_left(subject, (frame, index), found) {
         return true;
     }
+
     let place = Place {
         space: subject.space,
         memory: subject.memory,
@@ -62,9 +70,11 @@ pub(crate) fn is_described(
     let Ok(caller) = step(finder, &place, frame, cache).caller else {
         return false;
     };
+
     let frames = subject.truth.frames();
     let pc = caller.pc.value();
     let mut targets = (index + 1)..frames.len();
+    // What the row gives must be the rsp, the function and the registers of one frame further out.
     targets.any(|target| {
         let is_there = pc == frames[index + 1].pc
             || same_function(
@@ -72,6 +82,7 @@ pub(crate) fn is_described(
                 caller.pc,
                 CodeAddress::Return(frames[target].pc),
             );
+
         let saved = frames[target].saved.unwrap_or_default();
         let agrees = |c: &Contradiction| match c.reg {
             Reg::Rsp => c.given == Some(frames[target - 1].cfa),
@@ -81,6 +92,7 @@ pub(crate) fn is_described(
                 at.is_some_and(|at| frames[target].saved.is_some() && c.given == Some(saved[at]))
             }
         };
+
         is_there && found.iter().all(agrees)
     })
 }

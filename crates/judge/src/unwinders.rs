@@ -339,6 +339,7 @@ mod tests {
                 let name = format!("{plain}:{}", profile.replace('N', "8"));
                 assert!(spec::engine(&name).is_ok(), "{name}");
             }
+
             let with_fallback = spec::engine(&format!("{}+fp", unwinder.name));
             assert_eq!(
                 with_fallback.is_ok(),
@@ -346,14 +347,17 @@ mod tests {
                 "{unwinder:?}"
             );
         }
+
         let names: Vec<&str> = all.iter().map(|u| u.name).collect();
         let known = ALL.iter().chain(&KERNEL).copied();
         assert_eq!(names, known.collect::<Vec<_>>());
+
         let dwarf = &all[0];
         assert_eq!(
             dwarf.registers,
             ["rip", "rsp", "rbx", "rbp", "r12", "r13", "r14", "r15"]
         );
+
         let lbr = all.iter().find(|u| u.name == "lbr").expect("lbr");
         assert!(!lbr.needs_stack && lbr.needs_branches);
         assert_eq!(lbr.registers, ["rip"]);

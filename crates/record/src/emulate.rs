@@ -92,9 +92,11 @@ pub fn run(
     let mut options = program.options;
     options.deadline = bounds.timeout.and_then(|most| begin.checked_add(most));
     let mut process = Kernel::start(&program.path, options)?;
+
     let end = loop {
         let left = bounds.instructions_max.saturating_sub(process.executed());
         let outcome = process.run(left.min(SLICE), &mut ());
+        // The machine ended by itself, or this was the last slice.
         if outcome != Outcome::Limit || left <= SLICE {
             break End::Outcome(outcome);
         }
@@ -103,10 +105,12 @@ pub fn run(
             break End::Timeout;
         }
     };
+
     let place = match &end {
         End::Outcome(Outcome::Unsupported { rip, .. }) => place(&process, &root, *rip),
         _ => None,
     };
+
     Ok(Run {
         end,
         place,

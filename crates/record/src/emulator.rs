@@ -114,7 +114,10 @@ pub fn record<W: Write>(
     machine.deadline = options.timeout.and_then(|most| begin.checked_add(most));
     let mut process = Kernel::start(&program.path, machine)?;
     let mut session = Session::new(options, recorder);
+
+    // In slices: between them the recording can be stopped, and the time is checked.
     let end = loop {
+        // Instructions before the starting point do not count.
         let left = match session.recording {
             true => options.plan.instructions_left(session.instructions),
             false => u64::MAX,
@@ -123,6 +126,7 @@ pub fn record<W: Write>(
         if let Some(error) = session.error.take() {
             return Err(error.into());
         }
+
         let enough = session.is_over();
         if options.plan.is_stopped() {
             break match outcome {
@@ -138,14 +142,19 @@ pub fn record<W: Write>(
             break End::Timeout;
         }
     };
+
+    // If all threads wait, the end is explained by what they wait for.
     let waiting = match end {
         End::Outcome(Outcome::Blocked { .. }) => session.waiting(&mut process),
         _ => Vec::new(),
     };
+
+    // At the end, because programs add to their perf maps while they run.
     session.name_generated(&mut |path| process.file(path));
     if let Some(error) = session.error.take() {
         return Err(error.into());
     }
+
     let truth = session.shadow.stats();
     let names = session.names.iter().zip(&session.located);
     Ok(Summary {
@@ -157,6 +166,7 @@ pub fn record<W: Write>(
             .filter(|&(_, &located)| !located)
             .map(|(name, _)| name.text.clone())
             .collect(),
+        // What was unknown before the starting point does not count either.
         unknown: truth.unknown - session.unknown_before,
         truth,
         notices: process.notices().to_vec(),
@@ -281,15 +291,18 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
     /// An instruction was executed; the next one is at `next`.
     #[inline]
     fn stepped(&mut self, core: &Core, insn: Insn, next: u64) {
+        // The first call after the entry point tells where main is.
         if self.places.entry != Entry::Left {
             self.until_main(core, insn, next);
         }
+
         if !self.recording {
             if !self.places.at.is_empty() {
                 self.maybe_from(core, next);
             }
             return;
         }
+
         self.instructions += 1;
         let due = match &self.options.plan.at {
             At::Every(n) => self.instructions.is_multiple_of((*n).max(1)),
@@ -303,6 +316,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
                 false
             }
         };
+
         if due {
             let regs = SampleRegs::hardware(live(core, next));
             self.sample(core, next, regs, None);
@@ -383,6 +397,9 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         let Some(frame) = point.fetch else {
             return self.sample(core, rip, SampleRegs::hardware(live), Some(index));
         };
+
+        // The return address is just below the CFA (psABI 3.2.2): at rsp on entry, and above the
+        // saved rbp once the frame is set up.
         let cfa = match frame {
             FetchFrame::Entry => core.state.gpr(RSP).wrapping_add(8),
             FetchFrame::Rbp => core.state.gpr(RBP).wrapping_add(16),
@@ -390,7 +407,10 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         let Ok(caller) = core.memory.read_u64(cfa.wrapping_sub(8)) else {
             return;
         };
+        // As `perf_arch_fetch_caller_regs` makes them from the caller's frame.
         let sampled = fetch_caller_regs(caller, cfa);
+
+        // The sample is taken where the unwinder itself starts.
         if point.own.is_some() {
             self.progress.armed.retain(|a| a.point != index);
             self.progress.armed.push(Armed {
@@ -400,6 +420,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
             });
             return;
         }
+
         let regs = SampleRegs {
             sampled,
             fetch: Some(live),

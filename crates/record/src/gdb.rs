@@ -185,15 +185,18 @@ fn record_on<W: Write>(
         handlers,
         problems,
     } = prepare(machine, image, path, options, recorder)?;
+
     let mut session = Session {
         machine,
         image,
         range,
         options,
         recorder,
+        // One for the whole recording, because it remembers what does not change.
         kernel: Kernel::new(&places),
         places: &places,
         handlers,
+        // A return to a trampoline leads to the address that a tracer took.
         shadow: Shadow::new(trampolines(image, bias)),
         classes: HashMap::new(),
         summary: Summary {
@@ -201,6 +204,7 @@ fn record_on<W: Write>(
             ..Summary::default()
         },
     };
+
     session.run()?;
     Ok(session.summary)
 }
@@ -232,10 +236,12 @@ impl<W: Write> Session<'_, '_, '_, W> {
     fn run(&mut self) -> Result<(), GdbRecordError> {
         if let Some(from) = &self.options.plan.from {
             let places = self.locate(from)?;
+            // The summary says that the starting point was not reached.
             if !self.run_to(&places)? {
                 return Ok(());
             }
         }
+
         let mut points = Vec::new();
         for point in match &self.options.plan.at {
             At::Points(points) => &points[..],
@@ -243,17 +249,23 @@ impl<W: Write> Session<'_, '_, '_, W> {
         } {
             points.extend(self.locate(&point.name)?);
         }
+
+        // The truth needs every instruction, and without places there is nothing to run to.
         if self.options.plan.truth || points.is_empty() {
             return self.steps(&points);
         }
+
+        // Unwinds and callchains are recorded from start to end, not sampled at their start.
         let is_unwind = |p: &super::Point| p.name == states::START;
         if matches!(&self.options.plan.at, At::Points(points) if points.iter().all(is_unwind)) {
             return self.unwinds();
         }
+
         let is_callchain = |p: &super::Point| p.name == callchains::CALLCHAIN;
         if matches!(&self.options.plan.at, At::Points(points) if points.iter().all(is_callchain)) {
             return self.callchains();
         }
+
         while !self.is_over() && self.run_to(&points)? {
             let registers = self.machine.registers()?;
             let regs = world::regs(&registers);
@@ -320,19 +332,24 @@ impl<W: Write> Session<'_, '_, '_, W> {
         is_it: &mut dyn FnMut(&str, &Registers) -> bool,
     ) -> Result<bool, GdbError> {
         let deadline = Instant::now() + most;
+
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
             self.machine.resume(others, left)?;
+
             let registers = self.machine.registers()?;
+            // It stopped for another reason, or ran until the time was over.
             let Some(place) = registers.get("rip").filter(|rip| places.contains(rip)) else {
                 break;
             };
             if is_it(self.machine.thread(), &registers) {
                 return Ok(true);
             }
+
+            // The others wait, so that none passes the place while its breakpoint is lifted.
             self.machine.clear_breakpoint(place)?;
             self.machine.step(Others::Wait)?;
             self.machine.set_breakpoint(place)?;
@@ -377,8 +394,10 @@ impl<W: Write> Session<'_, '_, '_, W> {
     }
 
     fn steps_with(&mut self, points: &[u64], every: Option<u64>) -> Result<(), GdbRecordError> {
+        // Into the kernel lead system calls, and the handlers of exceptions and interrupts.
         let mut entries = self.locate(SYSCALL_ENTRY)?;
         entries.extend(self.handlers.iter().map(|(address, _)| *address));
+
         let chosen = self.machine.thread().to_owned();
         let mut registers = self.machine.registers()?;
         self.tell_stacks(&registers)?;
@@ -386,9 +405,12 @@ impl<W: Write> Session<'_, '_, '_, W> {
         if entries.contains(&before.cpu.rip) {
             self.entered(&before)?;
         }
+
         while !self.is_over() {
             if before.is_user() {
+                // User space is not stepped: the thread runs to its next entry into the kernel.
                 self.summary.in_user += 1;
+                // Other threads enter the kernel, too, but the shadow stack follows this one.
                 let mut is_chosen = |thread: &str, _: &Registers| thread == chosen;
                 let (others, most) = (Others::Run, RUN_MAX);
                 let reached = self.run_until(&entries, others, most, &mut is_chosen)?;
@@ -401,6 +423,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 self.entered(&before)?;
                 continue;
             }
+
             let steps = self.summary.instructions;
             let is_point = points.contains(&before.cpu.rip);
             if is_point || every.is_some_and(|n| steps.is_multiple_of(n)) {
@@ -411,10 +434,13 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 let regs = world::regs(&registers);
                 self.sample(&regs, truth)?;
             }
+
             let insn = match self.options.plan.truth {
                 true => self.class(before.cpu.rip),
                 false => Insn::Other,
             };
+
+            // The others run, because this thread may wait for them.
             self.machine.step(Others::Run)?;
             registers = self.machine.registers()?;
             let after = seen(&registers);
@@ -423,6 +449,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 self.summary.unknown += u64::from(!self.shadow.truth(&before.cpu).is_complete());
                 self.stepped(insn, &before, &after)?;
             }
+
             before = after;
         }
         Ok(())
@@ -523,14 +550,18 @@ impl<W: Write> Session<'_, '_, '_, W> {
             self.summary.in_user += 1;
             return Ok(());
         }
+
         let stopped = match self.kernel.stopped(self.machine, regs) {
             Ok(stopped) => stopped,
+            // What the stub refuses to read is not mapped; only this sample is lost.
             Err(error @ GdbError::Refused { .. }) => {
                 self.unreadable(&error);
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
         };
+
+        // An incomplete chain does not reach user space.
         let boundary = self.shadow.boundary().filter(|_| truth.is_complete());
         let sample = Sample {
             pid: PID,
@@ -551,6 +582,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             })),
             process_memory: None,
         };
+
         self.put(stopped.comm, sample)
     }
 

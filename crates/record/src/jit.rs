@@ -173,6 +173,7 @@ impl Jit {
         match self.hooks.get(&address).copied() {
             None => Vec::new(),
             Some(Hook::Frames { single, bases }) => {
+                // `__register_frame_info_bases(begin, object, text, data)` of libgcc.
                 let data = bases.then_some(args[3]);
                 let read = frames::read(memory, begin, single, data);
                 self.register(Key::Frames(begin), read, memory)
@@ -190,6 +191,7 @@ impl Jit {
             }
             Some(Hook::Deregister) => {
                 let mut changed = self.drop_table(Key::Frames(begin));
+                // It may have been registered as a list.
                 if changed.is_empty() {
                     for part in frames::list(memory, begin) {
                         changed.extend(self.drop_table(Key::Frames(part)));
@@ -217,6 +219,7 @@ impl Jit {
         let (Ok(()), Ok(entry)) = (read, entry) else {
             return Vec::new();
         };
+
         match u32::from_le_bytes(action) {
             UNREGISTER => self.drop_table(Key::Entry(entry)),
             REGISTER => {
@@ -225,6 +228,7 @@ impl Jit {
                 let (Some(address), Some(size)) = (word(16), word(24)) else {
                     return Vec::new();
                 };
+                // The size comes from the program.
                 let mut bytes = match size <= FILE_SIZE_MAX {
                     true => vec![0; size as usize],
                     false => return Vec::new(),
@@ -233,6 +237,7 @@ impl Jit {
                 let Some(file) = read.ok().and_then(|()| symbol_file(&bytes)) else {
                     return Vec::new();
                 };
+                // A file without a table still has names.
                 self.symbols.extend(file.symbols.iter().cloned());
                 let frames = file.table.map(|table| Frames {
                     kind: table.kind,
@@ -327,6 +332,8 @@ impl Jit {
         let generated = space.mappings().iter().filter(|m| is_generated(m));
         let parts = generated.map(|m| (meet(&m.range, range), m));
         let mut out = Vec::new();
+
+        // First all of a part without an image, then the tables over it.
         for (part, mapping) in parts.filter(|(part, _)| !part.is_empty()) {
             out.push(Mapping {
                 range: part.clone(),
@@ -337,6 +344,8 @@ impl Jit {
                     name => name.to_owned(),
                 },
             });
+
+            // In the order of registration: later ones are mapped over earlier ones.
             let tables = self.tables.iter();
             let codes = tables.flat_map(|t| t.code.iter().map(move |code| (code, t)));
             for (code, table) in codes {

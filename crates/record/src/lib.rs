@@ -152,9 +152,11 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
     fn want_text(&mut self, pid: u32, addresses: impl Iterator<Item = u64>) {
         const AROUND: std::ops::Range<u64> = 16..48;
         for address in addresses {
+            // Most addresses come again and again.
             if !self.seen.insert((pid, address)) {
                 continue;
             }
+
             let Some(mapping) = self.world.space(pid).find(address) else {
                 continue;
             };
@@ -164,8 +166,10 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
             let Some(index) = self.images.iter().position(|i| Arc::ptr_eq(i, image)) else {
                 continue;
             };
+
             let lines = self.lines.entry(ImageIndex(index as u32)).or_default();
             let svma = mapping.svma(address);
+            // A return address may be just behind its function.
             let begin = image
                 .symbol(svma.saturating_sub(1))
                 .map_or(svma, |s| s.address);
@@ -188,6 +192,7 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
             let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
             for line in lines {
                 let bytes = image.text_bytes(line, TEXT_LINE as usize);
+                // Lines that follow each other become one section.
                 match pieces.last_mut() {
                     Some((start, piece)) if *start + piece.len() as u64 == line => {
                         piece.extend_from_slice(bytes);
@@ -196,6 +201,7 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
                     _ => pieces.push((line, bytes.to_vec())),
                 }
             }
+
             let sections = pieces.into_iter().map(|(address, bytes)| Section {
                 kind: SectionKind::Text,
                 address,
@@ -226,9 +232,12 @@ fn locate(image: Option<&Image>, bias: u64, range: &Range<u64>, name: &str) -> V
             Vec::new()
         };
     }
+
     let Some(image) = image else {
         return Vec::new();
     };
+
+    // A name may have a `+` of its own, such as that of a C++ operator.
     let (symbol, offset) = match name.rsplit_once('+') {
         Some((symbol, offset)) => match parse_number(offset) {
             Some(offset) => (symbol, offset),
@@ -236,12 +245,15 @@ fn locate(image: Option<&Image>, bias: u64, range: &Range<u64>, name: &str) -> V
         },
         None => (name, 0),
     };
+
     let addresses = image
         .symbols()
         .iter()
         .filter(|s| s.name == symbol || s.name.split('@').next() == Some(symbol))
         .map(|s| s.address.wrapping_add(offset).wrapping_add(bias));
+
     let mut found: Vec<u64> = addresses.filter(|a| range.contains(a)).collect();
+    // Aliases have the same address.
     found.sort_unstable();
     found.dedup();
     found

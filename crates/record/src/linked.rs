@@ -37,6 +37,7 @@ pub fn not_linked(
         names.push(&point.name);
         names.extend(point.own.as_deref());
     }
+
     // An address needs no image, and a program's first function needs no symbol.
     names.retain(|name| !name.starts_with("0x") && *name != MAIN);
     names.sort_unstable();
@@ -44,14 +45,17 @@ pub fn not_linked(
     if names.is_empty() {
         return Vec::new();
     }
+
     let missing = names.into_iter().map(Missing::new).collect();
     let mut search = Search {
         finder: ImageFinder::new(finder),
         missing,
         files: Vec::new(),
     };
+
     match search.run(program) {
         true => search.missing.into_iter().map(|m| m.found).collect(),
+        // The recording itself will tell.
         false => Vec::new(),
     }
 }
@@ -105,27 +109,35 @@ impl Search {
     fn run(&mut self, program: &RunningProgram) -> bool {
         let mut options = program.options.clone();
         options.env.push(TRACE_ONLY.to_vec());
+        // This run takes nothing from the user and leaves nothing behind.
         options.stdin = Input::Bytes(Vec::new());
         (options.stdout, options.stderr) = (Output::Capture, Output::Capture);
         options.allow_write = false;
         let Ok(mut process) = Kernel::start(&program.path, options) else {
             return false;
         };
+
         let begin = Instant::now();
         // What the kernel maps is reported before the first instruction.
         let mut outcome = process.run(0, self);
+
+        // Without a dynamic linker, the program is all there is.
         if self.files.len() == 1 {
             return true;
         }
+
         if !self.files.iter().any(|name| name.starts_with(LINKER)) {
             return false;
         }
+
         while outcome == Outcome::Limit && !self.missing.is_empty() {
+            // Should the program itself run, it is not waited for.
             if begin.elapsed() > TIME_MAX {
                 return false;
             }
             outcome = process.run(SLICE, self);
         }
+
         self.missing.is_empty() || outcome == Outcome::Exited(0)
     }
 }
@@ -146,6 +158,7 @@ impl ProcessObserver for Search {
         let Some(file) = file.filter(|_| permissions.allow(Access::Execute)) else {
             return;
         };
+
         let path = String::from_utf8_lossy(file.path);
         let name = file_name(&path).to_owned();
         if !self.files.contains(&name) {
@@ -154,6 +167,7 @@ impl ProcessObserver for Search {
         if self.missing.is_empty() {
             return;
         }
+
         let request = MappingRequest {
             pid: 0,
             name: &path,
@@ -162,10 +176,12 @@ impl ProcessObserver for Search {
             executable: true,
             build_id: &[],
         };
+
         let (image, bias) = self.finder.mapping_for(&request);
         let lacks = |m: &Missing| locate(image.as_deref(), bias, &range, &m.found.name).is_empty();
         self.missing.retain(lacks);
         let Some(image) = image else { return };
+        // The nearest names are for the message.
         for symbol in image.symbols() {
             let name = demangle(&symbol.name);
             self.missing.iter_mut().for_each(|m| m.compare(&name));

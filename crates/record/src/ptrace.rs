@@ -88,6 +88,7 @@ impl<W: Write> Recorder for TraceRecorder<'_, W> {
                 tid: *tid,
                 name: (*name).to_owned(),
             },
+            // The host may report more than a trace holds.
             _ => return Ok(()),
         };
         Ok(TraceRecorder::event(self, &event)?)
@@ -100,10 +101,12 @@ impl<W: Write> Recorder for TraceRecorder<'_, W> {
                 StackRole::OtherStack => RegionRole::OtherStack,
             },
             bounds: piece.bounds,
+            // Only stacks of the kernel have links.
             next_sp: 0,
             address: piece.address,
             bytes: piece.bytes.into(),
         });
+
         let taken = model::Sample {
             pid: sample.pid,
             tid: sample.tid,
@@ -113,9 +116,11 @@ impl<W: Write> Recorder for TraceRecorder<'_, W> {
             truth: sample.truth,
             recorded: Vec::new(),
             branches: Vec::new(),
+            // ptrace does not show the stacks of the kernel.
             kernel: None,
             process_memory: None,
         };
+
         TraceRecorder::sample(self, &taken, sample.point)?;
         Ok(Next::Go)
     }

@@ -144,19 +144,25 @@ impl Reversible {
         let mut options = program.options;
         let root: PathBuf = options.root.clone();
         options.limits.history_bytes = SNAPSHOT_BYTES_MAX;
+
         let mut scout = Machine {
             kernel: Kernel::start(&program.path, options)?,
             watcher: Watcher::new(&root),
             end: None,
         };
+        // What the kernel maps is reported before the first instruction.
         scout.run_to(0);
+        // From this copy every place can be reached.
         let first = Copy::of(&scout);
+
         let mut walker = Machine {
             kernel: first.kernel.clone(),
             watcher: Watcher::new(&root),
             end: None,
         };
+        // The walker starts behind these reports.
         walker.watcher.known = first.known.clone();
+
         Ok(Reversible {
             walker,
             snapshots: Vec::new(),
@@ -290,14 +296,17 @@ impl Reversible {
         if number < here {
             self.snapshots.retain(|(s, _)| s.executed() <= here);
         }
+
         let last = self
             .copies
             .partition_point(|c| c.kernel.executed() <= number);
         let copy = last.checked_sub(1).and_then(|index| self.copies.get(index));
         let copied = copy.map_or(0, |copy| copy.kernel.executed());
+
         if number < here {
             while let Some((snapshot, known)) = self.snapshots.last() {
                 let at = snapshot.executed();
+                // The copy is nearer.
                 if at <= number && at < copied {
                     break;
                 }
@@ -312,7 +321,9 @@ impl Reversible {
         } else if copied <= here + NEAR {
             return;
         }
+
         if let Some(copy) = copy {
+            // Snapshots belong to the machine that is replaced.
             self.snapshots.clear();
             self.walker.become_copy(copy);
         }

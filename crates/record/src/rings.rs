@@ -87,6 +87,7 @@ impl Rings {
             // Call-stack mode filters out everything else.
             _ => return,
         };
+
         let task = 0;
         for kernel in &mut self.0 {
             kernel.branch(

@@ -132,8 +132,10 @@ fn convert<W: Write>(
     ) {
         return Err(wrong().into());
     }
+
     let mut import = ImportOptions::default();
     import.files.symfs.clone_from(&options.symfs);
+    // A file that is newer than the recording may be another one.
     import.files.recorded = options.recorded_at(path, kind);
     import.exe.clone_from(&options.exe);
     import.kernel.clone_from(&options.kernel);
@@ -141,8 +143,11 @@ fn convert<W: Write>(
     import.kaslr = options.kaslr;
     import.force = options.force;
     import.offsets.clone_from(&options.offsets);
+
+    // The writer numbers equal images alike, so its numbers may differ from those of the import.
     let mut numbers: HashMap<ImageIndex, ImageIndex> = HashMap::new();
     let mut failed = None;
+    // The import only knows that it was stopped; why is kept here.
     let imported = corpus::import(path, &import, &mut |mut item| {
         change(&mut item);
         match write(writer, &mut numbers, &mut add, item) {
@@ -153,6 +158,7 @@ fn convert<W: Write>(
             }
         }
     });
+
     match (imported, failed) {
         (_, Some(error)) => Err(error.into()),
         (Err(corpus::ImportError::UnknownFormat), None) => Err(wrong().into()),
@@ -205,8 +211,10 @@ pub fn to_trace(
     let file = TemporaryFile::new().map_err(ImportError::Temporary)?;
     let out = std::io::BufWriter::with_capacity(1 << 20, file.as_file());
     let mut writer = TraceWriter::with_options(out, &meta(path, kind), OutputOptions::fast())?;
+
     // It is read by this process, which has the images already.
     let keep = |writer: &mut TraceWriter<_>, image| writer.keep_image(image);
+
     // The memory of a core is read where it is: no stack is copied.
     let mut process = None;
     let imported = convert(path, kind, options, &mut writer, keep, &mut |item| {
@@ -220,6 +228,7 @@ pub fn to_trace(
             process = Some(memory);
         }
     })?;
+
     let images = writer.finish_kept()?;
     Ok((Trace::open_with(file.path(), images, process)?, imported))
 }

@@ -174,6 +174,7 @@ impl FileKind {
 /// If the file cannot be opened.
 pub fn file_kind(path: &Path) -> io::Result<FileKind> {
     let metadata = std::fs::metadata(path)?;
+
     // Opening a pipe could block until there is a writer.
     if metadata.is_dir() {
         if perf_directory::is_directory(path) {
@@ -181,19 +182,23 @@ pub fn file_kind(path: &Path) -> io::Result<FileKind> {
         }
         return Ok(FileKind::Folder);
     }
+
     if !metadata.is_file() {
         return Ok(FileKind::Special);
     }
+
     // The signature of a bzImage is the one farthest from the start.
     let mut head = Vec::new();
     let (file, _) = open::file(path)?;
     file.take(0x206).read_to_end(&mut head)?;
     let kind = by_bytes(&head);
+
     // A program may have any name; a case is known by nothing else.
     let is_text = matches!(
         kind,
         FileKind::Empty | FileKind::Text | FileKind::Unknown | FileKind::Capture | FileKind::Lines
     );
+
     match has_name_of_case(path) && is_text {
         true => Ok(FileKind::Case),
         false => Ok(kind),
@@ -215,6 +220,7 @@ fn by_bytes(head: &[u8]) -> FileKind {
     const EM_BPF: u8 = 247;
     const MAGICS: [&[u8]; 4] = [b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"BZh"];
     const LINES: &[u8] = b"\"schema\":\"unwind-sim.";
+    // In an ELF header, e_type is at 16 and e_machine at 18 (gABI).
     let field = |at: usize| head.get(at).copied();
     match head {
         [] => FileKind::Empty,

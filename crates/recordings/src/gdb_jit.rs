@@ -50,16 +50,20 @@ impl SymbolFile {
             let units = dwarf::units(&image, kind).filter_map(Result::ok);
             units.map(|unit| unit.range).collect::<Vec<_>>()
         });
+
         let named = || {
             let symbols = self.symbols.iter();
             symbols.map(|s| s.address..s.address.saturating_add(s.size))
         };
+
         let mut code = covered.unwrap_or_default();
         if code.is_empty() {
             code = named().collect();
         }
+
         code.retain(|range| !range.is_empty());
         code.sort_by_key(|range| (range.start, range.end));
+        // What touches is joined, so that the ranges do not overlap.
         code.dedup_by(|next, last| {
             let joins = next.start <= last.end;
             if joins {
@@ -140,6 +144,7 @@ pub fn registered(
     let mut list = Vec::new();
     let mut entry = head[2];
     while entry != 0 {
+        // A damaged list may run in a circle.
         if !seen.insert(entry) || seen.len() > ENTRIES_MAX {
             problems.push(Problem::Limit { read: count });
             break;
@@ -155,6 +160,7 @@ pub fn registered(
     }
 
     for (address, size) in list {
+        // All files together are bounded, too.
         let size_max = FILE_SIZE_MAX.min(left);
         let bytes = match size <= size_max {
             true => read(address, size),
@@ -165,6 +171,7 @@ pub fn registered(
         match whole.and_then(|bytes| symbol_file(&bytes)) {
             Some(file) => files.push(file),
             None => {
+                // One problem is reported for all of them.
                 if refused == 0 {
                     first_refused = address;
                 }
@@ -199,10 +206,12 @@ pub fn descriptor(image: &Image) -> Option<u64> {
 pub fn symbol_file(bytes: &[u8]) -> Option<SymbolFile> {
     let file = File::parse(bytes).ok()?;
     let symbols: Vec<Symbol> = file.symbols().filter_map(|s| symbol(&file, &s)).collect();
+
     let find = |name| {
         file.sections()
             .find(|s| s.name() == Ok(name) && s.size() > 0)
     };
+
     let kinds = [SectionKind::EhFrame, SectionKind::DebugFrame];
     let table = kinds.into_iter().find_map(|kind| {
         let section = find(kind.as_str())?;
@@ -222,6 +231,7 @@ pub fn symbol_file(bytes: &[u8]) -> Option<SymbolFile> {
             data: Bytes::from_vec(data),
         })
     });
+
     Some(SymbolFile { symbols, table })
 }
 

@@ -232,14 +232,18 @@ impl Sample<'_> {
             pid: self.pid,
             ..UserSpace::default()
         };
+
         let Some(kernel) = &self.kernel else {
             return Some(own);
         };
+
+        // Registers of a sample in user space are newer than those saved on the stack.
         if live.as_ref().is_some_and(of_user) {
             let regs = own.regs;
             let known = kernel.user.clone().unwrap_or(own);
             return Some(UserSpace { regs, ..known });
         }
+
         kernel.user.clone().or_else(|| {
             let own = kernel.task.stacks.iter();
             let own = own.into_iter().find(|s| s.kind == StackType::Task)?;

@@ -87,6 +87,7 @@ fn without_context_type(text: &str) -> &str {
     const ANONYMOUS: &str = "(anonymous namespace)";
     let (mut depth, mut space) = (0usize, None);
     let mut at = 0;
+
     while let Some(byte) = text.as_bytes().get(at) {
         match byte {
             _ if text[at..].starts_with(ANONYMOUS) => at += ANONYMOUS.len() - 1,
@@ -102,24 +103,30 @@ fn without_context_type(text: &str) -> &str {
         }
         at += 1;
     }
+
     let (Some(name), Some(parameters)) = (space, text.get(at..)) else {
         return text;
     };
+
     // An inner function template has its own return type, which comes first.
     let last = last_parameters(text);
     if last > at && text.as_bytes().get(last.wrapping_sub(1)) == Some(&b'>') {
         return text;
     }
+
     let mut depth = 0usize;
     let end = parameters.bytes().position(|byte| {
         depth += usize::from(byte == b'(');
         depth -= usize::from(byte == b')' && depth > 0);
         byte == b')' && depth == 0
     });
+
+    // A member function has its qualifiers between its parameters and the local name.
     let behind = end.map_or("", |end| &parameters[end + 1..]);
     let behind = behind
         .trim_start_matches(" const")
         .trim_start_matches([' ', '&']);
+
     match behind.starts_with("::") {
         true => &text[name..],
         false => text,
@@ -199,6 +206,8 @@ impl Location {
                 image: None,
             };
         };
+
+        // Such code has no image, but its mapping says what it is.
         if let Some((name, start)) = kernel_generated(mapping) {
             return Location {
                 function: Some(name.to_owned()),
@@ -206,6 +215,7 @@ impl Location {
                 image: Some(name.to_owned()),
             };
         }
+
         let svma = mapping.svma(address);
         let symbol = mapping
             .image
@@ -215,6 +225,7 @@ impl Location {
             .image
             .as_ref()
             .map_or(mapping.name.as_str(), |i| i.name());
+
         Location {
             function: symbol.map(|s| demangle(&s.name)),
             offset: symbol.map_or(svma, |s| svma.wrapping_sub(s.address)),

@@ -75,25 +75,32 @@ impl OutputFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
+
         if earlier.as_ref().is_some_and(fs::Metadata::is_dir) {
             return Err(io::Error::new(
                 io::ErrorKind::IsADirectory,
                 "this is a folder; name a file",
             ));
         }
+
+        // A device, a pipe or an open descriptor cannot be replaced.
         if earlier.as_ref().is_some_and(|e| !e.is_file()) || is_descriptor(&target) {
             // Append, as after a shell's `>>`.
             let file = OpenOptions::new().append(true).open(path)?;
             return Ok(OutputFile::new(file, Place::Direct, path, in_place));
         }
+
         let Some(name) = target.file_name() else {
             let what = "this is not a file name";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         };
+
+        // Written beside the target and renamed at the end, so that nobody sees half a file.
         let mut partial = OsString::from(name);
         partial.push(".partial");
         let partial = target.with_file_name(partial);
         let (file, guard) = leftovers::file(&partial, create_partial)?;
+
         if let Some(earlier) = &earlier {
             let taken = take_over(&file, earlier);
             if let Err(error) = taken {
@@ -101,6 +108,7 @@ impl OutputFile {
                 return Err(error);
             }
         }
+
         Ok(OutputFile::new(
             file,
             Place::Beside {

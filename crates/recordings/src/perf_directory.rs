@@ -65,6 +65,7 @@ fn map_at_most(path: &Path, max: u64) -> io::Result<Owner> {
     let [start, size] = [DATA_AT, DATA_AT + 8].map(|at| word(header, at));
     let records = place(start, size).and_then(|range| first.get(range));
     let records = records.ok_or_else(|| invalid("the records of `data` lie outside of it"))?;
+    // Behind the records there is a table with an entry for each feature bit.
     let features: u32 = header[FEATURES].iter().map(|byte| byte.count_ones()).sum();
     let table_at = place(start, size).map_or(0, |range| range.end);
     let table = first.get(table_at..).unwrap_or_default();
@@ -81,6 +82,7 @@ fn map_at_most(path: &Path, max: u64) -> io::Result<Owner> {
         let owner = map_file(&file)?;
         let bytes: &[u8] = (*owner).as_ref();
         let end = whole(bytes)?;
+        // A large recording may unpack to more than a small one.
         left = left.saturating_add(RATIO_MAX * bytes.len() as u64);
         written += copy(&bytes[..end], &mut left, &mut out)?;
         if end < bytes.len() {
@@ -151,6 +153,7 @@ fn copy(bytes: &[u8], left: &mut u64, out: &mut impl Write) -> io::Result<usize>
     let mut decoder: Option<Decoder<'_>> = None;
     let mut written = 0;
     let (mut plain, mut at) = (0, 0);
+
     while let Some((kind, size)) = record(bytes, at) {
         if COMPRESSED.contains(&kind) {
             out.write_all(&bytes[plain..at])?;
@@ -163,6 +166,8 @@ fn copy(bytes: &[u8], left: &mut u64, out: &mut impl Write) -> io::Result<usize>
                     .and_then(|range| payload.get(range))
                     .unwrap_or_default();
             }
+
+            // All compressed records of a file are one stream.
             let decoder = match &mut decoder {
                 Some(decoder) => decoder,
                 None => decoder.insert(Decoder::new()?),
@@ -172,6 +177,7 @@ fn copy(bytes: &[u8], left: &mut u64, out: &mut impl Write) -> io::Result<usize>
         }
         at += size;
     }
+
     out.write_all(&bytes[plain..at])?;
     Ok(written + at - plain)
 }
@@ -189,14 +195,18 @@ fn unpack(
         let step = decoder.run_on_buffers(input, &mut buffer)?;
         input = &input[step.bytes_read..];
         written += step.bytes_written;
+
         let Some(rest) = left.checked_sub(step.bytes_written as u64) else {
             let message = format!(
                 "the compressed records unpack to more than 1 GiB and {RATIO_MAX} times their files"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         };
+
         *left = rest;
         out.write_all(&buffer[..step.bytes_written])?;
+
+        // If the buffer is full, the decoder may hold more.
         let is_full = step.bytes_written == buffer.len();
         if !is_full && (input.is_empty() || step.bytes_read == 0) {
             return Ok(written);

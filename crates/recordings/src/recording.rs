@@ -214,6 +214,7 @@ impl Recording {
             if number >= trace.len() {
                 return Ok(Some(trace.len()));
             }
+
             let sample = trace.sample(number)?;
             let world = trace.world_at(number)?;
             let _ = take(&View {
@@ -226,6 +227,8 @@ impl Recording {
             });
             return Ok(None);
         }
+
+        // Without an index, all samples before it are read, too.
         let mut found = false;
         let len = self.views(&mut |view| {
             if view.number < number {
@@ -235,6 +238,7 @@ impl Recording {
             let _ = take(view);
             ControlFlow::Break(())
         })?;
+
         Ok((!found).then_some(len))
     }
 }
@@ -265,6 +269,7 @@ pub(crate) fn views_of_chunk(
 ) -> Result<ControlFlow<u64>, TraceError> {
     let mut number = chunk.samples().start;
     let mut reader = chunk.read()?;
+
     while let Some(item) = reader.next() {
         match item? {
             Item::Event(event) => world.apply(&event, trace.images()),
@@ -293,13 +298,16 @@ impl PerfData {
         let mut world = World::new();
         let mut images = Vec::new();
         let mut number = 0;
+        // Images stay loaded from one pass to the next.
         let finder = self.finder.take();
         let mut finder = finder.unwrap_or_else(|| ImageFinder::new(self.files.clone()));
+
         let options = perf::ItemOptions {
             chains: self.chains,
             deferred: Some(self.deferred.get_or_init(|| perf::Deferred::read(&file))),
             at: None,
         };
+
         let mut ended = false;
         let imported = perf::items(&file, &mut finder, &options, &mut |item| {
             match item {
@@ -322,6 +330,7 @@ impl PerfData {
             }
             ControlFlow::Continue(())
         });
+
         self.gaps.borrow_mut().pass(imported, ended);
         self.finder.set(Some(finder));
         Ok(number)

@@ -69,6 +69,7 @@ fn find<'m>(data: &[Range<u64>], read: &Read<'_, 'm>, tried_max: u64) -> Vec<Sec
         nodes: HashSet::new(),
         begins: BTreeSet::new(),
     };
+
     for range in data {
         let bytes = read(range.start, range.end.saturating_sub(range.start));
         for word in bytes.as_chunks::<8>().0 {
@@ -81,11 +82,13 @@ fn find<'m>(data: &[Range<u64>], read: &Read<'_, 'm>, tried_max: u64) -> Vec<Sec
             }
         }
     }
+
     let begins = search.begins.iter();
     let found: BTreeMap<u64, Range<u64>> = begins
         .filter_map(|begin| search.known.get(begin).cloned())
         .map(|range| (range.start, range))
         .collect();
+
     found
         .into_values()
         .map(|range| section(range, read))
@@ -179,6 +182,7 @@ impl Search<'_, '_> {
 
     /// Takes the objects of a B-tree's node and of those below it. Returns whether there is one.
     fn tree(&mut self, at: u64, depth: u32) -> bool {
+        // What only looks like a node may lead anywhere.
         if depth > DEPTH_MAX || self.nodes.len() >= OBJECTS_MAX {
             return false;
         }
@@ -190,6 +194,7 @@ impl Search<'_, '_> {
         let (count, kind) = (half(8), half(12));
         let words = node[NODE_HEAD..].as_chunks::<8>().0.iter();
         let words: Vec<u64> = words.map(|word| u64::from_le_bytes(*word)).collect();
+        // A separator and a child; or base, size and object (`unwind-dw2-btree.h`).
         let (entry, most) = match kind {
             INNER => (2, INNER_ENTRIES_MAX),
             LEAF => (3, LEAF_ENTRIES_MAX),

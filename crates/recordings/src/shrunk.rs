@@ -196,19 +196,24 @@ fn fill(address: usize) -> bool {
         let end = place.end.load(Ordering::Acquire);
         (place.start.load(Ordering::Relaxed)..end).contains(&address)
     });
+
     let Some(place) = found else {
         return false;
     };
+
     let from = address & !(PAGE - 1);
     let length = place.end.load(Ordering::Relaxed) - from;
+    // MAP_FIXED puts the zeros in the place of what is there.
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     let at = std::ptr::with_exposed_provenance_mut(from);
+
     // SAFETY: the range is part of a mapping that its owner keeps, since it is being read, and that is
     // only read. It stays mapped, now with zeros, and the owner unmaps it as before.
     let mapped = unsafe { libc::mmap(at, length, libc::PROT_READ, flags, -1, 0) };
     if mapped == libc::MAP_FAILED {
         return false;
     }
+
     let missing = &place.missing;
     let _ = missing.fetch_update(Ordering::AcqRel, Ordering::Acquire, |seen| {
         (seen == 0 || from < seen).then_some(from)

@@ -62,6 +62,7 @@ impl World {
                 tid,
                 parent_pid,
             } => {
+                // A new thread has the address space of its process.
                 if pid != parent_pid {
                     let parent = self.processes.get(parent_pid);
                     let space = parent.map(|p| p.space.clone()).unwrap_or_default();

@@ -32,10 +32,13 @@ text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;white-space:
 /// The image of `command` and what it prints.
 pub fn svg(command: &str, output: &str) -> String {
     let lines: Vec<&str> = output.trim_end().lines().collect();
+
     let columns = lines.iter().map(|line| line.chars().count()).max();
+    // The command is shown with a prompt of two characters.
     let columns = columns.unwrap_or(0).max(command.len() + 2);
     let width = (columns as f64 * CHAR_WIDTH).ceil() as usize + 2 * MARGIN;
     let height = (lines.len() + 2) * LINE_HEIGHT + 2 * MARGIN;
+
     let title = escaped(command);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
@@ -46,6 +49,7 @@ pub fn svg(command: &str, output: &str) -> String {
         width - 1,
         height - 1
     );
+
     let mut at = 0.0;
     text(&mut out, 0, "command", at, &format!("$ {command}"));
     at = FIRST_SECONDS;
@@ -57,6 +61,7 @@ pub fn svg(command: &str, output: &str) -> String {
         text(&mut out, number + 2, class(line), at, line);
         at += LINE_SECONDS;
     }
+
     out.push_str("</svg>\n");
     out
 }
@@ -112,7 +117,9 @@ mod tests {
             "a \"b\"",
             "Prose & more\n\n  truth  x < y\n  fp  t@1  x < ?\n  dwarf  .  x\n  rsp+8  y\n",
         );
+
         let lines: Vec<&str> = image.lines().filter(|l| l.starts_with("<text")).collect();
+
         let classes: Vec<&str> = lines
             .iter()
             .map(|l| {
@@ -122,16 +129,19 @@ mod tests {
                     .trim_start_matches("line ")
             })
             .collect();
+
         assert_eq!(
             classes,
             ["command", "plain", "right", "wrong", "right", "words"]
         );
+
         assert!(
             lines[0].ends_with("$ a &quot;b&quot;</text>"),
             "{}",
             lines[0]
         );
         assert!(lines[1].contains("Prose &amp; more") && lines[2].contains("x &lt; y"));
+
         let at = |line: &str| -> f64 {
             let rest = line.split("animation-delay:").nth(1).unwrap_or_default();
             rest.split('s')
@@ -141,6 +151,8 @@ mod tests {
                 .expect("seconds")
         };
         assert!(lines.windows(2).all(|pair| at(pair[0]) < at(pair[1])));
+
+        // The image loads nothing: the one address in it is the name of its format.
         assert!(!image.contains("http://www.w3.org/1999") && image.matches("http").count() == 1);
     }
 }

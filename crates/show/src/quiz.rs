@@ -59,11 +59,13 @@ pub fn judge(view: &View<'_>, from: usize, names: &[String]) -> Answered {
     let mut chain = Chain::ended(Reason::NotAtRoot);
     let mut next = 0;
     for name in names {
+        // From the last match on: a function may be active more than once.
         let rest = all.iter().skip(next);
         let same = rest
             .into_iter()
             .position(|t| t.function == *name)
             .map(|at| at + next);
+
         chain.frames.push(match same {
             Some(at) => {
                 next = at + 1;
@@ -78,10 +80,13 @@ pub fn judge(view: &View<'_>, from: usize, names: &[String]) -> Answered {
     if next == all.len() && names.last() == all.last().map(|name| &name.function) {
         chain.end.reason = Reason::RootReached;
     }
+
     let (verdict, _) = verdict::judge(&chain, truth, from);
+
     if verdict == Verdict::Ok {
         return Answered::Right { frames: all.len() };
     }
+
     Answered::Wrong {
         verdict,
         why: why(view, from, &all, names, verdict),
@@ -107,7 +112,9 @@ fn why(view: &View<'_>, from: usize, all: &[Name], names: &[String], verdict: Ve
     let Some(at) = verdict.at().map(|at| at as usize) else {
         return "No frame of it can be compared with a true one.".to_owned();
     };
+
     let said = names.get(at).map_or("nothing", String::as_str);
+
     let Some(right) = all.get(at) else {
         return match verdict {
             Verdict::Truncated { .. } => {
@@ -119,6 +126,7 @@ fn why(view: &View<'_>, from: usize, all: &[Name], names: &[String], verdict: Ve
             ),
         };
     };
+
     let mut out = match verdict {
         Verdict::Extra { .. } => {
             format!(
@@ -134,6 +142,8 @@ fn why(view: &View<'_>, from: usize, all: &[Name], names: &[String], verdict: Ve
         }
         _ => format!("Frame {at} is {}, not {said}.", right.function),
     };
+
+    // The word in which the reader can see the right frame.
     let slot = view.sample.truth.slot(from + at);
     let word = slot.and_then(|slot| Some((slot, view.sample.memory().read_u64(slot).ok()?)));
     if let (Some((slot, word)), Some(inner)) = (word, at.checked_sub(1).and_then(|i| all.get(i))) {
@@ -150,6 +160,7 @@ fn why(view: &View<'_>, from: usize, all: &[Name], names: &[String], verdict: Ve
     } else if at == 0 {
         out.push_str(" The innermost frame is the function that rip is in.");
     }
+
     out
 }
 

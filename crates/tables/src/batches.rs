@@ -17,6 +17,8 @@ pub(crate) fn work<W, T: Send>(
         let mut worker = worker();
         let mut done = Vec::new();
         loop {
+            // `Relaxed` is enough: the number says whose batch it is, and nothing else is handed
+            // over.
             let first = next.fetch_add(batch, Ordering::Relaxed);
             let taken = todo.get(first..).unwrap_or_default();
             if taken.is_empty() {
@@ -25,6 +27,8 @@ pub(crate) fn work<W, T: Send>(
             done.extend(taken.iter().take(batch).map(|&n| each(&mut worker, n)));
         }
     };
+
+    // The thread that asks works, too, and no thread is started that would find nothing to do.
     let useful = threads.min(todo.len().div_ceil(batch));
     std::thread::scope(|scope| {
         let others = (1..useful).map_while(|_| Builder::new().spawn_scoped(scope, run).ok());
@@ -33,6 +37,7 @@ pub(crate) fn work<W, T: Send>(
         for other in others {
             match other.join() {
                 Ok(theirs) => done.extend(theirs),
+                // A panic goes on in the thread that asked.
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }

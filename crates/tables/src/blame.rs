@@ -203,6 +203,7 @@ fn of_cfa(wrong: &Contradiction, around: &Around) -> Cause {
         } => Some(reg),
         _ => None,
     };
+
     let moved = before.and_then(moved);
     // How far the row's CFA is off, if both are addresses in the frame. The true one is 8 above the
     // return address.
@@ -214,6 +215,8 @@ fn of_cfa(wrong: &Contradiction, around: &Around) -> Cause {
         _ => None,
     };
     let at = around.at.as_ref().and_then(self::moved);
+
+    // Where the CFA goes by another register, it does not matter how rsp moved.
     if base != Some(Reg::Rsp) {
         return match base {
             Some(base) if before.is_some_and(|insn| writes(insn, base)) => Cause::BaseLost,
@@ -222,6 +225,8 @@ fn of_cfa(wrong: &Contradiction, around: &Around) -> Cause {
             _ => Cause::Base,
         };
     }
+
+    // The row covers the instruction before `pc` as well, and so does not follow what that one did.
     let is_late = wrong.row.start < wrong.pc;
     match moved {
         Some(moved) if is_late && off.is_none_or(|off| off == moved) => match moved {
@@ -230,6 +235,7 @@ fn of_cfa(wrong: &Contradiction, around: &Around) -> Cause {
             _ => Cause::Raised,
         },
         _ if is_late && before.is_some_and(is_leave) => Cause::Raised,
+        // Right only once the instruction at `pc` has been executed.
         _ if off.zip(at).is_some_and(|(off, at)| off + at == 0) => Cause::Early,
         _ if off.is_some() => Cause::Distance,
         _ => Cause::Other,
@@ -417,10 +423,13 @@ fn shape_of(insn: &Instruction, hash: &mut u64) {
             *hash = (*hash ^ u64::from(*byte)).wrapping_mul(FNV[1]);
         }
     };
+
     let mut text = String::new();
     let mut formatter = GasFormatter::new();
     formatter.format_mnemonic(insn, &mut text);
     add(text.as_bytes());
+
+    // Numbers that may be addresses are left out: the same code has others elsewhere.
     let is_small = |number: u64| number.wrapping_add(ADDRESS_MIN) < 2 * ADDRESS_MIN;
     for operand in 0..insn.op_count() {
         add(b",");
@@ -440,6 +449,7 @@ fn shape_of(insn: &Instruction, hash: &mut u64) {
                     add(&displacement.to_le_bytes());
                 }
             }
+            // Where a branch leads depends on where the code is.
             OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64 => {}
             _ => {
                 let number = insn.try_immediate(operand).unwrap_or_default();

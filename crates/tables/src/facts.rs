@@ -49,6 +49,7 @@ impl Facts {
         let Ok(header) = elf::FileHeader64::<LE>::parse(data) else {
             return out;
         };
+
         for program in header.program_headers(LE, data).unwrap_or(&[]) {
             let start = program.p_vaddr(LE);
             match program.p_type(LE) {
@@ -59,25 +60,31 @@ impl Facts {
                 _ => {}
             }
         }
+
         let Ok(sections) = header.sections(LE, data) else {
             return out;
         };
         let code = elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
         let (mut has_code, mut lacks_code) = (false, false);
+
         for (index, section) in sections.enumerate() {
             let name = sections.section_name(LE, section).unwrap_or_default();
             let known = TABLES.into_iter().find(|table| table.as_bytes() == name);
             out.order.extend(known);
             let is_empty = section.sh_size(LE) == 0;
+            // A debug file has headers for what stayed in the program: `SHT_NOBITS`, with a size
+            // and no bytes.
             let is_absent = section.sh_type(LE) == elf::SHT_NOBITS && !is_empty;
             if section.sh_flags(LE).0 & code == code && !is_empty {
                 has_code |= !is_absent;
                 lacks_code |= is_absent;
             }
+
             if is_absent {
                 out.absent.extend(known);
                 continue;
             }
+
             match known {
                 Some(".eh_frame_hdr") if !is_empty => {
                     let start = section.sh_addr(LE);
@@ -85,6 +92,8 @@ impl Facts {
                     out.eh_frame_hdr_section = Some(start..end);
                 }
                 Some(".sframe") => {
+                    // gABI: `sh_info` of a section of relocations is the section that they apply
+                    // to.
                     let of_it = sections
                         .iter()
                         .filter(|s| s.sh_type(LE) == elf::SHT_RELA && s.info_link(LE).0 == index.0);
@@ -97,6 +106,7 @@ impl Facts {
                 _ => {}
             }
         }
+
         out.is_debug_file = lacks_code && !has_code;
         out.sframe_relocations.sort_unstable();
         out

@@ -103,18 +103,23 @@ impl File {
             name: name.to_owned(),
             error,
         };
+
         let options = ReadOptions {
             producers: true,
             ..ReadOptions::default()
         };
+
+        // An object has no addresses yet and is laid out first.
         let mut read = match unwind_elf::read(name, owner.clone(), &options) {
             Err(error) if error.what == ElfErrorKind::Relocatable => {
                 return File::read_object(name, &owner);
             }
             read => read.map_err(wrong)?,
         };
+
         let unpack_errors = read.unpack();
         let facts = Facts::read((*owner).as_ref());
+
         let mut areas = Vec::new();
         // A debug file has its program's program headers, but other bytes at their offsets.
         let segments = read.segments.iter().filter(|_| !facts.is_debug_file);
@@ -125,6 +130,7 @@ impl File {
             let Some((start, end)) = start.zip(end) else {
                 continue;
             };
+            // A file that is cut short may end within a segment.
             let end = end.min((*owner).as_ref().len());
             if let Some(bytes) = Bytes::new(owner.clone(), start..end.max(start)) {
                 areas.push(Area {
@@ -134,10 +140,13 @@ impl File {
                 });
             }
         }
+
         areas.sort_by_key(|area| area.address);
+
         let data: &[u8] = (*owner).as_ref();
         let headers = Headers::read(data);
         let mut code = headers.code;
+        // It has headers of the code, but not the code.
         if facts.is_debug_file {
             code.clear();
         } else if code.is_empty() {
@@ -147,9 +156,11 @@ impl File {
                 range: range.clone(),
             }));
         }
+
         let word = |at| Some(u64::from_le_bytes(*bytes_at(&areas, at).first_chunk()?));
         let is_code = |at| code.iter().any(|c| c.range.contains(&at));
         let pointers = pointers::read(data, word, is_code);
+
         Ok(File {
             name: name.to_owned(),
             unpack_errors,
@@ -180,10 +191,12 @@ impl File {
         let texts = image.sections().iter();
         let mut texts = texts.filter(|s| s.kind == SectionKind::Text);
         let owner = texts.find_map(|section| {
+            // The bytes of a section belong to the whole file, if the image was made from one.
             let owner = section.data.owner();
             let is_elf = (**owner).as_ref().starts_with(&elf::ELFMAG);
             is_elf.then(|| owner.clone())
         });
+
         let whole = owner.and_then(|owner| File::read(image.name(), owner).ok());
         // The image may have symbols and tables of a separate debug file.
         let whole = whole
@@ -192,6 +205,7 @@ impl File {
             let image = image.clone();
             return File { image, ..file };
         }
+
         let sections = image.sections().iter().filter(|s| !s.data.is_empty());
         let mut areas: Vec<Area> = sections
             .map(|section| Area {
@@ -201,11 +215,13 @@ impl File {
             })
             .collect();
         areas.sort_by_key(|area| area.address);
+
         let texts = image.text().iter().filter(|range| !range.is_empty());
         let code = texts.map(|range| Code {
             name: String::new(),
             range: range.clone(),
         });
+
         File {
             name: image.name().to_owned(),
             image: image.clone(),
@@ -235,12 +251,14 @@ impl File {
             name: name.to_owned(),
             error,
         })?;
+
         let image = Image::new(object.parts);
         let kinds = TABLES.into_iter();
         let is_empty = |kind: &SectionKind| {
             let section = image.section(*kind);
             section.is_some_and(|section| section.data.is_empty())
         };
+
         Ok(File {
             name: name.to_owned(),
             empty: kinds.filter(is_empty).collect(),

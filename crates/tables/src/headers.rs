@@ -66,17 +66,23 @@ impl Headers {
         let Ok(header) = elf::FileHeader64::<LE>::parse(data) else {
             return out;
         };
+
         out.is_fixed = header.e_type(LE) == elf::ET_EXEC;
         out.entry = Some(header.e_entry(LE)).filter(|&entry| entry != 0);
         out.is_program = is_program(header, data);
+
+        // Only a file without section headers: in others, sections say the same, below.
         if let Some(dynamic) = Dynamic::read(data) {
             out.read_imports(dynamic.relocations(), |rela| dynamic.symbol(rela));
             out.imports.sort_unstable();
         }
+
         let Ok(sections) = header.sections(LE, data) else {
             return out;
         };
+
         let code = elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
+        // Stripping a file leaves `.dynsym`, with the functions that others may call.
         let dynamic = sections
             .symbols(LE, data, elf::SHT_DYNSYM)
             .unwrap_or_default();
@@ -86,10 +92,12 @@ impl Headers {
         // A function without code has the address of what lies behind it.
         let defined = defined.filter(|s| s.st_size(LE) != 0);
         out.exports.extend(defined.map(|s| s.st_value(LE)));
+
         for section in sections.iter() {
             if section.sh_flags(LE).0 & elf::SHF_ALLOC.0 != 0 {
                 let start = section.sh_addr(LE);
                 let name = sections.section_name(LE, section).unwrap_or_default();
+                // The name of a damaged file's section may be the rest of the file.
                 let name = &name[..name.len().min(NAME_LEN_MAX)];
                 let named = Code {
                     name: String::from_utf8_lossy(name).into_owned(),
@@ -100,6 +108,7 @@ impl Headers {
                 }
                 out.sections.push(named);
             }
+
             if section.sh_type(LE) == elf::SHT_RELA {
                 let relocations = section.data_as_array(LE, data).unwrap_or(&[]);
                 let name = |rela: &elf::Rela64<LE>| {
@@ -109,10 +118,12 @@ impl Headers {
                 out.read_imports(relocations.iter(), name);
             }
         }
+
         for code in [&mut out.code, &mut out.sections] {
             code.retain(|code| !code.range.is_empty());
             code.sort_by_key(|code| code.range.start);
         }
+
         let all = sections.symbols(LE, data, elf::SHT_SYMTAB);
         out.read_symbols(&all.unwrap_or_default());
         out.imports.sort_unstable();
@@ -129,6 +140,9 @@ impl Headers {
             if symbol.st_type() != elf::STT_NOTYPE || symbol.st_shndx(LE) == elf::SHN_UNDEF {
                 continue;
             }
+
+            // `SYM_CODE_START` of the kernel's assembly: code that is not a function has a size,
+            // but no type.
             if size > 0 && self.code.iter().any(|code| code.range.contains(&at)) {
                 self.untyped.push(at..at.saturating_add(size));
             }
@@ -140,6 +154,7 @@ impl Headers {
             }
         }
         self.untyped.sort_by_key(|range| (range.start, range.end));
+        // A linked kernel has its static branches between these two symbols.
         if let [Some(start), Some(stop)] = bounds
             && start < stop
         {

@@ -110,17 +110,20 @@ impl Hints {
             offset,
             what,
         };
+
         let notes = file.notes(&range);
         let lies = |len: u64| {
             let places = (range.start..range.end).step_by(len as usize);
             size % len == 0 && places.eq(notes.iter().map(|note| note.0))
         };
+        // No field says how large an entry is, but each has a relocation at its start.
         let len = HINT_LENS.into_iter().find(|&len| lies(len));
         let len = len.ok_or_else(|| {
             let what = "not an array of struct unwind_hint, each with a relocation; \
                         generate works on objects as the compiler wrote them";
             wrong(0, what)
         })?;
+
         let mut saves = BTreeSet::new();
         let mut restores = Vec::new();
         for &(at, address) in notes {
@@ -128,9 +131,11 @@ impl Hints {
             let bytes = file.bytes(at);
             let bytes = bytes.get(..len as usize);
             let bytes = bytes.ok_or_else(|| wrong(offset, "the section is cut short"))?;
+
             if file.code_at(address).is_none() {
                 return Err(wrong(offset, "a hint for an address without code"));
             }
+
             match entry(bytes, encoding).map_err(|what| wrong(offset, what))? {
                 Entry::Hint(Hint::Restore(_)) => restores.push(address),
                 Entry::Hint(hint) => {
@@ -144,6 +149,8 @@ impl Hints {
                 }
             }
         }
+
+        // A save may follow in the section what restores it: only now all are known.
         for address in restores {
             let section = file.code_at(address).map_or(0, |code| code.range.start);
             let save = saves.range(section..address).next_back().copied();
@@ -171,12 +178,14 @@ impl Hints {
 fn entry(bytes: &[u8], encoding: Encoding) -> Result<Entry, &'static str> {
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
     let (number, kind) = (byte(6), byte(7));
+
     // `end` is the last byte, `signal` the one before it in 6.3, and the only one later.
     let (signal, end) = match encoding.layout {
         Layout::V4_14 => (false, byte(8) != 0),
         Layout::V6_3 => (byte(8) != 0, byte(9) != 0),
         Layout::V6_4 | Layout::V7_1 => (byte(8) != 0, false),
     };
+
     let frame = |kind, signal| {
         let wrong = "unknown sp_reg; the layout of --to must be that of the object's kernel";
         let entry = orc::Entry {
@@ -190,10 +199,13 @@ fn entry(bytes: &[u8], encoding: Encoding) -> Result<Entry, &'static str> {
         let (kind, cfa) = (rule.kind, rule.cfa);
         Ok(Entry::Hint(Hint::Frame { kind, cfa }))
     };
+
     let call = || frame(EntryType::Call, signal);
     let regs = || frame(EntryType::Regs, true);
     let partial = || frame(EntryType::RegsPartial, true);
     let unknown = Err("unknown type; the layout of --to must be that of the object's kernel");
+
+    // The numbers of the types changed with 6.4, when undefined and end of stack got their own.
     if encoding.layout >= Layout::V6_4 {
         return match kind {
             0 => Ok(Entry::Hint(Hint::Undefined)),
@@ -207,6 +219,7 @@ fn entry(bytes: &[u8], encoding: Encoding) -> Result<Entry, &'static str> {
             _ => unknown,
         };
     }
+
     let is_old = Encoding::ALL.first() == Some(&encoding);
     match kind {
         0 if number == 0 && end => Ok(Entry::Hint(Hint::EndOfStack)),

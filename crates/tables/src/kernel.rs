@@ -151,6 +151,8 @@ impl Edges {
         let Some(range) = file.section_range(".altinstructions") else {
             return;
         };
+
+        // No field says how large an entry is: the size is right with which all are readable.
         let sizes = ALT_LENS.into_iter();
         let readable = sizes.filter_map(|len| {
             if (range.end - range.start) % len != 0 {
@@ -162,9 +164,11 @@ impl Edges {
                 .map(|at| alternative(file, at, len));
             all.collect::<Option<Vec<_>>>()
         });
+
         let Some(found) = readable.into_iter().next() else {
             return;
         };
+
         for alternative in found {
             let start = alternative.original.start;
             self.alternatives

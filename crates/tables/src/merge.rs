@@ -116,6 +116,8 @@ pub fn merge(file: &File, address: u64) -> Result<Merged, MergeError> {
     let section = file.image().section(SectionKind::Sframe);
     let section = section.ok_or_else(|| MergeError::NoTable { file: name() })?;
     let tables = tables(file, &section.data, section.address)?;
+
+    // The highest version: lower ones cannot hold all of its rows.
     let versions = tables.iter().map(|(_, table)| table.header().version);
     let version = versions.max().unwrap_or(Version::V3);
     let mut writer = SframeWriter::new(version);
@@ -141,6 +143,7 @@ pub fn merge(file: &File, address: u64) -> Result<Merged, MergeError> {
         clipped: 0,
         empty: 0,
     };
+
     let mut all = Vec::new();
     for (number, (at, table)) in tables.iter().enumerate() {
         let reading = Reading {
@@ -152,12 +155,16 @@ pub fn merge(file: &File, address: u64) -> Result<Merged, MergeError> {
         };
         reading.functions(section.address, &starts, &mut all, &mut out)?;
     }
+
+    // The sort is stable: of two functions with one start, that of the earlier table comes first.
     all.sort_by_key(|function| function.start);
     out.resolve(&mut all);
+
     let write = |error| MergeError::Write {
         file: name(),
         error,
     };
+
     for function in &all {
         out.functions += 1;
         out.rows += function.rows.len() as u64;
@@ -170,6 +177,7 @@ pub fn merge(file: &File, address: u64) -> Result<Merged, MergeError> {
         };
         writer.function(&function).map_err(write)?;
     }
+
     let sections = writer.finish(address).map_err(write)?;
     if let Some(section) = sections.into_iter().next() {
         out.section = section;
@@ -221,11 +229,13 @@ fn tables<'a>(
         let table = table.map_err(|error| malformed(file, found.len(), at, error))?;
         rest = table.tail();
         found.push((at, table));
+
         // Padding to the alignment of the next table, or to the end of the segment.
         let Some(padding) = rest.iter().position(|byte| *byte != 0) else {
             return Ok(found);
         };
         rest = rest.get(padding..).unwrap_or_default();
+
         if found.len() >= TABLES_MAX {
             return Err(MergeError::TooManyTables {
                 file: file.name().to_owned(),
@@ -271,20 +281,25 @@ impl Reading<'_> {
         let fdes: Result<Vec<Fde>, Malformed> = self.table.fdes().collect();
         let fdes = fdes.map_err(|error| malformed(self.file, self.number, self.at, error))?;
         let moved = self.moved(&fdes, section, starts);
+
         for fde in &fdes {
             let start = fde.start.wrapping_add(moved.by(fde));
+            // The linker discarded its code, and left its entry.
             if !self.file.image().is_text(start) {
                 out.dead += 1;
                 continue;
             }
+
             let mut rows = self.rows(fde)?;
             // A table being written has functions that start with a row.
             let skipped = rows.first().map_or(0, |row| row.0);
+            // Blocks that repeat cannot be cut off at their start.
             if rows.is_empty() || skipped != 0 && fde.rep_size.is_some() {
                 out.empty += 1;
                 continue;
             }
             rows.iter_mut().for_each(|row| row.0 -= skipped);
+
             all.push(Merging {
                 start: start.saturating_add(skipped.into()),
                 size: fde.size - skipped,
@@ -323,24 +338,30 @@ impl Reading<'_> {
         let mut rows: Vec<(u32, Row)> = Vec::new();
         for row in self.table.rows(fde) {
             let row = row.map_err(|error| malformed(self.file, self.number, self.at, error))?;
+
             // Some assemblers write a row at the end of the function, which covers nothing.
             if row.start >= fde.row_limit() {
                 break;
             }
+
             let wrong = |what| MergeError::Row {
                 file: self.file.name().to_owned(),
                 offset: self.at.saturating_add(row.offset),
                 what,
             };
+
             let increases = rows
                 .last()
                 .map_or(row.start == 0, |last| last.0 < row.start);
             if !increases {
                 return Err(wrong("row starts do not increase from 0"));
             }
+
+            // A function without rows is an outermost frame (V2, errata 2): one row that says so.
             let stored = row.row.unwrap_or(SframeRow::RaUndefined);
             let fit = self.writer.fit(stored, fde.signal);
             let fit = fit.map_err(|lost| wrong(lost.description()))?;
+            // Rows that differ in the table read may be one in the version written.
             if rows.last().is_none_or(|last| last.1 != fit) {
                 rows.push((row.start, fit));
             }
@@ -381,8 +402,12 @@ impl Merged {
             }
             true
         });
+
         self.duplicates = duplicates;
         self.conflicts = conflicts;
+
+        // A search ends at the last function that starts before an address, so that no reader finds
+        // more.
         let starts: Vec<u64> = all.iter().skip(1).map(|f| f.start).collect();
         for (function, next) in all.iter_mut().zip(starts) {
             let room = u32::try_from(next - function.start).unwrap_or(u32::MAX);
@@ -392,6 +417,7 @@ impl Merged {
                 function.rows.retain(|row| row.0 < room);
             }
         }
+
         all.retain(|function| function.size != 0);
     }
 }

@@ -29,9 +29,11 @@ pub(crate) fn read(
     let Ok(sections) = header.sections(LE, data) else {
         return out;
     };
+
     if let Some(dynamic) = Dynamic::read(data) {
         out = by_dynamic(&dynamic, word);
     }
+
     let is_fixed = header.e_type(LE) == elf::ET_EXEC;
     for section in sections.iter() {
         let mut add = |place: u64, value: u64| {
@@ -39,11 +41,14 @@ pub(crate) fn read(
                 out.push((place, value));
             }
         };
+
         match section.sh_type(LE) {
             elf::SHT_RELA => {
                 let relocations: &[elf::Rela64<LE>] =
                     section.data_as_array(LE, data).unwrap_or(&[]);
                 for rela in relocations {
+                    // Both are of the program itself: where it lies, plus the addend (psABI,
+                    // "Relocation Types").
                     let kind = rela.r_type(LE, false);
                     if kind == elf::R_X86_64_RELATIVE || kind == elf::R_X86_64_IRELATIVE {
                         add(rela.r_offset(LE), rela.r_addend(LE).cast_unsigned());
@@ -53,6 +58,7 @@ pub(crate) fn read(
             elf::SHT_RELR => {
                 let places = section.relr(LE, data).ok().flatten();
                 for place in places.into_iter().flatten().take(POINTERS_MAX) {
+                    // RELR stores no addends: the word in place is the addend.
                     if let Some(value) = word(place) {
                         add(place, value);
                     }
@@ -63,8 +69,10 @@ pub(crate) fn read(
                 if flags & elf::SHF_ALLOC.0 == 0 || flags & elf::SHF_EXECINSTR.0 != 0 {
                     continue;
                 }
+
                 let start = section.sh_addr(LE);
                 let bytes = section.data(LE, data).unwrap_or_default();
+
                 if start % WORD as u64 != 0 {
                     continue;
                 }
@@ -82,6 +90,7 @@ pub(crate) fn read(
             _ => {}
         }
     }
+
     out.sort_unstable();
     out.dedup_by_key(|p| p.0);
     out

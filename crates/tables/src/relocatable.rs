@@ -85,6 +85,7 @@ pub(crate) fn read(name: &str, owner: &Owner) -> Result<Object, ObjectError> {
         section: section.to_owned(),
         offset,
     };
+
     let header = Header::parse(data).map_err(|_| wrong("cut short", "file header", 0))?;
     let offset = header.e_shoff(LE);
     let sections = header
@@ -93,6 +94,7 @@ pub(crate) fn read(name: &str, owner: &Owner) -> Result<Object, ObjectError> {
     let symbols = sections
         .symbols(LE, data, elf::SHT_SYMTAB)
         .map_err(|_| wrong("unreadable", ".symtab", offset))?;
+
     let mut layout = Layout {
         owner,
         data,
@@ -105,8 +107,12 @@ pub(crate) fn read(name: &str, owner: &Owner) -> Result<Object, ObjectError> {
         notes: Vec::new(),
         untyped: Vec::new(),
     };
+
+    // Relocations are computed from the addresses of all sections.
     layout.place()?;
     layout.relocate()?;
+
+    // What others search by address is put in order.
     let mut object = layout.object();
     object.parts.name = name.to_owned();
     object.parts.symbols = layout.code_symbols();
@@ -189,17 +195,21 @@ impl<'a> Layout<'a> {
             if section.sh_type(LE) != elf::SHT_RELA {
                 continue;
             }
+
             let target = section.info_link(LE);
             let Some(&address) = self.addresses.get(&target.0) else {
                 continue;
             };
+
             let relocations: &[elf::Rela64<LE>] = section
                 .data_as_array(LE, self.data)
                 .map_err(|_| self.wrong("not within the file", section))?;
+            // Several sections of relocations may apply to one, each to what the last has left.
             let mut bytes = match self.contents.remove(&target.0) {
                 Some(bytes) => bytes,
                 None => self.original(target).to_vec(),
             };
+
             let from_section = is_relative_to_section(&bytes);
             let is_sframe = self.sections.section(target).map(|s| self.name(s));
             let is_sframe = is_sframe.is_ok_and(|name| name == SectionKind::Sframe.as_str());
@@ -209,6 +219,7 @@ impl<'a> Layout<'a> {
                 .sections
                 .section(target)
                 .is_ok_and(|s| self.name(s).starts_with(NOTES));
+
             for relocation in relocations {
                 if is_note {
                     self.note(relocation, address.wrapping_add(relocation.r_offset(LE)));
@@ -219,6 +230,8 @@ impl<'a> Layout<'a> {
                 if is_data {
                     self.pointer(relocation, address.wrapping_add(relocation.r_offset(LE)));
                 }
+                // Where starts are relative to the section, the assembler's relocations count from
+                // it, not from the field.
                 let place = match is_sframe && from_section {
                     true => address,
                     false => address.wrapping_add(relocation.r_offset(LE)),
@@ -341,12 +354,15 @@ impl<'a> Layout<'a> {
             let Some(&address) = self.addresses.get(&index.0) else {
                 continue;
             };
+
             let name = self.name(section);
             let range = address..address.saturating_add(section.sh_size(LE));
             let bytes = self.bytes(index, section);
+
             let flags = section.sh_flags(LE).0;
             let is_code = flags & elf::SHF_EXECINSTR.0 != 0;
             let kind = kind(&name).or(is_code.then_some(SectionKind::Text));
+
             if let Some(kind) = kind {
                 let data = bytes.clone();
                 out.parts.sections.push(Section {
@@ -355,6 +371,8 @@ impl<'a> Layout<'a> {
                     data,
                 });
             }
+
+            // `.debug_frame` ends here: it is a table, but no memory of the program.
             if !self.has_address(section) {
                 continue;
             }
@@ -362,12 +380,14 @@ impl<'a> Layout<'a> {
                 name,
                 range: range.clone(),
             };
+
             // A table may name a place in an empty section.
             out.offsets.push(section.sh_offset(LE));
             if range.is_empty() {
                 out.sections.push(code);
                 continue;
             }
+
             if is_code {
                 out.parts.text.push(range);
                 out.code.push(code.clone());
@@ -398,11 +418,14 @@ impl<'a> Layout<'a> {
     fn code_symbols(&mut self) -> Vec<Symbol> {
         let mut left = self.data.len().saturating_mul(NAME_SHARING_MAX);
         let mut out = Vec::new();
+
         for (index, symbol) in self.symbols.enumerate() {
             let kind = symbol.st_type();
             if kind != elf::STT_FUNC && kind != elf::STT_NOTYPE && kind != elf::STT_GNU_IFUNC {
                 continue;
             }
+
+            // Undefined and absolute symbols have no section.
             let section = self.symbols.symbol_section(LE, symbol, index);
             let header = section
                 .ok()
@@ -412,18 +435,22 @@ impl<'a> Layout<'a> {
             if !header.is_some_and(is_code) {
                 continue;
             }
+
             let name = self.symbols.symbol_name(LE, symbol).unwrap_or_default();
             let Some(address) = self.symbol_address(index).filter(|_| !name.is_empty()) else {
                 continue;
             };
+            // Names may share bytes, so that together they can be many times as long as the file.
             let Some(rest) = left.checked_sub(name.len()) else {
                 break;
             };
             left = rest;
+
             if kind == elf::STT_NOTYPE && symbol.st_size(LE) > 0 {
                 let end = address.saturating_add(symbol.st_size(LE));
                 self.untyped.push(address..end);
             }
+
             let symbol_of = Symbol {
                 address,
                 size: symbol.st_size(LE),
@@ -431,6 +458,7 @@ impl<'a> Layout<'a> {
             };
             out.push((symbol_rank(symbol), symbol_of));
         }
+
         out.sort_by(|(a, one), (b, other)| {
             (one.address, a, &one.name).cmp(&(other.address, b, &other.name))
         });

@@ -148,19 +148,24 @@ impl Table {
         let Some(section) = image.section(SectionKind::Sframe) else {
             return found;
         };
+
         let mut at = 0;
         for number in 0..=BEHIND_MAX {
             let Some(data) = section.data.part(at..section.data.len()) else {
                 break;
             };
+
             let base = at as u64;
             let address = section.address.wrapping_add(base);
             let Ok(inner) = sframe::Table::parse(&data, address) else {
                 break;
             };
+
             let tail = inner.tail();
             let padding = tail.iter().position(|byte| *byte != 0);
             at += data.len() - tail.len() + padding.unwrap_or(tail.len());
+
+            // The first table is the one that every reader finds.
             if number > 0 && inner.header().has(sframe::FLAG_FUNC_START_PCREL) {
                 let mut table = Table {
                     kind: TableKind::Sframe,
@@ -279,14 +284,18 @@ impl Table {
             .partition_point(|f| f.range.start <= range.start);
         let functions = &self.functions[after.saturating_sub(1)..];
         let mut rows: Vec<Row<'_>> = Vec::new();
+
+        // The last function that starts at or before the range may reach into it.
         for (at, function) in functions.iter().enumerate() {
             if function.range.start >= range.end {
                 break;
             }
+
             let error = function.error.as_ref().map_or(u64::MAX, |e| e.0);
             // A search ends at the next function from its start on, also behind that one's end.
             let next = functions.get(at + 1).map_or(u64::MAX, |f| f.range.start);
             let end = range.end.min(error).min(next);
+
             let all = self.rows(function);
             rows.reserve(all.len());
             let cut = all.map(|row| Row {

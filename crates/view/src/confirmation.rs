@@ -43,20 +43,24 @@ pub fn judgement_text(space: &AddressSpace, frames: &[Frame], judged: &[Judgemen
         contradicted,
         unjudged,
     } = Counts::of(judged);
+
     let behind = match confirmed_assumed {
         0 => String::new(),
         n => format!(" ({n} after assumed results)"),
     };
+
     let mut out = format!(
         "  of {callers} caller{}: {confirmed} confirmed{behind}, {contradicted} contradicted, {unjudged} unjudged\n",
         plural(callers),
     );
+
     for (index, (frame, judgement)) in frames.iter().zip(judged).enumerate() {
         let Judgement::Contradicted(reached) = judgement else {
             continue;
         };
         let pc = CodeAddress::Return(reached.to);
         let place = Location::of(space, pc);
+        // A call pushes the return address right below the caller's rsp (Intel SDM volume 2, CALL).
         let slot = frame.sp.wrapping_sub(8);
         // Writing to a string cannot fail.
         let _ = writeln!(
@@ -66,5 +70,6 @@ pub fn judgement_text(space: &AddressSpace, frames: &[Frame], judged: &[Judgemen
             reached.slot, reached.to,
         );
     }
+
     out
 }

@@ -37,10 +37,13 @@ fn thread_text(out: &mut String, thread: &DeadlockedThread) {
         Printable::new(&waiting.program),
         Printable::new(&waiting.name)
     );
+
+    // A process that was stopped need not be in a system call.
     let _ = match waiting.call {
         "" => writeln!(out, "waits for {}", waiting.what),
         call => writeln!(out, "waits in {call} for {}", waiting.what),
     };
+
     if let Some(TrueChain {
         frames,
         is_complete,
@@ -54,6 +57,7 @@ fn thread_text(out: &mut String, thread: &DeadlockedThread) {
         let _ = writeln!(out, "  true chain{known}:");
         frames_text(out, frames);
     }
+
     for chain in &thread.chains {
         chain_text(out, chain, thread.truth.as_ref());
     }

@@ -32,6 +32,7 @@ pub fn doctor_text(
         if subject.broken == 1 { "is" } else { "are" },
         percent(subject.broken, all)
     );
+
     if let Some((sample, crash)) = report.crashed {
         let _ = writeln!(
             out,
@@ -39,6 +40,7 @@ pub fn doctor_text(
             crash.tid
         );
     }
+
     out.push_str("               whole    broken   unknown\n");
     for subject in report.subjects.iter().filter(|s| s.stacks() > 0) {
         let (whole, broken, unknown) = (subject.whole, subject.broken, subject.unknown);
@@ -47,15 +49,18 @@ pub fn doctor_text(
             "{:<10}{whole:>10}{broken:>10}{unknown:>10}",
             Printable::new(&subject.name)
         );
+        // They lack only what runs before `main`.
         if subject.start_code > 0 {
             let _ = write!(out, "  ({} up to start code)", subject.start_code);
         }
         out.push('\n');
     }
+
     let complaints: Vec<&Complaint> = report.of(main).collect();
     for complaint in complaints.iter().take(limit) {
         write_complaint(&mut out, complaint, explain);
     }
+
     let left = complaints.len().saturating_sub(limit);
     if left > 0 {
         let stacks: u64 = complaints[limit..].iter().map(|c| c.stacks).sum();
@@ -66,6 +71,7 @@ pub fn doctor_text(
             plural(stacks)
         );
     }
+
     out
 }
 
@@ -82,10 +88,13 @@ fn write_complaint(
         if complaint.is_known { "" } else { "unknown: " },
         complaint.kind.description()
     );
+
     if !complaint.image.is_empty() {
         let _ = write!(out, ": {}", Printable::new(&complaint.image));
     }
+
     let (lost, of) = complaint.lost;
+    // It may be known of no stack how many frames it lacks.
     if let Some(tenths) = (lost * 10).checked_div(of).filter(|&tenths| tenths > 0) {
         let _ = write!(
             out,
@@ -95,6 +104,7 @@ fn write_complaint(
         );
     }
     out.push('\n');
+
     let functions = complaint.functions_by_count();
     let named: Vec<String> = functions
         .iter()
@@ -109,6 +119,7 @@ fn write_complaint(
             left => format!(", {left} more"),
         };
         write_wrapped(out, &format!("in {}{more}", named.join(", ")));
+
         let mut by = format!("written by {}", example.author);
         if let Some(producer) = &example.producer {
             let _ = write!(by, "; {}", cut(producer));
@@ -121,6 +132,7 @@ fn write_complaint(
             write_wrapped(out, &format!("{} {values}", example.code));
         }
     }
+
     for note in &complaint.notes {
         write_wrapped(out, note);
     }

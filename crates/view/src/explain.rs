@@ -39,6 +39,7 @@ pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>, shown: Sh
         setting,
         outcome,
     } = *walk;
+
     let mut cache = Cache::new();
     let name = format!("{}@{}", engine.name(), variant.as_str());
     let mut out = format!(
@@ -46,6 +47,7 @@ pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>, shown: Sh
         sample_line(view),
         chain_text(&name, view, outcome, shown)
     );
+
     if frame.is_none() && !outcome.chain.events.is_empty() {
         out.push_str("\nwhat happened:\n");
         let (events, mut skipping) = (&outcome.chain.events, false);
@@ -66,12 +68,15 @@ pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>, shown: Sh
             }
         }
     }
+
     if let (None, Engine::Kernel(unwinder)) = (frame, engine)
         && let Some(text) = recorded_states(view, unwinder, variant)
     {
         out.push('\n');
         out.push_str(&text);
     }
+
+    // One frame is looked for among all, also where the listing would fold it.
     let rows = listing::rows(view, outcome);
     for piece in listing::pieces(view, outcome, &rows, frame.map_or(shown, |_| Shown::All)) {
         match piece {
@@ -87,15 +92,19 @@ pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>, shown: Sh
             }
         }
     }
+
     if frame.is_none_or(|wanted| wanted >= outcome.chain.frames.len()) {
         out.push('\n');
         end_text(&mut out, view, walk, &mut cache);
     }
+
+    // perf's callchain has a user part, too, which is not part of this walk.
     if frame.is_none() && view.sample.kernel.is_some() {
         let options = recorded_options(view, CallchainOptions::default());
         let chain = perf_chain(view, engine, variant, setting, options, &mut cache);
         let _ = write!(out, "\n{}", explained(view, &chain));
     }
+
     out
 }
 
@@ -125,6 +134,7 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: Step<'_>, row:
         "return address"
     };
     let _ = writeln!(out, "frame {i}: {what} {:#x}, {place}", frame.pc.value());
+
     match frame.how {
         How::Start => out.push_str("  the walk started here\n"),
         How::SampledIp => out.push_str("  the sampled ip, reported before the walk\n"),
@@ -148,6 +158,7 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: Step<'_>, row:
         How::External => out.push_str("  its unwinder does not say how it was found\n"),
         How::Rule { row, words } => {
             let source = row.source();
+
             // The frame called by the first one may have been skipped.
             let inside = i.checked_sub(1);
             let inside = inside.map_or("the frame inside".into(), |i| format!("frame {i}"));
@@ -167,9 +178,11 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: Step<'_>, row:
             let _ = writeln!(out, "  gave cfa {}", from_rsp(view, frame.sp));
         }
     }
+
     if let Some(slot) = frame.slot {
         let _ = writeln!(out, "  its pc was read from {}", from_rsp(view, slot));
     }
+
     match row {
         Row::Same { truth: t, .. } => {
             let _ = writeln!(out, "  true: it is frame {t} of the true chain");
@@ -195,6 +208,7 @@ fn end_text(out: &mut String, view: &View<'_>, walk: &Walk<'_>, cache: &mut Cach
         outcome,
         ..
     } = *walk;
+
     let reason = outcome.chain.end.reason;
     let code = reason.code();
     let _ = writeln!(
@@ -202,10 +216,12 @@ fn end_text(out: &mut String, view: &View<'_>, walk: &Walk<'_>, cache: &mut Cach
         "the walk ended: {code} {}: {reason}",
         code.description()
     );
+
     let truth = &view.sample.truth;
     let Some(diagnosis) = &outcome.diagnosis else {
         return;
     };
+
     if let Some(text) = wrong_user_regs_text(view, outcome) {
         let (place, code) = (Location::of(view.space, diagnosis.pc), diagnosis.code);
         let frame = diagnosis.frame;
@@ -217,6 +233,7 @@ fn end_text(out: &mut String, view: &View<'_>, walk: &Walk<'_>, cache: &mut Cach
         let _ = writeln!(out, "  the walk {text}");
         return;
     }
+
     let Some(next) = truth.frames().get(diagnosis.frame + 1) else {
         return;
     };
@@ -228,12 +245,15 @@ fn end_text(out: &mut String, view: &View<'_>, walk: &Walk<'_>, cache: &mut Cach
         diagnosis.code,
         diagnosis.code.description()
     );
+
+    // What follows is about rows, which only unwinders with a finder have.
     let Some(finder) = engine.finder() else {
         return;
     };
     for c in engine.contradictions(view, setting, diagnosis.frame, cache) {
         contradiction_text(out, &c);
     }
+
     let cfa = truth.frames()[diagnosis.frame].cfa;
     let _ = writeln!(out, "  the right answer: cfa {}", from_rsp(view, cfa));
     if let Some(slot) = truth.slot(diagnosis.frame + 1) {
@@ -244,6 +264,8 @@ fn end_text(out: &mut String, view: &View<'_>, walk: &Walk<'_>, cache: &mut Cach
             from_rsp(view, slot)
         );
     }
+
+    // The truth knows all callee-saved registers; a format such as SFrame has only some of them.
     for (reg, value) in Reg::CALLEE_SAVED.iter().zip(next.saved.unwrap_or_default()) {
         if next.saved.is_some() && finder.carries().contains(*reg) {
             let _ = writeln!(out, "  {reg} {value:#x}");

@@ -124,15 +124,18 @@ fn told_encoding(
     let Some(told) = told else {
         return Ok(None);
     };
+
     let (Some(entries), Some(ips)) = (
         image.section(SectionKind::OrcUnwind),
         image.section(SectionKind::OrcUnwindIp),
     ) else {
         return Err(InspectError::NoOrc { path: path.into() });
     };
+
     // A malformed table is shown as such.
     let table = orc::Table::new(&entries.data, &ips.data, ips.address).ok();
     let header = image.section(SectionKind::OrcHeader);
+
     match table.and_then(|table| orc::other_than(&table, header, told.layout)) {
         Some(fits) => Err(InspectError::OrcLayout {
             path: path.into(),
@@ -164,6 +167,8 @@ pub fn inspect(
 ) -> Result<String, InspectError> {
     let kind = file_kind(path)?;
     let owned = || path.to_path_buf();
+
+    // A given ORC layout is for files with ORC entries; elsewhere it would be ignored silently.
     let told = kernel.orc_layout.as_ref();
     let has_entries = matches!(
         kind,
@@ -172,6 +177,7 @@ pub fn inspect(
     if told.is_some() && !has_entries {
         return Err(InspectError::NoOrc { path: owned() });
     }
+
     match (kind, rows) {
         (FileKind::Elf, Some(name)) => rows::show(path, name),
         (FileKind::Elf, None) if is_module((*map(path)?).as_ref()) => {

@@ -74,6 +74,7 @@ pub(crate) fn state_line(state: &State, space: &AddressSpace) -> String {
             String::new()
         }
     };
+
     match state {
         State::Orc(s) => format!(
             "{head} ip {:#x} {} sp {:#x} bp {:#x} regs {} prev_regs {}{}{}{}",
@@ -105,6 +106,7 @@ pub(crate) fn state_line(state: &State, space: &AddressSpace) -> String {
 /// A walk as the kernel prints it.
 pub fn printed(view: &View<'_>, walk: &Printed) -> String {
     let place = |address: u64| Location::of(view.space, CodeAddress::Return(address)).to_string();
+
     let list = |addresses: &[u64]| {
         let mut out = String::new();
         for &address in addresses {
@@ -112,6 +114,7 @@ pub fn printed(view: &View<'_>, walk: &Printed) -> String {
         }
         out
     };
+
     match walk {
         Printed::StackWalk(addresses) => list(addresses),
         Printed::Reliable(Ok(addresses)) => list(addresses) + "  reliable\n",
@@ -240,6 +243,7 @@ pub(crate) fn explained(view: &View<'_>, chain: &PerfChain) -> String {
         let ip = entry.value();
         let place = chain.place(view, entry).map(|p| p.to_string());
         let place = place.unwrap_or_default();
+
         let _ = match entry {
             CallchainEntry::Context(context) => {
                 writeln!(out, "  {i:>3} {ip:>16x}  {}", context.as_str())
@@ -258,6 +262,7 @@ pub(crate) fn explained(view: &View<'_>, chain: &PerfChain) -> String {
             }
         };
     }
+
     let _ = writeln!(out, "the user part ended: {}", chain.callchain.user);
     out
 }

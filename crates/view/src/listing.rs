@@ -184,6 +184,7 @@ pub(crate) fn listing(view: &View<'_>, outcome: &Outcome, shown: Shown) -> Strin
         let place = Location::of(view.space, step.pc);
         frame_line(mark, i, step.pc.value(), &place, found_by(&step))
     };
+
     let line = |row: &Row| match *row {
         Row::Same { found, .. } | Row::Unjudged { found } => left(' ', found),
         Row::Wrong { found, .. } => left('w', found),
@@ -193,8 +194,10 @@ pub(crate) fn listing(view: &View<'_>, outcome: &Outcome, shown: Shown) -> Strin
             frame_line('-', truth, pc, &place, "true, absent")
         }
     };
+
     let rows = rows(view, outcome);
     let pieces = pieces(view, outcome, &rows, shown);
+
     let lines: Vec<(String, Option<usize>)> = pieces
         .into_iter()
         .map(|piece| match piece {
@@ -207,9 +210,12 @@ pub(crate) fn listing(view: &View<'_>, outcome: &Outcome, shown: Shown) -> Strin
             }
         })
         .collect();
+
+    // The true frames stand in one column, unless some line is very long.
     let wrong = lines.iter().filter(|(_, truth)| truth.is_some());
     let widths = wrong.map(|(line, _)| line.chars().count());
     let width = widths.max().unwrap_or(0).min(LEFT_MAX);
+
     let mut out = String::new();
     for (line, truth) in &lines {
         match *truth {
@@ -224,6 +230,7 @@ pub(crate) fn listing(view: &View<'_>, outcome: &Outcome, shown: Shown) -> Strin
             }
         }
     }
+
     out
 }
 

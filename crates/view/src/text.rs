@@ -124,6 +124,7 @@ pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome, shown: Shown) 
         end_note(outcome)
     );
     out.push_str(&listing::listing(view, outcome, shown));
+
     if let Some(d) = &outcome.diagnosis {
         let place = Location::of(view.space, d.pc);
         let _ = write!(out, "  {} {} in {place}", d.code, d.code.description());
@@ -141,6 +142,7 @@ pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome, shown: Shown) 
                 );
             }
         }
+
         out.push('\n');
     }
     out
@@ -225,19 +227,23 @@ pub fn recorded_text(space: &AddressSpace, recorded: &RecordedChain, shown: Show
             (kernel, unwind_sim_judge::run::user_part(&recorded.ips))
         }
     };
+
     let n = frames.len() as u64;
     let mut out = format!(
         "{} (recorded): {n} frame{}",
         printable(&recorded.source),
         plural(n)
     );
+
     if !kernel.is_empty() {
         let _ = write!(out, " and {} of the kernel", kernel.len());
     }
     out.push('\n');
+
     listing::write_pieces(&mut out, &kernel, shown, |i| {
         format!("  k {i:>3} {:>16x}  [kernel]", kernel[i])
     });
+
     listing::write_pieces(&mut out, &frames, shown, |i| {
         let pc = frames[i];
         let address = if i == 0 {
@@ -293,6 +299,7 @@ fn group_text(out: &mut String, key: &GroupKey, group: &Group, explain: &str) {
         .as_deref()
         .map(|p| format!(" in {}", printable(p)))
         .unwrap_or_default();
+
     let _ = writeln!(
         out,
         "  {:>8} {word:<10} {} {}{place}",
@@ -300,18 +307,22 @@ fn group_text(out: &mut String, key: &GroupKey, group: &Group, explain: &str) {
         key.code,
         key.code.description()
     );
+
     let _ = write!(
         out,
         "           sample {}, frame {}: {}",
         group.sample, group.frame, group.location
     );
+
     if let Some(values) = &group.values {
         let _ = write!(out, ": {values}");
     }
     out.push('\n');
+
     if let Some(row) = &group.row {
         let _ = writeln!(out, "           {}", row_place(row));
     }
+
     let _ = writeln!(out, "           {explain}");
 }
 

@@ -40,10 +40,12 @@ pub fn text(subject: &Subject<'_>) -> String {
         truth.unknown,
         truth.failures()
     );
+
     table(&mut out, subject.names, &results.tallies);
     bounds(&mut out, subject.names, &results.tallies);
     generated(&mut out, subject);
     stores(&mut out, subject);
+
     let all = groups(results);
     let sections = (0..subject.names.len())
         .flat_map(|which| [Class::Wrong, Class::Loss, Class::Target].map(|class| (which, class)));
@@ -52,9 +54,11 @@ pub fn text(subject: &Subject<'_>) -> String {
             .iter()
             .filter(|g| (g.unwinder, g.class) == (which, class));
         let mine: Vec<&Group> = mine.collect();
+
         if mine.is_empty() {
             continue;
         }
+
         heading(&mut out, &subject.names[which], class, &mine);
         let shown = if subject.all { mine.len() } else { GROUPS_MAX };
         for group in mine.iter().take(shown) {
@@ -64,6 +68,8 @@ pub fn text(subject: &Subject<'_>) -> String {
             let _ = writeln!(out, "  and {} more causes (--all)", mine.len() - shown);
         }
     }
+
+    // Two of our own algorithms contradict each other, so one of them has a defect.
     for disagreement in &results.disagreements {
         let _ = writeln!(
             out,
@@ -77,6 +83,7 @@ pub fn text(subject: &Subject<'_>) -> String {
             subject.names[disagreement.unwinder]
         );
     }
+
     out
 }
 
@@ -119,6 +126,7 @@ fn table(out: &mut String, names: &[String], tallies: &[Tally]) {
         "walks",
         "walks wrong"
     );
+
     for (name, t) in names.iter().zip(tallies) {
         let _ = writeln!(
             out,
@@ -171,6 +179,8 @@ fn generated(out: &mut String, subject: &Subject<'_>) {
     if instructions == 0 {
         return;
     }
+
+    // Every unwinder meets the same code, so the numbers are not added.
     let walks = tallies.iter().map(|t| t.walks_unjudged).max().unwrap_or(0);
     let _ = writeln!(
         out,
@@ -179,6 +189,7 @@ fn generated(out: &mut String, subject: &Subject<'_>) {
         counted(generated.len(), "function"),
         counted(walks, "walk"),
     );
+
     if subject.results.not_kept > 0 {
         let _ = writeln!(
             out,
@@ -186,11 +197,13 @@ fn generated(out: &mut String, subject: &Subject<'_>) {
             counted(subject.results.not_kept, "execution")
         );
     }
+
     let shown = if subject.all {
         generated.len()
     } else {
         GROUPS_MAX
     };
+
     for function in generated.iter().take(shown) {
         let _ = writeln!(
             out,
@@ -199,6 +212,7 @@ fn generated(out: &mut String, subject: &Subject<'_>) {
             Printable::new(&function.name)
         );
     }
+
     let more = generated.len().saturating_sub(shown);
     if more > 0 {
         let _ = writeln!(out, "  and {} (--all)", counted(more, "more function"));
@@ -212,12 +226,14 @@ fn stores(out: &mut String, subject: &Subject<'_>) {
         return;
     }
     let n = stores.count();
+
     let _ = writeln!(
         out,
         "\n{n} store{} changed a live slot, {} stored the value that was already there",
         plural(n),
         stores.same()
     );
+
     let mut sorted: Vec<&SlotStore> = stores.all.iter().collect();
     sorted.sort_by_key(|store| std::cmp::Reverse((store.count, store.same)));
     let shown = if subject.all {
@@ -225,9 +241,11 @@ fn stores(out: &mut String, subject: &Subject<'_>) {
     } else {
         GROUPS_MAX
     };
+
     for store in sorted.iter().take(shown) {
         store_text(out, &subject.results.places, store);
     }
+
     let more = sorted.len().saturating_sub(shown);
     if more > 0 {
         let _ = writeln!(out, "  and {} (--all)", counted(more, "more instruction"));
@@ -245,11 +263,13 @@ fn store_text(out: &mut String, places: &Places, store: &SlotStore) {
             slot => format!("the slot of the caller's {}", slot.reg().as_str()),
         },
     );
+
     if store.count == 0 {
         let same = store.same;
         let _ = writeln!(out, "stored the same value {same} time{}", plural(same));
         return;
     }
+
     let mut fate = String::new();
     if store.slot == Slot::ReturnAddress {
         let (taken, restored) = (store.taken, store.restored);
@@ -258,12 +278,14 @@ fn store_text(out: &mut String, places: &Places, store: &SlotStore) {
     if store.same > 0 {
         let _ = write!(fate, "; stored the same value {} more", store.same);
     }
+
     let _ = writeln!(
         out,
         "changed {} time{}{fate}",
         store.count,
         plural(store.count)
     );
+
     let _ = writeln!(
         out,
         "      instruction {}: {:#x}, of {}: {:#x} became {:#x}",
@@ -286,6 +308,7 @@ fn share(tally: &Tally) -> String {
 
 fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
     let Some(first) = group.first() else { return };
+
     let more = match group.findings_count() {
         0 | 1 => String::new(),
         n => format!(" and at {}", counted(n - 1, "more address")),
@@ -294,6 +317,7 @@ fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
         0 | 1 => String::new(),
         n => format!(" in {}", counted(n, "image")),
     };
+
     let _ = writeln!(
         out,
         "  {} {} at {}{more}{images}, {} time{}, by {}",
@@ -309,10 +333,12 @@ fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
         "      instruction {}: {}",
         first.first, first.contradiction
     );
+
     if let Some(row) = &first.contradiction.row {
         let _ = writeln!(out, "      {}", row.rule);
         let _ = writeln!(out, "      {}", row_place(&row.source));
     }
+
     if let Some(offset) = unfound_row(first, &subject.results.places) {
         let _ = writeln!(
             out,
@@ -321,6 +347,7 @@ fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
         );
     }
     listing(out, subject.results, first);
+
     if group.images.len() > 1 {
         let named = &group.images[..group.images.len().min(IMAGES_MAX)];
         let more = match group.images.len() - named.len() {
@@ -329,6 +356,7 @@ fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
         };
         let _ = writeln!(out, "      in {}{more}", printable(&named.join(", ")));
     }
+
     let _ = writeln!(
         out,
         "      {}",

@@ -210,12 +210,17 @@ pub fn run(
     let mut taken = 0;
     let mut map = |space: &mut AddressSpace, at: u64, size: u64| {
         taken += size;
+
+        // Bounds what a case can make the machine allocate.
         if taken > BYTES_MAX {
             return Err(FlatError::TooMuch(taken));
         }
+
         let end = at.saturating_add(size.max(1)).div_ceil(PAGE_SIZE);
         let mut page = at / PAGE_SIZE;
         let is_free = |space: &AddressSpace, page: u64| space.area(page * PAGE_SIZE).is_none();
+
+        // Pieces may share a page, and mapping it again would clear it.
         while page < end {
             let first = page;
             while page < end && is_free(space, page) {
@@ -229,10 +234,12 @@ pub fn run(
         }
         Ok(())
     };
+
     for span in &case.map {
         let (at, size) = (number("map", &span.at)?, number("map", &span.size)?);
         map(&mut space, at, size)?;
     }
+
     let mut first = None;
     let pieces = case.flat.iter().map(|piece| ("flat", piece));
     for (what, piece) in pieces.chain(case.data.iter().map(|piece| ("data", piece))) {
@@ -240,15 +247,19 @@ pub fn run(
         map(&mut space, at, content.len() as u64)?;
         // The pages have just been mapped.
         let _ = space.poke(at, &content);
+        // Execution starts at the first piece of code.
         if what == "flat" {
             first = first.or(Some(at));
         }
     }
+
     let mut machine = Machine::new(Core::with_processor(space, processor));
     machine.core.state.rip = first.ok_or(FlatError::NoCode)?;
     for (register, value) in &case.set {
         set(&mut machine.core, register, value)?;
     }
+
+    // `hlt` ends every run, so it needs no address.
     let until = match case.until.as_deref() {
         None | Some("hlt") => None,
         Some(text) => {
@@ -258,11 +269,13 @@ pub fn run(
     };
     let limit = case.max_instructions.unwrap_or(INSTRUCTIONS_MAX);
     let (end, what) = execute(&mut machine, until, limit);
+
     let mut dump = Vec::new();
     for span in &case.dump {
         let (at, size) = (number("dump", &span.at)?, number("dump", &span.size)?);
         dump.push(dumped(&machine, at, size.min(BYTES_MAX)));
     }
+
     Ok(StateLine {
         schema,
         ..line(case, &machine, end, what, dump)
@@ -275,6 +288,8 @@ fn execute(
     limit: u64,
 ) -> (&'static str, Option<String>) {
     let exit = match until {
+        // Without an address, whole blocks run; with one, which may be inside of a block, single
+        // steps.
         None => machine.run(limit, &mut ()),
         Some(address) => loop {
             if machine.core.state.rip == address {
@@ -289,6 +304,7 @@ fn execute(
             }
         },
     };
+
     match exit {
         Exit::Limit => ("limit", None),
         Exit::Halt => ("hlt", None),
@@ -349,13 +365,16 @@ fn set(core: &mut Core, register: &str, text: &str) -> Result<(), FlatError> {
         register: register.to_owned(),
         value: text.to_owned(),
     };
+
     if let Some(number) = numbered(register, "ymm", 16) {
         let halves = halves(text).ok_or_else(bad)?;
         core.state.vectors.set_ymm(number, halves);
         return Ok(());
     }
+
     let value = wide(text).ok_or_else(bad)?;
     let small = u64::try_from(value).map_err(|_| bad());
+
     if let Some(number) = GENERAL.iter().position(|name| *name == register) {
         core.state.set_gpr(number, small?);
         return Ok(());
@@ -364,8 +383,10 @@ fn set(core: &mut Core, register: &str, text: &str) -> Result<(), FlatError> {
         core.state.vectors.set_xmm(number, value);
         return Ok(());
     }
+
     let short = u16::try_from(value).map_err(|_| bad());
     let mut image = core.fx_image();
+
     let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
     match register {
         "rip" => core.state.rip = small?,
@@ -373,6 +394,7 @@ fn set(core: &mut Core, register: &str, text: &str) -> Result<(), FlatError> {
         "fs_base" => core.state.set_gpr(reg::FS, small?),
         "gs_base" => core.state.set_gpr(reg::GS, small?),
         "mxcsr" => {
+            // The other bits are reserved: `ldmxcsr` would raise #GP (SDM volume 1, 10.2.3).
             let mxcsr = u32::try_from(value).ok().filter(|bits| bits >> 16 == 0);
             core.state.mxcsr = mxcsr.ok_or_else(bad)?;
         }
@@ -385,6 +407,8 @@ fn set(core: &mut Core, register: &str, text: &str) -> Result<(), FlatError> {
         }
         "ftw" => {
             let short = short?;
+            // `fstenv` has two bits for each register, 3 if it is empty; `fxsave` has one, set if
+            // it is not (SDM volume 1, 10.5.1).
             let full = |number: u32| u8::from(short >> (2 * number) & 3 != 3) << number;
             put(FTW, &[(0..8).map(full).sum()]);
             core.set_fx_image(&image).ok_or_else(bad)?;
@@ -395,6 +419,7 @@ fn set(core: &mut Core, register: &str, text: &str) -> Result<(), FlatError> {
             if value >> 80 != 0 {
                 return Err(bad());
             }
+
             put(ST + 16 * number, &value.to_le_bytes()[..10]);
             // Setting a register marks it as not empty.
             let top = u16::from_le_bytes([image[FSW], image[FSW + 1]]) >> 11 & 7;
@@ -402,6 +427,7 @@ fn set(core: &mut Core, register: &str, text: &str) -> Result<(), FlatError> {
             core.set_fx_image(&image).ok_or_else(bad)?;
         }
     }
+
     Ok(())
 }
 
@@ -425,19 +451,26 @@ fn line(
     registers.insert("rflags", hex(core.state.rflags()));
     registers.insert("fs_base", hex(core.state.gpr(reg::FS)));
     registers.insert("gs_base", hex(core.state.gpr(reg::GS)));
+
     let image = core.fx_image();
     let short = |at: usize| u16::from_le_bytes([image[at], image[at + 1]]);
+
+    // 10 bytes of 16; the others are reserved.
     let st = |number: usize| {
         let mut bytes = [0; 16];
         bytes[..10].copy_from_slice(&image[ST + 16 * number..][..10]);
         u128::from_le_bytes(bytes)
     };
+
+    // `fxsave` stores values by position in the stack, and tags by number of the register.
     let top = usize::from(short(FSW) >> 11 & 7);
     let tag = |physical: usize| match image[FTW] >> physical & 1 {
         0 => 3,
         _ => tag_of(st((physical + 8 - top) % 8)),
     };
+    // The full tag word, as `fstenv` stores it.
     let ftw = (0..8).fold(0u16, |word, n| word | tag(n) << (2 * n));
+
     StateLine {
         schema: "",
         kind: "state",
@@ -518,11 +551,13 @@ mod tests {
         let code = r#""flat":[{"at":"0x1000","hex":"660fd4caf4"}]"#;
         let (upper, zeros) = ("123456789abcdef0fedcba9876543210", "0".repeat(31));
         let set = format!(r#""set":{{"ymm1":"0x{upper}{zeros}5","xmm2":"2"}}"#);
+
         let line = case(&format!("{{{code},{set}}}")).expect("it runs");
         assert_eq!(line.xmm[1], format!("{:#034x}", 7));
         let ymm = line.ymm.expect("an upper half is set");
         assert_eq!(ymm[1], format!("0x{upper}{zeros}7"));
         assert_eq!((ymm.len(), &ymm[2]), (16, &format!("{:#066x}", 2)));
+
         // One digit more than a half, and no upper half at all.
         let set = format!(r#""set":{{"ymm15":"0x3{zeros}1"}}"#);
         let line = case(&format!("{{{code},{set}}}")).expect("it runs");
@@ -532,6 +567,7 @@ mod tests {
             (line.ymm, line.xmm[1].as_str()),
             (None, "0x00000000000000000000000000000003")
         );
+
         for wrong in [
             format!("0x1{upper}{upper}"),
             format!("0x+{upper}"),

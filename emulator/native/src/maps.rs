@@ -110,14 +110,19 @@ fn parse_line(pid: i32, line: &str) -> Option<Mapping> {
         rest = tail;
         word
     };
+
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+
+    // proc(5): address, permissions, offset, device, inode, and a name that may contain spaces.
     let (start, end) = field().split_once('-')?;
     let flags = field().as_bytes();
     let offset = hex(field())?;
     let (major, minor) = field().split_once(':')?;
     let inode = field().parse().ok()?;
+
     let name = rest.trim_start();
     let live_name = name.strip_suffix(" (deleted)");
+
     Some(Mapping {
         range: hex(start)?..hex(end)?,
         write: flags.get(1) == Some(&b'w'),

@@ -93,20 +93,28 @@ impl Stepper {
     pub fn new() -> Result<Stepper, TraceError> {
         let tracee = start()?;
         let pid = tracee.pid();
+
+        // After PTRACE_TRACEME, `execve` stops the process with SIGTRAP (ptrace(2)).
         match ptrace::wait_until(pid)? {
             Waited::Stopped(_, Status::Signal(libc::SIGTRAP)) => {}
             other => return Err(unexpected(pid, &other)),
         }
+
+        // EXITKILL, because the process must not outlive its tracer (ptrace(2)).
         ptrace::set_options(pid, libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD)?;
+
+        // One call for any length; PTRACE_PEEKDATA reads a word (ptrace(2)).
         let memory = File::options()
             .read(true)
             .write(true)
             .open(format!("/proc/{pid}/mem"))
             .map_err(failed("open of /proc/PID/mem", pid))?;
+
         let pinned = Pinned::here();
         if let Some(pinned) = &pinned {
             pinned.bring(pid);
         }
+
         let mut stepper = Stepper {
             pid,
             memory,
@@ -116,6 +124,7 @@ impl Stepper {
             _pinned: pinned,
             _thread: PhantomData,
         };
+
         stepper.clear()?;
         Ok(stepper)
     }
@@ -187,6 +196,9 @@ impl Stepper {
     ) -> Result<(), TraceError> {
         let saved = ptrace::registers(self.pid)?;
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
+
+        // Without a system call in orig_rax, the kernel does not restart one
+        // (arch/x86/kernel/signal.c).
         let registers = Registers {
             rip: image::SYSCALL,
             rax: number.cast_unsigned(),
@@ -199,18 +211,22 @@ impl Stepper {
             r9,
             ..saved
         };
+
         ptrace::set_registers(self.pid, &registers)?;
         ptrace::resume(self.pid, Resume::Step, 0)?;
         match ptrace::wait_until(self.pid)? {
             Waited::Stopped(_, Status::Signal(libc::SIGTRAP)) => {}
             other => return Err(unexpected(self.pid, &other)),
         }
+
         let result = ptrace::registers(self.pid)?.rax.cast_signed();
         let saved = Registers {
             orig_rax: u64::MAX,
             ..saved
         };
         ptrace::set_registers(self.pid, &saved)?;
+
+        // -4095 to -1 are errors (psABI A.2.1).
         match i32::try_from(-result) {
             Ok(errno @ 1..4096) => Err(self.refused(name, errno)),
             _ => Ok(()),
@@ -278,6 +294,9 @@ impl Stepper {
             r14,
             r15,
         ] = cpu.gpr;
+
+        // Without a system call in orig_rax, the kernel does not restart one
+        // (arch/x86/kernel/signal.c).
         let registers = Registers {
             r15,
             r14,
@@ -302,6 +321,7 @@ impl Stepper {
             gs_base: cpu.bases[1],
             ..self.template
         };
+
         ptrace::set_registers(self.pid, &registers)
     }
 
@@ -451,19 +471,25 @@ fn start() -> Result<Tracee, TraceError> {
     let system = |call| failed(call, 0);
     let mut file = memory_file()?;
     file.write_all(&image::image()).map_err(system("write"))?;
+
+    // The image is a file in memory, which has no other path (memfd_create(2)).
     let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
     command
         .env_clear()
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
+        // A signal from the terminal is for the parent.
         .process_group(0);
+
+    // Both outlast `execve`.
     let prepare = || {
         // SAFETY: plain system calls on numbers; PTRACE_TRACEME ignores the other arguments.
         let result = unsafe {
             libc::personality(PERSONALITY);
             libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0)
         };
+
         match result {
             -1 => Err(std::io::Error::last_os_error()),
             _ => Ok(()),
@@ -471,6 +497,7 @@ fn start() -> Result<Tracee, TraceError> {
     };
     // SAFETY: `prepare` makes async-signal-safe calls only.
     unsafe { command.pre_exec(prepare) };
+
     let child = command.spawn();
     child
         .map(Tracee)

@@ -204,11 +204,13 @@ impl AddressSpace {
     /// [`AddressSpace::take_code_changes`].
     pub fn watch_code(&mut self, range: Range<u64>) {
         let mut flush = false;
+
         let end = range.end.min(TASK_SIZE).div_ceil(PAGE_SIZE);
         for number in range.start / PAGE_SIZE..end {
             if self.own.watch.contains(number) {
                 continue;
             }
+
             let at = number * PAGE_SIZE;
             let is_object = self
                 .area(at)
@@ -224,6 +226,8 @@ impl AddressSpace {
             self.own.watch.insert(number, version.flatten());
             flush = true;
         }
+
+        // Its entries would let stores pass without a check.
         if flush {
             self.tlb.flush_writes();
         }
@@ -257,6 +261,8 @@ impl AddressSpace {
         if let Err(fault) = canonical(address, N as u64, Access::Read) {
             return self.refuse(Refusal::Fault(fault));
         }
+
+        // Across two pages, the bytes are copied here, and the entry is for the first page only.
         let is_in_page = N <= rest_of_page(address);
         let usable = match is_in_page {
             true => {
@@ -268,18 +274,22 @@ impl AddressSpace {
         if let Err(fault) = usable {
             return self.refuse(Refusal::Fault(fault));
         }
+
         let frame = match self.frame_to_read(address) {
             Ok(frame) => frame,
             Err(kind) => {
                 return self.refuse(Refusal::Fault(Fault::new(address, Access::Read, kind)));
             }
         };
+
         let (start, base) = (address - address % PAGE_SIZE, Frames::base(frame));
         self.tlb.reads[index(address)] = Entry { start, base };
+
         if is_in_page {
             let at = base + (address - start) as usize;
             bytes.copy_from_slice(&self.frames.bytes()[at..at + N]);
         }
+
         Some(bytes)
     }
 
@@ -302,28 +312,36 @@ impl AddressSpace {
     fn check_store_slow(&mut self, address: u64, size: u64) -> Option<()> {
         let mut at = address;
         let end = address.wrapping_add(size);
+
         if let Err(fault) = canonical(address, size, Access::Write) {
             return self.refuse(Refusal::Fault(fault));
         }
+
         loop {
             if let Err(fault) = self.own.usable(at, Some(Access::Write), Access::Write) {
                 return self.refuse(Refusal::Fault(fault));
             }
+
+            // A store to decoded code has to tell the machine first.
             let is_code = self.is_code(at);
             if is_code && !self.code_writable {
                 return self.refuse(Refusal::Code(address..end));
             }
+
             let frame = match self.frame_to_write(at) {
                 Ok(frame) => frame,
                 Err(kind) => {
                     return self.refuse(Refusal::Fault(Fault::new(at, Access::Write, kind)));
                 }
             };
+
             let (start, base) = (at - at % PAGE_SIZE, Frames::base(frame));
             // Stores that use the table are not noted.
             if !is_code && self.own.changes.is_none() {
                 self.tlb.add_write(Entry { start, base });
             }
+
+            // The last page of the address space has no next one.
             match start.checked_add(PAGE_SIZE) {
                 Some(next) if next < end => at = next,
                 _ => return Some(()),

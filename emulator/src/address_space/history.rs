@@ -206,6 +206,8 @@ impl History {
     /// Starts an epoch. `now` returns the content of a frame in use.
     pub(super) fn mark<'a>(&mut self, now: impl Fn(u32) -> Option<&'a [u8]>) -> Mark {
         self.forget_released(&now);
+
+        // The epoch ends: of its whole copies, the lines that differ now are enough.
         if let Some(newest) = self.epochs.back_mut() {
             newest.frames.reserve_exact(self.open.len());
             for (frame, was) in self.open.drain() {
@@ -220,18 +222,22 @@ impl History {
                     }
                     (was, _) => was,
                 };
+
+                // A frame that has its old content again needs nothing.
                 if !matches!(was, Was::Lines(0, _)) {
                     self.bytes += was.cost();
                     newest.frames.push((frame, was));
                 }
             }
         }
+
         let number = self.next;
         self.next += 1;
         self.epochs.push_back(Epoch {
             number,
             frames: Vec::new(),
         });
+
         Mark {
             number,
             released: self.released.clone(),
@@ -243,6 +249,7 @@ impl History {
         if self.epochs.is_empty() {
             return;
         }
+
         let was = match (bytes, self.spare.pop()) {
             (None, _) => Was::Unused,
             (Some(bytes), None) => Was::Whole(bytes.into()),
@@ -251,8 +258,11 @@ impl History {
                 Was::Whole(spare)
             }
         };
+
         self.bytes += was.cost();
         self.open.insert(frame, was);
+
+        // The oldest snapshots are given up first: `undo` then returns `Dropped`.
         while self.bytes > self.bytes_max
             && let Some(oldest) = self.epochs.pop_front()
         {
@@ -276,11 +286,16 @@ impl History {
             let Ok(index) = self.index(number) else {
                 continue;
             };
+
             let is_newest = index + 1 == self.epochs.len();
             let ended = self.epochs.remove(index).map(|epoch| epoch.frames);
             let ended = ended.unwrap_or_default();
+
+            // The epoch's changes go to the one before it, whose snapshot still needs them.
             let before = index.checked_sub(1).and_then(|i| self.epochs.get_mut(i));
+
             let Some(before) = before else {
+                // No older snapshot needs them.
                 self.drop_frames(ended.into_iter());
                 if is_newest {
                     let open = std::mem::take(&mut self.open);
@@ -288,6 +303,8 @@ impl History {
                 }
                 continue;
             };
+
+            // The epoch before becomes the newest, and frames of the newest are whole, in `open`.
             if is_newest {
                 for (frame, was) in std::mem::take(&mut before.frames) {
                     self.bytes -= was.cost();
@@ -301,6 +318,7 @@ impl History {
                 }
                 continue;
             }
+
             let mut frames: HashMap<u32, Was> =
                 std::mem::take(&mut before.frames).into_iter().collect();
             for (frame, next) in ended {
@@ -319,6 +337,7 @@ impl History {
                     }
                 }
             }
+
             before.frames = frames.into_iter().collect();
         }
     }

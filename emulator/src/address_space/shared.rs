@@ -142,22 +142,27 @@ impl AddressSpace {
     ) -> Result<(), ObjectError> {
         self.check_object(object, offset, bytes.len() as u64)?;
         self.note_object(object, &(offset..offset + bytes.len() as u64));
+
+        // All or nothing: room for every page, before the first byte.
         let is_new = |at| self.objects.frame(object, at).is_none();
         let new = pieces(offset, bytes.len()).filter(|&(at, _)| is_new(at));
         if !self.frames.has_room(new.count()) {
             return Err(ObjectError::OutOfPages);
         }
+
         let mut rest = bytes;
         for (at, size) in pieces(offset, bytes.len()) {
             let from;
             (from, rest) = rest.split_at(size);
             let (objects, frames) = (&mut self.objects, &mut self.frames);
             if let Ok(frame) = objects.create_frame(object, at, frames) {
+                // Snapshots need the old content, and code may be decoded through a mapping.
                 frames.save(frame);
                 frames.code_changed(frame);
                 frames.get_mut(frame)[(at % PAGE_SIZE) as usize..][..size].copy_from_slice(from);
             }
         }
+
         self.own.watch.check(&self.frames);
         Ok(())
     }

@@ -50,18 +50,24 @@ impl AddressSpace {
     /// # Errors
     /// If the snapshot cannot be restored; nothing has changed then.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), RestoreError> {
+        // First, because it can fail.
         let changed = self.frames.undo(&snapshot.mark)?;
+
         let own = std::mem::replace(&mut self.own, Space::new(0, 0));
         let mut now = std::mem::take(&mut self.resting);
         now.insert(self.id, own);
+
+        // With the frames of decoded pages, so that `follow` keeps code that is still the same.
         let before = now.into_iter().map(|(id, space)| {
             let frame = |page| (page, space.frame(page * PAGE_SIZE, &self.objects));
             let code = space.watch.pages().map(frame).collect();
             (id, Before { space, code })
         });
         let mut before: Vec<(SpaceId, Before)> = before.collect();
+
         let next = &mut self.next;
         let objects = &mut self.objects;
+
         let (own, resting) = self.frames.restore_owners(|frames| {
             // What is still there is acquired before it is released.
             let then = Objects::acquire(&snapshot.objects, frames);
@@ -75,17 +81,21 @@ impl AddressSpace {
                 }
                 space
             };
+
             let own = acquire(&snapshot.id, &snapshot.own);
             let resting = snapshot.resting.iter();
             let resting: Resting = resting
                 .map(|(id, saved)| (*id, acquire(id, saved)))
                 .collect();
+
+            // What has been acquired above keeps its frames.
             for (_, before) in before {
                 before.space.table.release(frames);
             }
             now.release_all(frames);
             (own, resting)
         });
+
         (self.id, self.own, self.resting) = (snapshot.id, own, resting);
         self.refusal = None;
         self.tlb.flush();
@@ -124,6 +134,8 @@ impl Space {
         let areas_changed = !before.space.areas.is_same(&self.areas);
         self.watch = std::mem::take(&mut before.space.watch);
         self.changes = before.space.changes.take();
+
+        // Decoded code stays valid where the page has the same frame with the same content.
         for &(page, frame) in &before.code {
             let now = self.frame(page * PAGE_SIZE, objects);
             if areas_changed || now != frame || frame.is_some_and(|f| changed.contains(&f)) {
@@ -131,20 +143,26 @@ impl Space {
                 self.watch.forget(&(start..start + PAGE_SIZE));
             }
         }
+
         let Some(changes) = &mut self.changes else {
             return;
         };
+
+        // Pages with another frame, and frames with other content.
         let mapped = |page: u64| Change::Mapped(page * PAGE_SIZE..(page + 1) * PAGE_SIZE);
         before
             .space
             .table
             .differences(&saved.table, |page| changes.push(mapped(page)));
+
         let all = 0..TASK_SIZE / PAGE_SIZE;
         self.table.each(&all, |page, frame| {
             if changed.contains(&frame) {
                 changes.push(mapped(page));
             }
         });
+
+        // Areas are not compared one by one. Those of an object may show other content.
         let gone = before.space.areas.iter().filter(|_| areas_changed);
         let is_noted = |area: &Area| areas_changed || area.object().is_some();
         let areas = self.areas.iter().filter(|(_, area)| is_noted(area));

@@ -94,6 +94,7 @@ impl Space {
 
         let offsets = start / PAGE_SIZE..(start + (range.end - range.start)) / PAGE_SIZE;
         let mut shown = 0;
+        // A private mapping has its own copy of the pages that were written.
         objects.each(object, &offsets, |page| {
             let is_own = self.table.get(first + page - offsets.start).is_some();
             shown += usize::from(!is_own);
@@ -220,13 +221,17 @@ impl Space {
     ) -> Result<(u32, bool), FaultKind> {
         let page = address / PAGE_SIZE;
         let found = self.table.find(page);
+
+        // Written in place: neither this part of the table nor the frame has another owner.
         if let Some((frame, is_alone)) = found
             && is_alone
             && frames.is_alone(frame)
         {
+            // A snapshot may need the old content.
             frames.save(frame);
             return Ok((frame, false));
         }
+
         let (_, area) = self.areas.at(address).ok_or(FaultKind::Unmapped)?;
         if let Backing::Object {
             object,
@@ -234,12 +239,15 @@ impl Space {
             is_shared: true,
         } = area.backing
         {
+            // A shared mapping has no page of its own: the object's page is written.
             let offset = address.wrapping_sub(origin);
             let frame = objects.create_frame(object, offset, frames)?;
             objects.will_store(object, offset);
             frames.save(frame);
             return Ok((frame, false));
         }
+
+        // Copy on write, or the first use of the page.
         let frame = match found {
             Some((from, _)) => {
                 let frame = frames.allocate().ok_or(FaultKind::OutOfPages)?;
@@ -248,6 +256,7 @@ impl Space {
             }
             None => area.new_frame(page * PAGE_SIZE, frames, objects)?,
         };
+
         self.table.set(page, frame, frames);
         Ok((frame, true))
     }
@@ -317,9 +326,12 @@ impl Space {
         while done < buf.len() {
             let at = address.wrapping_add(done as u64);
             let area = self.usable(at, access, Access::Read)?;
+
             let in_page = (at % PAGE_SIZE) as usize;
             let count = (buf.len() - done).min(PAGE_SIZE as usize - in_page);
             let to = &mut buf[done..done + count];
+
+            // A page without a frame still has what its area says: zeros, or bytes of the file.
             match self.table.get(at / PAGE_SIZE) {
                 Some(frame) => to.copy_from_slice(&frames.get(frame)[in_page..][..count]),
                 None => {
@@ -328,8 +340,10 @@ impl Space {
                     filled.map_err(|Gone| Fault::new(at, access, FaultKind::Gone))?;
                 }
             }
+
             done += count;
         }
+
         Ok(())
     }
 }

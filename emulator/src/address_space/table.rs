@@ -221,14 +221,18 @@ fn entry<'a>(link: &'a mut Link, at: At, page: u64, frames: &mut Frames) -> &'a 
 /// Empties the entries of a range.
 fn clear(link: &mut Link, at: At, range: &Range<u64>, frames: &mut Frames) {
     let Some(node) = link else { return };
+    // A whole part goes at once; if others have it, too, only a count changes.
     if at.is_inside(range) {
         node.release(frames);
         *link = None;
         return;
     }
+
+    // Nothing is mapped there: do not copy a shared part for it.
     if node.visit(at, range, &mut |_, _| false) {
         return;
     }
+
     let links = own(node, frames);
     match links {
         Links::Branch(links) => {
@@ -244,6 +248,7 @@ fn clear(link: &mut Link, at: At, range: &Range<u64>, frames: &mut Frames) {
             }
         }
     }
+
     if links.is_empty() {
         *link = None;
     }
@@ -257,9 +262,11 @@ fn differences(a: &Link, b: &Link, at: At, f: &mut impl FnMut(u64)) {
             true
         })
     };
+
     match (a, b) {
         (None, None) => {}
         (Some(node), None) | (None, Some(node)) => drop(all(node)),
+        // A shared part is equal, which keeps this fast after `fork` and `snapshot`.
         (Some(a), Some(b)) if Arc::ptr_eq(a, b) => {}
         (Some(a), Some(b)) => match (&a.links, &b.links) {
             (Links::Branch(a), Links::Branch(b)) => {

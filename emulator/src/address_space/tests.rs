@@ -64,6 +64,8 @@ fn permissions_are_those_of_x86() {
     let mut space = space();
     let page = BASE..BASE + P;
     let mut byte = [0];
+
+    // x86 has no pages that can be written or executed, but not read.
     for (permissions, shown, read, write, execute) in [
         (Permissions::NONE, "---", false, false, false),
         (Permissions::READ, "r--", true, false, false),
@@ -80,6 +82,7 @@ fn permissions_are_those_of_x86() {
         (Permissions::ALL, "rwx", true, true, true),
     ] {
         space.protect(page.clone(), permissions).expect("mapped");
+
         assert_eq!(format!("{permissions:?}"), shown);
         assert_eq!(space.read(BASE, &mut byte).is_ok(), read, "{shown}");
         assert_eq!(space.write(BASE, &byte).is_ok(), write, "{shown}");
@@ -225,20 +228,25 @@ fn free_room_is_found_from_the_top_down() {
 #[test]
 fn many_operations_agree_with_a_plain_model() {
     const PAGES: u64 = 16;
+
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    // xorshift64: the same steps in every run.
     let mut random = move |below: u64| {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
         seed % below
     };
+
     let mut space = AddressSpace::default();
     let mut model: Vec<Option<(Permissions, Vec<u8>)>> = vec![None; PAGES as usize];
+
     for _ in 0..4000 {
         let first = random(PAGES);
         let count = 1 + random(PAGES - first);
         let range = BASE + first * P..BASE + (first + count) * P;
         let pages = first as usize..(first + count) as usize;
+
         let permissions = Permissions::new(random(2) == 0, random(2) == 0, random(2) == 0);
         match random(6) {
             0 => {
@@ -251,6 +259,8 @@ fn many_operations_agree_with_a_plain_model() {
             }
             2 => {
                 let done = space.protect(range, permissions);
+
+                // `protect` changes what precedes the first hole, as mprotect(2) does.
                 let mapped = model[pages].iter_mut().map_while(Option::as_mut);
                 let changed = mapped.map(|page| page.0 = permissions).count() as u64;
                 assert_eq!(done.is_ok(), changed == count);
@@ -259,6 +269,8 @@ fn many_operations_agree_with_a_plain_model() {
                 let at = random(PAGES * P - 16);
                 let byte = [random(256) as u8; 16];
                 let (a, b) = ((at / P) as usize, ((at + 15) / P) as usize);
+
+                // A store over two pages is done on both or on none.
                 let writable = |page: usize| {
                     model[page]
                         .as_ref()
@@ -273,10 +285,13 @@ fn many_operations_agree_with_a_plain_model() {
             }
         }
     }
+
+    // `peek` ignores permissions.
     for (number, page) in model.iter().enumerate() {
         let at = BASE + number as u64 * P;
         let mut out = vec![0; P as usize];
         assert_eq!(space.peek(at, &mut out).is_ok(), page.is_some());
+
         if let Some((permissions, bytes)) = page {
             assert!(out == *bytes);
             assert_eq!(

@@ -26,10 +26,13 @@ fn forgiven(
     ours: impl FnOnce(&mut [u64; 16], &mut u64, &mut [u8; 512]),
     theirs: impl FnOnce(&mut [u64; 16], &mut u64, &mut [u8; 512]),
 ) -> ([u64; 16], u64, [u8; 512], Vec<&'static str>) {
+    // Both sides start equal.
     let mut machine = ([0; 16], 0, 0x202, [0; 512]);
     let mut processor = machine;
+
     ours(&mut machine.0, &mut machine.2, &mut machine.3);
     theirs(&mut processor.0, &mut processor.2, &mut processor.3);
+
     let mut names = Vec::new();
     with(code, cpu, |case| {
         let mut view = View {
@@ -39,6 +42,7 @@ fn forgiven(
             fx: Some(&mut machine.3),
             upper: None,
         };
+
         let theirs = View {
             gpr: &mut processor.0,
             rip: &mut processor.1,
@@ -46,9 +50,11 @@ fn forgiven(
             fx: Some(&mut processor.3),
             upper: None,
         };
+
         let used = case.forgive(&theirs, &mut view);
         names.extend(used.numbers().map(|number| TABLE[number].name));
     });
+
     (machine.0, machine.2, machine.3, names)
 }
 
@@ -86,6 +92,7 @@ fn only_listed_flags_are_forgiven() {
         |_, flags, _| *flags |= STATUS,
     );
     assert_eq!((flags, names), (0x202 | AF, vec!["logic-af"]));
+
     // add %ecx,%eax: nothing.
     for vendor in ["v2,intel", "v2,amd"] {
         let (_, flags, _, names) = forgiven(
@@ -96,6 +103,7 @@ fn only_listed_flags_are_forgiven() {
         );
         assert_eq!((flags, names.len()), (0x202, 0));
     }
+
     // shl $1,%eax: OF is defined; shl $2,%eax: not.
     for (count, open) in [(1, AF), (2, AF | OF)] {
         let (_, flags, ..) = forgiven(
@@ -114,6 +122,8 @@ fn only_listed_flags_are_forgiven() {
 fn results_are_forgiven_as_far_as_the_manuals_do() {
     let st =
         |value: u128| move |fx: &mut [u8; 512]| fx[32..48].copy_from_slice(&value.to_le_bytes());
+
+    // The exponent is biased by 16383.
     let one = 0x3fff_8000_0000_0000_0000;
     for (code, other, same) in [
         ([0xd9, 0xfb], one + 1, true),                         // fsincos
@@ -132,6 +142,7 @@ fn results_are_forgiven_as_far_as_the_manuals_do() {
         st(if same { other } else { one })(&mut expected);
         assert_eq!(fx[32..48], expected[32..48], "{code:x?} {other:x}");
     }
+
     // The largest denormal number and the smallest normal one; only the first underflows.
     let (denormal, normal) = ((1 << 63) - 1, (1 << 64) + (1 << 63));
     let (_, _, fx, _) = forgiven(
@@ -144,6 +155,7 @@ fn results_are_forgiven_as_far_as_the_manuals_do() {
         },
     );
     assert_eq!((fx[2], &fx[32..42]), (0x10, &denormal.to_le_bytes()[..10]));
+
     // Unmasked: the exponent of the result is larger by 24576.
     let scaled = u128::from(u64::MAX) | 0x6000 << 64;
     let (_, _, fx, _) = forgiven(
@@ -159,6 +171,8 @@ fn results_are_forgiven_as_far_as_the_manuals_do() {
         (fx[2], fx[8], &fx[32..42]),
         (0xb0, 7, &scaled.to_le_bytes()[..10])
     );
+
+    // xmm0 in the area of `fxsave`.
     let lanes = |values: [u32; 4]| {
         move |fx: &mut [u8; 512]| {
             for (at, value) in values.into_iter().enumerate() {
@@ -166,6 +180,7 @@ fn results_are_forgiven_as_far_as_the_manuals_do() {
             }
         }
     };
+
     let dpps = [0x66, 0x0f, 0x3a, 0x40, 0xc1, 0xff];
     let rcpps = [0x0f, 0x53, 0xc1];
     for (code, ours, theirs, expected) in [
@@ -216,6 +231,7 @@ fn a_vendors_differences_are_its_own() {
         let (.., used) = forgiven(&[0xd9, 0xe8], cpu, |_, _, fx| fx[8] = 1, |_, _, _| ());
         assert_eq!(used, names);
     }
+
     // movbe %eax, (%rax) that faults; ud2
     let cases: [(&[u8], End, End, bool); 2] = [
         (
@@ -226,6 +242,7 @@ fn a_vendors_differences_are_its_own() {
         ),
         (&[0x0f, 0x0b], End::Done, End::InvalidOpcode, false),
     ];
+
     for (code, processor, machine, allowed) in cases {
         for cpu in ["v2,intel", "v2,amd"] {
             with(code, cpu, |case| {

@@ -110,16 +110,24 @@ pub(super) fn round(value: Unpacked, format: Format, rounding: Rounding) -> Roun
             ..unbounded
         };
     }
+
     if unbounded.exponent > format.max_exponent {
         return overflowed(value.negative, format, rounding);
     }
+
     if value.exponent >= format.min_exponent {
         return unbounded;
     }
+
+    // x86 detects tininess after rounding (SDM volume 1, 4.9.1.5): a value that rounds up to the
+    // smallest normal number is not tiny.
     let tiny = unbounded.exponent < format.min_exponent;
+
+    // Below the smallest exponent, fewer bits are left.
     let shift = format.min_exponent.abs_diff(value.exponent);
     let significand = shift_right_sticky(value.significand, shift);
     let denormal = cut(significand, format.precision, value.negative, rounding);
+
     let underflow = Exceptions::UNDERFLOW.when(tiny && denormal.inexact);
     Rounded {
         exponent: format.min_exponent,

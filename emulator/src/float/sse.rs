@@ -198,10 +198,13 @@ struct Operand {
 fn decode<T: Interchange>(bits: T, denormals_are_zero: bool) -> Operand {
     let bits = bits.widen();
     let format = T::FORMAT;
+
     let negative = bits & sign_bit(format) != 0;
     let fraction = bits & ((1 << fraction_bits(format)) - 1);
     let biased = (bits & infinity_bits(format)) >> fraction_bits(format);
     let top = u128::from(fraction) << (128 - format.precision);
+
+    // The largest exponent is that of infinity and of NaNs.
     if bits & infinity_bits(format) == infinity_bits(format) {
         let class = if fraction == 0 {
             Class::Infinity
@@ -215,6 +218,8 @@ fn decode<T: Interchange>(bits: T, denormals_are_zero: bool) -> Operand {
             value: Unpacked::zero(negative),
         };
     }
+
+    // DAZ: a zero of the same sign, without a denormal exception (SDM volume 1, 10.2.3.4).
     if biased == 0 {
         if fraction == 0 || denormals_are_zero {
             return Operand {
@@ -222,12 +227,16 @@ fn decode<T: Interchange>(bits: T, denormals_are_zero: bool) -> Operand {
                 value: Unpacked::zero(negative),
             };
         }
+
+        // A denormal number has the smallest exponent, and no integer bit.
         let value = Unpacked::new(negative, format.min_exponent, top);
         return Operand {
             class: Class::Denormal,
             value,
         };
     }
+
+    // The bias is the largest exponent.
     let exponent = biased as i32 - format.max_exponent;
     let value = Unpacked {
         negative,
@@ -244,8 +253,11 @@ fn decode<T: Interchange>(bits: T, denormals_are_zero: bool) -> Operand {
 fn finish<T: Interchange>(value: Unpacked, env: Env) -> (T, Exceptions) {
     let format = T::FORMAT;
     let rounded = round(value, format, env.rounding);
+
     let overflow = rounded.exceptions.contains(Exceptions::OVERFLOW);
     let mut exceptions = rounded.exceptions;
+
+    // Unmasked, inexactness is that of a result whose exponent is not bounded.
     if (overflow && !env.overflow_masked) || (rounded.tiny && !env.underflow_masked) {
         let exception = if overflow {
             Exceptions::OVERFLOW
@@ -255,26 +267,34 @@ fn finish<T: Interchange>(value: Unpacked, env: Env) -> (T, Exceptions) {
         let unbounded = round_unbounded(value, format.precision, env.rounding);
         exceptions = unbounded.exceptions | exception;
     }
+
     if rounded.infinite {
         return (infinity(rounded.negative), exceptions);
     }
+
     let sign = if rounded.negative {
         sign_bit(format)
     } else {
         0
     };
+
+    // FTZ works only while underflow is masked (SDM volume 1, 10.2.3.3).
     if rounded.tiny && env.underflow_masked && env.flush_to_zero {
         return (
             T::narrow(sign),
             Exceptions::UNDERFLOW | Exceptions::PRECISION,
         );
     }
+
+    // Without the integer bit, which the format does not store.
     let fraction = (rounded.significand << 1) >> (65 - format.precision);
+
     let biased = if rounded.significand >> 63 == 1 {
         (rounded.exponent + format.max_exponent) as u64
     } else {
         0
     };
+
     (
         T::narrow(sign | biased << fraction_bits(format) | fraction),
         exceptions,

@@ -121,6 +121,8 @@ impl Unpacked {
     /// The sum. `rounding` only decides the sign of a zero sum of operands with different signs.
     pub(super) fn add(self, other: Self, rounding: Rounding) -> Self {
         let zero_sign = rounding == Rounding::Down;
+
+        // An exact 0 from opposite signs is +0, but -0 when rounding down (IEEE 754, 6.3).
         match (self.is_zero(), other.is_zero()) {
             (true, true) if self.negative == other.negative => return self,
             (true, true) => return Self::zero(zero_sign),
@@ -128,18 +130,24 @@ impl Unpacked {
             (false, true) => return self,
             (false, false) => {}
         }
+
         let (large, small) = match self.compare_magnitude(other) {
             Ordering::Less => (other, self),
             _ => (self, other),
         };
+
         let distance = large.exponent.abs_diff(small.exponent);
+
+        // Shifted by one, so that the sum has room for a carry.
         let a = shift_right_sticky(large.significand, 1);
         let b = shift_right_sticky(small.significand, distance.saturating_add(1));
+
         let sum = if large.negative == small.negative {
             a + b
         } else {
             a - b
         };
+
         if sum == 0 {
             return Self::zero(zero_sign);
         }
@@ -172,6 +180,8 @@ impl Unpacked {
         if self.is_zero() {
             return Self::zero(negative);
         }
+
+        // Both significands have their highest bit set, so the quotient is between 1/2 and 2.
         let exponent = self.exponent - divisor.exponent;
         let (a, b) = (self.significand, divisor.significand);
         if a as u64 == 0 && b as u64 == 0 {
@@ -182,6 +192,7 @@ impl Unpacked {
             let quotient = (high << 63) | low | u128::from(rest != 0);
             return Self::new(negative, exponent, quotient);
         }
+
         // Bit by bit; `rest` stays below the divisor, so only its doubling can carry out.
         let mut quotient = u128::from(a >= b);
         let mut rest = if a >= b { a - b } else { a };
@@ -194,6 +205,8 @@ impl Unpacked {
                 quotient |= 1;
             }
         }
+
+        // The lowest bit says that there was more, so that rounding is right.
         Self::new(negative, exponent, quotient | u128::from(rest != 0))
     }
 

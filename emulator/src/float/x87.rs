@@ -265,8 +265,13 @@ fn finish(value: Unpacked, precision: Precision, env: Env) -> Outcome<F80> {
         precision: precision.bits(),
         ..Format::EXTENDED
     };
+
+    // The precision is that of the control word, and the range always that of the extended format.
     let rounded = round(value, format, env.rounding);
     let overflow = rounded.exceptions.contains(Exceptions::OVERFLOW);
+
+    // Unmasked, the result in the register has an exponent that is off by 24576 (SDM volume 1,
+    // 8.5.4 and 8.5.5).
     let (adjustment, exception) = if overflow && !env.overflow_masked {
         (-BIAS_ADJUSTMENT, Exceptions::OVERFLOW)
     } else if rounded.tiny && !env.underflow_masked {
@@ -278,6 +283,7 @@ fn finish(value: Unpacked, precision: Precision, env: Env) -> Outcome<F80> {
             rounded_up: rounded.rounded_up,
         };
     };
+
     let mut rounded = round_unbounded(value.scale(adjustment), format.precision, env.rounding);
     // Only `fscale` gets so far out that the adjustment does not bring it back.
     if rounded.exponent > format.max_exponent {
@@ -325,6 +331,8 @@ fn propagate_nan(a: Operand, b: Operand) -> Option<Outcome<F80>> {
     if a.class == Class::Unsupported || b.class == Class::Unsupported {
         return Some(INVALID);
     }
+
+    // The quiet one of two NaNs, or the one with the larger significand (SDM volume 1, table 4-7).
     let nan = match (a.class, b.class) {
         (Class::QuietNan, Class::SignalingNan) => a.bits,
         (Class::SignalingNan, Class::QuietNan) => b.bits,
@@ -340,6 +348,7 @@ fn propagate_nan(a: Operand, b: Operand) -> Option<Outcome<F80>> {
         (_, y) if y.is_nan() => b.bits,
         _ => return None,
     };
+
     let signaling = a.class == Class::SignalingNan || b.class == Class::SignalingNan;
     Some(Outcome::exact(
         nan.quiet(),

@@ -130,14 +130,19 @@ fn cmpxchg8b(core: &mut Core, op: &Op) -> Flow {
 
 fn cmpxchg16b(core: &mut Core, op: &Op) -> Flow {
     let address = op.address(core);
+
+    // Unlike other locked instructions, this one wants its operand aligned (SDM volume 2,
+    // CMPXCHG16B).
     if !address.is_multiple_of(16) {
         return raise(core, Exception::GeneralProtection);
     }
+
     let Some(bytes) = core.memory.load_bytes(address) else {
         // The fault is that of a store.
         core.memory.check_store(address, 16);
         return Flow::Stop;
     };
+
     let a = u128::from_le_bytes(bytes);
     let equal = pair::<64>(core, reg::RDX, reg::RAX) == a;
     let b = if equal {
@@ -145,13 +150,17 @@ fn cmpxchg16b(core: &mut Core, op: &Op) -> Flow {
     } else {
         a
     };
+
+    // A comparison that fails writes the old value, so it also needs memory that can be written.
     if core.memory.store_bytes(address, b.to_le_bytes()).is_none() {
         return Flow::Stop;
     }
+
     if !equal {
         core.state.set::<64>(reg::RAX as u8, a as u64);
         core.state.set::<64>(reg::RDX as u8, (a >> 64) as u64);
     }
+
     set_zf(core, equal);
     Flow::Next
 }

@@ -14,6 +14,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     let near = insn.op_count() == 1
         && matches!(insn.op_kind(0), OpKind::NearBranch64 | OpKind::NearBranch16);
     let form = form(insn);
+
     Some(match insn.mnemonic() {
         Mnemonic::Jmp if near => jmp,
         Mnemonic::Jmp if form == Form::R && width(insn, 0) == 64 => jmp_r::<64>,
@@ -37,9 +38,11 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
             op.imm &= 0xffff;
             ret::<16>
         }
+        // The size of the counter is the address size; 0x66 changes only the target.
         Mnemonic::Jrcxz => jrcxz::<64>,
         Mnemonic::Jecxz => jrcxz::<32>,
         Mnemonic::Loop | Mnemonic::Loope | Mnemonic::Loopne => {
+            // What ZF has to be: anything, set, clear.
             op.extra = match insn.mnemonic() {
                 Mnemonic::Loope => 1,
                 Mnemonic::Loopne => 2,

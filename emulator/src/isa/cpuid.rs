@@ -197,10 +197,13 @@ pub(crate) fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
         at.and_then(|at| at.try_into().ok())
             .map_or(0, u32::from_le_bytes)
     };
+
     let vendor = processor.vendor().cpuid();
     let is_intel = processor.vendor() == Vendor::Intel;
     let has_xsave = processor.has(Feature::Xsave);
+
     match leaf {
+        // The vendor's name is in ebx, edx, ecx, in this order.
         0 => [LEAF_MAX, text(vendor, 0), text(vendor, 2), text(vendor, 1)],
         // ebx: one logical processor; the clflush line size in units of 8 bytes.
         1 => [
@@ -212,6 +215,7 @@ pub(crate) fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
         // Descriptor 0xff: see leaf 4. 0xf0: 64-byte prefetching.
         2 if is_intel => [0xff01, 0xf0, 0, 0],
         4 if is_intel => match caches(processor.generation()).get(subleaf as usize) {
+            // Ways, line size and sets are stored less 1 (SDM volume 2, CPUID).
             Some(cache) => {
                 let sets = cache.size / cache.ways / LINE;
                 // Self-initializing.
@@ -220,16 +224,20 @@ pub(crate) fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
             }
             None => [0; 4],
         },
+        // Structured extended features.
         7 if subleaf == 0 => {
             let ebx = features(processor, &STRUCTURED_EBX);
             let ebx = ebx | if is_intel { STRUCTURED_EBX_INTEL } else { 0 };
             [0, ebx, features(processor, &STRUCTURED_ECX), 0]
         }
+        // Subleaf 0: the components in XCR0, the size of an area with those, and with all that
+        // exist.
         0xd if has_xsave => {
             let size = xsave_size(processor);
             match subleaf {
                 0 => [processor.xcr0() as u32, size, size, 0],
                 1 => [features(processor, &XSAVE_EAX), size, 0, 0],
+                // Size and offset of the upper halves of ymm.
                 2 if processor.has(Feature::Avx) => {
                     [save::AVX_SIZE as u32, save::AVX_OFFSET as u32, 0, 0]
                 }
@@ -237,6 +245,7 @@ pub(crate) fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
             }
         }
         0x8000_0000 if is_intel => [EXTENDED_LEAF_MAX, 0, 0, 0],
+        // AMD repeats the vendor here.
         0x8000_0000 => {
             let [_, ebx, ecx, edx] = self::leaf(processor, 0, 0);
             [EXTENDED_LEAF_MAX, ebx, ecx, edx]
@@ -247,11 +256,13 @@ pub(crate) fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
             match processor.vendor() {
                 Vendor::Intel => [0, 0, ecx, edx],
                 Vendor::Amd => {
+                    // AMD repeats some of leaf 1's bits here; Intel reserves them.
                     let edx = edx | FEATURES_EDX & REPEATED_EDX;
                     [signature(processor), 0, ecx | EXTENDED_ECX_AMD, edx]
                 }
             }
         }
+        // 16 bytes of the brand string in each leaf.
         0x8000_0002..=0x8000_0004 => {
             let first = (leaf - 0x8000_0002) as usize * 4;
             let brand = [BRAND, processor.level().as_str(), "\0\0"].concat();
@@ -274,6 +285,7 @@ pub(crate) fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
         }
         // Address bits: virtual, physical.
         0x8000_0008 => {
+            // RstrFpErrPtrs: the pointers are always saved and restored (APM volume 3, CPUID).
             let ebx = match processor.pointers() {
                 Pointers::Zero => ERROR_POINTERS,
                 Pointers::Always | Pointers::Kept => 0,

@@ -103,24 +103,31 @@ fn call<const W: u32>(core: &mut Core, op: &Op) -> Flow {
         (64, Vendor::Amd) => pointer::<32>(core, op),
         _ => pointer::<W>(core, op),
     };
+
+    // AMD's pointer has at most 32 bits of offset, whatever is pushed (`processor/amd.rs`).
     let Some((target, selector)) = pointer else {
         return Flow::Stop;
     };
+
     if let Err(refused) = check(selector, target, false) {
         return refused.stop(core, op);
     }
+
     let size = u64::from(W / 8);
     let rsp = core.state.gpr[reg::RSP];
     let next = core
         .state
         .rip
         .wrapping_add(u64::from(op.offset) + u64::from(op.len));
+
     let old: u64 = core.state.segments[CS].into();
     if core.store::<W>(rsp.wrapping_sub(size), old).is_none()
         || core.store::<W>(rsp.wrapping_sub(2 * size), next).is_none()
     {
         return Flow::Stop;
     }
+
+    // Last, so that a fault leaves rsp as it was.
     core.state.gpr[reg::RSP] = rsp.wrapping_sub(2 * size);
     go(core, target)
 }
@@ -148,9 +155,11 @@ fn ret<const W: u32>(core: &mut Core, op: &Op) -> Flow {
 
 /// Pops rip, cs, rflags, rsp and ss.
 fn iret<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    // 64-bit mode has no tasks to return to: #GP (SDM volume 2, IRET).
     if core.state.rflags() & flags::NT != 0 {
         return raise(core, Exception::GeneralProtection);
     }
+
     let mut frame = [0; 5];
     for (number, value) in frame.iter_mut().enumerate() {
         match word::<W>(core, number as u64) {
@@ -158,16 +167,21 @@ fn iret<const W: u32>(core: &mut Core, op: &Op) -> Flow {
             None => return Flow::Stop,
         }
     }
+
+    // All is checked before the first register changes.
     let [target, selector, rflags, rsp, stack] = frame;
     if let Err(refused) = check(selector & 0xffff, target, true) {
         return refused.stop(core, op);
     }
+
     if stack & 0xffff != DATA {
         return raise(core, Exception::GeneralProtection);
     }
+
     let kept = if W == 16 { !0xffff } else { 0 };
     let rflags = core.state.rflags() & kept | rflags & !kept;
     core.state.set_rflags(rflags);
+
     core.state.gpr[reg::RSP] = rsp;
     core.state.segments[SS] = DATA as u16;
     go(core, target)

@@ -28,11 +28,14 @@ impl Fuser {
     /// start of the block.
     pub(crate) fn add(&mut self, insn: &Instruction, block: u64, ops: &mut Vec<Op>) {
         let [last, before] = self.last;
+
         // An address that is computed by an operation of its own belongs to the instruction.
         if ops.iter().nth_back(1).is_some_and(|op| op.len == 0) {
             self.last = [None; 2];
             return;
         }
+
+        // Three at once are better than two and one.
         let joined = match &ops[..] {
             [.., one, two, three] if let (Some(before), Some(last)) = (before, last) => {
                 let three = triple([&before, &last, insn], [one, two, three], block);
@@ -40,6 +43,7 @@ impl Fuser {
             }
             _ => None,
         };
+
         let joined = joined.or_else(|| match &ops[..] {
             [.., one, two] => {
                 let two = pair([&last?, insn], [one, two], block);
@@ -47,6 +51,7 @@ impl Fuser {
             }
             _ => None,
         });
+
         match joined {
             Some((op, count)) => {
                 ops.truncate(ops.len() - count);
@@ -65,11 +70,14 @@ impl Fuser {
 fn pair(insns: [&Instruction; 2], ops: [&Op; 2], block: u64) -> Option<Op> {
     let [first, second] = insns;
     let [one, two] = ops;
+
     if second.is_jcc_short_or_near() {
         return compare_and_branch(first, second, one, two, block);
     }
+
     let is_64 = |insn| width(insn, 0) == 64;
     let is_wide = |insn| matches!(width(insn, 0), 32 | 64);
+
     let run: Run = match (first.mnemonic(), second.mnemonic()) {
         (Mnemonic::Mov, Mnemonic::Mov) if is_wide(first) && is_wide(second) => {
             return moves(insns, ops);
@@ -86,6 +94,7 @@ fn pair(insns: [&Instruction; 2], ops: [&Op; 2], block: u64) -> Option<Op> {
         }
         _ => return None,
     };
+
     Some(Op {
         run,
         src: two.dst,
@@ -137,6 +146,8 @@ fn compare_and_branch(
 ) -> Option<Op> {
     let width = width(first, 0);
     let form = form(first);
+
+    // Only the frequent pairs: each one is a function for each condition.
     let run = match (first.mnemonic(), width) {
         (Mnemonic::Cmp, 8) => compare::<Cmp, 8>(form, branch),
         (Mnemonic::Cmp, 32) => compare::<Cmp, 32>(form, branch),
@@ -152,6 +163,8 @@ fn compare_and_branch(
         (Mnemonic::And, 64) => compute::<And, 64>(form, branch),
         _ => None,
     }?;
+
+    // With a memory operand, `disp` is its displacement, and the target has to fit elsewhere.
     let op = match form {
         Form::RR | Form::RI => Op {
             run,
@@ -170,6 +183,7 @@ fn compare_and_branch(
             ..*one
         },
     };
+
     Some(op)
 }
 
@@ -263,12 +277,15 @@ fn load_test_branch<const CC: u8, const W: u32>(core: &mut Core, op: &Op) -> Flo
 fn push_push(core: &mut Core, op: &Op) -> Flow {
     let rsp = core.state.gpr[reg::RSP];
     let slot = rsp.wrapping_sub(16);
+
     let first = core.state.get::<64>(op.dst);
     // `push %rsp` stores the value before it.
     let second = match usize::from(op.src) == reg::RSP {
         true => rsp.wrapping_sub(8),
         false => core.state.get::<64>(op.src),
     };
+
+    // One store for both, if the page has just been used.
     let words = u128::from(second) | u128::from(first) << 64;
     if core
         .memory
@@ -278,10 +295,12 @@ fn push_push(core: &mut Core, op: &Op) -> Flow {
         if core.store::<64>(rsp.wrapping_sub(8), first).is_none() {
             return Flow::Stop;
         }
+        // The first push is done: the two have to be executed one by one.
         if core.store::<64>(slot, second).is_none() {
             return apart(core);
         }
     }
+
     core.state.gpr[reg::RSP] = slot;
     Flow::Next
 }
@@ -309,6 +328,7 @@ fn moves(insns: [&Instruction; 2], ops: [&Op; 2]) -> Option<Op> {
     let [one, two] = ops;
     let widths = insns.map(|insn| width(insn, 0));
     let forms = insns.map(form);
+
     macro_rules! by_widths {
         ($run:ident) => {
             match widths {
@@ -319,12 +339,15 @@ fn moves(insns: [&Instruction; 2], ops: [&Op; 2]) -> Option<Op> {
             }
         };
     }
+
+    // `mov` also has segment, control and debug registers.
     let is_general = |insn: &&Instruction| {
         (0..2).all(|n| insn.op_kind(n) != OpKind::Register || insn.op_register(n).is_gpr())
     };
     if !insns.iter().all(is_general) {
         return None;
     }
+
     let run: Run = match forms {
         [Form::RR, Form::RR] => {
             return Some(Op {
@@ -338,12 +361,17 @@ fn moves(insns: [&Instruction; 2], ops: [&Op; 2]) -> Option<Op> {
         [Form::MR, Form::MR] => by_widths!(store_store),
         _ => return None,
     };
+
+    // The second base takes the place of the index.
     let is_indexed = |op: &Op| usize::from(op.index) != reg::ZERO;
     if is_indexed(one) || is_indexed(two) {
         return None;
     }
+
+    // Two displacements of 32 bits share the field.
     let small = |op: &Op| i32::try_from(op.disp.cast_signed()).ok();
     let (low, high) = (small(one)?.cast_unsigned(), small(two)?.cast_unsigned());
+
     Some(Op {
         run,
         disp: u64::from(low) | u64::from(high) << 32,

@@ -25,15 +25,19 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     if insn.mnemonic() == Emms {
         return Some(emms);
     }
+
     // Only AMD had them.
     if insn.mnemonic() == Femms || insn.encoding() == EncodingKind::D3NOW {
         return Some(crate::op::invalid);
     }
+
+    // SSE has the same mnemonics; the operands decide.
     let mm = (0..insn.op_count()).any(|number| insn.op_register(number).is_mm());
     // With a memory operand, these two have no mm register.
     if !mm && !matches!(insn.mnemonic(), Cvtpi2ps | Cvtpi2pd) {
         return None;
     }
+
     Some(match (insn.mnemonic(), form(insn)) {
         (Movd, Form::MR) => store::<32>,
         (Movq | Movntq, Form::MR) => store::<64>,
@@ -50,6 +54,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         (Pinsrw, Form::RM) => insert_rm,
         (Pextrw, _) => extract,
         (Pmovmskb, _) => signs,
+        // Its destination is implicit: ds:rdi, or ds:edi with an address-size prefix.
         (Maskmovq, _) => {
             op.base = reg::RDI as u8;
             op.index = segment(insn) as u8;

@@ -11,24 +11,28 @@ use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     use Mnemonic::*;
+
     let form = form(insn);
     Some(match (insn.mnemonic(), form) {
         (Mov, _) if special(insn) => return None,
         (Mov, Form::RR) => by_width!(width(insn, 0), mov_rr),
         (Mov, Form::RM) => by_width!(width(insn, 0), mov_rm),
         (Mov, Form::MR) => by_width!(width(insn, 0), mov_mr),
+        // Only `mov` has an immediate of 64 bits.
         (Mov, Form::RI) if insn.op_kind(1) == OpKind::Immediate64 => mov_r_imm64,
         (Mov, Form::RI) => by_width!(width(insn, 0), mov_ri),
         (Mov, Form::MI) => by_width!(width(insn, 0), mov_mi),
         (Movzx, Form::RR | Form::RM) => extend::<false>(insn, form == Form::RM)?,
         (Movsxd, Form::RM) if width(insn, 0) == 16 => movsxd_16,
         (Movsx | Movsxd, Form::RR | Form::RM) => extend::<true>(insn, form == Form::RM)?,
+        // `extra` is 1 if the address has 32 bits; then the result has no more.
         (Lea, Form::RM) => match (width(insn, 0), op.extra) {
             (16, _) => lea::<16>,
             (32, _) | (64, 1) => lea::<32>,
             _ => lea::<64>,
         },
         (Xchg, Form::RR) => by_width!(width(insn, 0), xchg_rr),
+        // `xchg` is symmetric, and `xchg_mr` takes the register from `src`.
         (Xchg, Form::MR | Form::RM) => {
             if form == Form::RM {
                 op.src = op.dst;

@@ -311,22 +311,30 @@ fn xsave<const FORM: u8>(core: &mut Core, op: &Op) -> Flow {
     if !address.is_multiple_of(64) {
         return raise(core, Exception::GeneralProtection);
     }
+
     let requested = requested(core);
     let size = size(requested);
+
+    // First, so that a fault is one of a write and leaves nothing half saved.
     if core.memory.check_store(address, size).is_none() {
         return Flow::Stop;
     }
     let Some(mut area) = load(core, address, size) else {
         return Flow::Stop;
     };
+
     let mut in_use = in_use(core);
+
+    // `xsavec` counts SSE as in use if MXCSR is not its initial value (SDM volume 1, 13.10).
     if FORM == COMPACTED && core.state.mxcsr != MXCSR_DEFAULT {
         in_use |= SSE;
     }
+
     let written = match FORM {
         STANDARD => requested,
         _ => requested & in_use,
     };
+
     if written & X87 != 0 {
         put_x87(core, &mut area, op.extra != 0);
     }
@@ -344,6 +352,7 @@ fn xsave<const FORM: u8>(core: &mut Core, op: &Op) -> Flow {
     if mxcsr != 0 {
         put_mxcsr(core, &mut area);
     }
+
     let mut components = requested & in_use;
     if FORM == COMPACTED {
         put(
@@ -352,8 +361,10 @@ fn xsave<const FORM: u8>(core: &mut Core, op: &Op) -> Flow {
             (requested | IS_COMPACTED).to_le_bytes(),
         );
     } else {
+        // Bits of components that were not requested keep their value (SDM volume 1, 13.7).
         components |= u64::from_le_bytes(get(&area, XSTATE_BV)) & !requested;
     }
+
     put(&mut area, XSTATE_BV, components.to_le_bytes());
     flow(store(core, address, &area, size))
 }
@@ -405,6 +416,7 @@ fn restore(core: &mut Core, area: &[u8], requested: u64, wide: bool) -> Option<(
     let present = u64::from_le_bytes(get(area, XSTATE_BV));
     let form = u64::from_le_bytes(get(area, XCOMP_BV));
     let is_compacted = form & IS_COMPACTED != 0;
+
     // Reserved bytes: all after XCOMP_BV in compacted form, otherwise XCOMP_BV and the 8 bytes
     // after it.
     let (allowed, reserved) = if is_compacted {
@@ -412,9 +424,11 @@ fn restore(core: &mut Core, area: &[u8], requested: u64, wide: bool) -> Option<(
     } else {
         (xcr0, XCOMP_BV..XCOMP_BV + 16)
     };
+
     let is_bad = present & !allowed != 0
         || is_compacted && form & !IS_COMPACTED & !xcr0 != 0
         || area[reserved].iter().any(|&byte| byte != 0);
+
     // MXCSR belongs to SSE, but without compaction also to AVX; then it is always present.
     let mxcsr = match is_compacted {
         true if requested & SSE != 0 && present & SSE == 0 => Some(MXCSR_DEFAULT),
@@ -422,22 +436,29 @@ fn restore(core: &mut Core, area: &[u8], requested: u64, wide: bool) -> Option<(
         false if requested & (SSE | AVX) == 0 => Some(core.state.mxcsr),
         _ => get_mxcsr(core.processor.mxcsr_mask(), area),
     };
+
+    // All checks precede the first change: `xrstor` faults with the registers as they were.
     let mxcsr = mxcsr.filter(|_| !is_bad)?;
     core.state.mxcsr = mxcsr;
+
+    // What is requested but not present gets its initial state (SDM volume 1, 13.8).
     if requested & X87 != 0 {
         core.state.fpu = Fpu::default();
         if present & X87 != 0 {
             get_x87(&mut core.state.fpu, core.processor.pointers(), area, wide);
         }
     }
+
     if requested & SSE != 0 {
         core.state.vectors.set_lower([0; 16]);
         if present & SSE != 0 {
             get_xmm(core, area);
         }
     }
+
     if requested & AVX != 0 {
         set_avx(core, (present & AVX != 0).then_some(area));
     }
+
     Some(())
 }

@@ -21,9 +21,11 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
             && insn.op_kind(number) == OpKind::Register
             && insn.op_register(number).is_segment_register()
     };
+
     let form = form(insn);
     Some(match insn.mnemonic() {
         Mnemonic::Mov if is_segment(0) => match form {
+            // `mov` to cs is #UD (SDM volume 2, MOV).
             _ if insn.op_register(0) == Register::CS => crate::op::invalid,
             Form::RR => set_r,
             Form::RM => set_m,
@@ -36,6 +38,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
             (Form::MR, _) => get_m,
             _ => return None,
         },
+        // A segment register has 16 bits whatever is pushed: the size is that of the change of rsp.
         Mnemonic::Push if is_segment(0) => match insn.stack_pointer_increment() {
             -2 => push::<16>,
             -8 => push::<64>,
@@ -72,26 +75,35 @@ fn base(fs: bool) -> u8 {
 fn set(core: &mut Core, number: u8, selector: u16) -> bool {
     // Selectors 0 to 3 are null selectors, which ss cannot have.
     let null = selector < 4 && number != SS;
+
     let descriptor = selector & !3;
     let privilege = selector & 3;
+
+    // Entries of Linux's GDT: __USER_DS; 32-bit and 64-bit user code, and the number of the
+    // processor (arch/x86/include/asm/segment.h).
     let data = descriptor == 0x28;
     let code = matches!(descriptor, 0x20 | 0x30) || descriptor == 0x78;
     let allowed = match number {
         SS => data && privilege == 3,
         _ => null || data || code,
     };
+
     if !allowed {
         raise(core, Exception::GeneralProtection);
         return false;
     }
+
     if let Some(to) = core.state.segments.get_mut(usize::from(number)) {
         *to = selector;
     }
+
+    // The base comes from the descriptor, where it is 0.
     match number {
         FS => core.state.gpr[reg::FS] = 0,
         GS => core.state.gpr[reg::GS] = 0,
         _ => {}
     }
+
     true
 }
 

@@ -10,10 +10,13 @@ use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 
 pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     use Mnemonic::{Enter, Leave, Pop, Popf, Popfq, Push, Pushf, Pushfq};
+
     let segment = insn.op_count() > 0
         && insn.op_kind(0) == OpKind::Register
         && insn.op_register(0).is_segment_register();
+
     Some(match (insn.mnemonic(), form(insn)) {
+        // See `segment.rs`.
         (Push | Pop, _) if segment => return None,
         (Push, Form::R) if width(insn, 0) == 16 => push_r::<16>,
         (Push, Form::R) => push_r::<64>,
@@ -40,6 +43,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         (Leave, _) if insn.code() == Code::Leavew => leave::<16>,
         (Leave, _) => leave::<64>,
         (Enter, _) => {
+            // The immediate is unsigned.
             op.imm &= 0xffff;
             match insn.code() {
                 Code::Enterw_imm16_imm8 => enter::<16>,

@@ -19,9 +19,11 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     if insn.mnemonic() == Xlatb {
         return Some(xlat);
     }
+
     if !insn.is_string_instruction() {
         return None;
     }
+
     let width = insn.memory_size().size() as u32 * 8;
     // The segment of the source; the destination has none.
     op.base = segment(insn) as u8;
@@ -30,6 +32,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         (_, false) => REPEAT_EQUAL,
         (_, true) => REPEAT_NOT_EQUAL,
     };
+
     op.src = u8::from(insn.op_kinds().any(is_small));
     Some(match insn.mnemonic() {
         Movsb | Movsw | Movsd | Movsq => by_width!(width, string, Movs),
@@ -255,41 +258,52 @@ fn repeat<I: Iteration, const A: u32, const W: u32>(core: &mut Core, op: &Op) ->
     if A == 32 {
         cut_registers::<I>(core);
     }
+
     // An interrupted instruction leaves the flags as it found them (SDM volume 2, REP); on AMD's
     // processors, as the last iteration left them (seen on an EPYC, family 25, model 17).
     let found = (core.processor.vendor() == Vendor::Intel).then_some(core.state.flags);
+
     let by = step::<W>(core);
     let up = by.cast_signed() > 0;
+
     let mut left = core.state.get::<A>(reg::RCX as u8);
     while left != 0 {
         let (from, to) = pointers::<A>(core, op);
+
         // 32-bit addresses can wrap around.
         let bulk = up && !core.state.single_iteration && A == 64;
         let done = match bulk {
             true => I::many::<W>(core, from, to, left),
             false => 0,
         };
+
         if done != 0 {
             advance::<I, A>(core, by.wrapping_mul(done));
             left -= done;
             core.state.set::<A>(reg::RCX as u8, left);
             continue;
         }
+
+        // Completed iterations stay done: the registers say where to go on after the fault.
         if I::one::<W>(core, from, to).is_none() {
             core.state.flags = found.unwrap_or(core.state.flags);
             return Flow::Stop;
         }
+
         advance::<I, A>(core, by);
         left -= 1;
         core.state.set::<A>(reg::RCX as u8, left);
+
         if I::COMPARES && core.state.flags.zf() != (op.extra == REPEAT_EQUAL) {
             break;
         }
+
         if core.state.single_iteration && left != 0 {
             core.state.flags = found.unwrap_or(core.state.flags);
             return stop(core, Stop::Again);
         }
     }
+
     Flow::Next
 }
 

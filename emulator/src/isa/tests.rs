@@ -90,18 +90,22 @@ fn integer_instructions_as_a_processor_executed_them() {
         include_str!("tests/integer.txt"),
         include_str!("tests/bmi.txt"),
     ];
+
     for line in recorded.into_iter().flat_map(str::lines) {
         if line.starts_with('#') {
             continue;
         }
+
         lines += 1;
         let fields: Vec<&str> = line.split(" | ").collect();
         let [code, before, after, _] = fields[..] else {
             panic!("four fields: {line}");
         };
+
         let code: Vec<u8> = (0..code.len() / 2)
             .map(|i| u8::from_str_radix(&code[2 * i..2 * i + 2], 16).expect("hexadecimal"))
             .collect();
+
         let before = numbers(before);
         let mut machine = machine(&code);
         for (number, &value) in before[..4].iter().enumerate() {
@@ -111,11 +115,13 @@ fn integer_instructions_as_a_processor_executed_them() {
         // The features of the processor on which they were recorded.
         let processor = "v3,+adx".parse().expect("a processor");
         machine.core.set_processor(processor);
+
         let exit = machine.run(1, &mut ());
         let core = &machine.core;
         let mut found: Vec<u64> = (0..4).map(|number| core.state.gpr(number)).collect();
         // IF and bit 1 are not recorded.
         found.push(core.state.rflags() & !0x202);
+
         if after == "#DE" {
             assert_eq!(exit, Exit::Exception(Exception::Divide), "{line}");
             assert_eq!(found, before, "{line}");
@@ -124,6 +130,7 @@ fn integer_instructions_as_a_processor_executed_them() {
             assert_eq!(found, numbers(after), "{line}\n{found:x?}");
         }
     }
+
     assert!(lines > 380);
 }
 
@@ -167,7 +174,9 @@ fn quotients_that_do_not_fit() {
         (&[0xf6, 0xfb], 0, 5, 0, None),
     ] {
         let registers = [(reg::RDX, rdx), (reg::RAX, rax), (reg::RBX, rbx)];
+
         let (exit, machine) = run(code, &registers);
+        // #DE leaves rax as it was.
         let expected = quotient.map_or((divide, rax), |quotient| (Exit::Limit, quotient));
         let found = (exit, machine.core.state.gpr(reg::RAX));
         assert_eq!(found, expected, "{code:x?} {rdx:x}:{rax:x} / {rbx:x}");

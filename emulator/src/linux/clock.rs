@@ -230,10 +230,13 @@ mod tests {
                 value: 0,
                 overruns: 0,
             });
+
             assert_eq!(clock.until_timer(), Some(next));
             clock.sleep_until(u64::MAX);
+
             clock.set(3);
             assert_eq!(clock.until_timer(), Some(0));
+
             let expired = clock.expired();
             let counts: Vec<u64> = expired.iter().map(|&(_, times)| times).collect();
             assert_eq!(counts, [times], "{next} {interval}");

@@ -64,14 +64,18 @@ impl Kernel {
     pub(super) fn processor_clock(&self, clock: i32) -> Answer<(Base, u32)> {
         const BY_DESCRIPTOR: i32 = 3;
         const OF_THREAD: i32 = 4;
+        // The bits for a clock of a device (`CLOCKFD`).
         if clock & BY_DESCRIPTOR == BY_DESCRIPTOR {
             return Err(Errno::EINVAL);
         }
+
+        // `CPUCLOCK_PID`: the number is stored inverted, so that the clock is negative.
         let number = !(clock >> 3);
         let own = self.task();
         let Ok(number) = u32::try_from(number) else {
             return Err(Errno::EINVAL);
         };
+
         if clock & OF_THREAD != 0 {
             let number = if number == 0 { own.thread } else { number };
             let time = self.time_of_thread(number);
@@ -79,11 +83,13 @@ impl Kernel {
                 .map(|_| (Base::Thread(number), own.process))
                 .ok_or(Errno::EINVAL);
         }
+
         let number = match number {
             0 => own.process,
             number if number == own.thread => own.process,
             number => number,
         };
+
         let mut all = self.all_processes();
         let found = all.any(|process| process.number == number && !process.has_ended);
         found

@@ -50,6 +50,7 @@ pub(super) fn cpuinfo(processor: &Processor) -> String {
     add(processor, &FIRST, &mut flags);
     flags.push_str(OWN);
     add(processor, &OTHERS, &mut flags);
+
     let leaf = |number| cpuid::leaf(processor, number, 0);
     let [most, ebx, ecx, edx] = leaf(0);
     let text = |words: &[u32]| -> String {
@@ -59,14 +60,20 @@ pub(super) fn cpuinfo(processor: &Processor) -> String {
             .map(char::from)
             .collect()
     };
+
+    // Leaf 0 has the vendor's name in EBX, EDX, ECX (Intel SDM volume 2, CPUID).
     let vendor = text(&[ebx, edx, ecx]);
     let name = text(&[0x8000_0002, 0x8000_0003, 0x8000_0004].map(leaf).concat());
     let [family, model, stepping] = processor.generation().identity();
+
     // The second-level cache; the lines of a cache; bits of addresses.
     let cache = leaf(0x8000_0006)[ECX] >> 16;
+    // CPUID gives the line's size in units of eight bytes.
     let line = (leaf(1)[EBX] >> 8 & 0xff) * 8;
     let addresses = leaf(0x8000_0008)[0];
     let (physical, linear) = (addresses & 0xff, addresses >> 8 & 0xff);
+
+    // The lines of `show_cpuinfo` (`arch/x86/kernel/cpu/proc.c`), in its order.
     format!(
         "processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\n\
          model name\t: {name}\nstepping\t: {stepping}\ncpu MHz\t\t: 1000.000\n\

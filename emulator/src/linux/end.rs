@@ -103,21 +103,27 @@ impl Kernel {
             Outcome::Killed { signal, .. } => signal.into(),
             _ => 0,
         };
+
         let number = self.process.number;
+        // `exit_sem` applies what SEM_UNDO has collected.
         self.undo_semaphores();
         if number == PID {
+            // The outcome of the run is that of its first process.
             self.system.first_outcome = Some(outcome);
         }
+
         if self.processes.is_empty() {
             self.outcome = self.system.first_outcome.take();
             return;
         }
+
         // Of the first thread, which may be one of the others.
         let first = Task {
             process: number,
             thread: number,
         };
         let scheduling = *self.scheduling(first);
+
         self.release_futexes();
         for (thread, other) in std::mem::take(&mut self.process.others) {
             self.note_missed_event(&other.thread);
@@ -127,29 +133,43 @@ impl Kernel {
                 thread,
             }));
         }
+
+        // No wake may count threads that are gone.
         self.system.futexes.retain(|waiter| !waiter.is_of(number));
         self.clock.timers.retain(|timer| timer.process != number);
+
+        // Its parent counts what its children used, too (getrusage(2), RUSAGE_CHILDREN).
         let mut usage = self.usage(&self.process);
         usage.add(self.process.children);
+
+        // Others may wait for the ends of pipes and sockets that close here.
         self.files.own.table.close_all();
         self.files.own.opening.clear();
         self.system.locks.release(Holder::Process(number), None);
         self.system.locks.forget_waiting(number);
+
+        // A pidfd is readable when its process has ended (pidfd_open(2)).
         self.wake_pidfds(number);
         self.settle_objects();
         self.leave_terminal(true);
+        // `kill_orphaned_pgrp` (`kernel/exit.c`).
         self.orphan_groups();
+        // Its tracees must not wait for a tracer that is gone.
         self.end_tracing(None);
+
         let tracer = self.process.tracer();
         if self.process.thread.number != number {
             let thread = self.process.thread.clone();
             self.tell_end_of_thread(&thread, status);
         }
+
         self.process.has_ended = true;
         self.process.thread.has_ended = true;
         self.process.borrows = false;
         self.adopt_children();
         self.system.changes += 1;
+
+        // What `wait4` and /proc still show of it.
         let (parent, group) = (self.process.parent, self.process.group);
         let ended = Ended {
             number,
@@ -166,17 +186,21 @@ impl Kernel {
             scheduling,
             resources: self.process.resources,
         };
+
         let news = News {
             number,
             status,
             usage,
             is_traced: false,
         };
+
         let (is_told, tracer) = self.tell_of_end(news, tracer);
+        // No zombie stays if the parent ignores SIGCHLD (`do_notify_parent`).
         if is_told {
             self.system.ended.push(Ended { tracer, ..ended });
             self.files.ended.insert(number);
         }
+
         self.system.events.push(Event::ProcessEnded(number));
     }
 
@@ -188,22 +212,27 @@ impl Kernel {
             if other.process.parent == number {
                 other.process.parent = INIT;
                 other.process.creator = INIT;
+                // PR_SET_PDEATHSIG.
                 if other.process.settings.death_signal != 0 {
                     told.push((other.process.number, other.process.settings.death_signal));
                 }
             }
         }
+
         let uid = self.files.own.identity.user.real;
         for (child, signal) in told {
             let info = Info::from_process(signal, SI_USER, number, uid);
             self.send_to(child, None, info);
         }
+
+        // What a tracer has not waited for yet is kept; `init` waits for all others at once.
         for ended in &mut self.system.ended {
             if ended.parent == number && ended.tracer.is_some_and(|tracer| tracer.process != number)
             {
                 ended.parent = INIT;
             }
         }
+
         let is_known = |ended: &Ended| ended.parent != number;
         for gone in self.system.ended.iter().filter(|ended| !is_known(ended)) {
             self.files.ended.remove(&gone.number);
@@ -337,20 +366,25 @@ impl Kernel {
             if !(traces || is_child) || !which.is(ended.number, ended.group) {
                 continue;
             }
+
             has_any = true;
             // The tracer comes first, and all other threads that are traced.
             let is_others = ended.tracer.is_some() && !traces;
             let mut threads = self.system.ended_threads.iter();
             let has_threads = threads.any(|thread| thread.task.process == ended.number);
+
             if !waits.for_ends || is_others || has_threads {
                 continue;
             }
+
             let news = News {
                 number: ended.number,
                 status: ended.status,
                 usage: ended.usage,
                 is_traced: false,
             };
+
+            // WNOWAIT leaves the zombie for another call.
             if !waits.keeps {
                 self.reap(index);
             }
@@ -382,13 +416,16 @@ impl Kernel {
             if !is_its || child.has_ended || !which.is(child.number, child.group) {
                 continue;
             }
+
             has_any = true;
             let status = match child.stopped {
                 Some(signal) if options & WUNTRACED != 0 => u32::from(signal) << 8 | 0x7f,
                 None if options & WCONTINUED != 0 => CONTINUED,
                 _ => continue,
             };
+
             if child.untold {
+                // WNOWAIT leaves the news for another call.
                 child.untold = options & WNOWAIT != 0;
                 let number = child.number;
                 let child = &self.processes[&number].process;

@@ -155,47 +155,65 @@ impl Kernel {
     ) -> Result<(), StartError> {
         let (mut file, mut args) = (path.to_vec(), args);
         let (mut scripts, mut found) = (0, found);
+
         let (resolved, program) = loop {
             let (resolved, program) = match found.take() {
                 Some(resolved) => self.read_executable(&file, resolved)?,
                 None => self.program(&file)?,
             };
+
             let Some((interpreter, argument)) = script(&program) else {
                 break (resolved, program);
             };
+
+            // Scripts that name each other would never end.
             scripts += 1;
             if scripts > SCRIPTS_MAX {
                 let path = path.to_vec();
                 let what = StartErrorKind::Scripts;
                 return Err(StartError { path, what });
             }
+
+            // `load_script`: the interpreter, its one argument, and the script's name in place of
+            // the first argument.
             let mut all = vec![interpreter.clone()];
             all.extend(argument);
             all.push(std::mem::replace(&mut file, interpreter));
             all.extend(args.into_iter().skip(1));
             args = all;
         };
+
         let prepared = self.prepare(&resolved.path, &program, path, &args, &env)?;
+
+        // From here on nothing can fail: the old program is gone.
         let old = std::mem::replace(&mut self.process.space, self.machine.core.memory.id());
         self.release(old);
         self.machine
             .set_state(&prepared.state, self.machine.executed());
+
+        // The child of a `vfork` has memory of its own from here on.
         self.process.borrows = false;
         self.process.exit_signal = SIGCHLD;
         self.process.has_executed = true;
         self.process.layout = prepared.layout;
+
+        // Whether it is observed may depend on its name.
         let paths = [path, &prepared.path];
         let observed = self.observed.after_exec(self.process.observed, paths);
         if observed != self.process.observed {
             self.process.observed = observed;
             self.system.events.push(Event::Observed(observed));
         }
+
         self.system.events.extend(prepared.events);
+
         // As it was called, not as the link or script is resolved (Linux 6.18, fs/exec.c).
         let name = path.rsplit(|&b| b == b'/').next();
         let name = name.unwrap_or_default();
+
         self.count_time();
         let (mut ended, time) = (0, self.process.thread.time);
+        // The other threads end with the old program (execve(2)).
         for (thread, other) in std::mem::take(&mut self.process.others) {
             // Its first thread's number is that of this one from here on.
             if thread != self.process.number {
@@ -208,36 +226,51 @@ impl Kernel {
                 thread,
             }));
         }
+
         let number = self.process.number;
         self.files.own.opening.clear();
         self.system.futexes.retain(|waiter| !waiter.is_of(number));
+
+        // The tracer learns the thread's old number (ptrace(2), PTRACE_EVENT_EXEC).
         let before = self.process.thread.number;
         let traced = self.process.thread.traced.take();
         let last_call = self.process.thread.last_call;
         let filters = std::mem::take(&mut self.process.thread.filters);
+
+        // The schedule knows threads by number, and this one gets that of the process.
         let executed = self.executed();
         self.system.schedule.renumbered(number, executed);
         let scheduling = self.process.thread.scheduling;
+
+        // The thread keeps what execve(2) preserves: tracer, filters, scheduling.
         self.process.thread = Thread::new(number, name[..name.len().min(15)].to_vec());
         self.process.thread.filters = filters;
         self.process.thread.scheduling = scheduling;
         (self.process.thread.traced, self.process.thread.last_call) = (traced, last_call);
+
         self.process.first_tracer = None;
         self.process.thread.time = time;
         self.keep_time(ended);
+
+        // /proc/PID/exe.
         self.files.own.program = prepared.path;
         self.files.own.threads = BTreeSet::from([number]);
         self.files.own.table.close_on_exec();
+
+        // The handlers are gone with the old code (execve(2)).
         self.process.signals.exec();
         self.files.own.identity.exec();
         self.process.settings.death_signal = 0;
         self.process.settings.barriers = 0;
         self.process.thread.rseq = None;
         self.process.settings.dumpable = 1;
+
+        // Only the timers of `timer_create` end with the program (execve(2)).
         let is_posix = |timer: &Timer| matches!(timer.owner, Owner::Posix(_));
         self.clock
             .timers
             .retain(|timer| timer.process != number || !is_posix(timer));
+
         (self.process.args, self.process.env) = (Rc::new(args), Rc::new(env));
         self.trace_exec(before);
         Ok(())
@@ -268,15 +301,18 @@ impl Kernel {
             path: path.to_vec(),
             what,
         };
+
         let attributes = self.files.attributes(&resolved);
         let Attributes { mode, size, .. } = attributes;
         let is_other = attributes.uid != self.files.own.identity.user.effective;
         if mode & S_ISUID != 0 && is_other && !self.process.settings.no_new_privileges {
             self.notice(Notice::Part("programs that run as their owner"));
         }
+
         if mode & S_IFMT != S_IFREG || !self.files.allows(&attributes, 1) {
             return Err(error(StartErrorKind::NotExecutable));
         }
+
         let program = match &resolved.node {
             _ if size > PROGRAM_MAX => Err(Errno::EIO),
             Node::Memory(inode) => Ok(inode.borrow().data().content()),
@@ -294,6 +330,7 @@ impl Kernel {
             }
             _ => Err(Errno::EACCES),
         };
+
         let program = program.map_err(|_| error(StartErrorKind::NotReadable))?;
         Ok((resolved, program))
     }
@@ -310,11 +347,15 @@ impl Kernel {
             path: path.to_vec(),
             what: StartErrorKind::Load(error),
         };
+
+        // `PT_INTERP`: the dynamic linker is loaded with the program.
         let wanted = load::interpreter(program).map_err(|e| error(path, e))?;
         let interpreter = match &wanted {
             Some(path) => Some(self.program(path)?),
             None => None,
         };
+
+        // `AT_RANDOM`: glibc takes the canary of stacks from it.
         let mut random = [0; 16];
         self.files.random.fill(&mut random);
         let identity = &self.files.own.identity;
@@ -324,18 +365,23 @@ impl Kernel {
             path: name.to_vec(),
             uid: identity.user.real,
             gid: identity.group.real,
+            // `ELF_HWCAP` is CPUID leaf 1, EDX; bit 1 of the second word is `HWCAP2_FSGSBASE`.
             hwcap: cpuid::FEATURES_EDX.into(),
             hwcap2: u64::from(self.machine.core.processor().has(Feature::Fsgsbase)) << 1,
             signal_stack: frame::size_max(&self.machine.core.processor()),
         };
+
         let texts = |all: &[Vec<u8>]| all.to_vec();
         let (args, env) = (texts(args), texts(env));
         let args: Vec<&[u8]> = args.iter().map(|a| &a[..]).collect();
         let env: Vec<&[u8]> = env.iter().map(|e| &e[..]).collect();
         let linker = interpreter.as_ref().map(|(_, linker)| linker);
+
+        // The program is loaded into a space of its own: if that fails, the old one goes on.
         let memory = &mut self.machine.core.memory;
         let (old, new) = (memory.id(), memory.create());
         memory.switch_to(new);
+
         let loaded = load::load(memory, program, linker, &args, &env, &options);
         let loaded = loaded.map_err(|e| {
             memory.switch_to(old);
@@ -345,14 +391,18 @@ impl Kernel {
                 _ => error(path, e),
             }
         })?;
+
+        // The second one is that of `Which::Interpreter`.
         let paths = [
             Rc::from(path),
             Rc::from(interpreter.map_or(Vec::new(), |(resolved, _)| resolved.path)),
         ];
+
         let mut layout = Layout::new(&loaded);
         let mut events = vec![Event::Started {
             stack_end: loaded.stack.end,
         }];
+
         for mapping in &loaded.mappings {
             let path: &Rc<[u8]> = &paths[usize::from(mapping.which == Which::Interpreter)];
             let file = mapping.is_file.then(|| (path.clone(), mapping.file_offset));
@@ -366,6 +416,7 @@ impl Kernel {
                 again: false,
             });
         }
+
         if let Some((_, area)) = memory.area(loaded.rsp) {
             events.push(Event::Mapped {
                 range: loaded.stack.clone(),
@@ -374,9 +425,12 @@ impl Kernel {
                 again: false,
             });
         }
+
+        // `ELF_PLAT_INIT` clears the other registers.
         let mut state = State::new();
         state.rip = loaded.entry;
         state.set_gpr(reg::RSP, loaded.rsp);
+
         Ok(Prepared {
             state,
             layout,
@@ -412,6 +466,7 @@ impl Kernel {
 
         let is_plain = path.starts_with(b"/") || fd as u32 == AT_FDCWD as u32;
         let found = match path.is_empty() {
+            // The working directory, which cannot be executed.
             true if is_plain => return Err(Errno::EACCES),
             true => self.opened_program(fd)?,
             false => {
@@ -419,10 +474,13 @@ impl Kernel {
                 self.files.find(&base, &path, flags & NOFOLLOW == 0)?
             }
         };
+
+        // AT_SYMLINK_NOFOLLOW (execveat(2)).
         if found.node.link(&self.files, &found.path).is_some() {
             return Err(Errno::ELOOP);
         }
         self.may_execute(&found)?;
+
         let (args, env) = (self.strings(args)?, self.strings(env)?);
         if is_plain {
             let done = self.exec(&path, Some(found), args, env);
@@ -435,9 +493,12 @@ impl Kernel {
         if !path.is_empty() {
             name = [&name[..], b"/", &path].concat();
         }
+
+        // The interpreter could not open a descriptor that `execve` closes (execveat(2)).
         if self.files.own.table.slot(fd)?.close_on_exec && self.is_script(&found) {
             return Err(Errno::ENOENT);
         }
+
         let done = self.exec(&name, Some(found), args, env);
         Kernel::executed_as(done)
     }

@@ -212,6 +212,8 @@ impl Files {
             streams: options.streams,
             random: options.random,
         };
+
+        // They look like pipes, wherever they lead outside.
         for (fd, kind, flags) in [
             (0, Kind::Stdin, o::RDONLY),
             (1, Kind::Stdout, o::WRONLY),
@@ -220,6 +222,8 @@ impl Files {
             let open = Description::new(kind, flags, &[b"pipe:", &[b'0' + fd][..]].concat());
             files.own.table.set(fd.into(), open.shared(), false);
         }
+
+        // Every Linux has this folder, and it is in memory.
         let shared_memory = files.new_inode(S_IFDIR | 0o1777, b"/dev");
         shared_memory.borrow_mut().device = attributes::DEVICE;
         files.insert(b"/dev/shm".to_vec(), shared_memory);
@@ -279,15 +283,18 @@ impl Files {
             None if is_removed(path) => return Node::Missing,
             None => {}
         }
+
         if special::is_special(path) {
             return match special::find(self, path) {
                 Some(special) => Node::Special(special),
                 None => Node::Missing,
             };
         }
+
         if !self.is_of_host(path) {
             return Node::Missing;
         }
+
         match self.host.metadata(path) {
             Ok(metadata) => match self.copied.get(&attributes::identity(&metadata)) {
                 // The host may have removed it, and given its number to another file.
@@ -360,6 +367,7 @@ impl Files {
     /// The names in a directory with their `getdents64` types, sorted.
     pub(super) fn list(&self, path: &[u8]) -> Answer<Vec<(Vec<u8>, u8)>> {
         let mut names: BTreeMap<Vec<u8>, u8> = BTreeMap::new();
+
         match self.node(path) {
             Node::Missing => return Err(Errno::ENOENT),
             Node::Refused => return Err(Errno::EACCES),
@@ -369,12 +377,15 @@ impl Files {
             }
             Node::Memory(inode) if inode.borrow().is_directory() => {
                 let host = self.host.metadata(path);
+                // A copied folder still shows what the host has in it.
                 if host.is_ok_and(|m| self.copied.contains_key(&attributes::identity(&m))) {
                     self.list_host(path, &mut names)?;
                 }
             }
             _ => return Err(Errno::ENOTDIR),
         }
+
+        // Entries in memory add to these names, or hide them.
         let prefix = join(path, b"");
         let inside = self.entries.range(prefix.clone()..);
         for (path, entry) in inside.take_while(|(path, _)| path.starts_with(&prefix)) {
@@ -391,6 +402,7 @@ impl Files {
                 }
             }
         }
+
         Ok(names.into_iter().collect())
     }
 }

@@ -68,6 +68,7 @@ pub(super) fn is_valid(program: &[Instruction]) -> bool {
     // For each instruction, the words of memory that are set when it is reached.
     let mut set = vec![u16::MAX; length];
     let mut now = 0_u16;
+
     for (at, instruction) in program.iter().enumerate() {
         let Instruction {
             code,
@@ -75,17 +76,24 @@ pub(super) fn is_valid(program: &[Instruction]) -> bool {
             if_false,
             k,
         } = *instruction;
+
+        // Where paths meet, only what all of them have set counts.
         now &= set[at];
         let target = |by: usize| at + 1 + by;
+
         let is_right = match code {
+            // Only whole words of `struct seccomp_data` (`seccomp_check_filter`).
             0x20 => k < DATA && k % 4 == 0,
             // ld len, ldx len, ld imm, ldx imm, ret, tax, txa, neg.
             0x80 | 0x81 | 0x00 | 0x01 | 0x06 | 0x16 | 0x07 | 0x87 | 0x84 => true,
+            // 0x03|st, stx.
             0x02 | 0x03 if k < WORDS => {
                 now |= 1 << k;
                 true
             }
+            // Memory is written before it is read (`check_load_and_stores`).
             0x60 | 0x61 => k < WORDS && now & 1 << k != 0,
+            // ja.
             0x05 => {
                 let to = usize::try_from(k).map_or(length, target);
                 set.get_mut(to).is_some_and(|set| {
@@ -94,7 +102,9 @@ pub(super) fn is_valid(program: &[Instruction]) -> bool {
                     true
                 })
             }
+            // A division by a constant.
             0x34 => k != 0,
+            // A shift by a constant.
             code if SHIFTS.contains(&code) => k < 32,
             0x04 | 0x0c | 0x14 | 0x1c | 0x24 | 0x2c | 0x3c | 0x44 | 0x4c | 0x54 | 0x5c | 0x6c
             | 0x7c | 0xa4 | 0xac => true,
@@ -104,15 +114,19 @@ pub(super) fn is_valid(program: &[Instruction]) -> bool {
                 for to in targets.into_iter().filter(|_| inside) {
                     set[to] &= now;
                 }
+                // The next instruction can be reached by jumps only.
                 now = u16::MAX;
                 inside
             }
             _ => false,
         };
+
         if !is_right {
             return false;
         }
     }
+
+    // Jumps go forward only, so a last instruction that returns ends every path.
     program
         .last()
         .is_some_and(|last| matches!(last.code, 0x06 | 0x16))
@@ -123,6 +137,7 @@ pub(super) fn run(program: &[Instruction], data: &[u32; 16]) -> u32 {
     let (mut a, mut x) = (0_u32, 0_u32);
     let mut memory = [0_u32; WORDS as usize];
     let mut at = 0;
+
     // Jumps go forward only.
     while let Some(&Instruction {
         code,
@@ -132,7 +147,9 @@ pub(super) fn run(program: &[Instruction], data: &[u32; 16]) -> u32 {
     }) = program.get(at)
     {
         at += 1;
+        // `BPF_X`: the operand is the index register.
         let operand = if code & 8 == 0 { k } else { x };
+
         match code {
             0x20 => a = data[k as usize / 4],
             0x80 => a = DATA,
@@ -157,6 +174,7 @@ pub(super) fn run(program: &[Instruction], data: &[u32; 16]) -> u32 {
             },
         }
     }
+
     // A valid filter ends with a return.
     0
 }

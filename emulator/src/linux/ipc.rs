@@ -200,14 +200,21 @@ impl<T> Ids<T> {
         if self.all.len() >= max {
             return Err(Errno::ENOSPC);
         }
+
+        // `ipc_idr_alloc` uses the numbers in turn, from a range half as large again as what is in
+        // use.
         let end = CYCLE_MIN.max(self.all.len() as u32 * 3 / 2);
         let from = self.last.map_or(0, |last| last + 1);
         let mut free = (from..end).chain(0..end);
         let index = free.find(|index| !self.all.contains_key(index));
         let index = index.ok_or(Errno::ENOSPC)?;
+
+        // The next round has another sequence number: what was removed is not found by its old
+        // number.
         if self.last.is_some_and(|last| index <= last) {
             self.sequence = (self.sequence + 1) % (i32::MAX as u32 / INDICES);
         }
+
         self.last = Some(index);
         let owner = Owner {
             key,
@@ -217,6 +224,7 @@ impl<T> Ids<T> {
             mode: flags & 0o777,
             sequence: self.sequence,
         };
+
         self.all.insert(index, (owner, object));
         Ok(Ids::<T>::number(index, &owner))
     }

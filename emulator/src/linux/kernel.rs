@@ -93,9 +93,11 @@ impl Kernel {
     /// A process without a program.
     pub(super) fn new(options: ProcessOptions) -> Kernel {
         let mut random = Random::new(options.seed);
+
         // What the program draws does not depend on what is drawn to start it.
         let mut seed = [0; 8];
         random.fill(&mut seed);
+
         let clock = Clock::starting(options.clock);
         let files = Files::new(FilesOptions {
             root: options.root,
@@ -116,12 +118,14 @@ impl Kernel {
             ),
             random,
         });
+
         let mut memory = AddressSpace::new(options.limits.pages);
         memory.set_history_max(options.limits.history_bytes);
         let resources = resources::resources(&options.limits);
         let space = memory.id();
         let mut core = Core::with_processor(memory, options.processor);
         core.seed = options.seed;
+
         Kernel {
             deadline: options.deadline,
             process: Process::new(PID, INIT, space, resources),

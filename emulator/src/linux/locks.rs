@@ -71,6 +71,7 @@ impl Locks {
         let all = &mut self.files.entry(file).or_default().ranges;
         let place = all.iter().position(|other| other.holder == lock.holder);
         let place = place.unwrap_or(all.len());
+
         let mut own: Vec<Lock> = Vec::new();
         all.retain(|other| {
             let is_own = other.holder == lock.holder;
@@ -79,12 +80,15 @@ impl Locks {
             }
             !is_own
         });
+
         let mut new: Vec<Lock> = Vec::new();
         for old in own {
             if !old.overlaps(&lock) {
                 new.push(old);
                 continue;
             }
+
+            // What is outside of the new range stays locked as it was.
             if old.first < lock.first {
                 let last = lock.first - 1;
                 new.push(Lock { last, ..old });
@@ -94,9 +98,11 @@ impl Locks {
                 new.push(Lock { first, ..old });
             }
         }
+
         if !unlocks {
             new.push(lock);
         }
+
         new.sort_by_key(|lock| lock.first);
         // Neighbours of the same kind become one.
         new.dedup_by(|next, before| {
@@ -106,6 +112,7 @@ impl Locks {
             }
             joins
         });
+
         all.splice(place..place, new);
         self.forget_unlocked(file);
     }
@@ -142,15 +149,18 @@ impl Locks {
         for (&(device, inode), file) in &self.files {
             let place = format!("{:02x}:{:02x}:{inode}", device >> 8 & 0xfff, device & 0xff);
             let kind = |writes| if writes { "WRITE" } else { "READ " };
+
             for lock in &file.ranges {
                 let (class, holder) = match lock.holder {
                     Holder::Process(number) => ("POSIX ", i64::from(number)),
+                    // Locks of open files belong to no process (`lock_get_status`).
                     Holder::Open(_) => ("OFDLCK", -1),
                 };
                 let last = match lock.last {
                     LAST => "EOF".to_owned(),
                     last => last.to_string(),
                 };
+
                 let (kind, first) = (kind(lock.writes), lock.first);
                 rows.push(format!(
                     "{class} ADVISORY  {kind} {holder} {place} {first} {last}"
@@ -160,6 +170,7 @@ impl Locks {
                 rows.push(format!("FLOCK  ADVISORY  {} 0 {place} 0 EOF", kind(*alone)));
             }
         }
+
         let rows = rows.into_iter().zip(1..);
         rows.map(|(row, number)| format!("{number}: {row}\n"))
             .collect()

@@ -145,6 +145,7 @@ impl Kernel {
                 }));
             }
         }
+
         for ended in &self.system.ended {
             if is_it(ended.number, ended.group, &ended.identity) {
                 all.push(Task {
@@ -153,9 +154,11 @@ impl Kernel {
                 });
             }
         }
+
         if is_it(INIT, INIT, &Init::identity()) {
             all.push(Init::TASK);
         }
+
         all.sort_unstable();
         all
     }

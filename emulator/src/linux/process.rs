@@ -127,6 +127,7 @@ impl Process {
             untold: false,
             signals: self.signals.child(),
             settings: Settings {
+                // A child does not inherit PR_SET_PDEATHSIG (prctl(2)).
                 death_signal: 0,
                 ..self.settings
             },

@@ -96,18 +96,25 @@ impl Kernel {
         if counts && is_data && bytes > super::MEMORY {
             return Err(Errno::ENOMEM);
         }
+
         let limits = [self.soft(RLIMIT_AS), self.soft(RLIMIT_DATA)];
         if limits == [unlimited(); 2] {
             return Ok(());
         }
+
         let stack = &self.process.layout.stack;
         let (mut all, mut data) = (STACK_BEGUN, 0);
+
         for (range, area) in self.machine.core.memory.areas() {
+            // The stack counts with what it had at first, not with what it may become.
             if range.start >= stack.start && range.end <= stack.end {
                 continue;
             }
+
             let size = range.end - range.start;
             all += size;
+
+            // RLIMIT_DATA is for private memory that can be written (`is_data_mapping`).
             let is_private = !area.is_shared();
             if is_private
                 && area
@@ -117,6 +124,7 @@ impl Kernel {
                 data += size;
             }
         }
+
         let is_too_much = all.saturating_add(bytes) > limits[0]
             || is_data && data.saturating_add(bytes) > limits[1];
         if is_too_much {
@@ -141,6 +149,7 @@ impl Kernel {
         if limit == unlimited() || count == 0 {
             return Ok(count);
         }
+
         let at = {
             let open = open.borrow();
             if !matches!(open.kind, Kind::Host(_) | Kind::Memory(_)) {
@@ -152,6 +161,7 @@ impl Kernel {
                 None => open.position,
             }
         };
+
         match limit.checked_sub(at) {
             None | Some(0) => self.too_large(),
             Some(room) => Ok(count.min(usize::try_from(room).unwrap_or(usize::MAX))),

@@ -41,8 +41,10 @@ impl Kernel {
             size: size as u32,
             signature: signature as u32,
         };
+
         let known = self.process.thread.rseq;
         if flags as u32 == UNREGISTER {
+            // Only what was registered can be unregistered (`kernel/rseq.c`).
             return match known {
                 Some(known) if known.at != at || at == 0 => Err(Errno::EINVAL),
                 Some(known) if known.size != wanted.size => Err(Errno::EINVAL),
@@ -55,9 +57,11 @@ impl Kernel {
                 None => Err(Errno::EINVAL),
             };
         }
+
         if flags as u32 != 0 {
             return Err(Errno::EINVAL);
         }
+
         match known {
             Some(known) if known.at != at || known.size != wanted.size => Err(Errno::EINVAL),
             Some(known) if known.signature != wanted.signature => Err(Errno::EPERM),
@@ -95,27 +99,36 @@ impl Kernel {
     }
 
     fn abort_sequence(&mut self, registered: Registered) -> Answer<()> {
+        // `rseq_cs`: the sequence that the thread may be in.
         let named = registered.at.wrapping_add(SEQUENCE_AT);
         let at = self.u64_at(named)?;
         if at == 0 {
             return Ok(());
         }
+
         if at >= TASK_SIZE {
             return Err(Errno::EINVAL);
         }
+
+        // `struct rseq_cs`: version, flags, start_ip, post_commit_offset, abort_ip.
         let word = |index: u64| self.u64_at(at.wrapping_add(8 * index));
         let (version, start, length, abort) = (self.u32_at(at)?, word(1)?, word(2)?, word(3)?);
+
         let end = start.wrapping_add(length);
         let is_inside = abort.wrapping_sub(start) < length;
         let is_wrong = start >= TASK_SIZE || end >= TASK_SIZE || abort >= TASK_SIZE || end < start;
         if is_wrong || version > 0 || is_inside {
             return Err(Errno::EINVAL);
         }
+
+        // A wrong signature would let others choose where the program goes on.
         let before = self.u32_at(abort.wrapping_sub(4))?;
         if before != registered.signature {
             return Err(Errno::EINVAL);
         }
+
         let rip = self.machine.core.state.rip;
+        // It is cleared even outside of the sequence (`rseq_ip_fixup`).
         self.put_u64(named, 0)?;
         if rip.wrapping_sub(start) < length {
             self.machine.core.state.rip = abort;

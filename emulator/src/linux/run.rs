@@ -65,26 +65,34 @@ impl Kernel {
     /// Executes at most this number of instructions, but stops when the kernel is needed.
     fn advance<O: ProcessObserver>(&mut self, instructions_max: u64, observer: &mut O) {
         self.choose(observer);
+
         if let Some(outcome) = &self.outcome {
             return observer.ended(outcome);
         }
+
         self.tell_task(observer);
         let timer = self.clock.until_timer().unwrap_or(u64::MAX);
         let most = timer.min(instructions_max).min(self.share());
+
+        // With TF each instruction ends with a #DB (Intel SDM volume 3, single-step exception).
         let steps = self.machine.core.state.other_flags & TF != 0;
         let exit = match steps {
             true => self.single_step(most.min(1), observer),
             false => self.execute(most, observer),
         };
+
         self.clock.set(self.executed());
         if exit != Exit::Limit || self.clock.until_timer() == Some(0) {
             // The kernel's state changes from here on.
             self.saved = None;
         }
+
+        // Outside of a call its number is -1 for tracers (`orig_rax`).
         if exit != Exit::Kernel(Call::Syscall) && self.process.thread.last_call != u64::MAX {
             self.process.thread.last_call = u64::MAX;
             self.saved = None;
         }
+
         match exit {
             Exit::Limit => {}
             Exit::Kernel(Call::Syscall) => self.system_call(observer),
@@ -99,6 +107,7 @@ impl Kernel {
                 self.exception(exception);
             }
             Exit::Halt => {
+                // HLT is privileged: a #GP, which is a fault, so rip is that of the instruction.
                 self.machine.core.state.rip = self.machine.core.state.rip.wrapping_sub(1);
                 let exception = Exception::GeneralProtection;
                 if self.process.observed {
@@ -108,12 +117,15 @@ impl Kernel {
             }
             Exit::Unsupported => self.unsupported(0),
         }
+
+        // Signals of timers that have expired are delivered with the others.
         self.expire_timers();
         self.settle_objects();
         match self.is_stuck() {
             true => self.choose(observer),
             false => self.deliver_signals(observer),
         }
+
         if self.outcome.is_some() {
             self.store_files();
         }
@@ -214,6 +226,7 @@ impl Kernel {
         if let Some(outcome) = self.process.thread.dying.take() {
             return self.end_process(outcome);
         }
+
         let number = self.process.thread.last_call;
         match std::mem::take(&mut self.process.thread.phase) {
             // Only `execve` stops after it has its answer.
@@ -262,19 +275,24 @@ impl Kernel {
             args,
             before,
         } = made;
+
         self.process.thread.made = Some(made);
         self.files.now = self.clock.time();
         self.files.thread = self.process.thread.number;
         self.process.signals.own.restart = None;
         let was_observed = self.process.observed;
+
         // A call that waits has passed them.
         let filtered = match self.has_waited() {
             true => None,
             false => self.filtered(number, args),
         };
+
+        // The tracer decides about the call first (SECCOMP_RET_TRACE).
         if self.process.thread.phase == Phase::Filtered {
             return;
         }
+
         let result = match filtered.unwrap_or_else(|| self.answer(number, args)) {
             Ok(value) => value,
             Err(Errno::WAITS) => return,
@@ -286,26 +304,34 @@ impl Kernel {
             }
             Err(errno) => errno.to_rax(),
         };
+
         if self.files.budget.take_full() {
             self.notice(Notice::Limit(Limit::Files));
         }
+
+        // What other threads wait for may have happened now.
         self.process.thread.wait = None;
         self.system.changes += 1;
         self.follow_copies();
         self.release_closed_locks();
         self.forget_closed_queues();
         self.settle_objects();
+
+        // The host's stream was not ready in time.
         if self.files.streams.take_late() {
             self.outcome = Some(Outcome::StreamTimeout {
                 rip: self.machine.core.state.rip,
                 call: numbers::name(number).unwrap_or(""),
             });
         }
+
+        // `execve` has set all registers for the new program.
         let replaced = matches!(number, numbers::execve | numbers::execveat) && result == 0;
         if !replaced {
             self.machine.core.state.set_gpr(reg::RAX, result);
         }
         self.tell_task(observer);
+
         let call = SystemCall {
             number,
             name: numbers::name(number).unwrap_or(""),
@@ -317,10 +343,12 @@ impl Kernel {
                 && !self.process.signals.kill_next(),
             before,
         };
+
         // Of an `execve` that begins or ends the observation, one half is missing.
         if was_observed && self.process.observed {
             observer.system_call(&call, &self.machine.core);
         }
+
         self.leave_call();
         if self.process.thread.has_ended && !self.process.has_ended {
             observer.thread_ended(self.task());

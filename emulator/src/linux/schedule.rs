@@ -61,11 +61,13 @@ impl Kernel {
         if !self.is_stuck() && self.share() > 0 {
             return;
         }
+
         // The kernel's state changes from here on.
         self.saved = None;
         if self.follow(observer) {
             return;
         }
+
         let mut idle = 0;
         while self.outcome.is_none() {
             let changes = self.system.changes;
@@ -90,6 +92,8 @@ impl Kernel {
             let Some((_, turn)) = self.system.schedule.turn() else {
                 return false;
             };
+
+            // An open turn lasts until the thread waits or ends.
             let is_open = turn.instructions == Turn::OPEN;
             let has_ended = match is_open {
                 true => self.is_stuck(),
@@ -99,21 +103,27 @@ impl Kernel {
                 self.system.schedule.next_turn();
                 continue;
             }
+
             let mut tasks = self.tasks();
             let Some(task) = tasks.find(|task| task.thread == turn.thread) else {
                 self.misfit(MisfitKind::NoThread);
                 break;
             };
+
             let can_run = self.can_run(task);
             let changes = self.system.changes;
             let runs = can_run && self.try_task(task, observer);
+
+            // A turn of no instructions only answers the call.
             if turn.instructions == 0 {
                 self.system.schedule.next_turn();
                 continue;
             }
+
             if runs {
                 return true;
             }
+            // It may wait for one of the others, whose calls are answered first.
             if changes == self.system.changes && !self.try_others(task, observer) {
                 self.idle(&mut idle);
             }

@@ -170,14 +170,18 @@ impl Streams {
         if deadline.is_none() && stop.is_none() {
             return Ok(());
         }
+
         loop {
             let left = deadline.map_or(Duration::MAX, |deadline| {
                 deadline.saturating_duration_since(Instant::now())
             });
+
             if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
                 self.late = true;
                 return Err(Errno::EINTR);
             }
+
+            // In slices, so that `stop` is noticed.
             let slice = u16::try_from(left.as_millis()).unwrap_or(SLICE).min(SLICE);
             match nix::poll::poll(&mut [PollFd::new(fd, events)], slice) {
                 Ok(0) if left.is_zero() => {

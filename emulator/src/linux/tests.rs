@@ -81,14 +81,17 @@ fn no_arguments_panic_or_take_more_than_the_limits() {
         random.fill(&mut bytes);
         u64::from_le_bytes(bytes)
     };
+
     let mut calls = [0_u32; 470];
     let mut answered = 0;
     for _ in 0..200 {
         let (_root, mut process) = process(b"some input");
+
         // Pointers of all kinds, including pointers to paths.
         let page = 0x40_1000;
         let text = b"/program\0dir\0../a/b\0/proc/self/fd/1\0/proc/self/maps\0.\0/dev/zero\0";
         let _ = process.machine.core.memory.poke(page + 8, text);
+
         let mut arguments = || {
             let n = number();
             match n % 16 {
@@ -108,9 +111,11 @@ fn no_arguments_panic_or_take_more_than_the_limits() {
                 _ => n / 16 % 20,
             }
         };
+
         for index in 0..300 {
             let n = arguments() % 470;
             let args = [0; 6].map(|_| arguments());
+
             // The program must stay in place, and must not end early.
             let ends = matches!(n, nr::exit | nr::exit_group | nr::rt_sigreturn | nr::pause);
             let moves = matches!(n, nr::munmap | nr::mprotect | nr::mmap | nr::mremap);

@@ -40,16 +40,20 @@ impl Kernel {
         let running = self.task();
         let own = (&self.process, &self.machine.core.state);
         let parked = self.processes.values().map(|p| (&p.process, &p.state));
+
         let mut all = Vec::new();
         for (process, state) in std::iter::once(own).chain(parked) {
             if process.has_ended {
                 continue;
             }
+
             let mut add = |thread: &Thread, state: &State| {
                 let task = Task {
                     process: process.number,
                     thread: thread.number,
                 };
+
+                // Of a traced thread, only its tracer's stop counts.
                 let stopped = process.stopped.filter(|_| thread.traced.is_none());
                 let doing = match (thread.stopped_for(), stopped, &thread.wait) {
                     (Some(tracer), ..) => Doing::Traced(tracer.thread),
@@ -60,6 +64,7 @@ impl Kernel {
                     (None, None, None) if task == running => Doing::Runs,
                     (None, None, None) => Doing::CanRun,
                 };
+
                 if !thread.has_ended {
                     all.push(ThreadAt {
                         task,
@@ -69,11 +74,13 @@ impl Kernel {
                     });
                 }
             };
+
             add(&process.thread, state);
             for other in process.others.values() {
                 add(&other.thread, &other.state);
             }
         }
+
         all.sort_unstable_by_key(|thread| thread.task);
         all
     }

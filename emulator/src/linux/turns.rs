@@ -220,8 +220,10 @@ mod tests {
             .chain([(1, 0), (u32::MAX, Turn::OPEN - 1), (2, Turn::OPEN)])
             .map(turn)
             .collect();
+
         let text = Turn::print(&turns);
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+
         let read = Turn::parse(&text).expect("turns");
         assert_eq!(read.first().map(|(_, line)| *line), Some(2));
         assert_eq!(
@@ -230,11 +232,14 @@ mod tests {
         );
         let read: Vec<Turn> = read.into_iter().map(|(turn, _)| turn).collect();
         assert_eq!(read, turns);
+
         let empty = Turn::print(&[]);
         assert_eq!(Turn::parse(&empty), Ok(Vec::new()));
+
         let by_hand = "1000:5 # first\n#1:2\n\n\t1001:*1000:1";
         let error = Turn::parse(by_hand).expect_err("a word without a space in it");
         assert_eq!((error.line, &error.word[..]), (4, "1001:*1000:1"));
+
         let wrong = [
             "1000",
             "1000:",

@@ -81,6 +81,7 @@ impl fmt::Display for Unsupported<'_> {
             .map(|feature| format!("{feature:?}"))
             .collect();
         let features = features.join(" and ");
+
         match (self.kind(), self.mnemonic()) {
             (Kind::Vector, name) => write!(f, "{name}: {features} is not modelled")?,
             (Kind::Calls32, name) => write!(
@@ -90,13 +91,16 @@ impl fmt::Display for Unsupported<'_> {
             (Kind::Extension, name) => write!(f, "{name} ({features}) is not modelled")?,
             (Kind::Unknown, _) => write!(f, "these bytes are not a modelled instruction")?,
         }
+
         if let Some(place) = self.place {
             write!(f, ", in {place}")?;
         }
+
         write!(f, ", at {:#x}:", self.rip)?;
         self.bytes
             .iter()
             .try_for_each(|byte| write!(f, " {byte:02x}"))?;
+
         match self.kind() {
             Kind::Vector => write!(
                 f,

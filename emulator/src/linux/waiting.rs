@@ -140,6 +140,7 @@ impl fmt::Display for WaitsFor {
                 if let Some(value) = value {
                     write!(f, ", value {value:#x}")?;
                 }
+
                 match owner {
                     Some(Owner { thread, known }) => {
                         let how = match known {
@@ -162,6 +163,7 @@ impl fmt::Display for WaitsFor {
                     let comma = if index == 0 { "" } else { ", " };
                     write!(f, "{comma}{file}")?;
                 }
+
                 match files.is_empty() {
                     true => write!(f, "a signal"),
                     false => Ok(()),
@@ -172,6 +174,7 @@ impl fmt::Display for WaitsFor {
                     descriptor, what, ..
                 } = file;
                 write!(f, "a lock of descriptor {descriptor} ({what})")?;
+
                 match file.others.as_deref() {
                     Some(others @ [_, ..]) => write!(f, ", held by process {}", list(others)),
                     _ => Ok(()),
@@ -314,6 +317,7 @@ impl Kernel {
                         set != 0 && word.is_ok_and(|word| word >> (fd % 64) & 1 != 0)
                     })
                 };
+
                 let count = a.min(self.files.own.table.room());
                 self.files_of((0..count).filter(|&fd| is_in(fd)))
             }
@@ -347,6 +351,7 @@ impl Kernel {
                 Kind::Stderr => "standard error".to_owned(),
                 _ => String::from_utf8_lossy(&open.borrow().path).into_owned(),
             };
+
             let others = self.other_ends(&open);
             Some(WaitFile {
                 descriptor,
@@ -354,6 +359,8 @@ impl Kernel {
                 others,
             })
         };
+
+        // `poll` may wait for thousands.
         WaitsFor::Files(descriptors.filter_map(file).take(FILES_MAX).collect())
     }
 
@@ -361,22 +368,27 @@ impl Kernel {
         let Some(open) = self.own_file(descriptor) else {
             return WaitsFor::Other;
         };
+
         let (ranges, whole) = self.system.locks.holders(open.borrow().lock_key());
         let holders = match self.system.locks.blocker(self.task()) {
             _ if is_whole => whole.into_iter().map(Holder::Open).collect(),
             Some(blocker) => vec![blocker],
             None => ranges,
         };
+
         let number = |file: &Shared| file.borrow().lock.as_ref().map(|handle| handle.id);
         let own = number(&open);
         let mut processes = Vec::new();
+
         for holder in holders {
             match holder {
                 Holder::Process(process) => processes.push(process),
+                // Locks of the same open file do not exclude each other.
                 Holder::Open(id) if Some(id) == own => {}
                 Holder::Open(id) => processes.extend(self.who_has(|file| number(file) == Some(id))),
             }
         }
+
         processes.sort_unstable();
         processes.dedup();
         WaitsFor::Lock(WaitFile {
@@ -421,6 +433,7 @@ impl Kernel {
 
     fn waits_for_futex(&self, address: u64) -> WaitsFor {
         let value = self.u32_at(address).ok();
+
         let threads = |process: &Process| {
             let others = process.others.values().map(|other| &other.thread);
             let all = others.chain([&process.thread]);
@@ -428,14 +441,19 @@ impl Kernel {
             let numbers = alive.map(|thread| (thread.number, thread.cleared_at_exit));
             numbers.collect::<Vec<_>>()
         };
+
         let own = threads(&self.process);
+        // `pthread_join` waits for the word that the kernel clears at a thread's end.
         if let Some((thread, _)) = own.iter().find(|(_, cleared)| *cleared == address) {
             return WaitsFor::Thread(*thread);
         }
+
         let is_alive = |number: u32| {
             let mut all = self.all_processes().filter(|process| !process.has_ended);
             all.any(|process| threads(process).iter().any(|(thread, _)| *thread == number))
         };
+
+        // The word itself may name the owner; glibc keeps it beside the word.
         let owner = value.and_then(|value| {
             /// `FUTEX_TID_MASK` (Linux 6.12 `include/uapi/linux/futex.h`).
             const OWNER: u32 = 0x3fff_ffff;
@@ -443,6 +461,7 @@ impl Kernel {
                 thread: value & OWNER,
                 known: OwnerKnown::Word,
             };
+
             match is_alive(word.thread) {
                 true => Some(word),
                 false => self
@@ -450,6 +469,7 @@ impl Kernel {
                     .filter(|owner| is_alive(owner.thread)),
             }
         });
+
         WaitsFor::Futex {
             address,
             value,

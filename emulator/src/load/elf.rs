@@ -50,27 +50,37 @@ impl Executable {
             section,
             offset,
         };
+
+        // The header may be cut off; goblin then refuses it.
         let start = file.part(0..file.size().min(FILE_HEADER));
         let header = Elf::parse_header(&start.unwrap_or_default())
             .map_err(|_| error(LoadErrorKind::NotElf, "file header", 0))?;
+
+        // EI_CLASS is ELFCLASS64 and EI_DATA is ELFDATA2LSB.
         let is_64 = header.e_ident[4] == 2 && header.e_ident[5] == 1;
         if !is_64 || header.e_machine != EM_X86_64 {
             return Err(error(LoadErrorKind::NotX86_64, "file header", 4));
         }
+
         if header.e_type != ET_EXEC && header.e_type != ET_DYN {
             let what = LoadErrorKind::Type(header.e_type);
             return Err(error(what, "file header", 16));
         }
+
         let (offset, count) = (header.e_phoff, u64::from(header.e_phnum));
         let bad = || error(LoadErrorKind::ProgramHeaders, "program headers", offset);
         let end = offset.checked_add(count * PROGRAM_HEADER).ok_or_else(bad)?;
+
+        // `load_elf_phdrs` (fs/binfmt_elf.c) refuses another entry size and larger tables, too.
         if count > PROGRAM_HEADERS_MAX || u64::from(header.e_phentsize) != PROGRAM_HEADER {
             return Err(bad());
         }
+
         let context = Ctx::new(Container::Big, Endian::Little);
         let table = file.part(offset..end).ok_or_else(bad)?;
         let headers =
             ProgramHeader::parse(&table, 0, count as usize, context).map_err(|_| bad())?;
+
         let mut program = Executable {
             which,
             is_dyn: header.e_type == ET_DYN,
@@ -82,9 +92,11 @@ impl Executable {
             executable_stack: false,
             loads: Vec::new(),
         };
+
         for p in headers {
             program.take(p, file)?;
         }
+
         if program.loads.iter().all(|p| p.p_memsz == 0) {
             return Err(error(
                 LoadErrorKind::NothingToLoad,
@@ -92,9 +104,12 @@ impl Executable {
                 offset,
             ));
         }
+
+        // Without PT_PHDR, AT_PHDR is where a segment loads the table.
         if program.headers_at == 0 {
             program.headers_at = program.address_of(offset).unwrap_or(0);
         }
+
         Ok(program)
     }
 
@@ -103,6 +118,7 @@ impl Executable {
             offset: p.p_offset,
             ..this.error(what, section)
         };
+
         match p.p_type {
             PT_LOAD => {
                 let end = p.p_vaddr.checked_add(p.p_memsz);
@@ -111,14 +127,20 @@ impl Executable {
                 if end.is_none() || file_end.is_none() || p.p_filesz > p.p_memsz {
                     return Err(error(self, LoadErrorKind::Segment, "PT_LOAD"));
                 }
+
+                // Whole pages are mapped, so address and offset must agree below the page size
+                // (gABI, PT_LOAD).
                 if p.p_filesz != 0 && p.p_vaddr % PAGE_SIZE != p.p_offset % PAGE_SIZE {
                     return Err(error(self, LoadErrorKind::Misaligned, "PT_LOAD"));
                 }
+
                 self.loads.push(p);
             }
             PT_INTERP if self.which == Which::Program => {
                 let bad = || error(self, LoadErrorKind::InterpreterPath, "PT_INTERP");
                 let end = p.p_offset.checked_add(p.p_filesz);
+
+                // `load_elf_binary` has the same bounds, and wants the NUL.
                 let end = end.filter(|_| (2..=PATH_MAX).contains(&p.p_filesz));
                 let path = end.and_then(|end| file.part(p.p_offset..end));
                 let path = path.ok_or_else(bad)?;
@@ -129,6 +151,7 @@ impl Executable {
             PT_PHDR => self.headers_at = p.p_vaddr,
             _ => {}
         }
+
         Ok(())
     }
 
@@ -193,24 +216,31 @@ impl Executable {
     ) -> Result<(), LoadError> {
         let span = self.span();
         let span = span.start.wrapping_add(bias)..span.end.wrapping_add(bias);
+        // Mapping replaces what is there, so an overlap would go unnoticed.
         if let Some((used, _)) = space
             .areas()
             .find(|(r, _)| r.start < span.end && span.start < r.end)
         {
             return Err(self.error(LoadErrorKind::Overlap(used.start), "PT_LOAD"));
         }
+
         for p in self.loads.iter().filter(|p| p.p_memsz != 0) {
             let failed = |what| LoadError {
                 offset: p.p_offset,
                 ..self.error(what, "PT_LOAD")
             };
+
             let permissions = Permissions::from_elf(p.p_flags);
             let address = p.p_vaddr.wrapping_add(bias);
+
+            // Whole pages, as `elf_map` does (fs/binfmt_elf.c): bytes of the file around the
+            // segment come along.
             let start = address & !(PAGE_SIZE - 1);
             let file_end = address.wrapping_add(p.p_filesz);
             let file_pages_end = file_end.wrapping_add(PAGE_SIZE - 1) & !(PAGE_SIZE - 1);
             let end = address.wrapping_add(p.p_memsz).wrapping_add(PAGE_SIZE - 1);
             let end = end & !(PAGE_SIZE - 1);
+
             let mut zeros_from = start;
             if p.p_filesz != 0 {
                 let file_offset = p.p_offset & !(PAGE_SIZE - 1);
@@ -234,6 +264,8 @@ impl Executable {
                         .map_err(|fault| failed(LoadErrorKind::Fault(fault)))?;
                 }
             }
+
+            // What memory has beyond the pages of the file.
             if zeros_from < end {
                 let range = zeros_from..end;
                 space

@@ -55,6 +55,7 @@ pub(super) fn vector(
         (AT_MINSIGSTKSZ, options.signal_stack),
         (AT_HWCAP, options.hwcap),
         (AT_PAGESZ, PAGE_SIZE),
+        // USER_HZ, which is 100 on every x86 kernel.
         (AT_CLKTCK, 100),
         (AT_PHDR, main.headers_at.wrapping_add(bias)),
         (AT_PHENT, PROGRAM_HEADER),
@@ -92,21 +93,27 @@ pub(super) fn write(
         section: "stack",
         offset: 0,
     };
+
     // Linux limits strings and pointers to a quarter of the stack's size, but not to less than
     // `ARG_MAX`.
     const ARGUMENTS_MIN: u64 = 128 << 10;
+
     let texts = args.iter().chain(env);
     let strings: u64 = texts.map(|text| text.len() as u64 + 1 + 8).sum();
     let strings = strings.saturating_add(options.path.len() as u64);
     if strings > ((stack.end - stack.start) / 4).max(ARGUMENTS_MIN) {
         return Err(error(LoadErrorKind::Arguments(strings)));
     }
+
     let mut push = |at: &mut u64, bytes: &[u8]| {
         *at -= bytes.len() as u64;
         space
             .poke(*at, bytes)
             .map_err(|fault| error(LoadErrorKind::Fault(fault)))
     };
+
+    // As in fs/exec.c: a null pointer at the top, below it the path, the environment, the
+    // arguments.
     let mut at = stack.end - 8;
     let mut string = |at: &mut u64, text: &[u8]| {
         push(at, b"\0")?;
@@ -114,18 +121,24 @@ pub(super) fn write(
         Ok(*at)
     };
     let path = string(&mut at, &options.path)?;
+
+    // The last string is at the highest address, so that argv[0] comes first in memory.
     let mut pointers = |at: &mut u64, texts: &[&[u8]]| {
         let written = texts.iter().rev().map(|text| string(at, text));
         let mut written = written.collect::<Result<Vec<u64>, LoadError>>()?;
         written.reverse();
         Ok(written)
     };
+
     let envp = pointers(&mut at, env)?;
     let argv = pointers(&mut at, args)?;
+
+    // From here on as `create_elf_tables` (fs/binfmt_elf.c).
     at &= !15;
     let platform = string(&mut at, b"x86_64")?;
     push(&mut at, &options.random)?;
     let random = at;
+
     for entry in &mut vector {
         match entry.kind {
             AT_RANDOM => entry.value = random,
@@ -134,14 +147,18 @@ pub(super) fn write(
             _ => {}
         }
     }
+
+    // argc, argv, a null pointer, envp, a null pointer, the vector.
     let mut words = vec![argv.len() as u64];
     words.extend(argv);
     words.push(0);
     words.extend(envp);
     words.push(0);
     words.extend(vector.iter().flat_map(|entry| [entry.kind, entry.value]));
+
     // rsp is aligned to 16 bytes at the first instruction (psABI, 3.4.1).
     let rsp = (at - 8 * words.len() as u64) & !15;
+
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     space
         .poke(rsp, &bytes)

@@ -151,6 +151,7 @@ fn the_auxiliary_vector_is_that_of_linux() {
     let (program, linker) = files(path);
     let (linker_path, linker) = linker.expect("dynamic");
     let mut space = AddressSpace::default();
+
     let options = LoadOptions {
         path: path.into(),
         ..LoadOptions::default()
@@ -158,6 +159,8 @@ fn the_auxiliary_vector_is_that_of_linux() {
     let args: [&[u8]; 2] = [b"/bin/cat", b"/proc/self/auxv"];
     let loaded = load(&mut space, &program, Some(&linker), &args, &[], &options);
     let loaded = loaded.expect("it runs here");
+
+    // The vector of a real process.
     let words = run(path, "/proc/self/auxv");
     let words = words
         .as_chunks::<8>()
@@ -171,8 +174,10 @@ fn the_auxiliary_vector_is_that_of_linux() {
         .iter()
         .map(|p| (p[0], p[1]))
         .collect();
+
     let theirs: BTreeMap<u64, u64> = real.iter().copied().collect();
     let ours: BTreeMap<u64, u64> = loaded.auxv.iter().map(|e| (e.kind, e.value)).collect();
+
     // In the kernel's order, without the entries that are not modelled.
     let order: Vec<u64> = loaded.auxv.iter().map(|e| e.kind).collect();
     let known = real
@@ -180,11 +185,13 @@ fn the_auxiliary_vector_is_that_of_linux() {
         .map(|e| e.0)
         .filter(|kind| ours.contains_key(kind));
     assert_eq!(known.collect::<Vec<_>>(), order);
+
     for kind in [
         AT_PAGESZ, AT_CLKTCK, AT_PHENT, AT_PHNUM, AT_FLAGS, AT_SECURE,
     ] {
         assert_eq!(ours[&kind], theirs[&kind], "auxv {kind}");
     }
+
     // Addresses relative to their bases.
     let their_bias = theirs[&AT_PHDR] - (ours[&AT_PHDR] - loaded.bias);
     assert_eq!(their_bias % PAGE_SIZE, 0);
@@ -197,6 +204,7 @@ fn the_auxiliary_vector_is_that_of_linux() {
         ours[&AT_PLATFORM] - ours[&AT_RANDOM]
     );
     assert_eq!(theirs[&AT_EXECFN] % PAGE_SIZE, ours[&AT_EXECFN] % PAGE_SIZE);
+
     assert_eq!(Some(ours[&AT_BASE]), loaded.interpreter_bias);
     let linker = goblin::elf::Elf::parse(&linker).expect(&linker_path).entry;
     assert_eq!(loaded.entry, ours[&AT_BASE] + linker);
@@ -207,16 +215,21 @@ fn the_stack_holds_arguments_environment_and_vector() {
     let (program, linker) = files("/bin/cat");
     let linker = linker.map(|l| l.1);
     let mut space = AddressSpace::default();
+
     let options = LoadOptions {
         path: b"/bin/cat".into(),
         ..LoadOptions::default()
     };
+
     let (args, env): ([&[u8]; 3], [&[u8]; 2]) = ([b"cat", b"", b"x y"], [b"A=1", b"PATH=/bin"]);
     let loaded = load(&mut space, &program, linker.as_ref(), &args, &env, &options);
     let loaded = loaded.expect("it runs here");
+
     assert_eq!(loaded.rsp % 16, 0);
     assert!(loaded.stack.contains(&loaded.rsp));
     assert_eq!(word(&space, loaded.rsp), 3);
+
+    // The count, argv, a null pointer, envp, a null pointer, the vector (psABI 3.4.1).
     let mut at = loaded.rsp + 8;
     for text in args.iter().chain(&[&b""[..]]).chain(&env) {
         let pointer = word(&space, at);
@@ -228,12 +241,14 @@ fn the_stack_holds_arguments_environment_and_vector() {
         }
     }
     assert_eq!(word(&space, at), 0, "the end of envp");
+
     for (index, entry) in loaded.auxv.iter().enumerate() {
         let at = at + 8 + 16 * index as u64;
         assert_eq!(
             (word(&space, at), word(&space, at + 8)),
             (entry.kind, entry.value)
         );
+
         match entry.kind {
             AT_EXECFN => assert_eq!(string(&space, entry.value), b"/bin/cat"),
             AT_PLATFORM => assert_eq!(string(&space, entry.value), b"x86_64"),
@@ -245,12 +260,16 @@ fn the_stack_holds_arguments_environment_and_vector() {
             AT_PHDR => {
                 let mut headers = [0; 56];
                 space.read(entry.value, &mut headers).expect("mapped");
+
+                // e_phoff, of which the first byte is enough here.
                 let offset = program[32] as usize;
                 assert_eq!(headers, program[offset..offset + 56]);
             }
             _ => {}
         }
     }
+
+    // 4 MiB: more than a quarter of the stack.
     let many: Vec<&[u8]> = vec![&[b'x'; 4096]; 1024];
     let failed = load(
         &mut AddressSpace::default(),
@@ -260,6 +279,7 @@ fn the_stack_holds_arguments_environment_and_vector() {
         &[],
         &options,
     );
+
     assert!(matches!(
         failed.unwrap_err().what,
         LoadErrorKind::Arguments(_)
@@ -315,12 +335,16 @@ fn a_program_without_an_interpreter_comes_below_the_stack() {
 /// The headers of a program at a fixed address with one segment, changed by `change`.
 fn tiny(change: impl Fn(&mut [u8])) -> Result<Loaded, LoadError> {
     let mut bytes = vec![0u8; 0x2000];
+
+    // elf(5): a static program for x86-64 with one PT_LOAD, larger in memory than in the file.
     let mut put = |at: usize, from: &[u8]| bytes[at..at + from.len()].copy_from_slice(from);
     put(0, b"\x7fELF\x02\x01\x01");
+    // ET_EXEC, EM_X86_64 and the version; the entry; the program header's place, size and number.
     put(16, &[2, 0, 62, 0, 1]);
     put(24, &0x40_1000_u64.to_le_bytes());
     put(32, &64u64.to_le_bytes());
     put(52, &[64, 0, 56, 0, 1, 0]);
+    // PT_LOAD with all permissions; below, its offset, addresses, sizes and alignment.
     put(64, &[1, 0, 0, 0, 7]);
     for (index, word) in [0u64, 0x40_0000, 0x40_0000, 0x2000, 0x5000, 0x1000]
         .iter()
@@ -328,6 +352,7 @@ fn tiny(change: impl Fn(&mut [u8])) -> Result<Loaded, LoadError> {
     {
         put(72 + 8 * index, &word.to_le_bytes());
     }
+
     change(&mut bytes);
     let mut space = AddressSpace::new(1 << 12);
     load(
@@ -349,10 +374,13 @@ fn hostile_headers_are_refused_by_name() {
     );
     assert_eq!(loaded.mappings.len(), 2);
     assert!(!loaded.mappings[1].is_file);
+
     let refused = |at: usize, with: &[u8]| {
         let change = |bytes: &mut [u8]| bytes[at..at + with.len()].copy_from_slice(with);
         tiny(change).map(|_| ()).unwrap_err()
     };
+
+    // The places are those of `Elf64_Ehdr`, and from 64 on of `Elf64_Phdr` (elf(5)).
     assert_eq!(refused(0, b"MZ").what, LoadErrorKind::NotElf);
     assert_eq!(refused(18, &[3]).what, LoadErrorKind::NotX86_64);
     assert_eq!(refused(16, &[4]).what, LoadErrorKind::Type(4));
@@ -371,6 +399,7 @@ fn hostile_headers_are_refused_by_name() {
         refused(111, &[0xff]).what,
         LoadErrorKind::Overlap(_)
     ));
+
     let low = refused(80, &[0, 0, 0, 0]);
     assert!(matches!(
         low.what,
@@ -381,6 +410,7 @@ fn hostile_headers_are_refused_by_name() {
 
 #[test]
 fn no_damage_panics() {
+    // The file header and the program header of `tiny`.
     for at in 0..120 {
         for bit in 0..8 {
             let _ = tiny(|bytes| bytes[at] ^= 1 << bit);
@@ -389,11 +419,14 @@ fn no_damage_panics() {
             let _ = tiny(|bytes| bytes[at] = value);
         }
     }
+
     let (program, linker) = files("/bin/cat");
     let linker = linker.expect("dynamic").1;
     let mut damaged = program.to_vec();
     for (at, &byte) in program.iter().enumerate().take(0x400) {
+        // One damaged byte at a time, in the program, then in its interpreter.
         damaged[at] ^= 1 << (at % 8);
+
         let bytes = damaged.clone();
         let mut space = AddressSpace::new(1 << 10);
         let _ = load(
@@ -414,6 +447,7 @@ fn no_damage_panics() {
         );
         damaged[at] = byte;
     }
+
     for len in 0..1024 {
         let bytes = program[..len].to_vec();
         assert!(interpreter(&bytes).is_err() || len >= 0x318);

@@ -16,6 +16,7 @@ pub(super) fn adapt(generation: Generation, insn: &mut Instruction, bytes: &[u8]
         // Invalid in long mode (APM volume 3, SYSENTER). SYSEXIT is refused for its privilege level
         // first, as on Intel's processors.
         Mnemonic::Sysenter => insn.set_code(Code::INVALID),
+        // The last repeat prefix decides between the two.
         Mnemonic::Loope | Mnemonic::Loopne => {
             if let Some(prefix) = repeat_prefix(bytes) {
                 insn.set_code(looped(insn.code(), prefix));
@@ -32,6 +33,7 @@ pub(super) fn adapt(generation: Generation, insn: &mut Instruction, bytes: &[u8]
         Mnemonic::Call if insn.code() == Code::Call_m1632 && has_rex_w(bytes) => {
             insn.set_code(Code::Call_m1664);
         }
+        // AMD ignores VEX.W of some permutations, iced does not.
         Mnemonic::INVALID => {
             if let Some(other) = permutation_without_w(insn.ip(), bytes) {
                 *insn = other;

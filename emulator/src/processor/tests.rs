@@ -26,10 +26,12 @@ fn texts_and_processors_are_the_same() {
         ("v3,intel:nehalem", "v3,intel:nehalem"),
         ("v3,amd:zen4", "v3,amd:zen4"),
     ] {
+        // What is shown is the short form, and can be read again.
         let processor = parse(text).expect(text);
         assert_eq!(processor.to_string(), shown);
         assert_eq!(parse(shown), Ok(processor));
     }
+
     assert_eq!(parse("v3,intel"), Ok(Processor::default()));
 }
 
@@ -87,6 +89,7 @@ fn levels_have_the_features_of_the_psabi() {
 
 #[test]
 fn any_computer_has_a_closest_processor() {
+    // The vendor and the flags are those of the first processor in the file.
     let info = |vendor: &str, family: u32, model: u32, flags: &str| {
         let text = format!(
             "processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\n\
@@ -94,7 +97,9 @@ fn any_computer_has_a_closest_processor() {
         );
         Processor::of_cpuinfo(&text)
     };
+
     let all = "pni ssse3 cx16 sse4_1 sse4_2 popcnt lahf_lm xsave xsaveopt xsavec fsgsbase rdtscp";
+
     for (vendor, family, model, shown) in [
         ("GenuineIntel", 6, 0x1a, "v2,intel"),
         ("GenuineIntel", 6, 0x3c, "v2,intel"),
@@ -114,6 +119,7 @@ fn any_computer_has_a_closest_processor() {
     ] {
         assert_eq!(info(vendor, family, model, all).to_string(), shown);
     }
+
     let flags = format!("{all} abm bmi1 movbe");
     let shown = info("AuthenticAMD", 25, 17, &flags).to_string();
     assert_eq!(shown, "v2,amd:zen4,+movbe,+lzcnt,+bmi1");
@@ -122,6 +128,7 @@ fn any_computer_has_a_closest_processor() {
     let flags = format!("{all} abm bmi1 movbe avx avx2 fma f16c bmi2 aes");
     let shown = info("AuthenticAMD", 26, 2, &flags).to_string();
     assert_eq!(shown, "v3,amd:zen5,+aes");
+
     // An empty file stands for a system without /proc.
     assert_eq!(Processor::of_cpuinfo("").to_string(), "v2,intel");
 }

@@ -50,22 +50,27 @@ fn a_system_call_and_back() {
     let mut ring0 = machine(&[0x0f, 0x01, 0xf8, 0x0f, 0x01, 0xf8, 0x48, 0x0f, 0x07]);
     ring0.machine.core.state.set_rflags(flags::CF);
     ring0.machine.core.state.set_gpr(reg::GS, 7);
+
     assert!(ring0.in_user());
     assert_eq!(ring0.step(&mut ()), Step::Done);
     let core = &ring0.machine.core;
     assert_eq!((core.state.rip, ring0.cs()), (SYSCALL, 0x10));
+    // `syscall` saves rip in rcx and rflags in r11 (SDM volume 2, SYSCALL).
     assert_eq!(core.state.gpr(reg::RCX), CODE + 2);
     assert_eq!(
         core.state.gpr(reg::R11),
         flags::CF | flags::IF | flags::FIXED
     );
+
     // The stack is still the user's.
     assert_eq!(core.state.gpr(reg::RSP), STACK);
     assert!(!flag(&ring0, flags::CF) && !flag(&ring0, flags::IF));
+
     assert_eq!(ring0.step(&mut ()), Step::Done);
     assert_eq!(ring0.machine.core.state.gpr(reg::GS), 0);
     assert_eq!(ring0.step(&mut ()), Step::Done);
     assert_eq!(ring0.machine.core.state.gpr(reg::GS), 7);
+
     assert_eq!(ring0.step(&mut ()), Step::Done);
     assert_eq!((ring0.machine.core.state.rip, ring0.cs()), (CODE + 2, 0x33));
     assert!(flag(&ring0, flags::CF) && flag(&ring0, flags::IF));

@@ -410,6 +410,7 @@ fn every_call_that_is_answered_is_compared_with_linux() {
     {
         return;
     }
+
     let programs = [
         "io",
         "names",
@@ -442,6 +443,7 @@ fn every_call_that_is_answered_is_compared_with_linux() {
         .into_iter()
         .flat_map(|name| compare(name).0)
         .collect();
+
     let answered = answered();
     assert!(answered.len() > 180, "{answered:?}");
     let named = |number: &u64| system_call_name(*number).unwrap_or("").to_owned();

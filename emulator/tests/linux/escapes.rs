@@ -40,12 +40,14 @@ impl Scratch {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name);
         let (root, inside, outside) = (path("root"), path("root/box"), path("outside"));
+
         for new in ["root", "root/box", "root/box/swap", "root/box/swap/keep"] {
             fs::create_dir(path(new)).expect(new);
         }
         for new in ["root/box/empty", "root/box/sub", "outside", "outside/keep"] {
             fs::create_dir(path(new)).expect(new);
         }
+
         let fifo = |path: &Path| mkfifo(path, Mode::from_bits_truncate(0o644)).expect("a FIFO");
         let write = |path: PathBuf, text: &str| fs::write(path, text).expect("written");
         for number in 10..10 + FILES {
@@ -58,6 +60,7 @@ impl Scratch {
             write(outside.join(name), "secret");
         }
         symlink("secret", outside.join("only-outside")).expect("linked");
+
         for path in ["fifo", "held", "blink-fifo", "swap/fifo"] {
             fifo(&inside.join(path));
         }
@@ -69,6 +72,7 @@ impl Scratch {
         symlink("../../outside/secret", inside.join("file-link")).expect("linked");
         symlink("../../outside/secret", inside.join("secret")).expect("linked");
         symlink(&outside, inside.join("absolute")).expect("linked");
+
         write(inside.join("script"), "#!../../outside/secret\n");
         let script = format!("#!{}/secret\n", outside.display());
         write(inside.join("absolute-script"), &script);
@@ -79,10 +83,12 @@ impl Scratch {
         ] {
             fs::set_permissions(program, fs::Permissions::from_mode(0o755)).expect("changed");
         }
+
         // Only root may.
         let device = makedev(1, 5);
         let mode = Mode::from_bits_truncate(0o666);
         let _ = mknod(&inside.join("device"), SFlag::S_IFCHR, mode, device);
+
         Scratch {
             root,
             inside,
@@ -166,19 +172,25 @@ impl Canaries {
             Some((tcp, udp))
         });
         let (tcp, udp) = ports.expect("a port");
+
         let unix = UnixListener::bind(scratch.inside.join("usock")).expect("bound");
         let name = format!("unwind-sim-canary-{}", process.id());
         let name = SocketAddr::from_abstract_name(name).expect("a name");
         let named = UnixDatagram::bind_addr(&name).expect("bound");
+
+        // Without a visitor, `accept` and `recv` must return at once.
         tcp.set_nonblocking(true).expect("set");
         udp.set_nonblocking(true).expect("set");
         unix.set_nonblocking(true).expect("set");
         named.set_nonblocking(true).expect("set");
+
+        // Opening a FIFO for reading waits for a writer, unless `O_NONBLOCK` is set (`man 7 fifo`).
         let held = fs::OpenOptions::new()
             .read(true)
             .custom_flags(nix::libc::O_NONBLOCK)
             .open(scratch.inside.join("held"))
             .expect("open");
+
         Canaries {
             before: properties(&process),
             process,
@@ -249,12 +261,14 @@ fn attempt(is_rooted: bool, may_write: bool) {
     let scratch = Scratch::new();
     let program = build("escapes/escapes", &scratch.root);
     let mut canaries = Canaries::new(&scratch);
+
     let how = match (is_rooted, may_write) {
         (true, true) => "rw",
         (true, false) => "r",
         (false, true) => "w",
         (false, false) => "-",
     };
+
     let (process, port) = (canaries.process.id(), canaries.tcp.local_addr());
     let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
     let arguments = [
@@ -269,10 +283,12 @@ fn attempt(is_rooted: bool, may_write: bool) {
         text(&scratch.outside),
     ];
     let arguments = arguments.each_ref().map(|argument| &argument[..]);
+
     let options = ProcessOptions {
         allow_write: may_write,
         ..options(&program, &arguments, &scratch.inside)
     };
+
     let before = state(scratch.folder.path());
     let stop = AtomicBool::new(false);
     let mut kernel = match is_rooted {
@@ -287,6 +303,9 @@ fn attempt(is_rooted: bool, may_write: bool) {
             Kernel::start(b"/escapes", options).expect("it starts")
         }
     };
+
+    // While the program opens files, another thread exchanges them for links: a path may change
+    // between its check and its use.
     let outcome = std::thread::scope(|threads| {
         if is_rooted {
             threads.spawn(|| scratch.exchange(&stop));
@@ -295,6 +314,7 @@ fn attempt(is_rooted: bool, may_write: bool) {
         stop.store(true, Ordering::Relaxed);
         outcome
     });
+
     let said = String::from_utf8_lossy(kernel.stdout()).into_owned();
     assert_eq!(outcome, Outcome::Exited(0), "{how}: {said}");
     let value = |name: &str| {
@@ -307,9 +327,11 @@ fn attempt(is_rooted: bool, may_write: bool) {
     } else {
         ATTEMPTS_MIN
     };
+
     assert!(value("attempts") >= least, "{said}");
     assert!(said.ends_with("surprises 0\n"), "{how}:\n{said}");
     canaries.are_untouched();
+
     // The test itself exchanges these, which changes their times and that of their folder.
     let is_exchanged = |path: &Path| {
         let name = path.strip_prefix(&scratch.inside).unwrap_or(path);
@@ -330,10 +352,12 @@ fn attempt(is_rooted: bool, may_write: bool) {
         let is_inside = path.starts_with(&scratch.inside);
         !is_inside || !(may_write || is_rooted && is_exchanged(path))
     };
+
     let after = state(scratch.folder.path());
     for (path, text) in before.iter().filter(|(path, _)| is_compared(path)) {
         assert_eq!(after.get(path), Some(text), "{how}: {}", path.display());
     }
+
     // No set-user-ID and set-group-ID bit, wherever the program may write; a folder's set-group-ID
     // bit gives nobody rights.
     for path in after.keys() {
@@ -347,6 +371,7 @@ fn attempt(is_rooted: bool, may_write: bool) {
             path.display()
         );
     }
+
     let new = after.keys().filter(|path| is_compared(path));
     for path in new {
         assert!(
@@ -355,6 +380,7 @@ fn attempt(is_rooted: bool, may_write: bool) {
             path.display()
         );
     }
+
     // Special files stay what they were, even where the program may write.
     for name in ["fifo", "held", "usock"] {
         let path = scratch.inside.join(name);

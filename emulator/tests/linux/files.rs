@@ -42,15 +42,18 @@ fn copied(root: &Path, from: &str) -> Result<String, String> {
 fn no_path_leads_out_of_the_root() {
     let (root, outside) = root();
     let secret = outside.path().join("secret");
+    // More `..` than there are folders: those above the root have no effect.
     let names = outside.path().components().count();
     let up = "../".repeat(names + 4);
     let inside = root.path();
+
     symlink(&secret, inside.join("absolute")).expect("linked");
     symlink(outside.path(), inside.join("directory")).expect("linked");
     let relative = format!("{up}{}", secret.display());
     symlink(&relative, inside.join("relative")).expect("linked");
     symlink("/inside", inside.join("good")).expect("linked");
     symlink("../../inside", inside.join("up")).expect("linked");
+
     for good in [
         "inside",
         "/inside",
@@ -61,6 +64,7 @@ fn no_path_leads_out_of_the_root() {
     ] {
         assert_eq!(copied(inside, good), Ok("inside".into()), "{good}");
     }
+
     let absolute = secret.display().to_string();
     for bad in [
         "absolute",
@@ -71,6 +75,7 @@ fn no_path_leads_out_of_the_root() {
     ] {
         assert_eq!(copied(inside, bad), Err("open -2\n".into()), "{bad}");
     }
+
     // That of the machine's `init`, not of the host's.
     assert_eq!(copied(inside, "/proc/1/environ"), Err("open -13\n".into()));
 }
@@ -175,11 +180,15 @@ fn scripts_run_their_interpreter() {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(path.join(name), mode).expect("changed");
     };
+
+    // Linux passes the rest of the line as one argument, without the blanks around it
+    // (`fs/binfmt_script.c`).
     script("first", "#! /copy   inside \nrest");
     script("second", "#!/first");
     script("loop", "#!/loop\n");
     script("none", "#!/nothing\n");
     script("empty", "#!\n");
+
     let start = |name: &str| {
         let options = ProcessOptions {
             root: path.to_path_buf(),
@@ -188,13 +197,16 @@ fn scripts_run_their_interpreter() {
         };
         Kernel::start(name.as_bytes(), options)
     };
+
     let mut process = start("/first").expect("it starts");
     // copy inside /first /given: the third argument is ignored.
     assert_eq!(process.run(INSTRUCTIONS_MAX, &mut ()), Outcome::Exited(0));
     assert_eq!(process.file(b"/first").as_deref(), Some(&b"inside"[..]));
+
     let mut process = start("/second").expect("it starts");
     assert_eq!(process.run(INSTRUCTIONS_MAX, &mut ()), Outcome::Exited(0));
     assert_eq!(process.file(b"/first").as_deref(), Some(&b"inside"[..]));
+
     let error = |name: &str| start(name).err().map(|error| error.what);
     assert_eq!(error("/loop"), Some(StartErrorKind::Scripts));
     assert_eq!(error("/none"), Some(StartErrorKind::NotFound));

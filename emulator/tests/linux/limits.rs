@@ -44,6 +44,8 @@ fn limits_of_the_machine_give_the_errors_of_linux() {
     );
     assert_eq!(answers("threads", Limit::Tasks, 10), "made 9\nerror -11\n");
     assert_eq!(answers("zombies", Limit::Tasks, 10), "made 9\nerror -11\n");
+
+    // EAGAIN is 11, ENFILE 23 and ENOSPC 28. A pipe counts twice.
     assert_eq!(answers("pipes", Limit::Objects, 20), "made 10\nerror -23\n");
     assert_eq!(
         answers("sockets", Limit::Objects, 20),
@@ -60,6 +62,7 @@ fn limits_of_the_machine_give_the_errors_of_linux() {
             "{how}"
         );
     }
+
     let made = |text: &str| -> u64 {
         let line = text
             .lines()
@@ -67,6 +70,7 @@ fn limits_of_the_machine_give_the_errors_of_linux() {
             .and_then(|line| line.strip_prefix("made "));
         line.and_then(|number| number.parse().ok()).unwrap_or(0)
     };
+
     for how in ["files", "folders", "deep", "links", "names"] {
         let text = answers(how, Limit::Files, 1 << 20);
         assert!(text.ends_with("error -28\n"), "{how}: {text}");

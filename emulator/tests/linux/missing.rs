@@ -45,6 +45,7 @@ fn what_is_not_modelled_is_reported_whatever_asks_for_it() {
         let notices = kernel.notices().iter().map(Notice::to_string);
         notices.collect::<Vec<_>>()
     };
+
     for (path, tree) in MISSING {
         // Linux itself says what every Linux has, as far as it is mounted.
         let is_mounted = Path::new(tree).join("kernel").exists() || tree == "/proc";
@@ -58,6 +59,7 @@ fn what_is_not_modelled_is_reported_whatever_asks_for_it() {
             );
         }
     }
+
     for call in CALLS {
         assert_eq!(notices(call, "/dev/kmsg").len(), 1, "{call}");
         // Not every Linux has these.

@@ -300,35 +300,44 @@ fn what_nobody_ends_is_reported() {
         let outcome = process.run(INSTRUCTIONS_MAX, &mut ());
         (outcome, process.notices().to_vec())
     };
+
     let limits = Limits::default();
     let call = |outcome| match outcome {
         Outcome::Blocked { call, .. } => call,
         outcome => panic!("{outcome:?}"),
     };
+
     assert_eq!(call(run("pause", limits).0), "pause");
     assert_eq!(call(run("read", limits).0), "read");
     assert_eq!(call(run("lock", limits).0), "futex");
     assert_eq!(run("forever", limits).0, Outcome::Limit);
+
+    // The program exits with the error: ENOSYS is 38, EACCES 13 and ENOSPC 28.
     let (outcome, notices) = run("unknown", limits);
     assert_eq!(outcome, Outcome::Exited(38));
     assert_eq!(
         notices,
         [Notice::Call(9999, None), Notice::Call(139, Some("sysfs"))]
     );
+
     let (outcome, notices) = run("parts", limits);
     assert_eq!(outcome, Outcome::Exited(13));
     let part = Notice::Part("writing to files of /proc and /sys");
     assert_eq!(notices, [part]);
+
+    // 0x62 begins an EVEX prefix, here of vectors of 512 bits.
     assert!(matches!(
         run("vector", limits).0,
         Outcome::Unsupported { bytes, .. } if bytes.starts_with(&[0x62, 0xf1, 0x7c, 0x48])
     ));
+
     let few = Limits {
         pages: 100,
         ..limits
     };
     assert!(matches!(run("pages", few).0, Outcome::OutOfPages { .. }));
     assert_eq!(run("pages", limits).0, Outcome::Exited(0));
+
     let small = Limits {
         file_bytes: 100_000,
         ..limits

@@ -299,6 +299,7 @@ fn what_a_program_serves_is_visible_where_the_user_chose_it() {
         for name in ["mnt/fuse", "served"] {
             fs::create_dir_all(root.join(name)).expect(name);
         }
+
         let program = build("missing", &root);
         let served = root.join("served");
         fs::copy(&program, served.join("missing")).expect("copied");
@@ -306,6 +307,7 @@ fn what_a_program_serves_is_visible_where_the_user_chose_it() {
         let Some(_server) = serve(&root, &["missing", "file"]) else {
             return skip(TEST, "FUSE is not allowed here");
         };
+
         let fuse = root.join("mnt/fuse");
         let run = |root: &Path, program: &str, path: &str, allowed: &[&str]| {
             let allowed = allowed.iter().map(|name| name.parse().expect("a name"));
@@ -320,6 +322,7 @@ fn what_a_program_serves_is_visible_where_the_user_chose_it() {
             let notices = kernel.notices().iter().map(Notice::to_string);
             (outcome, notices.collect::<Vec<_>>())
         };
+
         let seen = (Outcome::Exited(0), Vec::new());
         let (outcome, notices) = run(&root, "/missing", "/mnt/fuse/file", &[]);
         assert_eq!(outcome, Outcome::Exited(EACCES));
@@ -331,12 +334,16 @@ fn what_a_program_serves_is_visible_where_the_user_chose_it() {
             matches!(&notices[..], [one] if one.ends_with(&text)),
             "{notices:?}"
         );
+
         let other = run(&root, "/missing", "/mnt/fuse/file", &["nfs", "0x1234"]);
         assert_eq!(other.0, Outcome::Exited(EACCES));
+        // 0x65735546 is `FUSE_SUPER_MAGIC`; all these are file systems of FUSE.
         for name in ["fuse", "fuse.sshfs", "virtiofs", "0x65735546"] {
             let allowed = run(&root, "/missing", "/mnt/fuse/file", &[name]);
             assert_eq!(allowed, seen, "{name}");
         }
+
+        // The user chose the served files here: as the program, or as the root.
         assert_eq!(run(&root, "/mnt/fuse/missing", "/mnt/fuse/file", &[]), seen);
         assert_eq!(run(&fuse, "/missing", "/file", &[]), seen);
     });

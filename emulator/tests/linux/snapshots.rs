@@ -51,6 +51,7 @@ fn seen(process: &mut Kernel, cwd: &Path) -> Seen {
         core.state.mxcsr,
     )
         .hash(&mut hash);
+
     for (range, area) in core.memory.areas() {
         (range.start, range.end, format!("{:?}", area.permissions())).hash(&mut hash);
         let low = range.start..range.end.min(range.start + LOOKED_AT);
@@ -61,8 +62,10 @@ fn seen(process: &mut Kernel, cwd: &Path) -> Seen {
             bytes.hash(&mut hash);
         }
     }
+
     let path = |name: &str| cwd.join(name).into_os_string().into_encoded_bytes();
     let (rip, rflags) = (core.state.rip, core.state.rflags());
+
     Seen {
         executed: process.executed(),
         outcome,
@@ -91,6 +94,7 @@ fn same_as_straight(name: &str, arguments: &[&str], steps: u64) {
     let cwd = directory.path().join("work");
     std::fs::create_dir(&cwd).expect("a directory");
     let begin = || start(&program, options(&program, arguments, &cwd));
+
     let mut straight = begin();
     let mut expected = BTreeMap::new();
     // Programs that end earlier are compared more often.
@@ -102,6 +106,7 @@ fn same_as_straight(name: &str, arguments: &[&str], steps: u64) {
             break;
         }
     }
+
     let last = straight.executed();
     let random = &mut Random(last);
     let mut process = begin();
@@ -123,6 +128,7 @@ fn same_as_straight(name: &str, arguments: &[&str], steps: u64) {
                 assert_eq!(process.executed(), snapshot.executed());
                 run_to(copy, at);
                 assert_eq!(seen(copy, &cwd), expected[&at], "{name} {step}: a copy");
+                // What was taken after this snapshot is undone with it.
                 for (newer, _) in held.drain(index + 1..) {
                     assert_eq!(process.restore(&newer), Err(RestoreError::Undone));
                 }
@@ -135,9 +141,11 @@ fn same_as_straight(name: &str, arguments: &[&str], steps: u64) {
                 run_to(&mut process, further / STEP * STEP);
             }
         }
+
         let at = process.executed();
         assert_eq!(seen(&mut process, &cwd), expected[&at], "{name} {step}");
     }
+
     run_to(&mut process, last);
     assert_eq!(seen(&mut process, &cwd), expected[&last], "{name}");
     assert!(restored > steps / 8, "{name}: {restored}");

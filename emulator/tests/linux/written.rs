@@ -40,6 +40,7 @@ fn tree(folder: &Path) -> BTreeMap<String, String> {
 fn compare(name: &str) {
     // Files on the host get what this process's umask leaves, too.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+
     let directory = tempfile::tempdir().expect("a directory");
     let program = build(&format!("calls/{name}"), directory.path());
     let places = ["ours", "theirs"].map(|place| directory.path().join(place));
@@ -52,21 +53,26 @@ fn compare(name: &str) {
     } else {
         &[]
     };
+
     let options = ProcessOptions {
         allow_write: true,
         ..options(&program, arguments, ours)
     };
+
     let mut process = start(&program, options);
     let outcome = process.run(INSTRUCTIONS_MAX, &mut ());
     assert_eq!(outcome, Outcome::Exited(0), "{name}");
     assert_eq!(process.notices(), &[], "{name}");
     let said = String::from_utf8_lossy(process.stdout()).into_owned();
+
     let native = native(&program, arguments, theirs);
     let expected = String::from_utf8_lossy(&native.stdout);
+    // The first different line says more than two whole texts.
     for (ours, theirs) in said.lines().zip(expected.lines()) {
         assert_eq!(ours, theirs, "{name}");
     }
     assert_eq!(said, expected, "{name}");
+
     let (ours, theirs) = (tree(ours), tree(theirs));
     assert!(!theirs.is_empty(), "{name} leaves nothing");
     assert_eq!(ours, theirs, "{name}");

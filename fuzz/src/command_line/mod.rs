@@ -257,6 +257,8 @@ fn of_run(leaf: &Leaf, words: &[OsString], ended: &Ended) -> Vec<String> {
         .unwrap_or_else(PoisonError::into_inner)
         .clone();
     let status = ended.status;
+
+    // A program's status is its own, and so are its words.
     let is_programs = words
         .iter()
         .any(|word| word.to_string_lossy().contains("program"));
@@ -266,26 +268,32 @@ fn of_run(leaf: &Leaf, words: &[OsString], ended: &Ended) -> Vec<String> {
             leaf.statuses
         ));
     }
+
     let text = String::from_utf8_lossy(&ended.errors);
     if [FAILED, NOTHING_JUDGED].contains(&status) && !is_programs && text.trim().is_empty() {
         faults.push(format!("status {status} without a word"));
     }
+
     let is_coloured = words
         .iter()
         .any(|word| word.to_string_lossy().contains("always"));
+    // U+202E turns the direction of the text, and so can hide what it says.
     let is_control = |c: char| c.is_control() && c != '\n' && c != '\t' || c == '\u{202e}';
     if !is_coloured && text.contains(is_control) {
         faults.push("its message has what is not printable".to_owned());
     }
+
     if text.contains(files::LOST) {
         faults.push("its message has lost a byte of a file's name".to_owned());
     }
+
     if let Some(memory) = ended.memory.filter(|memory| *memory > MEMORY_MAX) {
         faults.push(format!("{} MB of memory", memory >> 20));
     }
     if ended.output > OUTPUT_MAX {
         faults.push(format!("{} MB of output", ended.output >> 20));
     }
+
     faults
 }
 

@@ -185,6 +185,7 @@ impl Drawing<'_, '_> {
                 } else {
                     repeats
                 };
+
                 for _ in 0..count {
                     self.sequence(once, out);
                     // `[,..]` repeats what is before it.

@@ -103,6 +103,7 @@ impl EventAttr {
             };
             return Err(PerfError::new(kind, offset, "event attribute"));
         }
+
         // The attribute's own size tells how much of its slot the writer filled.
         let bytes = match le::u32_at(bytes, 4).unwrap_or(0) as usize {
             0 => &bytes[..ATTR_SIZE_VER0],
@@ -114,6 +115,9 @@ impl EventAttr {
                 return Err(PerfError::new(kind, offset, "event attribute"));
             }
         };
+
+        // What a shorter, older attribute lacks is 0, as in the kernel, which clears the rest of
+        // its struct (`perf_copy_attr` in `kernel/events/core.c`).
         let word = |at| le::u64_at(bytes, at).unwrap_or(0);
         let half = |at| le::u32_at(bytes, at).unwrap_or(0);
         let mut attr = Self {
@@ -134,6 +138,7 @@ impl EventAttr {
             name: None,
             layout: SampleLayout::default(),
         };
+
         attr.layout = SampleLayout::new(&attr);
         Ok(attr)
     }

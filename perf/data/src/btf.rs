@@ -200,14 +200,19 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
     pub fn parse(section: D) -> Result<Self, BtfError> {
         let cut = |what, at| BtfError::new(BtfErrorKind::CutShort(what), at);
         let field = |at| u32_at(&section, at).ok_or_else(|| cut("the header", at));
+
         let first = field(0)?;
+        // One word, so that the other byte order is refused too.
         if first != MAGIC_AND_VERSION {
             return Err(BtfError::new(BtfErrorKind::Header(first), 0));
         }
+
         let header = field(4)?;
         if (header as usize) < HEADER_LEN {
             return Err(BtfError::new(BtfErrorKind::HeaderLen(header), 4));
         }
+
+        // Offsets of the parts count from the end of the header.
         let part = |at: usize, what| {
             let start = (header as usize).saturating_add(field(at)? as usize);
             let end = start.saturating_add(field(at + 4)? as usize);
@@ -216,8 +221,10 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
                 false => Err(cut(what, at)),
             }
         };
+
         let types = part(8, "the type section")?;
         let strings = part(16, "the string section")?;
+
         // A type with what follows it has 30 bytes on average.
         let mut starts = Vec::with_capacity(types.len() / 32);
         let mut structures = Vec::new();
@@ -231,12 +238,15 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
             if end > types.end {
                 return Err(short());
             }
+
             starts.push(u32::try_from(at).map_err(|_| short())?);
             if found.has_members() && found.count > 0 {
+                // Ids count from 1: 0 is `void`, which is not in the section.
                 structures.push(starts.len() as u32);
             }
             at = end;
         }
+
         Ok(Btf {
             section,
             strings,

@@ -55,6 +55,7 @@ impl Iterator for Chunks<'_> {
         if let Some(error) = self.error.take() {
             return Some(Err(error));
         }
+
         let start = self.records.offset();
         let mut chunk = Chunk {
             range: start..start,
@@ -62,6 +63,8 @@ impl Iterator for Chunks<'_> {
             samples: 0,
             compressed: false,
         };
+
+        // A record is never split: one larger than a chunk is a chunk of its own.
         while chunk.records == 0 || chunk.range.end - start < self.size {
             match self.records.next() {
                 Some(Ok(raw)) => {
@@ -77,6 +80,8 @@ impl Iterator for Chunks<'_> {
                 None => break,
             }
         }
+
+        // An error after whole records is kept for the next call, so that they are not lost.
         if chunk.records == 0 {
             return self.error.take().map(Err);
         }

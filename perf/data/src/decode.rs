@@ -19,14 +19,20 @@ pub(super) fn decode<'a>(raw: &RawRecord<'a>, attr: &EventAttr) -> Result<Record
     if raw.kind >= rt::USER_TYPE_START {
         return decode_tool(raw);
     }
+
     let end = raw
         .body
         .len()
         .saturating_sub(usize::from(attr.layout.trailer));
+
+    // The fields end before the ID trailer: a text that lacks its NUL must not run into it.
     let c = &mut Cursor::new(&raw.body[..end], raw.offset + 8, "record body");
+
     let out = raw.misc & misc::SWITCH_OUT != 0;
     let preempted = raw.misc & misc::SWITCH_OUT_PREEMPT != 0;
+
     Ok(match raw.kind {
+        // The latter has more fields between the same ones.
         rt::MMAP | rt::MMAP2 => Record::Mmap(decode_mmap(raw, c)?),
         rt::COMM => Record::Comm(Comm {
             pid: c.i32()?,
@@ -144,9 +150,12 @@ fn decode_tool<'a>(raw: &RawRecord<'a>) -> Result<Record<'a>, PerfError> {
 fn decode_mmap<'a>(raw: &RawRecord<'a>, c: &mut Cursor<'a>) -> Result<Mmap<'a>, PerfError> {
     let (pid, tid) = (c.i32()?, c.i32()?);
     let (address, length, file_offset) = (c.u64()?, c.u64()?, c.u64()?);
+
     let mut identity = MmapIdentity::Path;
     let (mut protection, mut flags) = (0, 0);
     if raw.kind == rt::MMAP2 {
+        // The same 24 bytes hold either: a byte of length, three of padding and the ID, or the
+        // file's inode (`struct perf_record_mmap2`).
         identity = if raw.misc & misc::MMAP_BUILD_ID != 0 {
             let bytes = c.take(24)?;
             let size = usize::from(bytes[0]).min(20);
@@ -162,6 +171,7 @@ fn decode_mmap<'a>(raw: &RawRecord<'a>, c: &mut Cursor<'a>) -> Result<Mmap<'a>, 
         };
         (protection, flags) = (c.u32()?, c.u32()?);
     }
+
     let path = le::until_nul(c.rest());
     Ok(Mmap {
         pid,

@@ -55,12 +55,16 @@ impl<'a> PerfFile<'a> {
     /// problems are in [`PerfFile::problems`] instead.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, PerfError> {
         let error = |kind| PerfError::new(kind, 0, "file header");
+
+        // The magic is a number in the writer's byte order: read backwards, it is big-endian.
         match bytes.first_chunk::<8>() {
             Some(b"PERFILE2") => {}
             Some(b"2ELIFREP") => return Err(error(PerfErrorKind::BigEndian)),
             Some(b"PERFFILE" | b"ELIFFREP") => return Err(error(PerfErrorKind::OldLayout)),
             _ => return Err(error(PerfErrorKind::NotPerfData)),
         }
+
+        // Only the header's size tells a pipe's stream from a file.
         let size = le::u64_at(bytes, 8).ok_or_else(|| {
             error(PerfErrorKind::Short {
                 need: 16,
@@ -72,6 +76,7 @@ impl<'a> PerfFile<'a> {
             file_mode::HEADER_SIZE_MIN.. => file_mode::parse(bytes, size)?,
             _ => return Err(error(PerfErrorKind::HeaderSize(size))),
         };
+
         let Parts {
             mode,
             attrs,
@@ -80,9 +85,11 @@ impl<'a> PerfFile<'a> {
             data_end,
             problems,
         } = parts;
+
         if attrs.is_empty() {
             return Err(error(PerfErrorKind::NoAttr));
         }
+
         let ids = Ids::new(&attrs);
         Ok(Self {
             bytes,

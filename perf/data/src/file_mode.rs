@@ -24,6 +24,7 @@ pub(super) fn parse(bytes: &[u8], header_size: u64) -> Result<Parts<'_>, PerfErr
     let attr_size = c.u64()?;
     let (attrs_offset, attrs_size) = (c.u64()?, c.u64()?);
     let (data_offset, data_size) = (c.u64()?, c.u64()?);
+    // The section of event types, which is no longer used.
     c.take(SECTION)?;
     let feature_bits: &[u8] = if header_size >= HEADER_SIZE {
         c.take(32)?
@@ -42,6 +43,8 @@ pub(super) fn parse(bytes: &[u8], header_size: u64) -> Result<Parts<'_>, PerfErr
             return Err(PerfError::new(kind, data_offset, DATA_SECTION));
         }
     };
+
+    // The table of features starts where the data ends: a wrong size leaves no features.
     let mut features = Features::default();
     let data_end = match section(bytes, data_offset, data_size, DATA_SECTION) {
         // The size is written last: zero means that the recorder was killed.
@@ -60,10 +63,12 @@ pub(super) fn parse(bytes: &[u8], header_size: u64) -> Result<Parts<'_>, PerfErr
             bytes.len()
         }
     };
+
     match name_events(&features, &mut attrs) {
         Ok(()) => {}
         Err(error) => problems.push(error),
     }
+
     Ok(Parts {
         mode: Mode::File,
         attrs,
@@ -83,10 +88,14 @@ fn read_attrs(
 ) -> Result<Vec<EventAttr>, PerfError> {
     const PART: &str = "attribute section";
     let error = |kind| PerfError::new(kind, table_offset, PART);
+
+    // An entry is an attribute of the writer's own size and the place of its IDs.
     let entry = usize::try_from(entry_size)
         .ok()
         .filter(|&size| size >= super::attr::ATTR_SIZE_VER0 + SECTION)
         .ok_or_else(|| error(PerfErrorKind::AttrSize(entry_size)))?;
+
+    // Bounds the memory: each attribute here is larger than the entry it comes from.
     let count = (table.len() / entry) as u64;
     if count > ATTRS_MAX {
         return Err(error(PerfErrorKind::TooMany {
@@ -94,16 +103,20 @@ fn read_attrs(
             limit: ATTRS_MAX,
         }));
     }
+
     // No ID is listed twice, so all lists together fit into the file.
     let mut ids_left = bytes.len() / 8;
     let mut attrs = Vec::new();
     for (index, slot) in table.chunks_exact(entry).enumerate() {
         let offset = table_offset + (index * entry) as u64;
         let mut attr = EventAttr::parse(&slot[..entry - SECTION], offset)?;
+
+        // The place of the IDs follows the attribute, whose size may be smaller than its slot.
         let at = match le::u32_at(slot, 4).unwrap_or(0) as usize {
             0 => super::attr::ATTR_SIZE_VER0,
             size => size.min(entry - SECTION),
         };
+
         let word = |at| le::u64_at(slot, at).unwrap_or_default();
         let ids = section(bytes, word(at), word(at + 8), "attribute's ids")?;
         ids_left = ids_left.checked_sub(ids.len() / 8).ok_or_else(|| {
@@ -114,6 +127,7 @@ fn read_attrs(
             };
             PerfError::new(kind, word(at), "attribute's ids")
         })?;
+
         attr.ids.extend(
             ids.as_chunks::<8>()
                 .0
@@ -122,6 +136,7 @@ fn read_attrs(
         );
         attrs.push(attr);
     }
+
     Ok(attrs)
 }
 
@@ -138,6 +153,7 @@ fn read_feature_table<'a>(
         if bits[number / 8] >> (number % 8) & 1 == 0 {
             continue;
         }
+
         let place = c.u64().and_then(|offset| Ok((offset, c.u64()?)));
         let (offset, size) = match place {
             Ok(place) => place,
@@ -146,6 +162,8 @@ fn read_feature_table<'a>(
                 return;
             }
         };
+
+        // One feature out of the file does not make the others unreadable.
         match section(bytes, offset, size, "feature section") {
             Ok(data) => features.push(number as u8, offset, data),
             Err(error) => problems.push(error),

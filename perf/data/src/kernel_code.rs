@@ -129,9 +129,13 @@ impl KernelCode {
         if new.range.is_empty() || self.mappings.len() >= MAPPINGS_MAX {
             return;
         }
+
         let (start, end) = (new.range.start, new.range.end);
+        // The mappings are sorted and disjoint, so those that overlap are neighbours.
         let first = self.mappings.partition_point(|map| map.range.end <= start);
         let last = self.mappings.partition_point(|map| map.range.start < end);
+
+        // An old mapping loses what the new one covers, and may remain on both sides of it.
         let mut parts = Vec::with_capacity(3);
         for map in &self.mappings[first..last] {
             let before = map.range.start..start.min(map.range.end);
@@ -146,6 +150,7 @@ impl KernelCode {
                     }),
             );
         }
+
         parts.push(new);
         parts.sort_by_key(|map| map.range.start);
         self.mappings.splice(first..last, parts);

@@ -208,14 +208,18 @@ impl SampleLayout {
     pub(crate) fn new(attr: &EventAttr) -> Self {
         let present = attr.sample_type;
         let prefix = |field| offset_of(&PREFIX, present, field);
+
+        // A sample has its ID fields in its body; other records have them at the end, on request.
         let trailer_fields = if attr.flags & flag::SAMPLE_ID_ALL != 0 {
             present
         } else {
             0
         };
+
         let trailer = |field| offset_of(&TRAILER, trailer_fields, field);
         // IDENTIFIER and ID have the same value; the former has a fixed offset.
         let either = |identifier: u16, id: u16| if identifier == ABSENT { id } else { identifier };
+
         let mut layout = Self {
             ip: prefix(st::IP),
             tid: prefix(st::TID),
@@ -239,11 +243,13 @@ impl SampleLayout {
             branch_counters: attr.branch_sample_type & branch_sample_type::COUNTERS != 0,
             ..Self::default()
         };
+
         for field in TAIL.into_iter().filter(|field| present & field != 0) {
             // Both weight bits share one word.
             if field == st::WEIGHT_STRUCT && present & st::WEIGHT != 0 {
                 continue;
             }
+
             layout.tail[usize::from(layout.tail_len)] = field;
             layout.tail_len += 1;
         }

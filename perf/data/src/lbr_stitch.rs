@@ -83,6 +83,7 @@ impl<E: Entry> LbrStitcher<E> {
         if count == 0 || previous.entries.is_empty() {
             return None;
         }
+
         // Hardware index of the oldest entry of this sample, and its distance from the newest one
         // of the previous sample; indices wrap around.
         let base = self
@@ -97,10 +98,14 @@ impl<E: Entry> LbrStitcher<E> {
                 .checked_add(previous.hw_index)?
                 .checked_sub(base)?
         };
+
         let distance = usize::try_from(distance).ok()?;
+        // Too many branches in between: nothing is shared.
         if distance >= previous.entries.len() {
             return None;
         }
+
+        // Entry 0 is the newest. The entries that both should have are compared from the oldest on.
         let shared = previous.entries[..=distance].iter().rev();
         let equal = shared.zip(current.entries.iter().rev());
         let equal = equal.take_while(|(before, now)| before == now).count();

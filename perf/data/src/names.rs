@@ -68,6 +68,8 @@ fn modifiers(flags: u64, name: &mut String) {
     let excluded = |bit| flags & bit != 0;
     let mut marks = String::new();
     let any = bit::EXCLUDE_USER | bit::EXCLUDE_KERNEL | bit::EXCLUDE_HV;
+
+    // Any of the three bits excludes something: the letters say what is left.
     if excluded(any) {
         let letters = [
             (bit::EXCLUDE_KERNEL, 'k'),
@@ -81,9 +83,12 @@ fn modifiers(flags: u64, name: &mut String) {
                 .map(|(_, c)| c),
         );
     }
+
+    // `precise_ip` is a number of two bits, with a letter for each level.
     for _ in 0..(flags & bit::PRECISE) >> 15 {
         marks.push('p');
     }
+
     if excluded(bit::EXCLUDE_HOST | bit::EXCLUDE_GUEST) {
         let letters = [(bit::EXCLUDE_HOST, 'H'), (bit::EXCLUDE_GUEST, 'G')];
         marks.extend(
@@ -93,6 +98,7 @@ fn modifiers(flags: u64, name: &mut String) {
                 .map(|(_, c)| c),
         );
     }
+
     if !marks.is_empty() {
         name.push(':');
         name.push_str(&marks);

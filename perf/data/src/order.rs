@@ -106,6 +106,7 @@ impl PerfFile<'_> {
                 }
                 continue;
             }
+
             let fed = self
                 .unpacker(&mut unpacker, raw.offset)
                 .and_then(|unpacker| unpacker.feed(&raw, &mut take));
@@ -115,6 +116,8 @@ impl PerfFile<'_> {
                 Err(error) => return Stop::Error(error),
             }
         }
+
+        // A record may continue in the next compressed one; at the end, none may be open.
         match unpacker.map_or(Ok(()), |unpacker| unpacker.finish(self.data_range().end)) {
             Ok(()) => Stop::End,
             Err(error) => Stop::Error(error),

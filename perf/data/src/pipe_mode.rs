@@ -20,6 +20,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parts<'_>, PerfError> {
     let mut features = Features::default();
     let mut problems = Vec::new();
     let mut names: Vec<(u64, &[u8])> = Vec::new();
+
     for record in Records::new(&bytes[start..], HEADER_SIZE) {
         let raw = match record {
             Ok(raw) => raw,
@@ -42,6 +43,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parts<'_>, PerfError> {
             }
             rt::HEADER_FEATURE => {
                 if let Some(number) = le::u64_at(raw.body, 0).and_then(|n| u8::try_from(n).ok()) {
+                    // The record's header and the number come before the data.
                     features.push(number, raw.offset + 16, &raw.body[8..]);
                 }
             }
@@ -62,6 +64,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parts<'_>, PerfError> {
             _ => {}
         }
     }
+
+    // Only now, when all attributes are known: descriptions and updates are records of their own.
     name_events(&features, &names, &mut attrs, &mut problems);
     Ok(Parts {
         mode: Mode::Pipe,

@@ -79,19 +79,26 @@ impl Queue {
         raw: RawRecord<'_>,
         out: &mut Deliverer<'_, '_, F>,
     ) -> ControlFlow<()> {
+        // Every ring was drained once more: what is no later than the previous round is complete.
         if raw.kind == rt::FINISHED_ROUND {
             self.flush(self.latest_of_last_round, out)?;
             self.latest_of_last_round = self.latest;
             return out.deliver(raw);
         }
+
         let Some(time) = out.file.time_of(&raw) else {
             return out.deliver(raw);
         };
+
+        // Without rounds, or with very long ones, the buffer would grow with the file.
         if self.pending.len() >= self.pending_max || self.copies.len() >= self.copies_max {
             self.flush_half(out)?;
         }
+
         out.summary.late += u64::from(time < self.flushed);
         self.latest = self.latest.max(time);
+
+        // The unpacker reuses its memory; other records stay in the file.
         let place = if raw.unpacked {
             self.copy(&raw) | COPIED
         } else {

@@ -73,11 +73,14 @@ impl<'a> RecordId<'a> {
                 at,
             };
         }
+
         let trailer = raw.body.len().checked_sub(usize::from(layout.trailer));
         let bytes = match trailer {
+            // Records of the perf tool have no trailer.
             Some(start) if raw.kind < rt::USER_TYPE_START => &raw.body[start..],
             _ => &[],
         };
+
         let at = [
             layout.trailer_tid,
             layout.trailer_time,

@@ -92,7 +92,11 @@ impl<'a> Sample<'a> {
     pub(super) fn take_read(&self, c: &mut Cursor<'a>) -> Result<ReadValues<'a>, PerfError> {
         let format = self.attr().layout.read_format;
         let group = format & rf::GROUP != 0;
+
+        // The first word is the number of members of a group, else the value itself; the times
+        // follow (`perf_output_read` in `kernel/events/core.c`).
         let mut first = c.u64()?;
+
         let mut when = |bit| {
             if format & bit != 0 {
                 c.u64().map(Some)
@@ -102,12 +106,14 @@ impl<'a> Sample<'a> {
         };
         let time_enabled = when(rf::TOTAL_TIME_ENABLED)?;
         let time_running = when(rf::TOTAL_TIME_RUNNING)?;
+
         let extra = usize::from(format & rf::ID != 0) + usize::from(format & rf::LOST != 0);
         let values = if group {
             c.take_many(std::mem::take(&mut first), 8 * (1 + extra))?
         } else {
             c.take(8 * extra)?
         };
+
         Ok(ReadValues {
             format,
             time_enabled,

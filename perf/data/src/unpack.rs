@@ -63,27 +63,36 @@ impl Unpacker {
     ) -> Result<Unpacked, PerfError> {
         let mut input = payload(container)?;
         let offset = container.offset;
+
+        // A few bytes of zstd can unpack to gigabytes.
         let mut output_left = self.output_max;
         loop {
             let room = &mut self.buffer[self.carried..];
             let room_len = room.len();
+
             let step = self.decoder.run(input, room);
             let step = step.map_err(|fault| error(PerfErrorKind::Zstd(fault), offset))?;
             let (read, written) = (step.read, step.written);
             input = &input[read..];
+
             output_left = output_left
                 .checked_sub(written as u64)
                 .ok_or_else(|| error(PerfErrorKind::DecompressionLimit(self.output_max), offset))?;
+
             if self
                 .hand_on(self.carried + written, offset, take)?
                 .is_break()
             {
                 return Ok(Unpacked::Stopped);
             }
+
             // If the buffer was full, the decoder may have more output.
             if input.is_empty() && written < room_len {
                 return Ok(Unpacked::All);
             }
+
+            // Else the loop would not end: with the same input, the decoder would do the same
+            // again.
             if read == 0 && written == 0 {
                 return Err(error(PerfErrorKind::Zstd(ZstdFault::Stalled), offset));
             }
@@ -98,19 +107,24 @@ impl Unpacker {
         take: &mut impl FnMut(RawRecord<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, PerfError> {
         let mut at = 0;
+
+        // Compressed records are cut at any byte, so the last record may be incomplete.
         while let Some(size) = le::u16_at(&self.buffer[at..filled], 6) {
             if filled - at < usize::from(size) {
                 break;
             }
+
             let end = at + usize::from(size);
             let framed = Records::new(&self.buffer[at..end], offset).next();
             let Some(Ok(record)) = framed else {
                 let kind = PerfErrorKind::RecordSize(size);
                 return Err(PerfError::new(kind, offset, "unpacked record"));
             };
+
             if matches!(record.kind, rt::COMPRESSED | rt::COMPRESSED2) {
                 return Err(error(PerfErrorKind::NestedCompression, offset));
             }
+
             if take(RawRecord {
                 unpacked: true,
                 ..record
@@ -121,6 +135,8 @@ impl Unpacker {
             }
             at = end;
         }
+
+        // To the front, where the next output continues it.
         self.buffer.copy_within(at..filled, 0);
         self.carried = filled - at;
         Ok(ControlFlow::Continue(()))

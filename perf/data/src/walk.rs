@@ -177,13 +177,17 @@ impl<'a> Iterator for Records<'a> {
                 left,
             });
         };
+
         let header = u64::from_le_bytes(*header);
         let kind = header as u32;
         let misc = (header >> 32) as u16;
         let size = usize::from((header >> 48) as u16);
+
+        // A size of 0 would never advance.
         if size < HEADER {
             return self.fail(PerfErrorKind::RecordSize(size as u16));
         }
+
         let Some(body) = rest.get(HEADER..size) else {
             let left = rest.len() as u64;
             return self.fail(PerfErrorKind::RecordPastEnd {
@@ -191,6 +195,7 @@ impl<'a> Iterator for Records<'a> {
                 left,
             });
         };
+
         let record = RawRecord {
             kind,
             misc,
@@ -198,6 +203,8 @@ impl<'a> Iterator for Records<'a> {
             offset: self.offset(),
             body,
         };
+
+        // Some records have a size of only their own, and data behind them.
         let trailing = trailing_bytes(kind, body);
         if trailing > (rest.len() - size) as u64 {
             let left = rest.len() as u64;
@@ -206,6 +213,7 @@ impl<'a> Iterator for Records<'a> {
                 left,
             });
         }
+
         self.at += size + trailing as usize;
         self.look_ahead(size);
         Some(Ok(record))

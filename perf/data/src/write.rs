@@ -242,25 +242,34 @@ impl Writer {
         if refused != 0 && matches!(body, Body::Sample(_)) {
             return Err(WriteError::Fields(refused));
         }
+
         let start = self.data.len();
         self.data.extend_from_slice(&[0; HEADER]);
         let written = body.write(event, id, &mut self.data);
         let size = self.data.len() - start;
+
+        // The size field has 16 bits (`struct perf_event_header`).
         let size_word = u16::try_from(size).map_err(|_| WriteError::TooLarge(size));
+
         let size_word = match (written, size_word) {
             (Ok(()), Ok(size)) => size,
+            // Nothing of a refused record stays in the file.
             (Err(error), _) | (_, Err(error)) => {
                 self.data.truncate(start);
                 return Err(error);
             }
         };
+
         let (kind, misc) = body.header();
         let header = u64::from(kind) | u64::from(misc) << 32 | u64::from(size_word) << 48;
         self.data[start..start + HEADER].copy_from_slice(&header.to_le_bytes());
+
+        // As the feature SAMPLE_TIME has them: of samples, not of all records.
         if matches!(body, Body::Sample(_)) {
             let (first, last) = self.times.unwrap_or((id.time, id.time));
             self.times = Some((first.min(id.time), last.max(id.time)));
         }
+
         Ok(())
     }
 
@@ -273,10 +282,12 @@ impl Writer {
         let attrs_len = entry * self.events.len() as u64;
         let data_at = attrs_at + attrs_len;
         let features = self.features();
+
         let mut out = b"PERFILE2".to_vec();
         let words = |words: &[u64], out: &mut Vec<u8>| {
             out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         };
+
         let data_len = self.data.len() as u64;
         let header = [
             FILE_HEADER as u64,
@@ -285,18 +296,22 @@ impl Writer {
             attrs_len,
             data_at,
             data_len,
+            // The section of event types, which is no longer used.
             0,
             0,
         ];
         words(&header, &mut out);
+
         let mut bits = [0u64; 4];
         for (number, _) in &features {
             bits[usize::from(*number) / 64] |= 1 << (number % 64);
         }
         words(&bits, &mut out);
+
         for event in &self.events {
             words(&event.ids, &mut out);
         }
+
         let mut at = ids_at;
         for event in &self.events {
             out.extend_from_slice(&event.bytes());
@@ -305,6 +320,8 @@ impl Writer {
             at += len;
         }
         out.extend_from_slice(&self.data);
+
+        // perf finds a feature's descriptor by its rank among the bits: same order, no gaps.
         let mut at = data_at + data_len + 16 * features.len() as u64;
         for (_, section) in &features {
             words(&[at, section.len() as u64], &mut out);
@@ -313,6 +330,7 @@ impl Writer {
         for (_, section) in &features {
             out.extend_from_slice(section);
         }
+
         out
     }
 
@@ -330,6 +348,8 @@ impl Writer {
                 .flat_map(|h| h.to_le_bytes())
                 .collect::<Vec<_>>()
         };
+
+        // For each event: attribute, number of ids, name, ids (`perf.data-file-format.txt`).
         let mut events = half(&[self.events.len() as u32, ATTR_SIZE]);
         for event in &self.events {
             events.extend_from_slice(&event.bytes());
@@ -337,10 +357,12 @@ impl Writer {
             string(&event.name, &mut events);
             events.extend(event.ids.iter().flat_map(|id| id.to_le_bytes()));
         }
+
         let mut features = Vec::new();
         if !self.tracepoints.is_empty() {
             features.push((feature::TRACING_DATA, tracing::section(&self.tracepoints)));
         }
+
         features.extend([
             (feature::HOSTNAME, text(&machine.hostname)),
             (feature::OSRELEASE, text(&machine.os_release)),
@@ -349,10 +371,12 @@ impl Writer {
             (feature::NRCPUS, half(&[machine.cpus, machine.cpus])),
             (feature::EVENT_DESC, events),
         ]);
+
         if let Some((first, last)) = self.times {
             let times = [first.to_le_bytes(), last.to_le_bytes()].concat();
             features.push((feature::SAMPLE_TIME, times));
         }
+
         if !machine.pmu_caps.is_empty() {
             let mut caps = half(&[machine.pmu_caps.len() as u32]);
             for (name, value) in &machine.pmu_caps {

@@ -295,6 +295,7 @@ impl Fact {
     fn text(self, names: &Names<'_>) -> String {
         let event = |index: u16| names.events.get(usize::from(index)).map_or("?", |e| e);
         let stack = |id| names.stacks.name(id);
+
         match self {
             Self::Ran { user, ns } => {
                 format!("ran {ns} ns {}", if user { "user" } else { "kernel" })

@@ -61,16 +61,19 @@ pub fn perf_data(world: &World) -> Result<Vec<u8>, WriteError> {
     if world.events().is_empty() {
         return Err(WriteError::NoEvents);
     }
+
     let events = world.events().iter().enumerate();
     let mut file = File {
         writer: Writer::new(events.clone().map(|(at, event)| spec(at, event)).collect()),
         world,
     };
+
     file.writer.tracepoints(
         events
             .filter_map(|(at, event)| tracepoint(at, event))
             .collect(),
     );
+
     let branches = world.setup().lbr_depth.entries().to_string();
     file.writer.machine(Machine {
         cpus: u32::from(world.setup().cpus),
@@ -80,12 +83,16 @@ pub fn perf_data(world: &World) -> Result<Vec<u8>, WriteError> {
         },
         ..Machine::default()
     });
+
+    // As perf does, before all that was recorded.
     file.start()?;
     let records: BTreeMap<u64, &Record> = world
         .records()
         .iter()
         .map(|record| (record.sequence, record))
         .collect();
+
+    // A round ends when every CPU's ring has been read.
     let mut unread: BTreeSet<u16> = (0..world.setup().cpus).collect();
     for delivered in world.delivered() {
         match delivered {
@@ -103,12 +110,14 @@ pub fn perf_data(world: &World) -> Result<Vec<u8>, WriteError> {
             }
         }
     }
+
     Ok(file.writer.finish())
 }
 
 /// The attribute of an event.
 fn spec(index: usize, event: &EventSetup) -> EventSpec {
     let tracepoint = tracepoint(index, event);
+    // A uprobe is a tracepoint, as perf probe makes it.
     let base = match event.kind {
         // PERF_COUNT_HW_CPU_CYCLES.
         Kind::Pmu => EventSpec {
@@ -122,14 +131,17 @@ fn spec(index: usize, event: &EventSetup) -> EventSpec {
             .map_or_else(EventSpec::default, EventSpec::tracepoint),
         Kind::BpfOutput => EventSpec::software(&event.name, BPF_OUTPUT),
     };
+
     let [identifier, tid, time] = event.identified;
     let is_output = event.kind == Kind::BpfOutput;
     let bits = |all: &[(bool, u64)]| {
         let set = all.iter().filter(|(is_set, _)| *is_set);
         set.fold(0, |bits, (_, bit)| bits | bit)
     };
+
     EventSpec {
         config1: event.config1,
+        // One word of the attribute holds either the period or the frequency.
         sample_period: match event.kind {
             Kind::Pmu | Kind::Timer => event.frequency.unwrap_or(event.period),
             _ => 1,
@@ -164,6 +176,7 @@ fn spec(index: usize, event: &EventSetup) -> EventSpec {
                     flag::DEFER_CALLCHAIN,
                 ),
                 (event.defer_output, flag::DEFER_OUTPUT),
+                // One event asks for the records of what tasks do, as in perf record.
                 (index == 0, SIDE_BAND),
             ]),
         sample_stack_user: event.stack_user,
@@ -226,6 +239,7 @@ impl File<'_> {
     /// Writes the names and mappings of the tasks that exist at the start, as perf does.
     fn start(&mut self) -> Result<(), WriteError> {
         let nobody = Id::default();
+        // The kernel's mapping belongs to no process.
         let kernel = Mmap {
             pid: -1,
             tid: 0,
@@ -238,12 +252,15 @@ impl File<'_> {
             // As a module: for `[kernel.kallsyms]` perf would show symbols of the running kernel.
             path: b"[model]",
         };
+
         let cpumode = misc::CPUMODE_KERNEL;
         let kernel = Written::Mmap {
             mmap: kernel,
             cpumode,
         };
         self.writer.record(&kernel, &nobody)?;
+
+        // Children come with their parents' forks.
         let maps = maps(self.world.records());
         let children: BTreeSet<i32> = self.world.log().iter().filter_map(forked).collect();
         let threads = self.world.threads();
@@ -256,6 +273,7 @@ impl File<'_> {
                 name: name.as_bytes(),
             };
             self.writer.record(&Written::Comm(comm), &nobody)?;
+
             for &(from, to) in maps.iter().filter(|_| !is_kernel) {
                 let mmap = Mmap {
                     pid: tid,
@@ -273,6 +291,7 @@ impl File<'_> {
                     .record(&Written::Mmap { mmap, cpumode }, &nobody)?;
             }
         }
+
         Ok(())
     }
 
@@ -293,18 +312,23 @@ impl File<'_> {
             id: id.id,
             stream_id: id.id,
         };
+
         let exec_name = name("exec", tid);
         let setup = &self.world.events()[event];
+
         let raw = match (&record.body, tracepoint(event, setup)) {
             (Body::Sample { payload, .. }, Some(tracepoint)) => {
                 [&tracepoint.common(tid)[..], payload].concat()
             }
             _ => Vec::new(),
         };
+
+        // In the order of their bits (`arch/x86/include/uapi/asm/perf_regs.h`).
         let registers = match &record.body {
             Body::Sample { registers, .. } => registers.map(|r| [r.bp, r.sp, r.ip, r.flags, r.cs]),
             _ => None,
         };
+
         let body = match &record.body {
             Body::Sample {
                 period,
@@ -336,6 +360,7 @@ impl File<'_> {
                 raw: data,
                 ..SampleData::default()
             }),
+            // The form of 2023 is written in today's layout.
             Body::Deferred { cookie, frames, .. } => Written::CallchainDeferred {
                 cookie: cookie.unwrap_or(0),
                 frames,
@@ -345,6 +370,7 @@ impl File<'_> {
                 lost: *lost,
             },
             Body::LostSamples { lost } => Written::LostSamples { lost: *lost },
+            // An execve is a COMM with the flag `PERF_RECORD_MISC_COMM_EXEC`.
             Body::Exec => Written::Comm(Comm {
                 pid: tid,
                 tid,
@@ -382,6 +408,7 @@ impl File<'_> {
             Body::Throttle => Written::Throttle(throttle),
             Body::Unthrottle => Written::Unthrottle(throttle),
         };
+
         self.writer.record(&body, &id)
     }
 }
@@ -416,6 +443,7 @@ fn maps(records: &[Record]) -> Vec<(u64, u64)> {
     let mut add = |address: u64| {
         pages.insert(address & !(PAGE - 1));
     };
+
     for record in records {
         match &record.body {
             Body::Sample {
@@ -434,6 +462,7 @@ fn maps(records: &[Record]) -> Vec<(u64, u64)> {
             _ => {}
         }
     }
+
     let mut maps: Vec<(u64, u64)> = Vec::new();
     for page in pages {
         let end = page.saturating_add(PAGE);
@@ -442,6 +471,8 @@ fn maps(records: &[Record]) -> Vec<(u64, u64)> {
             _ => maps.push((page, end)),
         }
     }
+
+    // Every task gets a copy of the list.
     match (maps.first(), maps.last()) {
         (Some(&(from, _)), Some(&(_, to))) if maps.len() > MAPS_MAX => vec![(from, to)],
         _ => maps,

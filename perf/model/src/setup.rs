@@ -339,24 +339,29 @@ pub fn validate(setup: &Setup, event: &EventSetup) -> Result<(), Refusal> {
     if event.kind == Kind::Pmu && event.period < PMU_PERIOD_MIN {
         return Err(Refusal::ShortPeriod);
     }
+
     if event.max_stack > MAX_STACK {
         return Err(Refusal::MaxStack);
     }
+
     if event.branch_stack && event.kind != Kind::Pmu && !setup.software_branches {
         return Err(Refusal::NoBranches);
     }
     if event.branch_stack && event.kind == Kind::BpfOutput {
         return Err(Refusal::NoBranchesOfOutputs);
     }
+
     if event.cgroup.is_some() && event.tid.is_some() {
         return Err(Refusal::CgroupOfThread);
     }
     if event.program.is_some() && (event.config1 != 0 || event.kind == Kind::Uprobe) {
         return Err(Refusal::Config1InUse);
     }
+
     if event.is_opened_later && event.defer_output {
         return Err(Refusal::FirstIsLate);
     }
+
     if setup.form == Form::Rfc2023 {
         if event.defer_callchain && event.identified != [true; 3] {
             return Err(Refusal::NotIdentified);
@@ -371,6 +376,7 @@ pub fn validate(setup: &Setup, event: &EventSetup) -> Result<(), Refusal> {
     if setup.unwind == UserUnwind::Sframe && !event.defer_callchain {
         return Err(Refusal::SframeInline);
     }
+
     Ok(())
 }
 

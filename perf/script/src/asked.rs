@@ -220,11 +220,14 @@ impl FieldList {
                 (Some(EventType::named(word).ok_or_else(unknown)?), words)
             }
         };
+
         if kind.is_none() && words.is_empty() {
             return Err(ListError::Empty);
         }
+
         // Even the hyphen of `bpf-output`: perf takes it for a sign.
         let instead = !words.contains(['+', '-']);
+
         let mut changes = Vec::new();
         let (mut signed, mut plain) = (false, false);
         for word in words.split(',').filter(|word| !word.is_empty()) {
@@ -232,18 +235,22 @@ impl FieldList {
                 sign @ (b'+' | b'-') => (Some(sign), &word[1..]),
                 _ => (None, word),
             };
+
             signed |= sign.is_some();
             plain |= sign.is_none();
             if signed && plain {
                 return Err(ListError::Mixed);
             }
+
             let unknown = || ListError::UnknownField { word: name.into() };
             let field = Fields::named(name).ok_or_else(unknown)?;
             if kind.is_some_and(|kind| kind.invalid().has(field)) {
                 return Err(ListError::Invalid { field: name.into() });
             }
+
             changes.push((sign != Some(b'-'), field));
         }
+
         Ok(Self {
             kind,
             instead,
@@ -327,11 +334,13 @@ impl Asked {
 
 impl OfType {
     fn change(&mut self, kind: EventType, list: &FieldList) {
+        // A list without signs replaces the defaults, even if it names no field.
         if list.instead {
             self.fields = Fields::NONE;
             self.set = true;
             self.emptied = list.kind.is_some();
         }
+
         for &(add, field) in &list.changes {
             if kind.invalid().has(field) {
                 continue;
@@ -343,6 +352,7 @@ impl OfType {
             } else {
                 self.fields = self.fields.without(field);
             }
+
             // perf remembers names only from lists for all types.
             if list.kind.is_none() {
                 let (to, from) = match add {

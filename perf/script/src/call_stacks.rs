@@ -38,11 +38,16 @@ impl CallStacks {
         if attr.branch_sample_type & branch_sample_type::CALL_STACK == 0 {
             return None;
         }
+
         let branches = sample.branch_stack().ok().flatten()?;
+
+        // The kernel part stays: perf takes call stacks of branch records for user space only.
         let mut first = own.words().take(words_max);
         let kernel = first.position(|word| word == PERF_CONTEXT_USER)?;
         let mut words: Vec<u64> = own.words().take(kernel + 1).collect();
         let ip = own.get(kernel + 1);
+
+        // Stitching needs the hardware index; without one the entries are taken as they are.
         match (&mut self.stitchers, branches.hw_index, ip) {
             (Some(stitchers), Some(hw_index), Some(ip)) => {
                 let stitcher = stitchers
@@ -56,6 +61,7 @@ impl CallStacks {
                 words.extend(branches.entries().map(|branch| branch.from));
             }
         }
+
         Some(words)
     }
 }

@@ -227,6 +227,7 @@ impl Fields {
     pub fn check(file: &PerfFile<'_>, asked: &Asked) -> Result<(), FieldError> {
         // Traces of a processor's branches may have fields that their events do not declare.
         let from_traces = file.features().section(feature::AUXTRACE).is_some();
+
         for kind in EventType::ALL {
             let same = |attr: &&EventAttr| EventType::of(attr.kind) == kind && !is_dummy(attr);
             let Some(attr) = file.attrs().iter().find(same) else {
@@ -237,12 +238,17 @@ impl Fields {
                 }
                 continue;
             };
+
             if !asked.is_set(kind) {
                 continue;
             }
+
             let event = || event_name(attr);
             let fields = asked.fields(kind);
             let missing = Self::missing(attr);
+
+            // Default fields that were not recorded are left out; those that the user named are
+            // errors.
             for (field, wanted) in NAMES {
                 let excused = from_traces && Self::ADDRESS.and(Self::CPU).has(wanted);
                 let named = asked.named(kind).has(wanted) && fields.has(wanted);
@@ -251,6 +257,7 @@ impl Fields {
                     return Err(FieldError::NotRecorded { event, field });
                 }
             }
+
             let is_placed = attr.sample_type & (st::IP | st::ADDR) != 0;
             for (field, wanted) in [("sym", Self::SYM), ("dso", Self::DSO)] {
                 if fields.has(wanted) && !is_placed {
@@ -258,6 +265,8 @@ impl Fields {
                     return Err(FieldError::NoAddress { event, field });
                 }
             }
+
+            // An offset or a line has no column of its own: it follows the symbol or the address.
             if fields.has(Self::SYM_OFFSET) && !fields.has(Self::SYM) {
                 return Err(FieldError::OffsetWithoutSymbol);
             }
@@ -266,6 +275,7 @@ impl Fields {
                 return Err(FieldError::LineWithoutAddress { event });
             }
         }
+
         Ok(())
     }
 }

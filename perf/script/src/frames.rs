@@ -164,21 +164,29 @@ impl Lines {
         {
             return (head, line);
         }
+
+        // Forgets all at once, so that no offset of a dropped line stays in use.
         if self.text.len() > KEPT_MAX {
             *self = Self::new(self.fields, self.inline);
         }
+
+        // Lines are copied in whole blocks, so the text always ends with a spare one.
         let head = self.text.len() - BLOCK;
         self.text.truncate(head);
         self.text.extend_from_slice(&[0; HEAD]);
+
         let start = self.text.len();
         if !self.inline || !inlined(&mut self.text, self.fields, tasks, symbols, place) {
             self.text.push(b'\t');
             write(&mut self.text, self.fields, tasks, symbols, place);
             self.text.push(b'\n');
         }
+
+        // The head has the line's length, which is known only now.
         let line = start..self.text.len();
         self.text[head..start].copy_from_slice(&place.head(line.len() as u32));
         self.text.extend_from_slice(&[0; BLOCK]);
+
         self.known.insert(place, head as u32);
         (head as u32, line)
     }
@@ -199,11 +207,15 @@ fn inlined(
     let Some(object) = number.and_then(|number| tasks.object(number)) else {
         return false;
     };
+
     let address = place.address.wrapping_add(place.bias);
     let Some(symbol) = symbols.symbol(&object, address) else {
         return false;
     };
+
+    // Copies, because `write` below asks the same symbols again.
     let (own, start) = (symbol.name.to_vec(), symbol.range.start);
+
     let functions = symbols.inlined(&object, address).to_vec();
     for function in &functions {
         out.push(b'\t');
@@ -224,8 +236,10 @@ fn inlined(
             }
             out.extend_from_slice(b" (inlined)");
         }
+
         out.push(b'\n');
     }
+
     !functions.is_empty()
 }
 
@@ -237,7 +251,9 @@ fn write(
     place: Place,
 ) {
     digits::hexadecimal(out, place.address, 16);
+    // 0 is an address outside of every mapping.
     let number = place.object.checked_sub(1);
+
     if fields.has(Fields::SYM) {
         out.push(b' ');
         let address = place.address.wrapping_add(place.bias);
@@ -253,6 +269,7 @@ fn write(
             }
         }
     }
+
     if fields.has(Fields::DSO) {
         out.extend_from_slice(b" (");
         match number {
@@ -261,6 +278,7 @@ fn write(
         }
         out.push(b')');
     }
+
     if fields.has(Fields::SOURCE_LINE)
         && let Some(object) = number.and_then(|number| tasks.object(number))
     {

@@ -86,8 +86,10 @@ impl<P: Default> Joining<P> {
         let Some(item) = self.feed.item(event) else {
             return;
         };
+
         if let Record::Sample(sample) = event.record {
             match &mut self.samples {
+                // Kept as raw bytes, because the record borrows from the reader's buffer.
                 Samples::Records(held) => {
                     let RawRecord {
                         kind, misc, offset, ..
@@ -118,6 +120,8 @@ impl<P: Default> Joining<P> {
                 }
             }
         }
+
+        // `print` looks up what is delivered, which may be this sample: it must be kept by now.
         self.stitcher.push(item);
         self.print(script, out);
     }
@@ -165,10 +169,12 @@ impl Held {
             offset: self.offset,
             body: &self.body,
         };
+
         let file = script.file;
         let Ok(event) = file.decode(raw) else {
             return;
         };
+
         if let Record::Sample(sample) = event.record {
             // perf prints the cookie as an address if a record removed the sample from its list,
             // and as a cookie if the sample waited until the end of the recording.

@@ -176,8 +176,10 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
     ) -> Result<Self, TimeError> {
         let with_chain = |attr: &EventAttr| attr.sample_type & st::CALLCHAIN != 0;
         let frames_max = options.frames_max.unwrap_or(FRAMES_MAX);
+
         // Our own mode keeps the order of samples: without chains, no sample has to wait.
         let needless = options.hide_chains && options.join == Some(Mode::Own);
+
         Ok(Self {
             file,
             output,
@@ -235,14 +237,19 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
     /// Takes an event and appends its output.
     pub fn event(&mut self, event: &Event<'_>, out: &mut O::Piece) {
         self.losses.event(self.file, event);
+
         if let Some(unwind) = &mut self.unwind {
             unwind.event(event);
         }
+
+        // Taken out, because it prints through this printer.
         if let Some(mut joining) = self.joining.take() {
             joining.event(self, event, out);
             self.joining = Some(joining);
         } else {
             match event.record {
+                // A record with the values of a group is a sample for each of its events
+                // (`deliver_sample_group` in `tools/perf/util/session.c`).
                 Record::Sample(sample) if sample.attr().sample_type & st::READ != 0 => {
                     let counted = self.groups.split(&sample);
                     for (at, period) in counted {
@@ -258,6 +265,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 _ => {}
             }
         }
+
         let misc = event.raw.misc;
         match event.record {
             Record::Comm(comm) => self.tasks.comm(&comm),
@@ -312,10 +320,12 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         if !self.chosen.has_time(id) {
             return false;
         }
+
         let is_guest = matches!(
             sample.cpumode(),
             misc::CPUMODE_GUEST_KERNEL | misc::CPUMODE_GUEST_USER
         );
+
         self.guests += u64::from(is_guest);
         if is_guest || !self.output.shows(at) {
             return false;
@@ -323,6 +333,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         if !self.has_task(id) {
             return false;
         }
+
         let head = Head {
             sample,
             id,
@@ -331,13 +342,17 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             chains: self.chains,
         };
         self.output.head(&head, &self.tasks, self.symbols, out);
+
         if self.output.shows_places(at) {
             self.place(at, sample, id, chain, out);
         }
+
+        // The user frames of such a sample come later, and end it (`user_frames`).
         if !matches!(chain, Chain::Kernel) {
             self.output.tail(&head, out);
             self.output.end(out);
         }
+
         true
     }
 
@@ -364,6 +379,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             }
             self.kept += 1;
         }
+
         let own = sample.callchain().ok().flatten().filter(|_| self.chains);
         let Some(own) = own else {
             let address = sample.ip().unwrap_or(0);
@@ -374,7 +390,10 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             };
             return self.address(at, tid, context, address, out);
         };
+
+        // Where the chain starts, so that all of it can be taken back.
         let (begin, max) = (self.output.chain(out), self.frames_max);
+
         let whole = match chain {
             Chain::Joined(words) => {
                 self.chain(at, tid, words.iter().copied(), Words::Called, max, out)
@@ -393,14 +412,18 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 self.chain(at, tid, kernel, Words::Called, max, out)
             }
         };
+
         if !whole {
             self.output.cut(begin, out);
             return;
         }
+
+        // perf appends the frames that it unwinds to those recorded.
         if let Some(unwind) = self.unwind.as_mut().filter(|_| !self.unwound_only) {
             let mut unwound = std::mem::take(&mut self.unwound);
             unwound.clear();
             unwind.unwind(sample, max, &mut unwound);
+
             let words = unwound.iter().copied();
             self.chain(at, tid, words, Words::Exact, max, out);
             self.unwound = unwound;
@@ -418,24 +441,29 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
     ) -> bool {
         let (mut unwound, max) = (std::mem::take(&mut self.unwound), self.frames_max);
         unwound.clear();
+
         let unwind = self.unwind.as_mut();
         let walked = unwind.is_some_and(|unwind| unwind.unwind(sample, max, &mut unwound));
+
         if walked {
             self.output.chain(out);
             // Without a chain the sampled address is all that is known of the kernel's part.
             let own = sample.callchain().ok().flatten();
             let sampled = sample.ip().filter(|_| own.is_none());
             let sampled = sampled.filter(|_| sample.cpumode() == misc::CPUMODE_KERNEL);
+
             let kernel = own.into_iter().flat_map(|own| {
                 let kernel = own.frames_of(Context::Kernel);
                 kernel.collect::<Vec<_>>()
             });
             let kernel: Vec<u64> = kernel.chain(sampled).collect();
+
             let words = std::iter::once(PERF_CONTEXT_KERNEL).chain(kernel);
             self.chain(at, tid, words, Words::Called, max, out);
             let words = unwound.iter().copied();
             self.chain(at, tid, words, Words::Exact, max, out);
         }
+
         self.unwound = unwound;
         walked
     }
@@ -472,11 +500,13 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         let mut called = false;
         // The mapping of the last address.
         let mut near: Option<Map> = None;
+
         self.room = frames_max;
         for word in words {
             if self.room == 0 {
                 break;
             }
+
             match Context::from_marker(word) {
                 Some(Context::User | Context::UserDeferred) => {
                     cookie = kind == Words::WithCookie && word == PERF_CONTEXT_USER_DEFERRED;
@@ -490,16 +520,21 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 Some(_) => return false,
                 None => {}
             }
+
             self.room -= 1;
             if std::mem::take(&mut cookie) {
                 self.output.cookie(at, word, out);
                 continue;
             }
+
             // Neighbours are often in the same file.
             let is_near = |map: &Map| context == Context::User && map.has(word);
             if !near.as_ref().is_some_and(is_near) {
                 near = map_at(&self.tasks, maps, context, word, self.symbols);
             }
+
+            // The first address of a context is where it was interrupted; all further ones are
+            // return addresses. Branch records have the addresses of the calls themselves.
             let at = Address {
                 tasks: &self.tasks,
                 event: at,
@@ -511,9 +546,11 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                     Words::Exact => false,
                 },
             };
+
             called = true;
             self.output.frame(&at, self.symbols, out);
         }
+
         true
     }
 
@@ -525,6 +562,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         out: &mut O::Piece,
     ) {
         let (event, shown) = (waiting.event, self.output.shows_places(waiting.event));
+
         if let (Stitch::Missing(why), true) = (stitched.how, shown) {
             let why = format!("[no user frames: {}]", why.as_str());
             let cookie = stitched.cookie.unwrap_or(0);
@@ -534,6 +572,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 .chain
                 .iter()
                 .skip_while(|&&word| word != PERF_CONTEXT_USER);
+            // The first is where user space entered the kernel, all others are return addresses.
             for (number, &address) in user.skip(1).take(waiting.room).enumerate() {
                 let map = tasks::find(&waiting.maps, address);
                 let at = Address {
@@ -546,6 +585,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 self.output.frame(&at, self.symbols, out);
             }
         }
+
         self.output.end(out);
     }
 

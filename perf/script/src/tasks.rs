@@ -102,6 +102,7 @@ impl Tasks {
         let build_ids = ids
             .filter(|id| id.pid == -1)
             .map(|id| (id.path.to_vec(), id.id.to_vec()));
+
         let of_kernel = file.build_ids().filter_map(Result::ok);
         let of_kernel = of_kernel.filter(|id| id.pid == -1 && id.kernel).map(|id| {
             let name = match is_core(id.path) {
@@ -110,11 +111,13 @@ impl Tasks {
             };
             (name, id.id.to_vec())
         });
+
         let mut tasks = Self {
             build_ids: build_ids.collect(),
             kernel_build_ids: of_kernel.collect(),
             ..Self::default()
         };
+
         tasks.comm(&Comm {
             pid: 0,
             tid: 0,
@@ -296,18 +299,25 @@ impl Tasks {
         if start >= end {
             return;
         }
+
         let mode = misc_word & misc::CPUMODE_MASK;
         if mode == misc::CPUMODE_KERNEL {
             return self.kernel_mmap(mmap.path, start, end);
         }
+
+        // Mode 0 is unknown, which perf takes for user space.
         if !matches!(mode, misc::CPUMODE_USER | 0) {
             return;
         }
+
         let (object, bias) = self.user_object(mmap, start);
         self.thread(mmap.pid, mmap.tid);
         let Some(thread) = self.threads.get(&mmap.tid) else {
             return;
         };
+
+        // Shared since a fork, or with samples that wait for their frames: whoever maps makes a
+        // copy, and the size of all copies is bounded.
         let maps = &mut self.spaces[thread.space];
         if Arc::strong_count(maps) > 1 {
             self.copied += maps.len();
@@ -315,6 +325,7 @@ impl Tasks {
                 *maps = Maps::default();
             }
         }
+
         let map = Map {
             start,
             end,
@@ -349,24 +360,30 @@ impl Tasks {
             || path.starts_with(b"/dev/zero")
             || path.starts_with(b"/anon_hugepage")
             || mmap.flags & MAP_HUGETLB != 0;
+
         let without_file =
             path.starts_with(b"[stack") || path.starts_with(b"/SYSV") || path == b"[heap]";
+
+        // Code without a file is generated: perf looks for the map that a JIT compiler writes.
         if is_anonymous || without_file {
             let generated = format!("/tmp/perf-{}.map", mmap.pid).into_bytes();
             let executable = mmap.protection & PROT_EXEC != 0;
             let path = if executable { &generated } else { path };
             return (self.object_number(Kind::Anonymous, path, b""), 0);
         }
+
         let build_id = match mmap.identity {
             MmapIdentity::BuildId(id) => id,
             _ => &self.build_ids.get(path).cloned().unwrap_or_default(),
         };
+
         let object = self.object_number(Kind::File, path, build_id);
         let offset = if path == b"[vdso]" {
             0
         } else {
             mmap.file_offset
         };
+
         (object, offset.wrapping_sub(start))
     }
 
@@ -472,6 +489,7 @@ mod tests {
             exec: false,
             name,
         };
+
         tasks.comm(&name(10, 10, b"parent"));
         let file = |pid, address, path| Mmap {
             pid,
@@ -485,6 +503,7 @@ mod tests {
             path,
         };
         tasks.mmap(&file(10, 0x1000, b"/bin/a"), misc::CPUMODE_USER);
+
         let made = |pid, tid| Task {
             pid,
             ppid: 10,
@@ -492,10 +511,13 @@ mod tests {
             ptid: 10,
             time: 0,
         };
+        // A process with its own mappings, and a thread that shares them.
         tasks.fork(&made(11, 11), 0);
         tasks.fork(&made(10, 12), 0);
+
         assert_eq!(tasks.name(11), Some(&b"parent"[..]));
         tasks.mmap(&file(11, 0x1000, b"/bin/b"), misc::CPUMODE_USER);
+
         let path = |tasks: &Tasks, tid| {
             let map = find(tasks.maps(tid), 0x1234)?;
             Some(tasks.object_name(map.object))
@@ -503,6 +525,7 @@ mod tests {
         assert_eq!(path(&tasks, 10), Some(b"/bin/a".to_vec()));
         assert_eq!(path(&tasks, 11), Some(b"/bin/b".to_vec()));
         assert_eq!(path(&tasks, 12), Some(b"/bin/a".to_vec()));
+
         tasks.exit(&made(11, 11));
         assert_eq!((tasks.name(11), path(&tasks, 11)), (None, None));
     }

@@ -57,8 +57,12 @@ impl Text {
         Fields::check(file, &options.fields)?;
         let with_chains = !options.hide_chains;
         let all = Fields::of_file(file, &options.fields, with_chains);
+
+        // All names are as wide as the longest one.
         let named: Vec<String> = file.attrs().iter().map(event_name).collect();
         let width = named.iter().map(String::len).max().unwrap_or(0);
+
+        // Events that print places alike share one cache of lines.
         let mut lines: Vec<Lines> = Vec::new();
         let events = file.attrs().iter().zip(&named);
         let columns = all.into_iter().zip(events).map(|(fields, (attr, name))| {
@@ -71,6 +75,7 @@ impl Text {
                     lines.len() - 1
                 })
             };
+
             let data_lines = number(fields.without(Fields::SOURCE_LINE), false);
             let name = format!("{name:>width$}: ").into_bytes();
             Column {
@@ -86,8 +91,10 @@ impl Text {
                 data_lines,
             }
         });
+
         let columns = columns.collect();
         let features = file.features();
+
         Ok(Self {
             nanoseconds: options.nanoseconds,
             columns,
@@ -106,18 +113,22 @@ impl Text {
         out: &mut Vec<u8>,
     ) {
         let tid = id.tid().unwrap_or(-1);
+
         if fields.has(Fields::COMM) {
             let unnamed;
             let name = match tasks.name(tid) {
                 Some(name) => name,
                 None => {
+                    // The name that `thread__new` gives (`tools/perf/util/thread.c`).
                     unnamed = format!(":{tid}").into_bytes();
                     &unnamed
                 }
             };
+            // perf aligns names only in lines without a chain.
             digits::padded(out, name, if with_chain { 0 } else { 16 }, b' ');
             out.push(b' ');
         }
+
         if fields.has(Fields::PID) && fields.has(Fields::TID) {
             digits::signed(out, id.pid().unwrap_or(-1).into(), 7);
             out.extend_from_slice(format!("/{tid:<7} ").as_bytes());
@@ -128,6 +139,7 @@ impl Text {
             digits::signed(out, tid.into(), 7);
             out.push(b' ');
         }
+
         if fields.has(Fields::CPU) {
             out.push(b'[');
             match id.cpu().unwrap_or(u32::MAX).cast_signed() {
@@ -136,6 +148,7 @@ impl Text {
             }
             out.extend_from_slice(b"] ");
         }
+
         if fields.has(Fields::TIME) {
             let time = id.time().unwrap_or(0);
             let (seconds, rest) = (time / 1_000_000_000, time % 1_000_000_000);
@@ -168,6 +181,7 @@ impl Text {
         if !column.names_data {
             return digits::hexadecimal(out, address, 16);
         }
+
         let maps = tasks.maps(id.tid().unwrap_or(-1));
         // Kernel code may access user data, and the reverse (`machine__addr_cpumode`).
         let mut kernel = || tasks.kernel_map(address, symbols);
@@ -183,6 +197,7 @@ impl Text {
             }
             _ => None,
         };
+
         let lines = &mut self.lines[column.data_lines];
         out.extend_from_slice(lines.place(tasks, symbols, map.as_ref(), address));
     }
@@ -213,9 +228,11 @@ impl Output for Text {
             period,
             chains,
         } = *head;
+
         let fields = self.columns[event].fields;
         let has_chain = self.columns[event].has_chain && fields.has(Fields::IP);
         self.start(tasks, fields, has_chain && chains, id, out);
+
         if fields.has(Fields::PERIOD) {
             digits::decimal(out, period, 10, b' ');
             out.push(b' ');
@@ -223,6 +240,7 @@ impl Output for Text {
         if fields.has(Fields::EVENT) {
             out.extend_from_slice(&self.columns[event].name);
         }
+
         if fields.has(Fields::TRACE)
             && let Ok(Some(raw)) = sample.raw_data()
         {
@@ -230,6 +248,7 @@ impl Output for Text {
             self.formats
                 .print(self.columns[event].config, raw, &mut functions, out);
         }
+
         if fields.has(Fields::ADDRESS) {
             self.data_address(sample, id, event, tasks, symbols, out);
         }

@@ -38,7 +38,9 @@ pub(super) fn run(path: &Path, all: &super::Args, out: &mut dyn Write) -> Result
     let case = &recorded.case;
     let index = shown.point(&recorded)?;
     let setting = cases::setting_of(case);
+
     recorded.with_view(index, |view| {
+        // With --answer the reader has seen the question already.
         if args.answer.is_none() {
             write!(out, "{}", show::program(case))?;
             show::heading(&recorded, index, view, out)?;
@@ -50,6 +52,7 @@ pub(super) fn run(path: &Path, all: &super::Args, out: &mut dyn Write) -> Result
             )?;
             out.flush()?;
         }
+
         let answer = answer(args)?;
         let walks = show::walks(&recorded, index, view, shown)?;
         let from = walks
@@ -57,6 +60,7 @@ pub(super) fn run(path: &Path, all: &super::Args, out: &mut dyn Write) -> Result
             .map(|(_, outcome)| outcome.from)
             .min()
             .unwrap_or(0);
+
         let answered = judge(view, from, &names(&answer)?);
         let is_wrong = matches!(answered, Answered::Wrong { .. });
         let status = if is_wrong {
@@ -64,8 +68,10 @@ pub(super) fn run(path: &Path, all: &super::Args, out: &mut dyn Write) -> Result
         } else {
             Status::AsExpected
         };
+
         writeln!(out, "{answered}")?;
         if is_wrong {
+            // Where an unwinder makes the same mistake, its reason explains the reader's.
             let same: Vec<&str> = walks
                 .iter()
                 .filter(|(_, outcome)| answered.is_as(view, outcome))
@@ -87,6 +93,7 @@ pub(super) fn run(path: &Path, all: &super::Args, out: &mut dyn Write) -> Result
                     }
                 }
             }
+
             writeln!(
                 out,
                 "The picture with its names: unwind-sim cases show {} --at {}",
@@ -94,6 +101,7 @@ pub(super) fn run(path: &Path, all: &super::Args, out: &mut dyn Write) -> Result
             )?;
             return Ok(status);
         }
+
         writeln!(out, "{}", Printable::new(&case.header.claim))?;
         Ok(status)
     })

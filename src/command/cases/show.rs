@@ -129,6 +129,7 @@ pub(super) fn run(
     let recorded = cases::emulate(path, limits)?;
     let case = &recorded.case;
     let index = args.point(&recorded)?;
+
     if !args.chains {
         let claim = Printable::new(&case.header.claim);
         writeln!(out, "{}: {claim}", Printable::new(&case.name))?;
@@ -136,6 +137,7 @@ pub(super) fn run(
     if args.program {
         write!(out, "\n{}", program(case))?;
     }
+
     let setting = cases::setting_of(case);
     recorded.with_view(index, |view| -> Result<()> {
         let walks = walks(&recorded, index, view, args)?;
@@ -147,10 +149,12 @@ pub(super) fn run(
             write!(out, "{}", chains(view, &walked))?;
             return Ok(());
         }
+
         heading(&recorded, index, view, out)?;
         write!(out, "{}", picture(view, &walked, &setting, Hidden::Nothing))?;
         Ok(())
     })?;
+
     Ok(Status::AsExpected)
 }
 

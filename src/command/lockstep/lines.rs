@@ -39,6 +39,7 @@ pub(super) fn lines(run: &Run, command: &str) -> Vec<Line> {
                 .collect(),
         })));
     }
+
     lines.push(Line::Lockstep(LockstepLine {
         schema: SCHEMA,
         end: run.difference.is_none().then(|| run.end.to_string()),
@@ -48,6 +49,7 @@ pub(super) fn lines(run: &Run, command: &str) -> Vec<Line> {
         differences: u64::from(run.difference.is_some()),
         command: command.to_owned(),
     }));
+
     lines
 }
 
@@ -68,6 +70,7 @@ mod tests {
                 ended: "done".into(),
             }
         };
+
         let run = Run {
             end: End::Outcome(Outcome::Limit),
             difference: Some(Box::new(Difference {

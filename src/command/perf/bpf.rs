@@ -53,6 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     FileKind::expect(&args.object, "a BPF object", &[FileKind::Bpf])?;
     FileKind::expect(&args.path, "a perf.data", &[FileKind::PerfData])?;
     text_file(args.kallsyms.as_deref())?;
+
     let options = Options {
         program: args.program.clone(),
         sample_callchain: args.sample_callchain,
@@ -62,12 +63,15 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             ..Places::default()
         }),
     };
+
     let handled = bpf::handle(&args.object, &args.path, &options)?;
+    // A fault is something that the kernel would reject.
     let status = match (handled.samples(), handled.faults()) {
         (0, _) => Status::NothingJudged,
         (_, 0) => Status::AsExpected,
         _ => Status::Difference.known(),
     };
+
     let mut out = output::plain_stdout();
     if args.json {
         handled.write_json(&output::command_line(), &mut out)?;
@@ -75,6 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         writeln!(out, "# {}", output::command_line())?;
         handled.print(&mut out)?;
     }
+
     out.flush()?;
     output::tell_summary(&args.path, &handled.summary);
     Ok(status)

@@ -64,9 +64,11 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         mutant: args.mutant,
         threads: args.threads,
     };
+
     let start = Instant::now();
     let (failure, schedules) = fuzz::fuzz(&plan);
     let seconds = start.elapsed().as_secs_f64();
+    // Of a shorter run, the rate would say nothing.
     if seconds >= 1.0 {
         let per_second = schedules as f64 / seconds;
         tell!(
@@ -74,13 +76,16 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
             counted(schedules, "schedule")
         );
     }
+
     let mut out = output::plain_stdout();
     let Some(failure) = failure else {
+        // Not to find the defect of a mutant is a failure.
         let status = match (schedules, plan.mutant) {
             (0, _) => Status::NothingJudged,
             (_, Some(_)) => Status::Difference.known(),
             (_, None) => Status::AsExpected,
         };
+
         writeln!(
             out,
             "{} of {} events: no rule broken",
@@ -90,6 +95,8 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         out.flush()?;
         return Ok(status);
     };
+
+    // A mutant has a known defect, so here it is right to find one.
     let status = match plan.mutant {
         Some(_) => Status::AsExpected,
         None => Status::Difference.known(),
@@ -103,15 +110,18 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         violation.time,
         violation.what
     )?;
+
     let seed = failure.seed;
     let seeds = format!("{seed}..{}", seed.saturating_add(1));
     let again = given.command(&FUZZ, &["--seeds".into(), seeds.into()], &[]);
     writeln!(out, "{again}")?;
+
     if let Some(folder) = &args.shrink {
         let (path, actions) = fuzz::shrink(&plan, &failure, folder)?;
         let s = unwind_sim_view::text::plural(actions as u64);
         writeln!(out, "{}: {actions} action{s}", path.printable())?;
     }
+
     out.flush()?;
     Ok(status)
 }

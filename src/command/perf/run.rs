@@ -63,31 +63,39 @@ fn storage(name: &str) -> Result<Storage, String> {
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let mut out = output::plain_stdout();
+
     if let Some(path) = &args.path {
         FileKind::expect(path, "a scenario (text)", &[FileKind::Text])?;
     }
+
     if let Some(seed) = args.seed {
         let (text, world) = match &args.path {
             Some(path) => run::run_varied(path, seed)?,
             None => run::run_seed(seed, args.events as usize)?,
         };
+
         write_records(args, &world)?;
+        // No output is expected of a random run: it is judged only by whether a rule is broken.
         let status = match join(&world, Mode::Own).violations.is_empty() {
             true => Status::AsExpected,
             false => Status::Difference.known(),
         };
+
         out.write_all(text.as_bytes())?;
         out.flush()?;
         return Ok(status);
     }
+
     let Some(path) = &args.path else {
         bail!("no scenario given");
     };
+
     let outcome = match args.bless {
         true => run::run_and_bless(path)?,
         false => run::run(path, args.cpus, args.lbr_storage)?,
     };
     write_records(args, &outcome.world)?;
+
     let is_same = outcome.output == outcome.expected;
     let status = if args.bless || is_same && !outcome.expected.is_empty() {
         Status::AsExpected
@@ -96,11 +104,14 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     } else {
         Status::Difference.known()
     };
+
     out.write_all(outcome.output.as_bytes())?;
     out.flush()?;
+
     if args.bless && !is_same {
         tell!("{} changed", path.printable());
     }
+
     if status == Status::Difference {
         let lines = outcome.output.lines().zip(outcome.expected.lines());
         let line = 1 + lines.take_while(|(is, was)| is == was).count();
@@ -109,6 +120,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             path.printable()
         );
     }
+
     Ok(status)
 }
 

@@ -234,6 +234,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         (args.header, "--header"),
         (args.header_only, "--header-only"),
     ];
+
     let mut given = of_text.iter().filter(|(given, _)| *given);
     if let Some((_, name)) = given
         .next()
@@ -241,6 +242,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     {
         bail!("{name} works only with --format perf-script");
     }
+
     text_file(args.kallsyms.as_deref())?;
     let (options, unwinder) = (args.options()?, args.engine()?);
     let places = Places {
@@ -248,14 +250,17 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         kallsyms: args.kallsyms.clone(),
         ..Places::default()
     };
+
     let recording = args.open()?;
     let path = args.output.as_deref();
     let report = output::to_file_or(path, output::raw_stdout(), |out| {
         print(args, &recording, &options, places, unwinder.as_ref(), out)
     })?;
+
     if let Some(report) = &report {
         tell(Path::new(recording.name()), report);
     }
+
     Ok(Status::AsExpected)
 }
 

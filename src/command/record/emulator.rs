@@ -26,10 +26,12 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     if let Some((_, option)) = only_ptrace.iter().find(|(given, _)| *given) {
         bail!("{option} is for --engine ptrace");
     }
+
     let at = args.when(true)?;
     if let At::Freq(_) = at {
         bail!("--at freq: the emulated machine counts instructions, not seconds; use --at every:N");
     }
+
     let mut program = args.machine.program(&args.program, false)?;
     let environment = args.environment();
     // A case has none.
@@ -38,11 +40,15 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         program.program.options.env = environment.pairs();
     }
     program.program.options.observed = args.children.observed();
+
     let finder = emulator::finder_options(args.machine.root());
     args.warn_of_places(&at, &program.program, finder);
+    // As natively, the program uses the terminal of this command.
     let machine = &mut program.program.options;
     machine.stdin = Input::Inherit;
     (machine.stdout, machine.stderr) = (Output::Inherit, Output::Inherit);
+
+    // A signal ends the recording, so that the samples taken so far are written to a whole file.
     let stop = stop_on_signals();
     machine.stream_stop = stop;
     let options = EmulatorOptions {
@@ -56,11 +62,13 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         },
         timeout: args.timeout.map(seconds),
     };
+
     let mut meta = Meta {
         engine: trace::Engine::Emulator,
         time_unit: TimeUnit::Instructions,
         ..args.meta()
     };
+
     let mut summary = output::trace_file(&args.output, &meta.clone(), |writer| {
         let finder = emulator::finder_options(args.machine.root());
         let mut recorder = TraceRecorder::new(writer, finder);
@@ -69,6 +77,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         if let Some(problem) = recorder.unread() {
             output::tell_files(std::slice::from_ref(problem), 1);
         }
+        // The last metadata of a trace counts; these fields are known only now.
         meta.truth = args.truth_text(summary.instructions);
         meta.instructions = summary.instructions;
         meta.unknown_instructions = summary.unknown;
@@ -76,11 +85,13 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         writer.meta(&meta)?;
         Ok(summary)
     })?;
+
     let end = ended(&summary.end);
     if has_ours {
         tell_left_out(&environment.left_out);
     }
     output::tell_notices(&summary.notices);
+
     args.tell(&Told {
         samples: summary.samples,
         ended: match end {
@@ -93,6 +104,8 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         instructions: summary.instructions,
         unknown: Some(summary.unknown),
     });
+
+    // In a deadlock, the stacks of the waiting threads say why nothing can happen any more.
     if let End::Outcome(Outcome::Blocked { .. }) = summary.end {
         let engines = [spec::engine(CHAINS)?];
         let truth = |task| {
@@ -103,15 +116,19 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         let threads = deadlock::threads(&mut summary.process, root, &engines, &truth);
         output::tell_deadlock(&threads);
     }
+
+    // Only now that the trace is complete: this process may end here.
     end_by_signal();
     args.machine
         .schedule
         .finish(&summary.followed, &summary.end)?;
+
     let status = match (args.status, end.status()) {
         (StatusOf::Program, Some(status)) => Status::Program(status),
         _ if summary.samples == 0 || summary.end.is_not_modelled() => Status::NothingJudged,
         _ => Status::AsExpected,
     };
+
     Ok(status.of_machine(&summary.notices))
 }
 

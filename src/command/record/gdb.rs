@@ -17,29 +17,35 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     let Some(stub) = &args.stub else {
         bail!("no stub given: --engine gdb HOST:PORT");
     };
+
     let opened = args.kernel.options(None)?;
     let Some(path) = &opened.kernel else {
         bail!("--engine gdb needs --kernel VMLINUZ");
     };
+    // The machine behind the stub runs already, so nothing is started here.
     if args.fake || !args.program.is_empty() || args.pid.is_some() {
         bail!("--engine gdb does not take --fake, -p or a program");
     }
+
     let at = match args.when(true)? {
         at @ (At::Every(_) | At::Points(_)) => at,
         _ => bail!("--engine gdb takes only --at every:N and --at SYMBOL[+OFF]"),
     };
+
     let image = kernel::open(path, &opened.kernel_files)?;
     let mut meta = Meta {
         engine: trace::Engine::Gdb,
         time_unit: TimeUnit::Instructions,
         ..args.meta()
     };
+
     let options = gdb::GdbOptions {
         stub: stub.clone(),
         plan: args.plan(at, Some(host::stop_on_signals())),
         kaslr: opened.kaslr,
         hold_interrupts: args.hold_interrupts,
     };
+
     let summary = output::trace_file(&args.output, &meta.clone(), |writer| {
         let mut recorder = TraceRecorder::new(writer, Default::default());
         let summary = gdb::record(&image, path, &options, &mut recorder)?;
@@ -51,6 +57,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         writer.meta(&meta)?;
         Ok(summary)
     })?;
+
     let ended = summary
         .ended
         .as_deref()
@@ -63,11 +70,13 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         instructions: summary.instructions,
         unknown: args.truth.then_some(summary.unknown),
     });
+
     tell!(
         "{} from user space, {} and exceptions in the kernel",
         counted(summary.entries, "entry"),
         counted(summary.interrupts, "interrupt")
     );
+
     if summary.left_early > 0 {
         let n = summary.left_early;
         tell!("{n} unwinds that the kernel did not finish were not kept");
@@ -76,6 +85,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         let n = summary.changed;
         tell!("{n} unwinds of tasks that ran in the meantime were not kept");
     }
+
     for problem in summary.unread_code.iter().take(PROBLEMS_SHOWN) {
         tell!("not mapped: {problem}");
     }
@@ -83,7 +93,10 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         let stops = summary.unreadable;
         tell!("{stops} stops without a sample, the first because {why}");
     }
+
+    // Only now that the trace is complete: this process may end here.
     host::end_by_signal();
+
     Ok(match summary.samples {
         0 => Status::NothingJudged,
         _ => Status::AsExpected,

@@ -39,10 +39,12 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     if args.timeout.is_some() {
         bail!("--timeout is for --engine emulator");
     }
+
     let at = args.when(args.truth)?;
     if let Some(path) = args.program.first().map(Path::new) {
         may_run(path)?;
     }
+    // A place that does not exist would be noticed only at the end of the run.
     if !args.program.is_empty() {
         let program = args.machine.program(&args.program, false)?;
         args.warn_of_places(
@@ -51,10 +53,13 @@ pub(super) fn run(args: &Args) -> Result<Status> {
             emulator::finder_options(Path::new("/")),
         );
     }
+
+    // Only single steps count instructions; without them, time is that of the clock.
     let steps = args.truth || at.needs_steps();
     let environment = args.environment();
     let left_out = environment.left_out.clone();
     let options = options(args, at, environment)?;
+
     let mut meta = Meta {
         engine: trace::Engine::Ptrace,
         time_unit: if steps {
@@ -64,6 +69,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         },
         ..args.meta()
     };
+
     let summary = output::trace_file(&args.output, &meta.clone(), |writer| {
         let mut recorder = TraceRecorder::new(writer, ptrace::finder_options());
         let summary = host::record(&options, &mut recorder)?;
@@ -71,6 +77,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         if let Some(problem) = recorder.unread() {
             output::tell_files(std::slice::from_ref(problem), 1);
         }
+        // The last metadata of a trace counts; these fields are known only now.
         if args.truth {
             meta.truth = args.truth_text(summary.instructions);
         }
@@ -80,7 +87,9 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         writer.meta(&meta)?;
         Ok(summary)
     })?;
+
     let end = ended(summary.program);
+    // An attached process keeps the environment that it has.
     if args.pid.is_none() {
         tell_left_out(&left_out);
     }
@@ -92,7 +101,10 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         instructions: summary.instructions,
         unknown: args.truth.then_some(summary.tracker.unknown),
     });
+
+    // Only now that the trace is complete: this process may end here.
     host::end_by_signal();
+
     if let (StatusOf::Program, Some(status)) = (args.status, end.status()) {
         return Ok(Status::Program(status));
     }

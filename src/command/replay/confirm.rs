@@ -46,11 +46,15 @@ pub(super) fn run(
         FileKind::Core => Source::core(&args.input.path, symfs)?,
         _ => Source::samples(symfs),
     };
+
     let (columns, names) = (run.columns(), run.column_names());
+    // The process may not see the files of this computer, which need not be the one it ran on.
     let root = TemporaryFolder::new("unwind-sim-root-").context("cannot create an empty folder")?;
     let (mut last, mut resumed) = (None, None);
     let mut tally = confirm::Tally::default();
+
     run.for_each(input, &args.input.filter(), &mut |view, column, outcome| {
+        // All columns of a sample come in a row, and its stack is resumed once for all of them.
         if last.replace(view.number) != Some(view.number) {
             let core = source.core_at(view).map_err(|error| error.to_string());
             let cpu = args.confirm.cpu.processor();
@@ -68,6 +72,7 @@ pub(super) fn run(
             }
             resumed = went.ok();
         }
+
         let unwinder = run.engines[columns[column].engine].name();
         let start = columns[column].variant_for(view).as_str();
         match args.json {
@@ -78,6 +83,8 @@ pub(super) fn run(
                 text::chain_text(&names[column], view, outcome, args.shown())
             )?,
         }
+
+        // A stack that cannot be resumed says nothing about a chain.
         if let Some(resumed) = &resumed {
             let frames = &outcome.chain.frames;
             let judged = confirm::judge(frames, resumed);
@@ -95,10 +102,12 @@ pub(super) fn run(
         }
         Ok(())
     })?;
+
     if args.json {
         let sums = json::Line::confirmation(&tally, &output::command_line());
         sums.write(out)?;
     }
+
     Ok(match (tally.judged(), tally.unexpected()) {
         (false, _) => Status::NothingJudged,
         (true, true) => Status::Difference,

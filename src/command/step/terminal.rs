@@ -30,16 +30,20 @@ pub(super) fn show(
     first: u64,
 ) -> Result<Status> {
     let script = args.play.script.as_deref().map(read_script).transpose()?;
+
+    // Keys come from the one, and the screen goes to the other.
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if script.is_none() && !is_terminal {
         bail!(
             "standard input and output are not a terminal; --script plays keys, --json writes the states"
         );
     }
+
     let rest: Vec<OsString> = match args.path {
         Some(_) => words.to_vec(),
         None => [&["--".into()], words].concat(),
     };
+
     let again = |spot: &Spot| {
         let mut own = vec!["--from".to_owned(), spot.number.to_string()];
         own.extend(["--walk".to_owned(), spot.walk.clone()]);
@@ -50,17 +54,20 @@ pub(super) fn show(
         let own: Vec<OsString> = own.into_iter().map(OsString::from).collect();
         given.command(&STEP, &own, &rest)
     };
+
     let builder = Builder::new(shown.run);
     let (states, index) = (shown.states, shown.index);
     let stepper = Stepper::new(states, index, builder, Box::new(again), first)?;
     let Some(mut stepper) = stepper else {
         bail!("there is nothing to step through: no sample, no instruction");
     };
+
     if let Some(walk) = &args.walk
         && !stepper.tell(walk, args.at_step)
     {
         bail!("no walk {walk}; there are {}", stepper.walks().join(", "));
     }
+
     match script {
         Some(script) => {
             let mut out = output::plain_stdout();
@@ -75,6 +82,7 @@ pub(super) fn show(
             unwind_sim_host::end_by_signal();
         }
     }
+
     Ok(Status::AsExpected)
 }
 

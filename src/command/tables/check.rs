@@ -198,9 +198,11 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         assume: assumptions(&args.assume)?,
         choice: choice(args.abi.as_deref(), &args.claims)?,
     };
+
     if let (Some(files), Some(out)) = (&args.files, &args.out) {
         return sweep::run(files, args.shard, out, args.format, &options);
     }
+
     let shown = ShownProof {
         groups: args
             .limit
@@ -209,6 +211,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         unproven: args.unproven,
         explain: args.explain,
     };
+
     let known = match &args.baseline {
         None => None,
         Some(path) => {
@@ -217,17 +220,21 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             Some(KnownRows::read(&text).with_context(of)?)
         }
     };
+
     let mut sarif = args.sarif.then(Sarif::default);
     let mut out = match args.sarif {
         true => output::raw_stdout(),
         false => output::stdout(),
     };
     let mut status = Status::NothingJudged;
+
     for path in &args.paths {
         let file = open(path)?;
         for error in file.unpack_errors() {
             tell!("{}: {error}", file.name());
         }
+
+        // Defects are planted, so what the file itself has is not reported.
         if let Some(defects) = args.self_test {
             let options = selftest::Options {
                 seed: args.seed,
@@ -242,7 +249,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             }
             continue;
         }
+
         let mut report = check(&file, &options);
+
+        // Known rows are neither shown nor part of the status.
         if let Some(known) = &known {
             known.take_out(&file, &mut report);
         }
@@ -253,9 +263,11 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             None => write_proof(&file, &report, shown, &mut out)?,
         }
     }
+
     if let Some(sarif) = sarif {
         sarif.write(&mut out)?;
     }
+
     out.flush()?;
     Ok(status)
 }

@@ -100,10 +100,12 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 fn write_json(args: &Args, file: &File, written: &Written) -> Result<()> {
     let mut out = output::raw_stdout();
     let report = &written.converted.report;
+
     for loss in &report.losses {
         let line = json::Line::ConversionLoss(loss_line(file, loss));
         line.write(&mut out)?;
     }
+
     let counts = report.by_reason().into_iter();
     let losses = counts.map(|(lost, (functions, rows, bytes))| LossCountLine {
         reason: lost.as_str(),
@@ -112,6 +114,7 @@ fn write_json(args: &Args, file: &File, written: &Written) -> Result<()> {
         rows,
         bytes,
     });
+
     let line = json::Line::Conversion(ConversionLine {
         schema: SCHEMA,
         file: args.path.display().to_string(),
@@ -128,6 +131,7 @@ fn write_json(args: &Args, file: &File, written: &Written) -> Result<()> {
         outside: Vec::new(),
         command: output::command_line(),
     });
+
     line.write(&mut out)?;
     out.flush()?;
     Ok(())
@@ -158,6 +162,7 @@ fn write_text(args: &Args, file: &File, written: &Written) -> Result<()> {
     let (from, to) = (written.converted.from.as_str(), args.to.as_str());
     let path = args.output.printable();
     writeln!(out, "{path}: {from} as {to}")?;
+
     let (functions, rows) = (report.functions_read, report.rows_read);
     writeln!(
         out,
@@ -172,22 +177,27 @@ fn write_text(args: &Args, file: &File, written: &Written) -> Result<()> {
         counted(functions, "function"),
         counted(rows, "row")
     )?;
+
+    // The new table is read back and compared with the old one, address by address.
     let equal = written.comparison.equal;
     writeln!(
         out,
         "  the same rule at {}, no other rule at any",
         counted(equal, "address")
     )?;
+
     written::tell_sections(&mut out, &written.converted.sections)?;
     if written.reused {
         writeln!(out, "  in the place of the old table")?;
     }
+
     if let Some(share) = size_share(file, written) {
         writeln!(
             out,
             "  {share:.3} of the size of .eh_frame and .eh_frame_hdr"
         )?;
     }
+
     for (lost, (functions, rows, bytes)) in report.by_reason() {
         let (what, why) = (lost.as_str(), lost.description());
         writeln!(out, "lost: {what}: {why}")?;
@@ -201,6 +211,7 @@ fn write_text(args: &Args, file: &File, written: &Written) -> Result<()> {
         if !lost.costs_rows() && lost != Lost::OtherTable {
             continue;
         }
+
         let mut these = report.losses.iter().filter(|loss| loss.lost == lost);
         for loss in these.by_ref().take(LISTED_MAX) {
             let name = name(file, loss).unwrap_or_else(|| "without a name".to_owned());
@@ -213,6 +224,7 @@ fn write_text(args: &Args, file: &File, written: &Written) -> Result<()> {
             writeln!(out, "  and {more} more; --json lists all")?;
         }
     }
+
     out.flush()?;
     Ok(())
 }

@@ -90,17 +90,21 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         Some(second) => split(second),
         None => (path.clone(), None),
     };
+
     let file = open(&path)?;
+    // A file of two names is one build; the functions of two builds are matched by name.
     let is_same = path == other || path.canonicalize().ok() == other.canonicalize().ok();
     let other = match is_same {
         true => None,
         false => Some(open(&other)?),
     };
+
     let files = [&file, other.as_ref().unwrap_or(&file)];
     let pairs = pairs(files, [first, second], other.is_some());
     let mut out = output::stdout();
     let mut status = Status::NothingJudged;
     let mut problems = 0;
+
     for (i, kinds) in pairs.iter().enumerate() {
         let tables = [
             read(files[0], kinds.0, &mut problems)?,
@@ -110,6 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             file: files[i],
             table: &tables[i],
         });
+
         let found = match other.is_some() {
             true => builds::diff(inputs[0], inputs[1]),
             false => Builds {
@@ -117,11 +122,13 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
                 ..Builds::default()
             },
         };
+
         if found.diff.contradicts() {
             status = Status::Difference.known();
         } else if found.diff.rows > 0 && status == Status::NothingJudged {
             status = Status::AsExpected;
         }
+
         let compared = Compared {
             inputs,
             found: &found,
@@ -136,9 +143,11 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             write_differences(&compared, &mut out)?;
         }
     }
+
     if !args.json && !pairs.is_empty() {
         writeln!(out, "\n{}", output::command_line())?;
     }
+
     out.flush()?;
     if pairs.is_empty() {
         tell!("{}: no two tables to compare", path.printable());
@@ -146,6 +155,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             tell_empty(file, |_| true);
         }
     }
+
     if problems > 0 && status != Status::Difference {
         let parts = if problems == 1 { "part" } else { "parts" };
         bail!("{problems} {parts} of the tables cannot be read");

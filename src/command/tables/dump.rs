@@ -77,11 +77,13 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let kinds = kinds(args)?;
     let file = open(&args.path)?;
     let filter = filter(args, &file)?;
+
     let present: Vec<TableKind> = kinds
         .iter()
         .copied()
         .filter(|kind| has(&file, *kind))
         .collect();
+
     tell_damaged(&file, &kinds);
     let asked = |section| kinds.iter().any(|kind| kind.section() == Some(section));
     let empty = tell_empty(&file, asked);
@@ -91,6 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         tell!("{path} has no table of this kind: {}", names.join(", "));
         return Ok(Status::NothingJudged);
     }
+
     let mut out = output::plain_stdout();
     let mut rows = 0;
     let mut problems: Vec<String> = Vec::new();
@@ -100,6 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         problem_count += dumped.problem_count;
         problems.extend(dumped.problems.iter().map(ToString::to_string));
     };
+
     match args.form {
         As::Readelf => take(dump::readelf::write(&file, &present, &filter, &mut out)?),
         As::Objdump => {
@@ -126,14 +130,19 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             }
         }
     }
+
     if args.json {
         let line = Line::table_dump(&file, rows, problem_count, output::command_line());
         line.write(&mut out)?;
     }
     out.flush()?;
+
+    // The rows that could be read are out before the command fails because of the others.
     for problem in &problems {
         tell!("{problem}");
     }
+
+    // Tables that cannot be read in part are malformed input, which is an error.
     if problem_count > 0 {
         let parts = if problem_count == 1 { "part" } else { "parts" };
         bail!(
@@ -141,6 +150,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             args.path.printable()
         );
     }
+
     if rows == 0 && !filter.is_all() {
         tell!("no row for this function");
         return Ok(Status::NothingJudged);

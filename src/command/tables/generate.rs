@@ -104,12 +104,15 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let what = "an ELF program, library or object";
     FileKind::expect(&args.path, what, &[FileKind::Elf])?;
     let (file, data) = written::read(&args.path)?;
+
     let boundaries = match args.functions {
         Some(Functions::Symbols) => Boundaries::Symbols,
         Some(Functions::Table) => Boundaries::Table,
         Some(Functions::All) | None => Boundaries::All,
     };
     let options = Options::new(boundaries, args.to);
+
+    // Only a table of the same kind says the same things at each address.
     let (generated, compared) = match args.compare {
         false => (generate(&file, options)?, None),
         true => {
@@ -128,14 +131,17 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             (generated, Some((comparison, old)))
         }
     };
+
     let shown = Shown {
         args,
         file: &file,
         generated: &generated,
         compared: compared.as_ref(),
     };
+
     let written = write_in_file(&file, &data, &generated, args.to)?;
     written::write(&args.output, &written.bytes, &args.path)?;
+
     match args.json {
         true => shown.write_json(&written)?,
         false => shown.write_text(&written)?,
@@ -172,7 +178,9 @@ impl Shown<'_> {
 
     fn write_json(&self, written: &Written) -> Result<()> {
         let mut out = output::raw_stdout();
+
         let mut losses = Vec::new();
+        // What generation leaves out has the same lines as what a conversion loses.
         for gap in GAPS {
             let mut functions = 0;
             for (function, first) in with_gap(self.generated, gap) {
@@ -200,6 +208,7 @@ impl Shown<'_> {
                 });
             }
         }
+
         for (function, at, breach) in self.warnings() {
             let line = json::Line::GenerationWarning(GenerationWarningLine {
                 schema: SCHEMA,
@@ -212,6 +221,7 @@ impl Shown<'_> {
             });
             line.write(&mut out)?;
         }
+
         self.write_differences(&mut out)?;
         let report = &written.report;
         for (lost, (functions, rows, bytes)) in report.by_reason() {
@@ -223,6 +233,7 @@ impl Shown<'_> {
                 bytes,
             });
         }
+
         let line = json::Line::Conversion(ConversionLine {
             schema: SCHEMA,
             file: self.args.path.display().to_string(),
@@ -280,6 +291,7 @@ impl Shown<'_> {
             counted(functions, "function"),
             counted(rows, "row")
         )?;
+
         let report = &written.report;
         let (functions, rows) = (report.functions_written, report.rows_written);
         writeln!(
@@ -288,6 +300,8 @@ impl Shown<'_> {
             counted(functions, "function"),
             counted(rows, "row")
         )?;
+
+        // The table is read back and compared with what was generated, address by address.
         let equal = written.equal;
         writeln!(
             out,
@@ -295,9 +309,11 @@ impl Shown<'_> {
             counted(equal, "address")
         )?;
         written::tell_sections(&mut out, &written.sections)?;
+
         for gap in GAPS {
             self.tell_gap(&mut out, gap)?;
         }
+
         for (lost, (functions, rows, bytes)) in report.by_reason() {
             writeln!(out, "lost: {}: {}", lost.as_str(), lost.description())?;
             writeln!(
@@ -308,6 +324,7 @@ impl Shown<'_> {
                 counted(bytes, "address")
             )?;
         }
+
         for outside in &self.generated.outside {
             writeln!(
                 out,
@@ -318,6 +335,7 @@ impl Shown<'_> {
                 outside.first
             )?;
         }
+
         if let Some((comparison, _)) = self.compared {
             self.tell_comparison(&mut out, comparison)?;
         }
@@ -329,6 +347,7 @@ impl Shown<'_> {
                 "{path}: warning: objtool-like: {name}+{offset:#x}: {breach}"
             )?;
         }
+
         out.flush()?;
         Ok(())
     }
@@ -358,11 +377,13 @@ impl Shown<'_> {
             "compared with the table of the file: {}, {share:.4} % the same",
             counted(total, "address")
         )?;
+
         for (class, count) in &comparison.addresses {
             writeln!(out, "  {}: {count}", class.as_str())?;
             if matches!(class, Class::Equal | Class::EqualInMeaning) {
                 continue;
             }
+
             let listed = comparison.listed.iter().filter(|l| l.0 == *class);
             for (_, start, len) in listed.take(LISTED_MAX) {
                 let name = self.generated.function_at(*start).map_or("", |f| &f.name);

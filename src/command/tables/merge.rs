@@ -83,6 +83,8 @@ fn write_text(args: &Args, merged: &Merged) -> Result<()> {
         "{path}: {} as one, SFrame V{version}",
         counted(tables, "table")
     )?;
+
+    // Of tables that a linker put one behind the other, readers find only the first.
     let (functions, rows) = (merged.functions, merged.rows);
     let before = merged.functions_found_before;
     writeln!(
@@ -92,7 +94,9 @@ fn write_text(args: &Args, merged: &Merged) -> Result<()> {
         counted(rows, "row"),
         counted(before, "function")
     )?;
+
     written::tell_sections(&mut out, std::slice::from_ref(&merged.section))?;
+
     for (count, what) in [
         (
             merged.duplicates,
@@ -106,16 +110,19 @@ fn write_text(args: &Args, merged: &Merged) -> Result<()> {
             writeln!(out, "  {count} {what}")?;
         }
     }
+
     for start in merged.conflicts.iter().take(LISTED_MAX) {
         writeln!(
             out,
             "  the function at {start:#x} is described in two ways; the first is kept"
         )?;
     }
+
     let more = merged.conflicts.len().saturating_sub(LISTED_MAX);
     if more > 0 {
         writeln!(out, "  and {more} more such functions; --json lists all")?;
     }
+
     out.flush()?;
     Ok(())
 }

@@ -39,22 +39,26 @@ pub(super) fn run(
         true => List::read(std::io::stdin().lock()),
         false => open::stream(files).map_err(Into::into).and_then(List::read),
     };
+
     let list = list.with_context(of)?;
     if list.repeated() > 0 {
         let (count, s) = (list.repeated(), plural(list.repeated() as u64));
         tell!("{count} path{s} of the list came before and are left out");
     }
+
     let plan = Plan {
         list: &list,
         shard,
         assume: options.assume,
         choice: options.choice,
     };
+
     let sums = match format {
         Format::Json if out == STANDARD => to_stdout(&plan, options)?,
         Format::Json => to_part(&plan, options, out)?,
         Format::Parquet => to_parquet(&plan, options, out)?,
     };
+
     tell(&sums, out);
     Ok(status(&sums))
 }
@@ -113,13 +117,16 @@ fn to_stdout(plan: &Plan<'_>, options: &Options) -> Result<Sums> {
 fn to_part(plan: &Plan<'_>, options: &Options, out: &Path) -> Result<Sums> {
     let cannot = || format!("cannot write {}", out.printable());
     let mut part = Part::open(out, plan).with_context(cannot)?;
+
     let Kept {
         files: done,
         sums: mut all,
         is_whole,
         ..
     } = *part.kept();
+
     let files = plan.list.shard(plan.shard);
+
     if is_whole {
         tell_done(done, files.len(), out);
         return Ok(all);
@@ -127,6 +134,8 @@ fn to_part(plan: &Plan<'_>, options: &Options, out: &Path) -> Result<Sums> {
     if done > 0 {
         tell_done(done, files.len(), out);
     }
+
+    // Only the files that the part does not have yet.
     let left = &files[done..];
     let mut told = Told::new(left.len());
     run::run(left, options, |rows: JsonRows| {
@@ -135,6 +144,7 @@ fn to_part(plan: &Plan<'_>, options: &Options, out: &Path) -> Result<Sums> {
         part.add(&rows)
     })
     .with_context(cannot)?;
+
     part.finish(&all).with_context(cannot)?;
     Ok(all)
 }
@@ -191,6 +201,7 @@ fn tell(sums: &Sums, out: &Path) {
         sums.functions(),
         plural(sums.functions())
     );
+
     if sums.contradicted() > 0 {
         text += &format!(", {} with wrong rows", sums.contradicted());
     }
@@ -207,5 +218,6 @@ fn tell(sums: &Sums, out: &Path) {
     if out != STANDARD {
         text += &format!("; {}", out.printable());
     }
+
     tell!("{text}");
 }

@@ -23,6 +23,7 @@ impl Handled {
     /// If it cannot be written.
     pub fn write_json(&self, command: &str, out: &mut dyn Write) -> io::Result<()> {
         let mut line = |line: &Line| line.write(out);
+
         for output in &self.outputs {
             line(&Line::HandlerOutput(HandlerOutputLine {
                 schema: SCHEMA,
@@ -33,12 +34,14 @@ impl Handled {
                 data: bytes(&output.data),
             }))?;
         }
+
         for text in &self.printed {
             line(&Line::HandlerPrint(HandlerPrintLine {
                 schema: SCHEMA,
                 text: text.clone(),
             }))?;
         }
+
         let mut all = Vec::new();
         for map in self.handlers.maps.iter() {
             let name = &map.def.name;
@@ -48,9 +51,11 @@ impl Handled {
                 what,
                 count,
             }));
+
             if let Storage::Stacks(stacks) = &map.storage {
                 for id in stacks.ids() {
                     let frames = stacks.get(id).unwrap_or_default();
+                    // A map of stacks does not say of which process a stack is.
                     let frame = |address: u64| MapFrameLine {
                         address: hex(address),
                         name: self.name(address, None).map(str::to_owned),
@@ -63,6 +68,7 @@ impl Handled {
                     }))?;
                 }
             }
+
             for (key, values) in map.dump() {
                 line(&Line::MapEntry(MapEntryLine {
                     schema: SCHEMA,
@@ -72,6 +78,7 @@ impl Handled {
                 }))?;
             }
         }
+
         let program = &self.handlers.programs()[self.program];
         line(&Line::Handling(HandlingLine {
             schema: SCHEMA,

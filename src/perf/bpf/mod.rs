@@ -126,6 +126,7 @@ pub fn handle(object: &Path, recording: &Path, options: &Options) -> Result<Hand
         source,
     })?;
     let object = Object::parse(&object)?;
+
     let is_wanted = |name: &str| options.program.as_ref().is_none_or(|wanted| wanted == name);
     let program = object
         .programs
@@ -134,6 +135,7 @@ pub fn handle(object: &Path, recording: &Path, options: &Options) -> Result<Hand
         .ok_or_else(|| BpfError::NoProgram {
             name: options.program.clone(),
         })?;
+
     let limits = Limits {
         cpus: CPUS,
         map_bytes: MAP_BYTES,
@@ -165,6 +167,7 @@ pub fn handle(object: &Path, recording: &Path, options: &Options) -> Result<Hand
             .map(|places| Names::new(&file, places)),
         summary: Summary::default(),
     };
+
     let mut tasks = Tasks::default();
     let mut guard = Guard::default();
     let mut names = handled.names.take();
@@ -188,7 +191,9 @@ pub fn handle(object: &Path, recording: &Path, options: &Options) -> Result<Hand
                         handled.first_fault.get_or_insert(fault);
                     }
                 }
+
                 handled.outputs.append(&mut env.outputs);
+                // Rings have no times: what is in them now was written by this sample's program.
                 let rings = handled.handlers.maps.consume_rings();
                 let (time, cpu) = (sample.time().unwrap_or(0), sample.cpu().unwrap_or(0));
                 handled
@@ -206,6 +211,7 @@ pub fn handle(object: &Path, recording: &Path, options: &Options) -> Result<Hand
         }
         ControlFlow::Continue(())
     });
+
     handled.names = names;
     Ok(handled)
 }

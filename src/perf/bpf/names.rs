@@ -71,6 +71,8 @@ impl Names {
         if known.iter().any(|(of, _)| *of == pid) {
             return;
         }
+
+        // An address means something else in every process, but the same in all for the kernel.
         let map = match pid {
             KERNEL => self.tasks.kernel_map(address, &mut self.files),
             _ => {
@@ -80,12 +82,15 @@ impl Names {
                 map.filter(|map| address < map.end).copied()
             }
         };
+
         let Some(map) = map else {
             return;
         };
+
         let object = self.tasks.object(map.object);
         let at = address.wrapping_add(map.bias);
         let symbol = object.and_then(|object| self.files.symbol(&object, at));
+
         let name = match symbol {
             Some(symbol) => String::from_utf8_lossy(symbol.name).into_owned(),
             None => {
@@ -93,6 +98,7 @@ impl Names {
                 format!("[unknown] ({})", String::from_utf8_lossy(&object))
             }
         };
+
         known.push((pid, name));
     }
 

@@ -51,9 +51,12 @@ impl Handled {
             program.section,
             counted(samples, "sample")
         )?;
+
         if let Some(fault) = &self.first_fault {
             writeln!(out, "first fault: {fault}")?;
         }
+
+        // As `perf script --ns` prints it: the CPU in brackets, then seconds and nanoseconds.
         for output in &self.outputs {
             let (seconds, ns) = (output.time / 1_000_000_000, output.time % 1_000_000_000);
             let payload = match output.is_ring {
@@ -70,6 +73,7 @@ impl Handled {
                 hex(&payload)
             )?;
         }
+
         for line in &self.printed {
             writeln!(
                 out,
@@ -77,11 +81,14 @@ impl Handled {
                 printable(line.strip_suffix('\n').unwrap_or(line))
             )?;
         }
+
+        // The shipped `profile` has these two maps; together they make a profile.
         let maps = &self.handlers.maps;
         let profile = maps.named("counts").zip(maps.named("stacks"));
         let profile = profile.filter(|(counts, _)| {
             counts.def.key_size == PROFILE_KEY_SIZE && counts.def.value_size == 8
         });
+
         for map in maps.iter() {
             match (&map.storage, profile) {
                 (Storage::Stacks(stacks), None) => self.print_stacks(out, map, stacks)?,
@@ -92,11 +99,13 @@ impl Handled {
                 }
                 _ => {}
             }
+
             let name = Printable::new(&map.def.name);
             for (count, _, what) in losses(map) {
                 writeln!(out, "map {name}: {count} {what}")?;
             }
         }
+
         if let Some((counts, stacks)) = profile
             && let Storage::Stacks(stacks) = &stacks.storage
         {
@@ -183,6 +192,7 @@ pub(super) fn losses(map: &Map) -> Vec<(u64, &'static str, &'static str)> {
         }
         _ => Vec::new(),
     };
+
     all.into_iter().filter(|(count, ..)| *count != 0).collect()
 }
 
@@ -226,14 +236,18 @@ impl Handled {
                 (count.map(|count| u64::from_le_bytes(*count)).sum(), key)
             })
             .collect();
+
         entries.sort();
         for (count, key) in entries {
+            // `bpf_get_stackid` gives an id or a negative error (`kernel/bpf/stackmap.c`).
             let word = |at: usize| {
                 let bytes = key.get(at..).and_then(|rest| rest.first_chunk::<8>());
                 bytes.map_or(0, |bytes| i64::from_le_bytes(*bytes))
             };
+
             writeln!(out)?;
             let pid = word(16) as u32;
+
             for (kind, id) in [("kernel", word(0)), ("user", word(8))] {
                 match u32::try_from(id).ok().and_then(|id| stacks.get(id)) {
                     Some(frames) => {
@@ -249,6 +263,8 @@ impl Handled {
                     None => writeln!(out, "    [{kind} stack lost: error {}]", -id)?,
                 }
             }
+
+            // `TASK_COMM_LEN` bytes with zeros behind the name (`include/linux/sched.h`).
             let name = key.get(20..36).unwrap_or_default();
             let end = name
                 .iter()
@@ -257,6 +273,7 @@ impl Handled {
             let name = Printable::new(&name[..end]);
             writeln!(out, "    {:<16} {name} ({pid})\n        {count}", "-")?;
         }
+
         Ok(())
     }
 }

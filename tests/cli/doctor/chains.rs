@@ -63,6 +63,7 @@ fn complaint(functions: &[&str]) -> Value {
             .expect("cc is installed")
             .success()
     );
+
     let file = std::fs::read(&program).expect("the program");
     let elf: object::read::elf::ElfFile64<'_> =
         object::read::elf::ElfFile64::parse(&*file).expect("ELF");
@@ -75,6 +76,7 @@ fn complaint(functions: &[&str]) -> Value {
         )
     });
     let code = code.into_iter().find(|h| h.0.0 & 1 != 0).expect("code");
+
     let address = |(index, name): (usize, &&str)| {
         let symbol = elf
             .symbols()
@@ -84,9 +86,11 @@ fn complaint(functions: &[&str]) -> Value {
         let skip = if index == 0 { 8 } else { 10 };
         BASE + symbol.address() - code.1 + skip
     };
+
     let chain: Vec<u64> = std::iter::once(PERF_CONTEXT_USER)
         .chain(functions.iter().enumerate().map(address))
         .collect();
+
     let recording = folder.path().join("perf.data");
     std::fs::write(&recording, recorded(&program, code.2, &chain)).expect("a recording");
     let recording = recording.to_str().expect("text").to_owned();
@@ -98,6 +102,7 @@ fn recorded(program: &Path, file_offset: u64, chain: &[u64]) -> Vec<u8> {
         sample_type: st::IP | st::TID | st::TIME | st::CALLCHAIN,
         ..EventSpec::software("cpu-clock", 0)
     };
+
     let mut writer = Writer::new(vec![event]);
     let id = |time| Id {
         pid: 7,
@@ -105,6 +110,7 @@ fn recorded(program: &Path, file_offset: u64, chain: &[u64]) -> Vec<u8> {
         time,
         ..Id::default()
     };
+
     let mmap = Mmap {
         pid: 7,
         tid: 7,
@@ -126,6 +132,7 @@ fn recorded(program: &Path, file_offset: u64, chain: &[u64]) -> Vec<u8> {
         cpumode: misc::CPUMODE_USER,
     };
     writer.record(&mapped, &id(1)).expect("a record");
+
     let sample = Body::Sample(SampleData {
         ip: chain[1],
         callchain: chain,

@@ -83,6 +83,7 @@ fn recorded(program: &Path, file_offset: u64, ip: u64, misc: u16, stack: &[u64])
         sample_stack_user: 512,
         ..EventSpec::software("cycles", 0)
     };
+
     let mut writer = Writer::new(vec![event]);
     let id = |time| Id {
         pid: 7,
@@ -90,6 +91,7 @@ fn recorded(program: &Path, file_offset: u64, ip: u64, misc: u16, stack: &[u64])
         time,
         ..Id::default()
     };
+
     let mmap = Mmap {
         pid: 7,
         tid: 7,
@@ -111,6 +113,7 @@ fn recorded(program: &Path, file_offset: u64, ip: u64, misc: u16, stack: &[u64])
         cpumode: misc::CPUMODE_USER,
     };
     writer.record(&mapped, &id(1)).expect("a record");
+
     let mut bytes: Vec<u8> = stack.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.resize(512, 0);
     let sample = Body::Sample(SampleData {
@@ -123,6 +126,7 @@ fn recorded(program: &Path, file_offset: u64, ip: u64, misc: u16, stack: &[u64])
         },
         ..SampleData::default()
     });
+
     writer.record(&sample, &id(2)).expect("a record");
     writer.finish()
 }

@@ -84,6 +84,7 @@ fn recorded(program: &Path) -> Vec<u8> {
         sample_stack_user: 64,
         ..EventSpec::software(WORD, 0)
     };
+
     let mut writer = Writer::new(vec![event]);
     let id = |time| Id {
         pid: 7,
@@ -91,6 +92,7 @@ fn recorded(program: &Path) -> Vec<u8> {
         time,
         ..Id::default()
     };
+
     let name = name();
     let comm = Body::Comm(Comm {
         pid: 7,
@@ -99,6 +101,7 @@ fn recorded(program: &Path) -> Vec<u8> {
         name: &name,
     });
     writer.record(&comm, &id(1)).expect("a record");
+
     let gone = [b"/gone/", &name[..]].concat();
     let own = program.as_os_str().as_bytes();
     for (address, path) in [(TEXT, own), (0x50_0000, &gone[..])] {
@@ -118,8 +121,10 @@ fn recorded(program: &Path) -> Vec<u8> {
             .record(&Body::Mmap { mmap, cpumode }, &id(2))
             .expect("a record");
     }
+
     let (inside, caller, lost) = (TEXT + 0x44, TEXT + 5, 0x50_0010);
     for (time, ip) in [(3, inside), (4, lost)] {
+        // -512 is `PERF_CONTEXT_USER`.
         let chain = [u64::MAX - 511, ip, caller];
         let mut registers = [0; 17];
         (registers[7], registers[8]) = (0x7fff_0000, ip);
@@ -137,6 +142,7 @@ fn recorded(program: &Path) -> Vec<u8> {
         });
         writer.record(&sample, &id(time)).expect("a record");
     }
+
     writer.finish()
 }
 

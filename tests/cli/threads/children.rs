@@ -48,23 +48,27 @@ fn chosen_processes_are_checked() {
     let (first, other) = two(&scratch);
     let count = |choice| checked(choice, &first, &other);
     let [all, of_first, of_other, both] = ["all", "first", "other", "other,first"].map(count);
+
     assert_eq!(of_first.0 + of_other.0, all.0);
     assert_eq!(both, all);
     assert!(
         of_first.0 > 100_000 && of_other.0 > 100_000,
         "{of_first:?} {of_other:?}"
     );
+
     // _start of each has no frame pointer.
     assert_eq!(
         (of_first.1, of_other.1),
         (vec!["first".to_owned()], vec!["other".to_owned()])
     );
+
     let none = count("none").0;
     assert!(
         none < of_first.0 && none > of_first.0 / 2,
         "{none} of {}",
         of_first.0
     );
+
     // The statistics know of no gap: what is checked is known from its start.
     let output = run(&[
         "verify",

@@ -31,6 +31,7 @@ fn each_thread_says_what_it_waits_for() {
         .collect();
     let numbers: Vec<u64> = by_number.keys().copied().collect();
     assert_eq!(numbers, (1000..=1012).collect::<Vec<u64>>());
+
     let waits: Vec<&str> = by_number
         .values()
         .map(|thread| thread["waits_for"].as_str().expect("text"))
@@ -51,6 +52,7 @@ fn each_thread_says_what_it_waits_for() {
         "signal",
     ];
     assert_eq!(waits, wanted, "{threads:#?}");
+
     let thread = |number: u64| by_number[&number];
     // The locks, one in each other's hands.
     if is_glibc {
@@ -58,11 +60,13 @@ fn each_thread_says_what_it_waits_for() {
         assert_eq!(thread(1008)["futex"]["owner"], 1000);
         assert_eq!(thread(1008)["futex"]["owner_known"], "glibc");
     }
+
     assert_eq!(thread(1009)["futex"]["owner"], 1000);
     assert_eq!(thread(1009)["futex"]["owner_known"], "word");
     assert_eq!(thread(1010)["number"], 1008);
     assert_eq!(thread(1008)["name"], "crosses");
     assert_eq!(thread(1001)["program"], "deadlock");
+
     // The processes at the other ends of the pipes.
     let ends = |number: u64| {
         let files = thread(number)["files"].as_array().expect("files").iter();
@@ -81,12 +85,14 @@ fn each_thread_says_what_it_waits_for() {
         serde_json::json!([1000, 1002, 1003, 1004, 1005, 1006, 1007])
     );
     assert_eq!(ends(1002).len(), 2);
+
     // The holders of the locks: all children inherited the open file, but not the lock of a process.
     assert_eq!(
         ends(1003),
         [serde_json::json!((1000..=1007).collect::<Vec<u32>>())]
     );
     assert_eq!(ends(1004), [serde_json::json!([1000])]);
+
     // Where, in truth and by the unwinders.
     for (number, function) in [
         (1000, "take"),
@@ -104,6 +110,7 @@ fn each_thread_says_what_it_waits_for() {
         assert_eq!(functions(&chains[0]["frames"]), truth, "{number}");
         assert_eq!(chains[0]["verdict"], "ok");
     }
+
     // What was checked until then counts: the libraries may have rows that are wrong.
     assert!([1, 3].contains(&status(&output)), "{}", status(&output));
 }
@@ -113,6 +120,7 @@ fn every_command_reports_a_deadlock() {
     let scratch = Scratch::new();
     let program = program(&scratch, "deadlock", DEADLOCK);
     let trace = text(&scratch.path("trace"));
+
     let emulated = run(&["emulate", "--", &program]);
     let recorded = run(&[
         "record",
@@ -126,6 +134,7 @@ fn every_command_reports_a_deadlock() {
         &program,
     ]);
     let verified = run(&["verify", "-u", "dwarf", "--", &program]);
+
     assert_eq!(status(&emulated), 3);
     assert_eq!(status(&recorded), 3);
     for text in [stderr(&emulated), stderr(&recorded), stdout(&verified)] {
@@ -134,11 +143,13 @@ fn every_command_reports_a_deadlock() {
         assert!(text.contains("thread 1010 (deadlock): waits in futex for the end of thread 1008"));
         assert!(text.contains("  take+0x"), "{text}");
     }
+
     // The truth is known unless nobody looked.
     assert!(!stderr(&emulated).contains("true chain"));
     assert!(stderr(&emulated).contains("dwarf+fp"));
     assert!(stderr(&recorded).contains("  true chain:\n"));
     assert!(stdout(&verified).contains("  dwarf: the same\n"));
+
     // An unchecked process has no truth, but chains.
     let output = run(&[
         "verify",
@@ -214,6 +225,9 @@ fn what_can_still_happen_is_no_deadlock() {
           close(ends[1]);
           wait(0);
         }"#;
+
+    // The timer expires 1000 times a second, for 40 s; and 200,000 bytes are more than a pipe
+    // holds.
     let program = program(&scratch, "sleeps", source);
     for seed in ["0", "1", "2"] {
         let output = run(&["emulate", "--seed", seed, "--", &program]);

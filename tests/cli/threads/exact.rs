@@ -50,6 +50,7 @@ fn the_environment_is_not_passed_on() {
 fn two_runs_are_equal_byte_for_byte() {
     let scratch = Scratch::new();
     let program = program(&scratch, "race", RACE);
+
     let verify = [
         "verify",
         "-u",
@@ -63,6 +64,7 @@ fn two_runs_are_equal_byte_for_byte() {
     assert!(!first.stdout.is_empty());
     assert!(first.stdout == second.stdout, "verify");
     assert_eq!(first.status, second.status);
+
     let trace = text(&scratch.path("trace"));
     let record = [
         "record",
@@ -76,10 +78,12 @@ fn two_runs_are_equal_byte_for_byte() {
         "--",
         &program,
     ];
+
     let traces = [0, 1].map(|which| {
         let output = in_two(&record)[which].clone();
         assert!(output.status.success());
         std::fs::read(&trace).expect("a trace")
     });
+
     assert!(traces[0] == traces[1], "record");
 }

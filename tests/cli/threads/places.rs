@@ -101,6 +101,7 @@ fn branch_records_are_saved_or_wiped_at_a_switch() {
     let first = program(&scratch, "first", CALLS);
     let saved = records(&scratch, &first, &[]);
     assert_eq!(saved.len() as u64, 2 * TIMES);
+
     // A ring of which nothing was saved since is not restored. If the thread in between has ended,
     // its records are still there (Linux up to 7.2, see `Mutation::RestoreForgets`).
     let wrong = saved.iter().position(|(_, is_right)| !is_right);
@@ -111,26 +112,32 @@ fn branch_records_are_saved_or_wiped_at_a_switch() {
         "{saved:?}"
     );
     assert!(wrong > saved.len() * 9 / 10, "{wrong}");
+
     let switches = saved
         .windows(2)
         .filter(|pair| pair[0].0 != pair[1].0)
         .count();
     assert!(switches > 2, "{switches}");
+
     assert_eq!(records(&scratch, &first, &["--lbr-storage", "task"]), saved);
+
     // After its first switch a thread never has its outermost calls again.
     let wiped = records(&scratch, &first, &["--lbr-storage", "cpu"]);
     let right = wiped.iter().filter(|(_, is_right)| *is_right).count();
     assert!(right < wiped.len() * 3 / 4, "{right} of {}", wiped.len());
+
     let back = wiped.windows(2).position(|pair| pair[0].0 != pair[1].0);
     let back = back.expect("a switch");
     let again = wiped[back..]
         .windows(2)
         .position(|pair| pair[1].0 == wiped[0].0);
     let again = back + again.expect("a switch back");
+
     let later = wiped[again + 1..]
         .iter()
         .filter(|(tid, _)| *tid == wiped[0].0);
     assert!(later.clone().count() > 0 && later.clone().all(|(_, is_right)| !is_right));
+
     let output = run(&["record", "--lbr-storage", "cpu", "--", &first]);
     assert_eq!(status(&output), 2);
 }

@@ -33,6 +33,7 @@ fn replayed(scratch: &Scratch, program: &str, seed: &str) -> (String, String) {
         program,
     ]);
     assert_eq!(status(&first), 0, "{}", stderr(&first));
+
     let second = run(&[
         "emulate",
         "--stats",
@@ -46,8 +47,10 @@ fn replayed(scratch: &Scratch, program: &str, seed: &str) -> (String, String) {
         program,
     ]);
     assert_eq!(status(&second), 0, "{}", stderr(&second));
+
     assert_eq!(stdout(&first), stdout(&second), "seed {seed}");
     assert_eq!(instructions(stderr(&first)), instructions(stderr(&second)));
+
     let read = |path: &str| std::fs::read_to_string(path).expect("a schedule");
     assert_eq!(read(&printed), read(&again), "seed {seed}");
     (stdout(&first).to_owned(), read(&printed))
@@ -103,6 +106,7 @@ fn every_command_follows_a_schedule() {
     let paths = ["one", "two", "three", "trace"].map(|name| text(&scratch.path(name)));
     let [one, two, three, trace] = paths.each_ref().map(|path| &path[..]);
     let read = |path: &str| std::fs::read_to_string(path).expect("a schedule");
+
     let output = run(&[
         "emulate",
         "--seed",
@@ -113,6 +117,7 @@ fn every_command_follows_a_schedule() {
         &program,
     ]);
     assert_eq!(status(&output), 0);
+
     let checked = run(&[
         "verify",
         "-u",
@@ -128,9 +133,11 @@ fn every_command_follows_a_schedule() {
     ]);
     assert_eq!(status(&checked), 0, "{}", stderr(&checked));
     assert_eq!(read(one), read(two));
+
     // What is printed to repeat a finding follows the schedule, too.
     let again = format!("--schedule {}", quoted(one));
     assert!(stdout(&checked).contains(&again), "{}", stdout(&checked));
+
     let recorded = run(&[
         "record",
         "--engine",
@@ -158,6 +165,7 @@ fn every_command_follows_a_schedule() {
 fn a_schedule_is_edited_by_hand() {
     let scratch = Scratch::new();
     let program = program(&scratch, "race", RACE);
+
     let emulate = |schedule: &str| {
         let mut tool = tool(&[
             "emulate",
@@ -178,6 +186,7 @@ fn a_schedule_is_edited_by_hand() {
         drop(stdin);
         running.wait_with_output().expect("it ends")
     };
+
     // Each thread runs to its end, in this order.
     let output = emulate("# by hand\n1000:* 1003:*\n1001:* # then\n\n1002:*");
     assert!(
@@ -186,10 +195,12 @@ fn a_schedule_is_edited_by_hand() {
         stdout(&output)
     );
     assert_eq!(status(&output), 0);
+
     // The last turn lasts until the first thread ends; then there is nothing left to schedule.
     let output = emulate("1000:* 1003:* 1001:* 1002:* 1000:*");
     assert!(stdout(&output).starts_with("312 60000\n"));
     assert_eq!(status(&output), 0);
+
     // A short beginning: the seed decides what follows.
     let output = emulate("1000:* 1002:1000");
     assert!(stdout(&output).starts_with('2'), "{}", stdout(&output));
@@ -201,6 +212,7 @@ fn what_does_not_fit_says_where() {
     let scratch = Scratch::new();
     let program = program(&scratch, "race", RACE);
     let path = text(&scratch.path("schedule"));
+
     let fails = |schedule: &str| {
         std::fs::write(&path, schedule).expect("written");
         let outputs = ["emulate", "verify"].map(|command| {
@@ -214,6 +226,7 @@ fn what_does_not_fit_says_where() {
             args.extend(["--", &program]);
             run(&args)
         });
+
         for output in &outputs {
             assert_eq!(status(output), 2, "{schedule}: {}", stderr(output));
         }
@@ -222,6 +235,7 @@ fn what_does_not_fit_says_where() {
         assert_eq!(emulated.lines().last(), Some(of_verify));
         emulated.lines().last().expect("an error").to_owned()
     };
+
     let error = fails("1000:*\n1001:10\n 1009:5");
     assert!(
         error.contains("line 3: the schedule does not fit: turn 3, 1009:5"),
@@ -231,6 +245,7 @@ fn what_does_not_fit_says_where() {
         error.ends_with("thread 1009 has ended, or was never created"),
         "{error}"
     );
+
     let error = fails("1000:999999999 1001:10");
     assert!(
         error.contains("line 1: ") && error.contains("turn 1, "),
@@ -241,18 +256,22 @@ fn what_does_not_fit_says_where() {
         error.contains("after ") && error.ends_with(waits),
         "{error}"
     );
+
     let error = fails("1000:* 1001:999999999");
     assert!(
         error.contains("turn 2, ") && error.contains("1001 has ended"),
         "{error}"
     );
+
     let error = fails("1000:* 1001:* 1002:* 1003:* 1000:* 1000:7");
     assert!(
         error.ends_with("the run ended before the end of turn 6"),
         "{error}"
     );
+
     let error = fails("1000:5\n\n1001 7");
     assert!(error.contains("line 3: `1001` is not a turn"), "{error}");
+
     let output = run(&["emulate", "--schedule", "/dev/zero", "--", &program]);
     assert_eq!(status(&output), 2);
     assert!(
@@ -260,6 +279,7 @@ fn what_does_not_fit_says_where() {
         "{}",
         stderr(&output)
     );
+
     std::fs::write(&path, [0xff, 0xfe]).expect("written");
     let output = run(&["emulate", "--schedule", &path, "--", &program]);
     assert!(

@@ -28,6 +28,7 @@ fn a_run_ends_in_time() {
         (&["lockstep"], &[]),
         (&["lockstep"], &["loops"]),
     ];
+
     for (command, argument) in cases {
         let args = [command, &["--timeout", "0.5", "--", &program], argument].concat();
         let mut tool = tool(&args);
@@ -36,16 +37,19 @@ fn a_run_ends_in_time() {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+
         let begin = Instant::now();
         let mut running = tool.spawn().expect("the tool runs");
         let stdin = running.stdin.take();
         let output = running.wait_with_output().expect("it ends");
         drop(stdin);
         assert!(begin.elapsed() < Duration::from_secs(60), "{args:?}");
+
         let said = format!("{}{}", stdout(&output), stderr(&output));
         if command[0] == "lockstep" && said.contains("ptrace") {
             continue;
         }
+
         let is_clear =
             said.contains("the time limit was reached") || said.contains("timeout while read");
         assert!(is_clear, "{args:?}\n{said}");

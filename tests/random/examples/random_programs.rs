@@ -53,6 +53,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+
     if let Some(which) = &arguments.case {
         let program = arguments.program(arguments.seed);
         let about = (
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
             }
         };
     }
+
     let begin = Instant::now();
     let mut progress = Progress::new("programs", true);
     let (mut programs, mut failures) = (0_u64, 0);
@@ -115,6 +117,8 @@ fn main() -> ExitCode {
             }
         }
     }
+
+    // The line of progress must end before the results are printed.
     drop(progress);
     let time = begin.elapsed().as_secs_f64();
     println!(
@@ -123,12 +127,14 @@ fn main() -> ExitCode {
         programs as f64 / time
     );
     println!("{instructions} instructions, {calls} calls, {signals} signals, {lost} losses");
+
     let fates = [Fate::Found, Fate::Equivalent, Fate::NotExecuted];
     let mut sums = [0; 3];
     println!(
         "{:18}{:>10}{:>12}{:>14}",
         "defect", "found", "equivalent", "not executed"
     );
+
     for (kind, counts) in &defects {
         let counts = fates.map(|fate| counts.get(&fate).copied().unwrap_or(0));
         for (sum, count) in sums.iter_mut().zip(counts) {
@@ -137,6 +143,7 @@ fn main() -> ExitCode {
         let [found, equivalent, not] = counts;
         println!("{:18}{found:>10}{equivalent:>12}{not:>14}", kind.as_str());
     }
+
     let [found, equivalent, not] = sums;
     println!("{:18}{found:>10}{equivalent:>12}{not:>14}", "all");
     ExitCode::from(u8::from(failures != 0))

@@ -63,6 +63,7 @@ fn values_of_a_register() {
             load,
         })
     };
+
     let cases = [
         (Value::Same, Some(0x9030)),
         (Value::Unspecified, Some(0x9030)),
@@ -88,8 +89,10 @@ fn values_of_a_register() {
         // The expression adds 8 to the cfa.
         (expression(false), Some(STACK + 24)),
         (expression(true), Some(0x103)),
+        // Beyond the memory.
         (Value::at_cfa(0x1000), None),
     ];
+
     for (value, expected) in cases {
         let rule = CALL.with_saved(Reg::Rbx, value);
         let caller = applied(&rule, &[0, 0x23, 8], &mut Words::new()).expect("a caller");
@@ -154,26 +157,32 @@ fn values_of_the_cfa() {
 #[test]
 fn values_of_ra_and_sp() {
     let with = |ra, sp| apply_to_frame(&Rule { ra, sp, ..CALL });
+
     let caller = with(Value::reg(Reg::Rdx, 0), Value::Unspecified).expect("a caller");
     assert_eq!(
         (caller.pc, caller.slot),
         (CodeAddress::Return(0x9010), None)
     );
     assert!(!caller.may_change_stack);
+
     let caller = with(Value::at_cfa(-8), Value::reg(Reg::R8, 0)).expect("a caller");
     assert_eq!((caller.regs.rsp(), caller.may_change_stack), (0x9080, true));
+
     let lost = |reg| Err(Reason::UndefinedByTable { reg });
     let reason = |result: Result<Frame, Reason>| result.map(|f| f.pc);
     assert_eq!(
         reason(with(Value::Undefined, Value::Unspecified)),
         lost(Reg::Rip)
     );
+
     let caller = with(Value::at_cfa(-8), Value::Undefined).expect("a caller");
     let known = with(Value::at_cfa(-8), Value::Unspecified).expect("a caller");
     assert_eq!(
         (caller.regs.rsp(), caller.may_change_stack),
         (known.regs.rsp(), false)
     );
+
+    // The CFA is STACK + 16, so this is 0.
     let zero = Value::Offset {
         base: Base::Cfa,
         offset: -(STACK as i32) - 16,
@@ -202,11 +211,14 @@ fn pt_regs_and_iret_frames() {
         cfa: Value::reg(Reg::Rsp, 8),
         ..CALL
     };
+
     let mut words = Words::new();
     let caller = applied(&rule, &[], &mut words).expect("a caller");
     assert_eq!(caller.pc, CodeAddress::Instruction(0x111));
     assert_eq!(caller.slot, Some(STACK + 8 + 128));
     assert!(caller.may_change_stack);
+
+    // The order of `struct pt_regs`, up to `orig_ax`.
     let order = [
         Reg::R15,
         Reg::R14,
@@ -227,6 +239,7 @@ fn pt_regs_and_iret_frames() {
     for (i, reg) in order.into_iter().enumerate() {
         assert_eq!(caller.regs.get(reg), Some(0x101 + i as u64), "{reg}");
     }
+
     let iret = [
         (Reg::Rip, 0x111),
         (Reg::Cs, 0x112),
@@ -236,6 +249,7 @@ fn pt_regs_and_iret_frames() {
     for (reg, value) in iret {
         assert_eq!(caller.regs.get(reg), Some(value), "{reg}");
     }
+
     let rule = Rule {
         kind: RuleKind::Iret,
         ..rule
@@ -281,6 +295,7 @@ fn expressions_say_where_they_fail() {
 fn a_register_that_is_not_carried_or_stays_the_same_gets_nothing() {
     let bytes: Vec<u8> = (0..WORDS).flat_map(|i| (0x100 + i).to_le_bytes()).collect();
     let memory = &MemoryCopy::new(STACK, &bytes);
+
     let with = |rule: &Rule, frame: &Frame, carries| {
         let context = Context {
             memory,
@@ -290,11 +305,13 @@ fn a_register_that_is_not_carried_or_stays_the_same_gets_nothing() {
         };
         apply(rule, frame, &context, &mut Words::new()).expect("a caller")
     };
+
     // rbx has a slot, but the unwinder does not carry it.
     let rule = CALL.with_saved(Reg::Rbx, Value::at_cfa(-16));
     let caller = with(&rule, &frame(), RegMask::FRAME);
     assert_eq!(caller.regs.get(Reg::Rbx), None);
     assert!(caller.lost.is_empty());
+
     // A register that was unknown already is not reported as lost.
     let mut unknown = frame();
     unknown.regs.forget(Reg::Rbx);
@@ -315,13 +332,16 @@ fn the_callers_sp_alone_is_the_cfa_of_calls() {
         bias: 0,
         carries: RegMask::CALLEE_SAVED,
     };
+
     let sp = |rule: Rule| cfa(&rule, &frame(), &context);
     let kind = |kind| Rule { kind, ..CALL };
+
     assert_eq!(sp(CALL), Some(STACK + 16));
     assert_eq!(sp(kind(RuleKind::Signal)), Some(STACK + 16));
     for other in [RuleKind::PtRegs, RuleKind::Iret, RuleKind::Outermost] {
         assert_eq!(sp(kind(other)), None, "{other:?}");
     }
+
     // The rule has its own sp, or its CFA is unknown; the rest of the rule does not matter.
     let own_sp = Rule {
         sp: Value::reg(Reg::Rbp, 0),
@@ -330,6 +350,7 @@ fn the_callers_sp_alone_is_the_cfa_of_calls() {
     assert_eq!(sp(own_sp), None);
     assert_eq!(sp(Rule::call(Value::Undefined)), None);
     assert_eq!(sp(Rule::call(Value::at_cfa(0x1000))), None);
+
     let lost_ra = Rule {
         ra: Value::Undefined,
         ..CALL

@@ -113,6 +113,7 @@ impl UnitBuilder<'_> {
             known,
             second: self.first_part.is_some(),
         };
+
         let Cache {
             units,
             unit_ids,
@@ -122,18 +123,22 @@ impl UnitBuilder<'_> {
             version,
             ..
         } = self.cache;
+
         match units.get_mut(self.id.0 as usize) {
             Some(place) => {
                 *place = unit;
                 *version = Version::default();
             }
             None => {
+                // Once, so that small programs do not pay for growing.
                 if units.is_empty() {
                     rows.reserve(ROWS_MIN);
                     units.reserve(UNITS_MIN);
                     unit_ids.reserve(UNITS_MIN, |_| 0);
                 }
                 units.push(unit);
+
+                // The key leads to the new unit from now on, but the first part's row stays valid.
                 let place = self
                     .first_part
                     .and_then(|first| unit_ids.find_mut(self.hash, |id| UnitId(*id) == first));
@@ -146,9 +151,12 @@ impl UnitBuilder<'_> {
                 }
             }
         }
+
+        // Hardly any unit fails: this saves the hash of the key.
         if !failed.is_empty() {
             failed.remove(&self.key);
         }
+
         self.id
     }
 }

@@ -247,9 +247,11 @@ impl HotTable {
         packed: Packed,
         fallback: Option<Reason>,
     ) -> Hot {
+        // At most half full, so that probes are short.
         if self.used * 2 >= self.entries.len() {
             self.grow();
         }
+
         let key = self.key(address);
         let hot = Hot {
             key,
@@ -257,6 +259,8 @@ impl HotTable {
             next: NO_PLACE,
             packed,
         };
+
+        // The key of another address could be that of an address in another space.
         if is_canonical(address) {
             if let Some(cause) = fallback {
                 self.fallbacks.insert(key, cause);
@@ -264,6 +268,7 @@ impl HotTable {
             self.place(hot);
             self.used += 1;
         }
+
         hot
     }
 

@@ -38,12 +38,14 @@ fn rows_of_a_unit() {
         row(0x14, rule(3)),
         row(0x20, rule(8)),
     ];
+
     let reason = Reason::NotAtRoot;
     let unit = cache.add_unit(KEY, 0x10..0x40, rows, Some((0x30, reason)));
     assert_eq!(cache.unit(&KEY), Some(Ok(unit)));
     assert_eq!(cache.unit_range(unit), 0x10..0x40);
     assert_eq!(cache.unit_error(unit), Some((0x30, reason)));
     assert_eq!((cache.unit_len(), cache.unit_rows(unit).len()), (1, 3));
+
     let find = |svma| {
         let row = cache.find_row(unit, svma)?;
         let source = cache.source(row);
@@ -53,6 +55,7 @@ fn rows_of_a_unit() {
             source.row_offset,
         ))
     };
+
     assert_eq!(find(0x0f), Err(Reason::NoRow { pc: 0x0f }));
     assert_eq!(find(0x10), Ok((rule(8), 0x10..0x18, 0x110)));
     assert_eq!(find(0x17), Ok((rule(8), 0x10..0x18, 0x110)));
@@ -60,6 +63,7 @@ fn rows_of_a_unit() {
     assert_eq!(find(0x2f), Ok((rule(8), 0x20..0x40, 0x120)));
     assert_eq!(find(0x30), Err(reason));
     assert_eq!(find(0x40), Err(Reason::NoRow { pc: 0x40 }));
+
     assert_eq!(cache.rules.len(), 2, "equal rules are kept once");
 }
 
@@ -121,6 +125,7 @@ fn a_unit_known_in_part_and_then_whole() {
     let mut part = cache.begin_unit(KEY, 0x10..0x40);
     part.push(row(0x18, rule(16)));
     let unit = part.finish_part(0x18..0x20);
+
     let early = cache.find_row(unit, 0x19).expect("a row");
     assert!(cache.knows(unit, 0x18) && cache.knows(unit, 0x1f));
     assert!(!cache.knows(unit, 0x17) && !cache.knows(unit, 0x20));
@@ -129,17 +134,20 @@ fn a_unit_known_in_part_and_then_whole() {
         (cache.source(early).start, cache.source(early).end),
         (0x18, 0x20)
     );
+
     let rows = [row(0x10, rule(8)), row(0x18, rule(16)), row(0x20, rule(8))];
     let whole = cache.add_unit(KEY, 0x10..0x40, rows, None);
     assert_eq!(whole, unit);
     assert!(cache.is_complete(unit) && cache.knows(unit, 0x10));
     let late = cache.find_row(unit, 0x19).expect("a row");
     assert_eq!(cache.source(early), cache.source(late));
+
     // The part known was the last row.
     let mut part = cache.begin_unit(UnitKey { offset: 0, ..KEY }, 0x10..0x40);
     part.push(row(0x20, rule(8)));
     let unit = part.finish_part(0x20..0x40);
     let early = cache.find_row(unit, 0x20).expect("a row");
+
     let rows = [row(0x10, rule(8)), row(0x20, rule(8))];
     cache.add_unit(UnitKey { offset: 0, ..KEY }, 0x10..0x40, rows, None);
     assert_eq!(cache.source(early).end, 0x40);
@@ -148,6 +156,7 @@ fn a_unit_known_in_part_and_then_whole() {
 /// Different rules are never confused, whether or not they have a short form.
 #[test]
 fn the_short_form_tells_rules_apart() {
+    // On both sides of what the short form has room for.
     let values = [
         Value::Unspecified,
         Value::Undefined,
@@ -175,6 +184,7 @@ fn the_short_form_tells_rules_apart() {
             addend: 0,
         },
     ];
+
     let mut rules = Vec::new();
     for value in values {
         rules.extend(Reg::CALLEE_SAVED.map(|reg| rule(8).with_saved(reg, value)));
@@ -187,6 +197,7 @@ fn the_short_form_tells_rules_apart() {
             ..rule(8)
         });
     }
+
     let kinds = [
         RuleKind::Signal,
         RuleKind::PtRegs,
@@ -196,6 +207,7 @@ fn the_short_form_tells_rules_apart() {
     rules.extend(kinds.map(|kind| Rule { kind, ..rule(8) }));
     rules.extend([rule(-8), rule(16), Rule::FRAME_POINTER, Rule::OUTERMOST]);
     rules.push(Rule::call(Value::at_cfa(8)));
+
     for a in &rules {
         for b in &rules {
             let (short_a, short_b) = (Key::of(a), Key::of(b));
@@ -203,6 +215,7 @@ fn the_short_form_tells_rules_apart() {
             assert!(!equal || a == b, "{a} and {b}");
         }
     }
+
     let mut cache = Cache::new();
     let rows = rules
         .iter()
@@ -216,6 +229,7 @@ fn the_short_form_tells_rules_apart() {
 #[test]
 fn rules_that_take_the_fast_path() {
     let pack = |rule: Rule| Key::of(&rule).map_or(Packed::GENERIC, |key| Packed::of(&key));
+
     let parts = |rule| {
         let packed = pack(rule);
         (
@@ -224,17 +238,21 @@ fn rules_that_take_the_fast_path() {
             [0, 1, 2, 3, 4, 5].map(|index| packed.slot(index)),
         )
     };
+
     assert_eq!(parts(rule(24)), (Shape::Rsp, 24, [0; 6]));
     assert_eq!(parts(rule(0x1fff8)), (Shape::Rsp, 0x1fff8, [0; 6]));
     assert_eq!(
         parts(Rule::FRAME_POINTER),
         (Shape::Rbp, 16, [0, 2, 0, 0, 0, 0])
     );
+
     let saved = Rule::call(Value::reg(Reg::Rbp, 16))
         .with_saved(Reg::Rbx, Value::Same)
         .with_saved(Reg::R15, Value::at_cfa(-2016));
     assert_eq!(parts(saved), (Shape::Rbp, 16, [0, 0, 0, 0, 0, 252]));
     assert_eq!(Packed::GENERIC.shape(), Shape::Generic);
+
+    // The CFA is too far, below rsp, not aligned, or of another register; then other rules.
     for rule in [
         rule(0x20000),
         rule(-8),
@@ -308,16 +326,20 @@ fn hot_addresses_of_the_kernel_and_of_no_space() {
 #[test]
 fn hot_addresses_belong_to_their_space() {
     use crate::image::Mapping;
+
     let mut one = AddressSpace::new();
     let other = AddressSpace::new();
     let (mut cache, row) = one_row(&one);
     cache.insert_hot(0x1000, row, true, Some(Reason::NotAtRoot));
+
     cache.select(&other);
     assert!(cache.hot(0x1000).is_none());
     assert_eq!(cache.fallback_cause(0x1000), None);
+
     cache.select(&one);
     assert!(cache.hot(0x1000).is_some());
     assert_eq!(cache.fallback_cause(0x1000), Some(Reason::NotAtRoot));
+
     // What was unmapped may be something else by then.
     one.map(Mapping {
         range: 0x1000..0x2000,
@@ -327,6 +349,7 @@ fn hot_addresses_belong_to_their_space() {
     });
     cache.select(&one);
     assert!(cache.hot(0x1000).is_some());
+
     one.clear();
     cache.select(&one);
     assert!(cache.hot(0x1000).is_none());

@@ -72,6 +72,7 @@ fn chains_are_equal_if_all_is_found_alike() {
             fallback: None,
         },
     };
+
     let other_rule = Row {
         rule: Rule::OUTERMOST,
         ..row
@@ -83,11 +84,13 @@ fn chains_are_equal_if_all_is_found_alike() {
         },
         ..row
     };
+
     let words = [1, 2, 3].map(word);
     let rule = |row, words| How::Rule {
         row: RowRef::from(row),
         words,
     };
+
     let hows = [
         rule(&row, &words[..2]),
         rule(&other_rule, &words[..2]),
@@ -112,6 +115,7 @@ fn chains_are_equal_if_all_is_found_alike() {
             stitched: true,
         },
     ];
+
     let mut steps: Vec<_> = hows.map(|how| step(2, Some(3), how)).into();
     steps.extend([step(3, Some(3), How::Start), step(2, None, How::Start)]);
     let chain = |steps: &[Step<'_>]| {
@@ -119,6 +123,7 @@ fn chains_are_equal_if_all_is_found_alike() {
         steps.iter().for_each(|&step| chain.frame(step));
         chain
     };
+
     for (i, &one) in steps.iter().enumerate() {
         for (k, &two) in steps.iter().enumerate() {
             // The row of the second chain's frame is not in the same place.
@@ -128,17 +133,21 @@ fn chains_are_equal_if_all_is_found_alike() {
             assert_eq!(one == tail, i == k, "{i} and {k}");
         }
     }
+
     let all = chain(&steps);
     assert!(all.steps().eq(steps.iter().copied()));
     assert!(all.steps().rev().eq(steps.iter().rev().copied()));
+
     let mut changed = all.clone();
     changed.frames.pop();
     assert_ne!(all, changed);
+    // What a chain has besides its frames.
     let changes: [fn(&mut Chain); 3] = [
         |chain| chain.end = Reason::NotAtRoot.into(),
         |chain| chain.refused = true,
         |chain| chain.event(Event::StackChanged { from: 1, to: 2 }),
     ];
+
     for change in changes {
         let mut changed = all.clone();
         change(&mut changed);

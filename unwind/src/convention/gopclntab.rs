@@ -52,8 +52,12 @@ impl<'a> GoFunctions<'a> {
     pub fn read(table: &'a [u8], text: impl FnOnce() -> Option<u64>) -> Option<GoFunctions<'a>> {
         let word = |index: usize| word(table, 8 + 8 * index);
         let offset = |index| word(index).and_then(|at| usize::try_from(at).ok());
+
         let magic = magic(table)?;
         let count = usize::try_from(word(0)?).ok()?;
+
+        // An entry was two words before Go 1.18, and is two offsets of 32 bits since
+        // (`runtime/symtab.go`).
         let (list, size, base) = match magic {
             MAGIC_1_2 => (16, 16, 0),
             MAGIC_1_16 => (offset(6)?, 16, 0),
@@ -63,9 +67,11 @@ impl<'a> GoFunctions<'a> {
                 (offset(7)?, 8, base)
             }
         };
+
         let list = table.get(list..)?;
         // Behind the last function stands where it ends, and nothing of what is known of one.
         let is_whole = count > 0 && count <= SPANS_MAX && count * size + size / 2 <= list.len();
+
         let functions = GoFunctions {
             list,
             descriptions: if magic == MAGIC_1_2 { table } else { list },
@@ -73,6 +79,7 @@ impl<'a> GoFunctions<'a> {
             size,
             base,
         };
+
         let ascends = |index| functions.start(index) <= functions.start(index + 1);
         (is_whole && (0..count).all(ascends)).then_some(functions)
     }

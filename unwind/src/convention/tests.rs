@@ -88,6 +88,7 @@ fn ocaml_is_between_its_marks_but_for_what_c_calls() {
     for separator in ["__", ".", "$"] {
         let begin = alloc::format!("camlList{separator}code_begin");
         let end = alloc::format!("camlList{separator}code_end");
+
         let found = by_symbols(
             [
                 (1, 0, begin.as_str()),
@@ -102,9 +103,11 @@ fn ocaml_is_between_its_marks_but_for_what_c_calls() {
             ]
             .into_iter(),
         );
+
         assert_eq!(text(&found), "sooossssosos", "{separator}");
         assert_eq!(found.at(9).1, Evidence::Symbols);
     }
+
     // One mark alone says nothing, nor does a name that is only like one.
     let alone = [(1, 0, "camlList__code_begin"), (5, 0, "camlMap__code_end")];
     assert!(by_symbols(alone.iter().copied()).is_system_v());
@@ -139,19 +142,23 @@ fn go_needs_its_marks_and_its_runtime() {
 /// `runtime.deferreturn` at its byte 7.
 fn go_table(magic: u32, text: u64, said: u64) -> Vec<u8> {
     let mut out = magic.to_le_bytes().to_vec();
+    // Two zeros, the least instruction size, the size of a pointer.
     out.extend([0, 0, 1, 8]);
     let is_old = magic == 0xffff_fffb;
     let is_short = matches!(magic, 0xffff_fff0 | 0xffff_fff1);
+
     let words: &[u64] = match (is_old, is_short) {
         (true, _) => &[2],
         (_, true) => &[2, 1, said, 0, 0, 0, 0, 72],
         _ => &[2, 1, 0, 0, 0, 0, 64],
     };
     words.iter().for_each(|word| out.extend(word.to_le_bytes()));
+
     let list = out.len();
     let size = if is_short { 8 } else { 16 };
     let descriptions = 2 * size + size;
     let base = if is_old { list } else { 0 };
+    // Behind the last function stands where it ends.
     for (index, start) in [0u64, 16, 48].into_iter().enumerate() {
         let description = (base + descriptions + 32 * index) as u64;
         if is_short {
@@ -162,12 +169,14 @@ fn go_table(magic: u32, text: u64, said: u64) -> Vec<u8> {
             out.extend(description.to_le_bytes());
         }
     }
+
     for deferreturn in [0u32, 7] {
         let start = out.len();
         out.extend(vec![0; if is_short { 12 } else { 16 }]);
         out.extend(deferreturn.to_le_bytes());
         out.resize(start + 32, 0);
     }
+
     out
 }
 
@@ -190,8 +199,11 @@ fn every_version_of_gos_table_is_read() {
 #[test]
 fn what_is_not_gos_table_is_none() {
     let good = go_table(0xffff_fff1, 0x1000, 0x1000);
+
     let is_read = |table: &[u8]| GoFunctions::read(table, || None).is_some();
     assert!(is_read(&good));
+
+    // Magic number, zero, instruction size, pointer size, count, and where the list is.
     for (at, byte) in [
         (0, 0xf2),
         (4, 1),
@@ -205,6 +217,7 @@ fn what_is_not_gos_table_is_none() {
         bad[at] = byte;
         assert!(!is_read(&bad), "{at}");
     }
+
     // A count beyond the end, starts that descend.
     let mut long = good.clone();
     long[8] = 100;
@@ -212,6 +225,7 @@ fn what_is_not_gos_table_is_none() {
     let mut descends = good.clone();
     descends[72 + 8] = 64;
     assert!(!is_read(&descends));
+
     for len in 0..good.len() - 64 {
         let _ = is_read(&good[..len]);
     }
@@ -220,6 +234,7 @@ fn what_is_not_gos_table_is_none() {
 #[test]
 fn what_a_row_has_no_rule_for_is_claimed_if_the_function_keeps_it() {
     let bare = Rule::call(Value::reg(Reg::Rsp, 8));
+
     let unclaimed = |convention: Convention, rule: &Rule| {
         let lost = |reg: &Reg| convention.claimed(rule, true).saved(*reg) == Value::Undefined;
         Reg::CALLEE_SAVED
@@ -227,16 +242,19 @@ fn what_a_row_has_no_rule_for_is_claimed_if_the_function_keeps_it() {
             .filter(lost)
             .collect::<Vec<Reg>>()
     };
+
     assert_eq!(unclaimed(Convention::SystemV, &bare), []);
     assert_eq!(unclaimed(Convention::Ocaml, &bare), Reg::CALLEE_SAVED);
     let but_rbp = [Reg::Rbx, Reg::R12, Reg::R13, Reg::R14, Reg::R15];
     assert_eq!(unclaimed(Convention::Zig, &bare), but_rbp);
+
     let said = bare
         .with_saved(Reg::R12, Value::at_cfa(-24))
         .with_saved(Reg::R13, Value::Same);
     let left = [Reg::Rbx, Reg::Rbp, Reg::R14, Reg::R15];
     assert_eq!(unclaimed(Convention::Go, &said), left);
     assert_eq!(Convention::Go.claimed(&said, true).cfa, said.cfa);
+
     // In SFrame and ORC, no word for a register is the word for an unchanged one.
     let unchanged = |is_dwarf| Convention::Ocaml.claimed(&said, is_dwarf).saved(Reg::R13);
     assert_eq!(

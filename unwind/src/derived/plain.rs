@@ -69,13 +69,16 @@ pub fn simplify(rule: &Rule, bytes: &[u8]) -> Rule {
 /// `DW_OP_bregN offset`, then any `DW_OP_plus_uconst` and at most one `DW_OP_deref`.
 fn linear(bytes: &[u8], load: bool) -> Option<Value> {
     let (&first, mut rest) = bytes.split_first()?;
+    // 0x70 is `DW_OP_breg0`.
     let number = first.checked_sub(0x70).filter(|n| *n <= 16)?;
     let base = Base::Reg(Reg::from_dwarf(number.into())?);
     let mut offset = sleb(&mut rest)?;
     let mut addend: Option<i64> = None;
+
     while let Some((&op, tail)) = rest.split_first() {
         rest = tail;
         match op {
+            // `DW_OP_deref`, then `DW_OP_plus_uconst`.
             0x06 if addend.is_none() => addend = Some(0),
             0x23 => {
                 let sum = addend.as_mut().unwrap_or(&mut offset);
@@ -84,7 +87,9 @@ fn linear(bytes: &[u8], load: bool) -> Option<Value> {
             _ => return None,
         }
     }
+
     let offset = i32::try_from(offset).ok()?;
+
     match (addend, load) {
         (None, false) => Some(Value::Offset { base, offset }),
         (None, true) => Some(Value::Load {

@@ -22,13 +22,16 @@ fn image(len: u64, program: &[u8]) -> Image {
 fn images_of(functions: u64, len: u64, program: &[u8]) -> Image {
     let entry = |body: Vec<u8>| {
         let mut body = body;
+        // Zeros are `DW_CFA_nop`.
         body.resize(body.len().next_multiple_of(8), 0);
         let len = (body.len() as u32).to_le_bytes().to_vec();
         [len, body].concat()
     };
+
     // No augmentation, code alignment 1, data alignment -8, ra in column 16, CFA = rsp + 8, ra at
     // CFA - 8.
     let cie = entry(vec![0, 0, 0, 0, 1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1]);
+
     let mut data = cie;
     for number in 0..functions {
         let mut fde = (data.len() as u32 + 4).to_le_bytes().to_vec();
@@ -37,7 +40,9 @@ fn images_of(functions: u64, len: u64, program: &[u8]) -> Image {
         fde.extend(program);
         data.extend(entry(fde));
     }
+
     let data = Bytes::from_vec(data);
+
     Image::new(ImageParts {
         text: core::iter::once(0..u64::MAX).collect(),
         sections: vec![Section {
@@ -131,6 +136,7 @@ fn a_function_has_as_many_rows_as_the_format_counts() {
         let program: Vec<u8> = (1..count).flat_map(row).collect();
         image(count as u64, &program)
     };
+
     let most = SframeV3::ROWS_MAX;
     for (count, lost) in [(most, 0), (most + 1, most + 1)] {
         let image = rows(count);
@@ -141,6 +147,7 @@ fn a_function_has_as_many_rows_as_the_format_counts() {
             (count, lost)
         );
         assert_eq!(derived.losses.count(Loss::TooManyRows) as usize, lost);
+
         let found = cfa::<SframeV3>(&image, START + 2, &mut cache);
         let too_many = Loss::TooManyRows.description();
         let expected = if lost == 0 {
@@ -201,7 +208,9 @@ fn is_of_frame<F: Format>(rule: &Rule) -> bool {
 #[test]
 fn every_format_says_of_an_ordinary_frame_what_its_short_form_says() {
     const { assert!(SframeV3::HOLDS_FRAMES && OrcEntry::HOLDS_FRAMES) };
+
     let slot = Value::at_cfa(-16);
+    // On both sides of what the short form has room for.
     let values = [
         Value::Unspecified,
         Value::Same,
@@ -221,6 +230,7 @@ fn every_format_says_of_an_ordinary_frame_what_its_short_form_says() {
         RuleKind::Iret,
         RuleKind::Outermost,
     ];
+
     let (mut usual, mut others) = (0, 0);
     for base in [Reg::Rsp, Reg::Rbp, Reg::R10] {
         for offset in offsets {
@@ -239,6 +249,7 @@ fn every_format_says_of_an_ordinary_frame_what_its_short_form_says() {
                         rules.push(both.with_saved(reg, value));
                     }
                 }
+
                 for rule in &rules {
                     let is = is_of_frame::<SframeV3>(rule);
                     assert_eq!(is_of_frame::<OrcEntry>(rule), is);
@@ -247,5 +258,6 @@ fn every_format_says_of_an_ordinary_frame_what_its_short_form_says() {
             }
         }
     }
+
     assert!(usual > 500 && others > 1000, "{usual} of {others}");
 }

@@ -63,7 +63,10 @@ pub fn evaluate<M: Memory + ?Sized>(
         memory,
     };
     machine.stack.extend(initial);
+
     let mut rest = EndianSlice::new(expression, LittleEndian);
+
+    // Branches may go backwards, so an expression can loop for ever.
     for _ in 0..STEPS_MAX {
         if rest.is_empty() {
             return machine.pop();
@@ -73,6 +76,8 @@ pub fn evaluate<M: Memory + ?Sized>(
             gimli::Error::InvalidExpression(_) => malformed("unknown operation"),
             _ => malformed("malformed operand"),
         })?;
+
+        // Counted from the end of the branch operation (DWARF 5, 2.5.1.5).
         if let Some(distance) = machine.step(operation)? {
             let here = expression.len() - rest.len();
             let target = here.checked_add_signed(distance.into());
@@ -81,6 +86,7 @@ pub fn evaluate<M: Memory + ?Sized>(
             rest = EndianSlice::new(target, LittleEndian);
         }
     }
+
     Err(malformed("too many steps"))
 }
 
@@ -185,14 +191,17 @@ impl<M: Memory + ?Sized> Machine<'_, M> {
             Operation::Pick { index } => self.pick(index.into())?,
             Operation::Swap => self.rotate(2)?,
             Operation::Rot => self.rotate(3)?,
+            // Its use would be circular (DWARF 5, 6.4.2).
             Operation::CallFrameCFA => {
                 return Err(malformed("DW_OP_call_frame_cfa is not allowed in a rule"));
             }
+            // It names a register, not a value (DWARF 5, 2.6.1.1.3).
             Operation::Register { .. } => {
                 return Err(malformed("DW_OP_regN is not allowed in a rule"));
             }
             other => self.arithmetic(other)?,
         }
+
         Ok(None)
     }
 
@@ -222,6 +231,7 @@ impl<M: Memory + ?Sized> Machine<'_, M> {
             // Division is signed, the remainder is unsigned (as in libgcc and gdb).
             Operation::Div => self.binary(|a, b| (a as i64).wrapping_div(b as i64) as u64),
             Operation::Mod => self.binary(|a, b| a % b),
+            // Unlike a processor, DWARF does not mask the count (2.5.1.4).
             Operation::Shl => self.binary(|a, b| shift(a, b, u64::checked_shl)),
             Operation::Shr => self.binary(|a, b| shift(a, b, u64::checked_shr)),
             Operation::Shra => self.binary(|a, b| ((a as i64) >> b.min(63)) as u64),

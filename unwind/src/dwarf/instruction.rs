@@ -22,6 +22,9 @@ impl CfaProgram<'_> {
     fn execute(&mut self) -> Result<Step, Wrong> {
         let opcode = self.input.read_u8()?;
         let low = opcode & 0x3f;
+
+        // Three instructions have their opcode in the high two bits and an operand in the low six
+        // (DWARF 5, 7.24).
         match DwCfa(opcode & 0xc0) {
             dw::DW_CFA_advance_loc => return self.moved_by(low.into()),
             dw::DW_CFA_offset => {
@@ -35,6 +38,8 @@ impl CfaProgram<'_> {
             }
             _ => {}
         }
+
+        // For all others the high two bits are zero.
         match DwCfa(opcode) {
             dw::DW_CFA_nop => {}
             dw::DW_CFA_set_loc => {
@@ -67,6 +72,7 @@ impl CfaProgram<'_> {
             opcode if is_cfa(opcode) => self.cfa(opcode)?,
             opcode => self.column(opcode)?,
         }
+
         Ok(Step::Same)
     }
 
@@ -83,6 +89,9 @@ impl CfaProgram<'_> {
             )),
             old => Ok(old),
         };
+
+        // The old rule must be a register plus offset only where a part of it is kept (DWARF 5,
+        // 6.4.2.2).
         self.state.short.cfa = match opcode {
             dw::DW_CFA_def_cfa => {
                 let reg = self.general()?;
@@ -110,6 +119,7 @@ impl CfaProgram<'_> {
                 return Ok(());
             }
         };
+
         Ok(())
     }
 
@@ -121,7 +131,10 @@ impl CfaProgram<'_> {
         if !known {
             return Err(Wrong("unknown instruction"));
         }
+
+        // All of these begin with the column's number (DWARF 5, 6.4.2.3).
         let column = uleb(&mut self.input)?;
+
         let value = match opcode {
             dw::DW_CFA_offset_extended => self.at_cfa()?,
             dw::DW_CFA_offset_extended_sf => Value::at_cfa(self.factored_signed()?),
@@ -147,6 +160,7 @@ impl CfaProgram<'_> {
             dw::DW_CFA_expression => self.expression(true)?,
             _ => self.expression(false)?,
         };
+
         self.set(column, value);
         Ok(())
     }

@@ -219,6 +219,7 @@ impl<'a> CfaProgram<'a> {
     fn advance(&mut self, past: u64) -> Option<Complete> {
         // Kept in registers while the common instructions run.
         let (mut bytes, mut short) = (self.input.slice(), self.state.short);
+
         while let Some(&opcode) = bytes.first() {
             let at = self.end - bytes.len();
             let to = match self.common_instruction(&mut bytes, &mut short) {
@@ -242,22 +243,30 @@ impl<'a> CfaProgram<'a> {
                     }
                 }
             };
+
+            // Locations increase (DWARF 5, 6.4.2.1). An advance by zero is accepted and completes
+            // no row.
             if to < self.start {
                 return self.fail(at, "the address goes backwards");
             }
             if to - self.range.start > u32::MAX.into() {
                 return self.fail(at, "row starts more than 4 GiB into its function");
             }
+
             let complete = self.complete(to);
             self.start = to;
             self.row_offset = at;
             self.done = to >= self.range.end;
+
+            // Rows that end before `past` are executed, but nobody asked for them.
             if to > complete.start && (to > past || self.done) {
                 self.input = EndianSlice::new(bytes, LittleEndian);
                 self.state.short = short;
                 return Some(complete);
             }
         }
+
+        // The last row ends with the function.
         self.input = EndianSlice::new(bytes, LittleEndian);
         self.state.short = short;
         self.done = true;
@@ -287,6 +296,7 @@ impl<'a> CfaProgram<'a> {
         let (&opcode, rest) = bytes.split_first()?;
         let (delta, rest) = match opcode {
             NOP => (0, rest),
+            // 0 means here that no row ends, so an advance by 0 is left to the other way.
             0x41..=0x7f => (u64::from(opcode & LOW_BITS), rest),
             ADVANCE_1 => match rest {
                 &[delta @ 1..=u8::MAX, ref rest @ ..] => (delta.into(), rest),
@@ -312,6 +322,7 @@ impl<'a> CfaProgram<'a> {
                 }
                 (0, rest)
             }
+            // One or two bytes of ULEB128: nearly all frames are smaller than 16 KiB.
             DEF_CFA_OFFSET if !short.cfa.is_other() => {
                 let (offset, rest) = match *rest {
                     [a @ ..0x80, ref rest @ ..] => (i32::from(a), rest),
@@ -325,6 +336,7 @@ impl<'a> CfaProgram<'a> {
             }
             _ => return None,
         };
+
         *bytes = rest;
         Some(delta)
     }

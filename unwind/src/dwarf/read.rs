@@ -172,7 +172,9 @@ impl<'a> Table<'a> {
     fn any_entry(&self, offset: usize) -> Result<Option<Entry<'a>>, Reason> {
         let mut input = self.input(offset..self.data.len());
         let fail = self.fail(input);
+
         let length = input.read_u32().map_err(&fail)?;
+        // Zero ends the section; 0xffffffff announces a length of 64 bits (DWARF 5, 7.4).
         let (length, wide) = match length {
             0 => return Ok(None),
             0xffff_fff0..0xffff_ffff => {
@@ -181,13 +183,16 @@ impl<'a> Table<'a> {
             0xffff_ffff => (input.read_u64().map_err(&fail)?, true),
             length => (u64::from(length), false),
         };
+
         let length = usize::try_from(length).ok().filter(|&l| l <= input.len());
         let Some(length) = length else {
             return Err(self.malformed(offset, "the entry is longer than its section"));
         };
+
         let start = self.offset_of(input);
         let mut rest = self.input(start..start + length);
         let parent = self.parent(&mut rest, start, wide);
+
         Ok(Some(Entry {
             offset,
             end: start + length,
@@ -243,16 +248,21 @@ impl<'a> Table<'a> {
         };
         let mut input = entry.rest;
         let fail = self.fail(input);
+
         let version = input.read_u8().map_err(&fail)?;
+        // DWARF 2 has version 1, DWARF 3 has 3, DWARF 4 and 5 have 4.
         if !matches!(version, 1 | 3 | 4) {
             return Err(self.malformed(offset, "unknown CIE version"));
         }
+
         let letters = input.slice().iter().take(AUGMENTATION_MAX + 1);
         let Some(letters) = letters.into_iter().position(|&letter| letter == 0) else {
             return Err(self.malformed(offset, "unknown augmentation"));
         };
         let augmentation = input.split(letters).map_err(&fail)?;
         input.skip(1).map_err(&fail)?;
+
+        // The sizes of an address and of a segment selector, new in DWARF 4 (6.4.1).
         if version == 4 {
             let sizes = (
                 input.read_u8().map_err(&fail)?,
@@ -262,6 +272,7 @@ impl<'a> Table<'a> {
                 return Err(self.malformed(offset, "addresses are not 8 bytes wide"));
             }
         }
+
         let fail = self.fail(input);
         let mut cie = Cie {
             offset,
@@ -274,11 +285,14 @@ impl<'a> Table<'a> {
             encoding: dw::DW_EH_PE_absptr,
             program: 0..0,
         };
+
+        // The return address column was one byte before DWARF 3.
         cie.ra = if version == 1 {
             input.read_u8().map(u64::from).map_err(&fail)?
         } else {
             input.read_uleb128().map_err(&fail)?
         };
+
         self.augmentation(&mut cie, augmentation.slice(), &mut input)?;
         cie.program = self.offset_of(input)..entry.end;
         Ok(cie)
@@ -292,9 +306,11 @@ impl<'a> Table<'a> {
         input: &mut Input<'a>,
     ) -> Result<(), Reason> {
         let mut data = self.input(self.data.len()..self.data.len());
+
         for (i, letter) in letters.iter().enumerate() {
             let fail = self.fail(if i == 0 { *input } else { data });
             match letter {
+                // Only as the first letter does it announce the length of the data (LSB 5.0).
                 b'z' if i == 0 => {
                     let length = input.read_uleb128().map_err(&fail)?;
                     let length = usize::try_from(length).unwrap_or(usize::MAX);
@@ -305,12 +321,14 @@ impl<'a> Table<'a> {
                 b'L' => cie.lsda_encoding = DwEhPe(data.read_u8().map_err(&fail)?),
                 b'R' => cie.encoding = DwEhPe(data.read_u8().map_err(&fail)?),
                 b'P' => {
+                    // Read only to pass it: rules do not depend on the personality routine.
                     let encoding = DwEhPe(data.read_u8().map_err(&fail)?);
                     self.encoded(&mut data, encoding).map_err(&fail)?;
                 }
                 _ => return Err(self.malformed(cie.offset, "unknown augmentation")),
             }
         }
+
         Ok(())
     }
 
@@ -328,11 +346,14 @@ impl<'a> Table<'a> {
     pub(super) fn usual_fde(&self, entry: &Entry<'a>, cie: &Cie) -> Option<Fde> {
         const USUAL: u8 = dw::DW_EH_PE_pcrel.0 | dw::DW_EH_PE_sdata4.0;
         let bytes = entry.rest.slice();
+
         let (&[a, b, c, d, e, f, g, h], rest) = bytes.split_first_chunk::<8>()?;
         if cie.encoding.0 != USUAL {
             return None;
         }
+
         let start = i64::from(i32::from_le_bytes([a, b, c, d]));
+        // The length has the format of the address, without the base.
         let length = i64::from(i32::from_le_bytes([e, f, g, h]));
         let at = entry.end - bytes.len();
         let start = self
@@ -340,6 +361,7 @@ impl<'a> Table<'a> {
             .wrapping_add(at as u64)
             .wrapping_add_signed(start);
         let end = start.checked_add(length.cast_unsigned())?;
+
         let (data, program) = match rest.split_first() {
             _ if !cie.has_data => (0, 0),
             // A longer length continues in the next byte.
@@ -348,6 +370,7 @@ impl<'a> Table<'a> {
             }
             _ => return None,
         };
+
         let at = at + 8;
         Some(Fde {
             offset: entry.offset,

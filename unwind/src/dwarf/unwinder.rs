@@ -206,12 +206,15 @@ fn try_make(
         Some(entry) => entry,
         None => table.fde_entry(start)?,
     };
+
     let at = table.cie_of(&entry)?;
     let cie_key = UnitKey {
         table: table.kind,
         offset: at as u64,
         ..key
     };
+
+    // Taken out of the cache while the program runs on it, and put back at the end.
     let known = cache.take_common(&cie_key);
     let parsed;
     let cie = match &known {
@@ -221,12 +224,16 @@ fn try_make(
             &parsed
         }
     };
+
     let fde = match table.usual_fde(&entry, cie) {
         Some(fde) => fde,
         None => table.fde(entry, cie)?,
     };
+
+    // Before anything runs: the table may not cost more than its length allows.
     let length = fde.program.len() + cie.program.len();
     spend(table, start, length, key, cache)?;
+
     let common = match known {
         Some(known) => known,
         None => {
@@ -235,9 +242,12 @@ fn try_make(
             common
         }
     };
+
     let mut program = CfaProgram::new(*table, common);
+    // If the row of the address cannot be made alone, the whole function is compiled.
     let part = part.and_then(|part| run_to(&mut program, &fde, part, key, rows, cache));
     let unit = part.unwrap_or_else(|| run(&mut program, &fde, key, rows, cache));
+
     cache.put_common(cie_key, program.into_common());
     Ok(unit)
 }
@@ -403,10 +413,13 @@ pub(crate) fn compile_all_as(
     let Some(table) = table(image, kind) else {
         return compiled;
     };
+
     if let Some(header) = Header::of(image, &table) {
+        // The header's count is input; the section's length bounds what is reserved.
         let most = table.data.len() / FDE_LEN_MIN;
         cache.reserve_units(header.len().min(most));
     }
+
     let mut program: Option<CfaProgram<'_>> = None;
     let mut entries = Entries::new(table);
     for entry in entries.by_ref() {
@@ -414,12 +427,15 @@ pub(crate) fn compile_all_as(
             table: made,
             ..key(image, &table, entry.offset as u64)
         };
+
+        // Neighbouring FDEs share their CIE, so its program is kept.
         let fde = match &program {
             Some(program) if table.has_cie(&entry, program.cie()) => {
                 table.usual_fde(&entry, program.cie())
             }
             _ => None,
         };
+
         // Errors are made elsewhere, so that this loop keeps its values in registers.
         let fde = match fde {
             Some(fde) => fde,
@@ -431,6 +447,7 @@ pub(crate) fn compile_all_as(
                 }
             },
         };
+
         if let Some(program) = &mut program {
             let id = run(program, &fde, key, rows, cache);
             compiled.units += 1;
@@ -438,6 +455,7 @@ pub(crate) fn compile_all_as(
             compiled.malformed += usize::from(cache.unit_error(id).is_some());
         }
     }
+
     compiled.malformed += usize::from(entries.error().is_some());
     compiled
 }

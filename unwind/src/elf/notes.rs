@@ -35,16 +35,19 @@ fn take(notes: Option<object::read::Result<Notes<'_>>>, offset: u64, out: &mut E
     if !out.parts.build_id.is_empty() {
         return;
     }
+
     let bad = ElfError::new(ElfErrorKind::Note, "note", offset);
     let mut notes = match notes {
         None => return,
         Some(Ok(notes)) => notes,
         Some(Err(_)) => return out.problems.push(bad),
     };
+
     loop {
         match notes.next() {
             Ok(Some(note)) if note.n_type(LE) == elf::NT_GNU_BUILD_ID => {
                 let id = note.desc();
+                // Other owners number their notes as they like; 3 is a build id only for "GNU".
                 if note.name() == elf::ELF_NOTE_GNU && id.len() <= BUILD_ID_LEN_MAX {
                     out.parts.build_id = id.to_vec();
                     return;

@@ -34,6 +34,7 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
     if plts.peek().is_none() {
         return;
     }
+
     // A static program has entries for indirect functions, and no dynamic symbols.
     let slots = slots(file).unwrap_or_default();
     let mut left = ENTRIES_MAX;
@@ -41,20 +42,25 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
         let Ok(code) = plt.data(LE, file.data) else {
             continue;
         };
+
         // Without a size: it is not a function, and the next symbol ends it.
         out.parts.symbols.push(Symbol {
             address: plt.sh_addr(LE),
             size: 0,
             name: String::from_utf8_lossy(file.name(plt)).into_owned(),
         });
+
+        // With IBT, entries of `.plt.got` start with `endbr64` and are as long as the others.
         let small =
             file.name(plt) == b".plt.got" && code.first_chunk() != Some(&[0xf3, 0x0f, 0x1e, 0xfa]);
         let size = if small { ENTRY / 2 } else { ENTRY };
+
         for (index, entry) in code.chunks_exact(size).enumerate() {
             let Some(rest) = left.checked_sub(1) else {
                 return;
             };
             left = rest;
+
             let address = plt.sh_addr(LE).wrapping_add((index * size) as u64);
             let Some(name) = target(entry, address).and_then(|slot| slots.get(&slot)) else {
                 continue;
@@ -90,32 +96,41 @@ fn target(entry: &[u8], address: u64) -> Option<u64> {
 /// address.
 fn slots(file: &File<'_>) -> Option<BTreeMap<u64, String>> {
     let table = symbols::from_section(file, elf::SHT_DYNSYM, &mut Elf::default())?;
+
     let mut slots = BTreeMap::new();
     let mut bytes_left = NAME_BYTES_MAX;
     let tables = file
         .table
         .iter()
         .filter(|s| s.sh_type(LE) == elf::SHT_RELA && s.link(LE) == table.section);
+
     for header in tables.take(SECTIONS_MAX) {
         let Ok(relocations) = header.data_as_array::<elf::Rela64<LE>, _>(LE, file.data) else {
             continue;
         };
+
         for relocation in relocations {
             let kind = relocation.r_type(LE, false);
+            // Entries of `.plt.got` jump through slots of `GLOB_DAT`.
             if kind != elf::R_X86_64_JUMP_SLOT && kind != elf::R_X86_64_GLOB_DAT {
                 continue;
             }
+
             let index = relocation.r_sym(LE, false) as usize;
             let Some(name) = table.symbols.get(index).and_then(|s| table.name(s)) else {
                 continue;
             };
+
+            // Relocations can share one long name, so the sum of the lengths has its own bound.
             if slots.len() >= ENTRIES_MAX || name.len() > bytes_left {
                 return Some(slots);
             }
+
             bytes_left -= name.len();
             let name = String::from_utf8_lossy(name).into_owned();
             slots.insert(relocation.r_offset.get(LE), name);
         }
     }
+
     Some(slots)
 }

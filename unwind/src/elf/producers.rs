@@ -76,8 +76,10 @@ impl<'a> Reader<'_, 'a> {
     /// Reads one unit; `None` if it says nothing, or is damaged.
     fn unit(&mut self, header: UnitHeader<Slice<'a>>, found: &mut Found) -> Option<()> {
         let shape = self.shape(header.debug_abbrev_offset().0)?;
+        // Units can share one long abbreviation table, so each use of it counts.
         self.work += shape.length;
         let abbreviations = self.dwarf.abbreviations(&header).ok()?;
+
         let length = header.length_including_self();
         let mut unit = Unit {
             name: None,
@@ -98,15 +100,19 @@ impl<'a> Reader<'_, 'a> {
             header,
             abbreviations,
         };
+
         let root = self.root(&mut unit)?;
         let convention = root.convention()?;
         let ranges = self.dwarf.unit_ranges(&unit).ok()?;
         add(&mut found.units, ranges, convention, Evidence::Producer);
+
+        // Reading all entries takes time, so only where functions differ from their unit.
         let by_function = shape.has_conventions || convention == Convention::Zig;
         if by_function {
             self.work += length;
             self.functions(&unit, convention, found);
         }
+
         Some(())
     }
 
@@ -128,6 +134,7 @@ impl<'a> Reader<'_, 'a> {
                         unit.str_offsets_base = base
                     }
                     (
+                        // Before DWARF 5, GCC and Clang had the `GNU` ones for split DWARF.
                         dw::DW_AT_addr_base | dw::DW_AT_GNU_addr_base,
                         AttributeValue::DebugAddrBase(base),
                     ) => unit.addr_base = base,
@@ -139,10 +146,14 @@ impl<'a> Reader<'_, 'a> {
                 }
             }
         }
+
+        // Only now: the address may be an index into the table at `addr_base`.
         if let Some(value) = low_pc {
             unit.low_pc = self.dwarf.attr_address(unit, value).ok()?.unwrap_or(0);
         }
+
         let producer = self.dwarf.attr_string(unit, producer?).ok()?;
+
         Some(Root {
             producer: producer.slice(),
             language,

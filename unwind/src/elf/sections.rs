@@ -30,6 +30,7 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
     // A debug file has its program's program headers, but not the bytes.
     let (mut has_code, mut lacks_code) = (false, false);
     let by_section = out.parts.text.is_empty();
+
     for header in file.table.iter() {
         let has_flag = |flag: u64| header.sh_flags(LE).0 & flag != 0;
         let code = has_flag(elf::SHF_ALLOC.0) && has_flag(elf::SHF_EXECINSTR.0);
@@ -38,6 +39,7 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
             has_code |= !is_absent;
             lacks_code |= is_absent;
         }
+
         if code && by_section {
             let start = header.sh_addr(LE);
             let end = start.saturating_add(header.sh_size(LE));
@@ -45,20 +47,25 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
                 out.parts.text.push(start..end);
             }
         }
+
         if let Err(error) = read_section(file, header, out) {
             out.problems.push(error);
         }
     }
+
     let is_debug_file = lacks_code && !has_code;
     if !is_debug_file {
         read_text(file, out);
     }
+
+    // A file without section headers still has these segments.
     for p in file.programs {
         let kind = match p.p_type(LE) {
             elf::PT_GNU_EH_FRAME => SectionKind::EhFrameHdr,
             PT_GNU_SFRAME => SectionKind::Sframe,
             _ => continue,
         };
+
         if is_debug_file || has(out, kind) || p.p_filesz(LE) == 0 {
             continue;
         }
@@ -67,6 +74,8 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
             Err(error) => out.problems.push(error),
         }
     }
+
+    // `.eh_frame` has no segment of its own, but its header points to it.
     if !has(out, SectionKind::EhFrame)
         && let Err(error) = eh_frame_by_hdr(file, out)
     {
@@ -126,19 +135,23 @@ fn read_section(
         b".orc_unwind" => SectionKind::OrcUnwind,
         b".orc_unwind_ip" => SectionKind::OrcUnwindIp,
         b".orc_header" => SectionKind::OrcHeader,
+        // Addresses in `.eh_frame` can be relative to it (DW_EH_PE_datarel).
         b".got" | b".got.plt" => return read_got(header, name, out),
         b".gnu_debuglink" => return read_debug_link(file, header, out),
         b".gnu_debugdata" => {
             out.debug_data = data(file, header, ".gnu_debugdata")?;
             return Ok(());
         }
+        // Newer tools give the section a type of its own, whatever its name.
         _ if header.sh_type(LE) == SHT_GNU_SFRAME => SectionKind::Sframe,
         _ => return Ok(()),
     };
+
     let address = header.sh_addr(LE);
     if header.sh_flags(LE).0 & elf::SHF_COMPRESSED.0 != 0 {
         return read_compressed(file, header, kind, out);
     }
+
     match data(file, header, kind.as_str())? {
         Some(data) => push(out, kind, address, data),
         // A debug file has the headers of its program's sections, without the bytes.
@@ -183,12 +196,16 @@ fn read_compressed(
     let offset = header.sh_offset(LE);
     let whole = data(file, header, kind.as_str())?;
     let cut = || error::cut(file.data, kind.as_str(), offset);
+
     let chdr = whole
         .as_deref()
         .and_then(<[u8]>::first_chunk::<{ CHDR_SIZE as usize }>)
         .ok_or_else(cut)?;
+
+    // `Elf64_Chdr`: type, a reserved word, size, alignment (gABI, chapter 4).
     let ch_type = u32::from_le_bytes([chdr[0], chdr[1], chdr[2], chdr[3]]);
     let ch_size = chdr[8..16].try_into().map_or(0, u64::from_le_bytes);
+
     let compression = match ch_type {
         1 => Compression::Zlib,
         2 => Compression::Zstd,
@@ -197,6 +214,7 @@ fn read_compressed(
             return Err(ElfError::new(what, kind.as_str(), offset));
         }
     };
+
     let start = offset.checked_add(CHDR_SIZE).ok_or_else(cut)?;
     let size = header.sh_size(LE).saturating_sub(CHDR_SIZE);
     out.compressed.push(Compressed {
@@ -207,6 +225,7 @@ fn read_compressed(
         offset: start,
         data: file.bytes(start, size, kind.as_str())?,
     });
+
     Ok(())
 }
 
@@ -219,14 +238,18 @@ fn read_zdebug(
     out: &mut Elf,
 ) -> Result<(), ElfError> {
     const HEADER: usize = 12;
+
     let Some(whole) = data(file, header, kind.as_str())? else {
         return Ok(());
     };
+
     let size = whole.get(4..HEADER).and_then(<[u8]>::first_chunk);
     let (Some(size), true) = (size, whole.starts_with(b"ZLIB")) else {
         push(out, kind, header.sh_addr(LE), whole);
         return Ok(());
     };
+
+    // The size is big-endian, unlike all else in the file.
     let packed = whole.part(HEADER..whole.len());
     out.compressed.push(Compressed {
         kind,
@@ -236,6 +259,7 @@ fn read_zdebug(
         offset: header.sh_offset(LE).saturating_add(HEADER as u64),
         data: packed.unwrap_or_else(|| Bytes::from_vec(Default::default())),
     });
+
     Ok(())
 }
 
@@ -266,14 +290,17 @@ fn read_debug_link(
 /// libgcc reads it; behind that may be anything else of the segment.
 fn eh_frame_by_hdr(file: &File<'_>, out: &mut Elf) -> Result<(), ElfError> {
     const PART: &str = ".eh_frame_hdr";
+
     let hdr = out
         .parts
         .sections
         .iter()
         .find(|s| s.kind == SectionKind::EhFrameHdr);
     let Some(hdr) = hdr else { return Ok(()) };
+
     let offset = file.at_address(hdr.address).map_or(0, |found| found.0);
     let error = |what| ElfError::new(what, PART, offset);
+
     let (&version, &encoding) = match &hdr.data[..] {
         [version, encoding, ..] => (version, encoding),
         _ => return Err(error::cut(file.data, PART, offset)),
@@ -281,11 +308,13 @@ fn eh_frame_by_hdr(file: &File<'_>, out: &mut Elf) -> Result<(), ElfError> {
     if version != 1 {
         return Err(error(ElfErrorKind::HdrVersion(version)));
     }
+
     // DW_EH_PE_*: the low four bits are the format of the value, the next three what it is relative
     // to.
     let field = hdr.data.get(4..).unwrap_or_default();
     let four = field.first_chunk().copied();
     let eight = field.first_chunk().copied();
+
     let value = match encoding & 0x0f {
         0x00 | 0x04 | 0x0c => eight.map(u64::from_le_bytes),
         0x03 => four.map(|v| u64::from(u32::from_le_bytes(v))),
@@ -293,12 +322,16 @@ fn eh_frame_by_hdr(file: &File<'_>, out: &mut Elf) -> Result<(), ElfError> {
         _ => return Err(error(ElfErrorKind::HdrEncoding(encoding))),
     };
     let value = value.ok_or_else(|| error::cut(file.data, PART, offset))?;
+
     let base = match encoding & 0xf0 {
         0x00 => 0,
+        // DW_EH_PE_pcrel: relative to this field, which follows the four bytes of the header.
         0x10 => hdr.address.wrapping_add(4),
+        // DW_EH_PE_datarel: relative to the start of the header.
         0x30 => hdr.address,
         _ => return Err(error(ElfErrorKind::HdrEncoding(encoding))),
     };
+
     let address = base.wrapping_add(value);
     let Some((offset, bytes)) = file.at_address(address) else {
         return match value == 0 && counts_none(&hdr.data) {
@@ -306,6 +339,7 @@ fn eh_frame_by_hdr(file: &File<'_>, out: &mut Elf) -> Result<(), ElfError> {
             false => Err(error(ElfErrorKind::Pointer(address))),
         };
     };
+
     let data = file.bytes(offset, to_terminator(bytes) as u64, ".eh_frame")?;
     push(out, SectionKind::EhFrame, address, data);
     Ok(())

@@ -111,6 +111,7 @@ pub(super) fn from_section<'a>(
         .table
         .enumerate()
         .find(|(_, s)| s.sh_type(LE) == kind)?;
+
     let offset = header.sh_offset(LE);
     let read = || {
         let symbols = header
@@ -124,10 +125,12 @@ pub(super) fn from_section<'a>(
             offset,
         })
     };
+
     // A debug file has headers of sections whose contents stayed in the program.
     if header.sh_size(LE) == 0 {
         return None;
     }
+
     let table = read();
     if table.is_none() {
         let section = if kind == elf::SHT_SYMTAB {
@@ -138,6 +141,7 @@ pub(super) fn from_section<'a>(
         let error = ElfError::new(ElfErrorKind::Symbols, section, offset);
         out.problems.push(error);
     }
+
     table
 }
 
@@ -148,26 +152,35 @@ fn from_dynamic<'a>(file: &File<'a>) -> Option<Table<'a>> {
         .programs
         .iter()
         .find(|p| p.p_type(LE) == elf::PT_DYNAMIC)?;
+
     let entries = segment
         .data_as_array::<elf::Dyn64<LE>, _>(LE, file.data)
         .ok()?;
+
     let value = |tag: elf::DynamicTag| {
         let entry = entries.iter().find(|d| d.d_tag.get(LE) == tag)?;
         Some(entry.d_val.get(LE))
     };
+
     let (symtab, strtab) = (value(elf::DT_SYMTAB)?, value(elf::DT_STRTAB)?);
     let (offset, bytes) = file.at_address(symtab)?;
     let (_, strings) = file.at_address(strtab)?;
+
+    // `DT_HASH` starts with `nbucket` and `nchain`; the latter is the number of symbols (gABI,
+    // chapter 5).
     let nchain = value(elf::DT_HASH)
         .and_then(|hash| file.at_address(hash)?.1.get(4..8)?.first_chunk().copied())
         .map(|count| u64::from(u32::from_le_bytes(count)));
+
     let size = core::mem::size_of::<elf::Sym64<LE>>() as u64;
     let gap = strtab.checked_sub(symtab).map(|gap| gap / size);
     let count = nchain.or(gap)?.min(bytes.len() as u64 / size);
+
     let symbols = file
         .data
         .read_slice_at(offset, usize::try_from(count).ok()?)
         .ok()?;
+
     let len = value(elf::DT_STRSZ)?.min(strings.len() as u64);
     Some(Table {
         symbols,
@@ -182,26 +195,32 @@ fn take(file: &File<'_>, table: &Table<'_>, out: &mut Elf) {
     let limit = strings_len
         .saturating_mul(NAME_SHARING_MAX)
         .max(NAME_BYTES_MIN);
+
     let text = merged(&out.parts.text);
     let (mut used, mut found) = (0u64, Vec::new());
+
     for symbol in table.symbols.iter().filter(|s| is_code(file, s, &text)) {
         let name = string(table.strings, symbol.st_name(LE), NAME_LEN_MAX);
         used = used.saturating_add(name.map_or(NAME_LEN_MAX, <[u8]>::len) as u64);
+
         if used > limit {
             let what = ElfErrorKind::SymbolNames { limit };
             out.problems
                 .push(ElfError::new(what, "symbols", table.offset));
             break;
         }
+
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             continue;
         };
+
         // Only what is exported is in the dynamic table: behind a symbol without a size there may be
         // other functions. musl's memset was the name of its system calls.
         let size = match (symbol.st_size(LE), out.has_symtab) {
             (0, false) => 1,
             (size, _) => size,
         };
+
         let symbol_of = Symbol {
             address: symbol.st_value(LE),
             size,
@@ -209,6 +228,7 @@ fn take(file: &File<'_>, table: &Table<'_>, out: &mut Elf) {
         };
         found.push((symbol_rank(symbol), symbol_of));
     }
+
     // An image keeps the order of names at one address.
     found.sort_by(|(a, one), (b, other)| {
         (one.address, a, &one.name).cmp(&(other.address, b, &other.name))

@@ -16,14 +16,17 @@ mod symbols;
 /// headers.
 fn program() -> Vec<u8> {
     let mut out = vec![0u8; 0x300];
+
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, b"\x7fELF\x02\x01\x01");
+    // ET_DYN, EM_X86_64, and three program headers of 56 bytes behind this header.
     put(16, &3u16.to_le_bytes());
     put(18, &62u16.to_le_bytes());
     put(32, &64u64.to_le_bytes());
     put(52, &64u16.to_le_bytes());
     put(54, &56u16.to_le_bytes());
     put(56, &3u16.to_le_bytes());
+
     let mut header = |index: usize, kind: u32, flags: u32, words: [u64; 6]| {
         let at = 64 + 56 * index;
         put(at, &kind.to_le_bytes());
@@ -32,16 +35,23 @@ fn program() -> Vec<u8> {
             put(at + 8 + 8 * i, &word.to_le_bytes());
         }
     };
+
+    // PT_LOAD, PT_NOTE and PT_GNU_EH_FRAME.
     header(0, 1, 5, [0, 0x1000, 0x1000, 0x300, 0x300, 0x1000]);
     header(1, 4, 4, [0x200, 0x1200, 0x1200, 0x18, 0x18, 4]);
     header(2, 0x6474_e550, 4, [0x220, 0x1220, 0x1220, 0x0c, 0x0c, 4]);
+
+    // A build id of eight bytes.
     put(0x200, &[4, 0, 0, 0, 8, 0, 0, 0, 3, 0, 0, 0]);
     put(0x20c, b"GNU\0\x01\x02\x03\x04\x05\x06\x07\x08");
+    // `eh_frame_ptr` is relative to itself, in four bytes.
     put(0x220, &[1, 0x1b, 0x03, 0x3b]);
     put(0x224, &(0x240i32 - 0x224).to_le_bytes());
+
     // An entry of `.eh_frame`, its terminator, and other bytes of the segment.
     put(0x240, &12u32.to_le_bytes());
     put(0x254, &[0xff; 4]);
+
     out
 }
 
@@ -68,15 +78,19 @@ fn a_file_without_section_headers_is_read_by_its_program_headers() {
 fn a_program_has_an_entry_point_and_a_library_has_none() {
     let entry = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = program();
+        // `e_entry`
         bytes[24..32].copy_from_slice(&0x1010u64.to_le_bytes());
         change(&mut bytes);
         let image = parse(bytes).unwrap().into_image();
         image.section(SectionKind::Entry).map(|s| s.address)
     };
+
     assert_eq!(entry(&|_| {}), None, "a library");
     assert_eq!(entry(&|bytes| bytes[16] = 2), Some(0x1010), "ET_EXEC");
+    // The second program header becomes PT_INTERP, or PT_DYNAMIC with DT_FLAGS_1.
     let second = 64 + 56;
     assert_eq!(entry(&|bytes| bytes[second] = 3), Some(0x1010), "PT_INTERP");
+
     let dynamic = |flags: u64| {
         entry(&|bytes| {
             bytes[second] = 2;
@@ -87,6 +101,7 @@ fn a_program_has_an_entry_point_and_a_library_has_none() {
     };
     assert_eq!(dynamic(0x0800_0001), Some(0x1010), "DF_1_PIE");
     assert_eq!(dynamic(1), None, "DF_1_NOW");
+
     let outside = |bytes: &mut Vec<u8>| {
         bytes[16] = 2;
         bytes[25] = 0x70;
@@ -161,6 +176,7 @@ fn the_empty_header_that_v8_writes_is_an_empty_table() {
 #[test]
 fn a_cut_or_altered_file_yields_only_what_it_contains() {
     let whole = program();
+
     // The number of bytes in the sections of a file of `len` bytes.
     let held = |elf: &Elf, len: usize| {
         let sections = &elf.parts.sections;
@@ -169,22 +185,27 @@ fn a_cut_or_altered_file_yields_only_what_it_contains() {
         }
         sections.iter().map(|s| s.data.len()).sum::<usize>()
     };
+
     let all = held(&parse(whole.clone()).unwrap(), whole.len());
     assert!(all > 0);
+
     for len in 0..whole.len() {
         match parse(whole[..len].to_vec()) {
             Ok(elf) => assert!(held(&elf, len) <= all, "cut at {len}"),
             Err(error) => assert_ne!(alloc::format!("{error}"), "", "cut at {len}"),
         }
     }
+
     // Even the header is incomplete.
     assert!((0..64).all(|len| parse(whole[..len].to_vec()).is_err()));
+
     for at in 0..whole.len() {
         for bit in 0..8 {
             let mut bytes = whole.clone();
             bytes[at] ^= 1 << bit;
             if let Ok(elf) = parse(bytes) {
                 held(&elf, whole.len());
+                // Whatever the segments are, this must not panic.
                 let _ = elf.bias(0x7f00_0000_0000, 0x1000, 0, true);
             }
         }
@@ -223,6 +244,7 @@ fn the_bias_is_that_of_the_segment_that_was_mapped() {
         ld.bias(0x5000_3000, 0x1000, 0x2000, false),
         Some(0x5000_0000)
     );
+
     // lld: segments share pages of the file, and the addresses jump.
     let lld = with_segments(&[
         (0, 0, 0x1540, 4),
@@ -238,12 +260,14 @@ fn the_bias_is_that_of_the_segment_that_was_mapped() {
         lld.bias(0x5000_3000, 0x1000, 0x1000, false),
         Some(0x5000_0000)
     );
+
     // A fixed address, and a piece cut out of the middle by mprotect or a huge page.
     let fixed = with_segments(&[(0, 0x40_0000, 0x80_0000, 5)]);
     assert_eq!(fixed.bias(0x40_0000, 0x80_0000, 0, true), Some(0));
     assert_eq!(fixed.bias(0x60_0000, 0x20_0000, 0x20_0000, true), Some(0));
     assert_eq!(fixed.bias(0x60_0000, 0x1000, 0x100_0000, true), None);
     assert_eq!(fixed.bias(0x60_0000, u64::MAX, 0x1000, true), None);
+
     // Only the pages of the executable segment are code.
     assert!(ld.is_code(0x1000, 0x1000) && lld.is_code(0x1000, 0x1000));
     assert!(!ld.is_code(0x1000, 0x2000) && !lld.is_code(0x2000, 0));
@@ -284,16 +308,19 @@ fn of_several_segments_in_a_mapping_the_first_counts() {
         two.bias(0x5000_0000, 0x2000, 0x1000, false),
         Some(0x5000_0000 - 0x11000)
     );
+
     // Another segment covers the same part of the file but starts earlier.
     let nested = with_segments(&[(0x2000, 0x22000, 0x800, 6), (0x1000, 0x11000, 0x1800, 6)]);
     let bias = nested.bias(0x5000_0000, 0x1000, 0x2000, false);
     assert_eq!(bias, Some(0x5000_0000 - 0x22000));
+
     // No segment starts there, so the mapping was cut out of the one that starts earlier.
     let cut = with_segments(&[(0, 0x10000, 0x3000, 6), (0x3000, 0x23000, 0x1000, 6)]);
     assert_eq!(
         cut.bias(0x5000_0000, 0x2000, 0x2000, false),
         Some(0x5000_0000 - 0x12000)
     );
+
     // A segment that ends where the mapping starts, or starts where it ends, is not in it, even if
     // it is the only executable one.
     let next = with_segments(&[
@@ -305,6 +332,7 @@ fn of_several_segments_in_a_mapping_the_first_counts() {
         next.bias(0x5000_0000, 0x1000, 0x2000, true),
         Some(0x5000_0000 - 0x22000)
     );
+
     // A segment without bytes in the file cannot be mapped from it.
     let empty = with_segments(&[(0, 0x10000, 0x3000, 4), (0x2800, 0x22800, 0, 5)]);
     assert_eq!(
@@ -317,6 +345,7 @@ fn of_several_segments_in_a_mapping_the_first_counts() {
 fn with_symbols(names: &[u32], strings: &[u8]) -> Result<Elf, ElfError> {
     let mut out = vec![0u8; 64];
     let mut sections: Vec<[u64; 10]> = vec![[0; 10]];
+
     let mut add = |out: &mut Vec<u8>, kind: u64, flags: u64, link: u64, data: &[u8]| {
         sections.push([
             0,
@@ -332,18 +361,23 @@ fn with_symbols(names: &[u32], strings: &[u8]) -> Result<Elf, ElfError> {
         ]);
         out.extend(data);
     };
+
     add(&mut out, 1, 6, 0, &[0x90; 64]);
+
     let symbol = |name: &u32| {
         let mut symbol = [0u8; 24];
         symbol[..4].copy_from_slice(&name.to_le_bytes());
+        // A global function, in section 1.
         symbol[4] = 0x12;
         symbol[6] = 1;
         symbol[8..16].copy_from_slice(&0x1000u64.to_le_bytes());
         symbol
     };
+
     let symbols: Vec<u8> = names.iter().flat_map(symbol).collect();
     add(&mut out, 2, 0, 3, &symbols);
     add(&mut out, 3, 0, 0, strings);
+
     let at = out.len() as u64;
     for [
         name,
@@ -369,11 +403,14 @@ fn with_symbols(names: &[u32], strings: &[u8]) -> Result<Elf, ElfError> {
         out.extend((info as u32).to_le_bytes());
         out.extend([align, entry].iter().flat_map(|w| w.to_le_bytes()));
     }
+
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, b"\x7fELF\x02\x01\x01");
     put(16, &[3, 0, 62, 0]);
+    // `e_shoff`; then four headers of 64 bytes, and the strings are the names of sections, too.
     put(40, &at.to_le_bytes());
     put(58, &[64, 0, 4, 0, 3, 0]);
+
     parse(out)
 }
 

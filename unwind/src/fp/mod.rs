@@ -75,6 +75,7 @@ mod tests {
 
     #[test]
     fn frames_are_followed_by_rbp_to_a_zero_one() {
+        // Two frames, each a saved rbp and a return address.
         let words = [0x7010u64, 0x1200, 0, 0x1300];
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         let mut space = AddressSpace::new();
@@ -84,12 +85,14 @@ mod tests {
             image: None,
             name: "text".into(),
         });
+
         let place = Place {
             space: &space,
             memory: &MemoryCopy::new(0x7000, &bytes),
         };
         let start = Start::from_regs(Regs::frame(0x1100, 0x7000, 0x7000));
         let (limits, mut cache, mut chain) = (Limits::default(), Cache::new(), Chain::default());
+
         let end = walk(
             &FramePointer,
             &place,
@@ -101,6 +104,7 @@ mod tests {
         let pcs: Vec<_> = chain.frames.iter().map(|f| f.pc.value()).collect();
         assert_eq!(pcs, [0x1100, 0x1200, 0x1300]);
         assert_eq!(end.reason, Reason::RootReached);
+
         assert_eq!(FramePointer.carries(), RegMask::FRAME);
         assert_eq!(FramePointer.name(), "fp");
     }

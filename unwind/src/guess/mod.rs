@@ -27,6 +27,7 @@ pub fn walk<M: Memory + ?Sized, S: Sink>(
             return Reason::RegistersMissing { reg }.into();
         }
     }
+
     let (rip, rsp) = (start.regs.rip(), start.regs.rsp());
     if S::DETAIL {
         sink.event(Event::Started {
@@ -34,7 +35,9 @@ pub fn walk<M: Memory + ?Sized, S: Sink>(
             first_frame: start.first_frame,
         });
     }
+
     if let Some(ip) = start.sampled_ip {
+        // Fake registers: the ip is that of the caller of the function that made them.
         sink.frame(Step {
             pc: CodeAddress::Return(ip),
             sp: 0,
@@ -42,7 +45,9 @@ pub fn walk<M: Memory + ?Sized, S: Sink>(
             how: How::SampledIp,
         });
     }
+
     let mut frames = 0;
+    // With a mark, the registers are the unwinder's own and not those of the sample.
     if start.first_frame.is_none() {
         let pc = CodeAddress::Instruction(rip);
         sink.frame(Step {
@@ -53,6 +58,8 @@ pub fn walk<M: Memory + ?Sized, S: Sink>(
         });
         frames = 1;
     }
+
+    // Aligned as in `__unwind_start` (`unwind_guess.c`).
     let first = start.first_frame.unwrap_or(rsp).wrapping_add(7) & !7;
     for i in 0..u64::from(WORDS_MAX) {
         let slot = first.wrapping_add(8 * i);
@@ -62,15 +69,20 @@ pub fn walk<M: Memory + ?Sized, S: Sink>(
             Err(MemoryError::BeyondCopy { .. }) if i > 0 => return Reason::NotAtRoot.into(),
             Err(error) => return Reason::from(error).into(),
         };
+
+        // A return address is the end of a call, so the byte before it is code.
         if !place.space.is_text(word.wrapping_sub(1)) {
             continue;
         }
+
+        // Only a frame too many is beyond the limit: the end of the stack may come first.
         if frames == limits.frames_max {
             return Reason::FrameLimit {
                 limit: limits.frames_max,
             }
             .into();
         }
+
         frames += 1;
         let (pc, sp) = (CodeAddress::Return(word), slot.wrapping_add(8));
         sink.frame(Step {
@@ -80,6 +92,7 @@ pub fn walk<M: Memory + ?Sized, S: Sink>(
             how: How::Guess,
         });
     }
+
     Reason::FrameLimit { limit: WORDS_MAX }.into()
 }
 

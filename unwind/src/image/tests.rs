@@ -35,6 +35,7 @@ fn only_unmapped_ranges_are_removed() {
     let a = (0x1000, 0x2000, "a");
     let b = (0x2000, 0x3000, "b");
     let c = (0x4000, 0x5000, "c");
+
     let cases: [(Range<u64>, &[Listed<'_>]); 12] = [
         (0x1000..0x2000, &[b, c]),
         (0x1000..0x3000, &[c]),
@@ -59,11 +60,13 @@ fn only_unmapped_ranges_are_removed() {
             &[(0x1000, 0x1fff, "a"), (0x2001, 0x3000, "b"), c],
         ),
     ];
+
     for (range, expected) in cases {
         let mut space = three();
         let stamp = space.stamp();
         space.unmap(range.clone());
         assert_eq!(listed(&space), expected, "{range:x?}");
+
         // The stamp changes exactly if something was unmapped.
         let changed = expected != [a, b, c];
         assert_eq!(space.stamp() != stamp, changed, "{range:x?}");
@@ -161,6 +164,7 @@ fn text_bytes_are_those_from_an_address_on() {
         address,
         data: Bytes::from_vec(bytes.to_vec()),
     };
+
     let image = Image::new(ImageParts {
         sections: Vec::from([
             section(SectionKind::Text, 0x100, &[1, 2, 3, 4]),
@@ -169,6 +173,7 @@ fn text_bytes_are_those_from_an_address_on() {
         ]),
         ..ImageParts::default()
     });
+
     for (svma, len, bytes) in [
         (0x100, 2, &[1, 2][..]),
         (0x102, 9, &[3, 4]),
@@ -197,6 +202,7 @@ fn the_innermost_sized_symbol_names_an_address() {
         ("a_short", 0x500, 4),
         ("b_long", 0x500, 0x10),
     ];
+
     let image = Image::new(ImageParts {
         symbols: symbols
             .iter()
@@ -208,6 +214,7 @@ fn the_innermost_sized_symbol_names_an_address() {
             .collect(),
         ..ImageParts::default()
     });
+
     for (svma, name) in [
         (0xff, None),
         (0x100, Some("outer")),

@@ -85,12 +85,14 @@ mod tests {
             ip: 0x40_1000,
             sp: 0x7ff0,
         };
+
         let is = |found| boundary.is(&found, &task());
         assert!(is(right));
         assert!(is(UserRegs {
             at: 0x9000,
             ..right
         }));
+
         assert!(!is(UserRegs {
             at: 0x9008,
             ..right
@@ -107,6 +109,8 @@ mod tests {
             sp: 0x7ff8,
             ..right
         }));
+
+        // A system call pushes nothing itself: the kernel saves the registers at the stack's end.
         let system_call = UserBoundary {
             pushed_at: None,
             ..boundary

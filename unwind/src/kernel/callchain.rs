@@ -171,6 +171,7 @@ pub fn get_perf_callchain<M: Memory + ?Sized>(
 ) -> Callchain {
     let mut entries = Vec::new();
     let (max_stack, mut contexts) = (options.max_stack as usize, 0);
+
     // Once there is no room for a marker, nothing more is stored (`contexts_maxed`).
     let mut maxed = false;
     let mut context = |entries: &mut Vec<CallchainEntry>, context: Context| {
@@ -184,6 +185,7 @@ pub fn get_perf_callchain<M: Memory + ?Sized>(
         }
         !maxed
     };
+
     let mut stored = 0;
     if let Some(ips) = kernel.filter(|_| options.kernel)
         && context(&mut entries, Context::Kernel)
@@ -192,6 +194,7 @@ pub fn get_perf_callchain<M: Memory + ?Sized>(
         stored = ips.len();
         entries.extend(ips.map(|(i, ip)| CallchainEntry::Kernel(i, *ip)));
     }
+
     let mut user = || {
         let mut chain: UserChain;
         let (mark, walk) = match options.user {
@@ -199,19 +202,24 @@ pub fn get_perf_callchain<M: Memory + ?Sized>(
             UserWalk::FramePointer => (Context::User, true),
             UserWalk::UnwindUser => (Context::UserDeferred, false),
         };
+
         let Some(space) = space else {
             return UserOutcome::NotRecorded;
         };
         let Some(regs) = &space.regs else {
             return UserOutcome::NoUserSpace;
         };
+        // The user memory of another task is not mapped here (`kernel/events/callchain.c`).
         if options.crosstask {
             return UserOutcome::CrossTask;
         }
+
         if !context(&mut entries, mark) {
             return UserOutcome::NoRoomForContext;
         }
+
         if walk {
+            // Addresses of both parts share `max_stack`; markers have a limit of their own.
             let left = max_stack - stored;
             chain = perf_callchain_user(regs, space.uprobe, memory, left);
             if let UserEnd::MaxStack { max } = &mut chain.end {
@@ -224,9 +232,11 @@ pub fn get_perf_callchain<M: Memory + ?Sized>(
             // A separate record with its own limit.
             chain = unwind_user(regs, space.uprobe, memory, UNWIND_MAX_ENTRIES);
         }
+
         entries.extend(chain.frames.into_iter().map(CallchainEntry::User));
         UserOutcome::Walked(chain.end)
     };
+
     let user = user();
     Callchain { entries, user }
 }

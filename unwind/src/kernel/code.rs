@@ -186,6 +186,7 @@ impl Code {
             known: Known::default(),
             problem: None,
         };
+
         // The kernel first: it has many entries, which show the layout that its modules share.
         let is_core = |m: &&Mapping| {
             let symbols = m.image.as_ref().map(|i| i.symbols());
@@ -195,34 +196,42 @@ impl Code {
         if let Some(core) = core {
             code.add(core, told);
         }
+
         let shared = || {
             let table = code.parts.first()?.table.as_ref()?;
             table.encoding()
         };
         let told = told.or_else(|| code.has_core.then(shared)?);
+
         for mapping in space.mappings() {
             code.add(mapping, told);
         }
+
         code
     }
 
     fn add(&mut self, mapping: &Mapping, told: Option<Encoding>) {
         let Some(image) = &mapping.image else {
+            // Code without a file is known by the name of its mapping.
             if let Some(generated) = Generated::from_name(&mapping.name) {
                 self.generated.push((mapping.range.clone(), generated));
             }
             return;
         };
+
+        // The mappings of one file share its table.
         if let Some(part) = self.parts.iter_mut().find(|p| p.image.id() == image.id()) {
             part.range.end = part.range.end.max(mapping.range.end);
             return;
         }
+
         let symbols = Symbols {
             image,
             bias: mapping.bias,
         };
         let core_text = symbols.text();
         let is_core = core_text.is_some() && !self.has_core;
+
         let table = Index::new(image, told).unwrap_or_else(|problem| {
             self.problem.get_or_insert(problem);
             None
@@ -233,21 +242,27 @@ impl Code {
             range: mapping.range.clone(),
             table,
         };
+
+        // Of a module, only the table and the range are needed.
         if !is_core {
             self.parts.push(part);
             return;
         }
+
         self.has_core = true;
         self.core_text = core_text.unwrap_or(0..0);
         let found = symbols.found();
         self.init_text = found.init_text;
         self.entry_text = found.entry_text;
         self.known = found.known;
+
         self.blocks = part.table.as_ref().and_then(|index| {
             let svma = |avma: u64| avma.wrapping_sub(part.bias);
             let (start, end) = (svma(self.core_text.start), svma(self.core_text.end));
             Blocks::new(&index.table().ok()?, start, end)
         });
+
+        // `search` expects the kernel's own table at the front.
         self.parts.insert(0, part);
     }
 
@@ -369,16 +384,19 @@ impl Code {
     }
 
     fn search(&self, ip: u64, trampolines: bool) -> Option<FoundEntry> {
+        // The order is that of `orc_find`; after a jump to zero it gives an entry of its own.
         if ip == 0 {
             let (entry, source) = (Entry::NULL, Source::Null);
             return Some(FoundEntry { entry, source });
         }
+
         if self.core_text.contains(&ip) {
             return self.in_table(0, ip, true);
         }
         if self.init_text.contains(&ip) {
             return self.in_table(0, ip, false);
         }
+
         let first = usize::from(self.has_core);
         let module = self.parts[first..]
             .iter()
@@ -386,8 +404,10 @@ impl Code {
         if let Some(found) = module.and_then(|i| self.in_table(first + i, ip, false)) {
             return Some(found);
         }
+
         let (range, generated) = self.generated_at(ip)?;
         let offset = ip - range.start;
+
         match generated {
             Generated::Bpf {
                 frame_pointer: Some(part),
@@ -400,6 +420,8 @@ impl Code {
                     true => self.known.ftrace_regs_caller,
                     false => self.known.ftrace_caller,
                 };
+                // Older kernels take the entry of the original's first byte for all of the
+                // trampoline.
                 let exact = self.version.maps_ftrace_trampolines();
                 let address = original.wrapping_add(if exact { offset } else { 0 });
                 self.search(address, false)

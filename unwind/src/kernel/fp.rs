@@ -44,6 +44,7 @@ pub(super) fn start<M: Memory + ?Sized>(
         ..FpState::default()
     };
     unwind.state = State::Fp(state);
+
     let mut bp = match from {
         StartFrom::Regs(regs) if is_user_cs(regs.get(Reg::Cs).unwrap_or(0)) => {
             unwind.end(Ended::StartedInUser, false);
@@ -53,6 +54,9 @@ pub(super) fn start<M: Memory + ?Sized>(
         // The last two words of `struct inactive_task_frame` form a frame.
         StartFrom::Inactive => task.thread_sp.wrapping_add(INACTIVE_BP),
     };
+
+    // A call of a null pointer: rsp points to the return address, where a frame would have it
+    // (`__unwind_start` in `unwind_frame.c`).
     if let StartFrom::Regs(regs) = from
         && regs.rip() == 0
         && regs.rsp() >= first_frame
@@ -60,9 +64,11 @@ pub(super) fn start<M: Memory + ?Sized>(
         state.next_bp = bp;
         bp = regs.rsp().wrapping_sub(8);
     }
+
     let (info, mask) = (&mut state.stack, &mut state.stack_mask);
     // The kernel ignores this failure, too.
     let _ = get_stack_info(&task.stacks, task.is_current, bp, info, mask);
+
     let updated = update(unwind, &mut state, bp);
     unwind.state = State::Fp(state);
     if let Err(error) = updated {
@@ -70,6 +76,7 @@ pub(super) fn start<M: Memory + ?Sized>(
     } else if state.stack.kind == StackType::Unknown {
         unwind.end(Ended::StartNotOnStack { sp: bp }, false);
     }
+
     while let State::Fp(state) = unwind.state
         && state.stack.kind != StackType::Unknown
         && (!state.stack.holds(first_frame, 8) || (state.next_bp == 0 && state.bp < first_frame))
@@ -92,6 +99,7 @@ fn update<M: Memory + ?Sized>(
         RegsPtr::At(regs) => regs.wrapping_add(PT_REGS_LEN),
         RegsPtr::Start | RegsPtr::None => state.bp.wrapping_add(FRAME_LEN),
     };
+
     // ENCODE_FRAME_POINTER: the lowest bit means that these are registers.
     let encoded = next_bp & 1 != 0;
     let (frame, len) = match encoded {
@@ -99,6 +107,8 @@ fn update<M: Memory + ?Sized>(
         false => (next_bp, FRAME_LEN),
     };
     state.got_irq |= encoded;
+
+    // A frame that is not on this stack may be on the one that was interrupted.
     while !state.stack.holds(frame, len) {
         let next_sp = state.stack.next_sp;
         let (info, mask) = (&mut state.stack, &mut state.stack_mask);
@@ -107,13 +117,17 @@ fn update<M: Memory + ?Sized>(
             return Ok(false);
         }
     }
+
+    // Within a stack, frames only go up and do not overlap (`update_stack_state`).
     if state.orig_sp != 0 && state.stack.kind == prev_type && frame < prev_end {
         return Ok(false);
     }
+
     (state.regs, state.bp) = match encoded {
         true => (RegsPtr::At(frame), 0),
         false => (RegsPtr::None, next_bp),
     };
+
     state.ip = match unwind.is_user(state.regs)? {
         true => 0,
         false => {
@@ -125,6 +139,7 @@ fn update<M: Memory + ?Sized>(
             hijack::recover(kernel.code, kernel.task, &mut state.cursors, word, slot)
         }
     };
+
     if state.orig_sp == 0 {
         state.orig_sp = frame;
     }
@@ -163,12 +178,14 @@ fn step<M: Memory + ?Sized>(
     if unwind.is_user(state.regs)? {
         return Ok(unwind.end(Ended::UserRegs, false));
     }
+
     let memory = unwind.kernel.memory;
     let task_regs = task_pt_regs(unwind.kernel.task);
     if let Some(regs) = task_regs
         && is_last(unwind, state.bp, regs)?
     {
         let regs = RegsPtr::At(regs);
+        // A kernel thread has registers at the end of its stack, but they say nothing.
         if !unwind.is_user(regs)? {
             return Ok(unwind.end(Ended::EndOfStack, false));
         }
@@ -177,16 +194,19 @@ fn step<M: Memory + ?Sized>(
         unwind.state = State::Fp(state);
         return Ok(true);
     }
+
     let next_bp = match state.regs {
         _ if state.next_bp != 0 => core::mem::take(&mut state.next_bp),
         RegsPtr::None => memory.read_u64(state.bp)?,
         regs => regs.read(unwind.start, memory, Reg::Rbp)?,
     };
+
     let updated = update(unwind, &mut state, next_bp)?;
     unwind.state = State::Fp(state);
     if updated {
         return Ok(true);
     }
+
     let why = bad_address(unwind, &state, next_bp, task_regs)?;
     Ok(unwind.end(why, true))
 }
@@ -203,6 +223,8 @@ fn bad_address<M: Memory + ?Sized>(
         RegsPtr::At(regs) => (regs, true),
         RegsPtr::Start | RegsPtr::None => (state.bp, false),
     };
+
+    // Entry code, and a handler before its first frame, have not set up a frame pointer.
     let in_entry = state.got_irq && kernel.code.is_entry_text(state.ip);
     let at_end = match (in_regs, task_regs) {
         (true, Some(end)) => {
@@ -211,9 +233,12 @@ fn bad_address<M: Memory + ?Sized>(
         }
         _ => false,
     };
+
+    // Another task may run and change its stack while it is read.
     if !kernel.task.is_current || in_entry || at_end {
         return Ok(Ended::OutOfStacks);
     }
+
     Ok(Ended::BadFramePointer {
         frame,
         in_regs,

@@ -29,6 +29,7 @@ pub(super) fn start<M: Memory + ?Sized>(
         sp: align(first_frame),
         ..GuessState::default()
     };
+
     let (info, mask) = (&mut state.stack, &mut state.stack_mask);
     let found = get_stack_info(&task.stacks, task.is_current, first_frame, info, mask);
     unwind.state = State::Guess(state);
@@ -36,6 +37,8 @@ pub(super) fn start<M: Memory + ?Sized>(
         unwind.end(Ended::StartNotOnStack { sp: first_frame }, false);
         return;
     }
+
+    // The word at the mark counts, if all of it is on the stack.
     let is_first = match unwind.kernel.memory.read_u64(first_frame) {
         _ if !state.stack.holds(first_frame, 8) => false,
         Ok(word) => unwind.kernel.code.is_text(word),
@@ -44,6 +47,7 @@ pub(super) fn start<M: Memory + ?Sized>(
             return;
         }
     };
+
     if !is_first {
         skipped(unwind);
         unwind.next_frame();
@@ -65,12 +69,16 @@ pub(super) fn next_frame<M: Memory + ?Sized>(
                     return unwind.not_recorded(error);
                 }
             };
+
+            // Any word that is text may be a return address; nothing else is tested.
             if kernel.code.is_text(word) {
                 unwind.state = State::Guess(state);
                 return true;
             }
             state.sp = state.sp.wrapping_add(8);
         }
+
+        // The end of this stack says where the interrupted one goes on.
         state.sp = align(state.stack.next_sp);
         let (info, mask) = (&mut state.stack, &mut state.stack_mask);
         let current = kernel.task.is_current;

@@ -181,13 +181,16 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
     ) -> Self {
         let start = match from {
             StartFrom::Regs(regs) | StartFrom::Own(regs) => regs,
+            // Its registers are only where its switch pushed them.
             StartFrom::Inactive => &Regs::UNKNOWN,
         };
+
         let state = match kind {
             UnwinderKind::Orc => State::Orc(OrcState::default()),
             UnwinderKind::Fp => State::Fp(FpState::default()),
             UnwinderKind::Guess => State::Guess(GuessState::default()),
         };
+
         let mut unwind = Unwind {
             kernel,
             start,
@@ -196,11 +199,13 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
             found: None,
             ended: None,
         };
+
         match kind {
             UnwinderKind::Orc => orc::start(&mut unwind, from, first_frame, skipped),
             UnwinderKind::Fp => fp::start(&mut unwind, from, first_frame, skipped),
             UnwinderKind::Guess => guess::start(&mut unwind, first_frame, skipped),
         }
+
         unwind
     }
 

@@ -45,19 +45,24 @@ pub(super) fn start<M: Memory + ?Sized>(
     let Kernel { code, task, memory } = unwind.kernel;
     let refused = match () {
         () if !code.has_orc() => Some(Ended::NoTables),
+        // Its stack would change while it is read.
         () if task.on_other_cpu && !task.is_current => Some(Ended::OtherCpu),
         () => None,
     };
+
     if let Some(why) = refused {
         unwind.end(why, true);
         return;
     }
+
     // Filled in place: a copy would have to wait for the stores just made.
     let State::Orc(state) = &mut unwind.state else {
         return;
     };
+
     match from {
         StartFrom::Regs(regs) => {
+            // User space was interrupted, so there is no kernel frame.
             if is_user_cs(regs.get(Reg::Cs).unwrap_or(0)) {
                 unwind.end(Ended::StartedInUser, false);
                 return;
@@ -74,6 +79,7 @@ pub(super) fn start<M: Memory + ?Sized>(
         }
         StartFrom::Inactive => {
             let word = |offset| memory.read_u64(task.thread_sp.wrapping_add(offset));
+            // `__switch_to_asm` pushed a `struct inactive_task_frame`.
             let frame = word(INACTIVE_BP).and_then(|bp| Ok((bp, word(INACTIVE_RET)?)));
             (state.bp, state.ip) = match frame {
                 Ok(frame) => frame,
@@ -82,11 +88,14 @@ pub(super) fn start<M: Memory + ?Sized>(
                     return;
                 }
             };
+
             let version = code.version();
             state.sp = match version.skips_inactive_task_frame() {
                 true => task.thread_sp.wrapping_add(INACTIVE_FRAME_LEN),
                 false => task.thread_sp,
             };
+
+            // A new task starts at the first byte of this function, not behind a call in it.
             let new_task = match version.has_ret_from_fork_asm() {
                 true => code.known().ret_from_fork_asm,
                 false => code.known().ret_from_fork,
@@ -94,6 +103,7 @@ pub(super) fn start<M: Memory + ?Sized>(
             state.signal = state.ip == new_task && new_task != 0;
         }
     }
+
     let sp = state.sp;
     let mut find = |address| {
         let (info, mask) = (&mut state.stack, &mut state.stack_mask);
@@ -103,17 +113,21 @@ pub(super) fn start<M: Memory + ?Sized>(
         // This may be a guard page; try the stack above it.
         let next_page = sp.wrapping_add(PAGE_SIZE - 1) & !(PAGE_SIZE - 1);
         let found = find(next_page);
+        // The stack overflowed: the walk goes on, but it is not reliable.
         state.error = true;
         if found.is_err() {
             unwind.end(Ended::StartNotOnStack { sp }, true);
             return;
         }
     }
+
+    // `__unwind_start` skips the frame of the registers: its caller has them.
     if let StartFrom::Regs(_) = from {
         skipped(unwind);
         unwind.next_frame();
         return;
     }
+
     let keeps = code.version().keeps_frame_at_mark();
     let is_passed = |state: &OrcState| {
         state.stack.kind != StackType::Unknown
@@ -121,6 +135,7 @@ pub(super) fn start<M: Memory + ?Sized>(
                 || state.sp < first_frame
                 || state.sp == first_frame && !keeps)
     };
+
     while matches!(&unwind.state, State::Orc(state) if is_passed(state)) {
         skipped(unwind);
         unwind.next_frame();
@@ -153,9 +168,13 @@ pub(super) fn next_frame<M: Memory + ?Sized>(unwind: &mut Unwind<'_, M>) -> bool
             Err(error) => return unwind.not_recorded(error),
         }
     }
+
     let (ip, version) = (state.ip, kernel.code.version());
+    // Before 4.18 every end was alike.
     let tells = version.tells_end_from_error();
+    // The code behind a call may have another layout, for example if the callee never returns.
     let lookup = if state.signal { ip } else { ip.wrapping_sub(1) };
+
     let found = match kernel.code.find(lookup, unwind.finds) {
         Some(found) => found,
         None if !version.falls_back_to_frame_pointer() => {
@@ -166,13 +185,17 @@ pub(super) fn next_frame<M: Memory + ?Sized>(unwind: &mut Unwind<'_, M>) -> bool
             source: Source::FramePointer,
         },
     };
+
     unwind.found = Some(*found);
     match found.entry.kind {
         EntryType::Undefined => return unwind.end(Ended::Undefined { ip: lookup }, tells),
         EntryType::EndOfStack => return unwind.end(Ended::EndOfStack, false),
         EntryType::Call | EntryType::Regs | EntryType::RegsPartial => {}
     }
+
+    // The frame pointer is only a guess, so the rest of the walk is not reliable.
     state.error |= found.source == Source::FramePointer;
+
     // A failed step keeps the changes it has made.
     let mut step = Step {
         kernel,
@@ -180,6 +203,7 @@ pub(super) fn next_frame<M: Memory + ?Sized>(unwind: &mut Unwind<'_, M>) -> bool
         state,
         ip,
     };
+
     match step.apply(&found.entry) {
         Ok(()) => true,
         Err(Stop::Error(why)) => unwind.end(why, tells),
@@ -246,9 +270,13 @@ impl<M: Memory + ?Sized> Step<'_, '_, M> {
     fn apply(&mut self, entry: &Entry) -> Result<(), Stop> {
         let version = self.kernel.code.version();
         let (prev_type, prev_sp, own_bp) = (self.state.stack.kind, self.state.sp, self.state.bp);
+
+        // Older kernels do this only after the frame is read, so that a failed step keeps the old
+        // value.
         if version.takes_signal_from_entry() {
             self.state.signal = entry.signal;
         }
+
         let offset = i64::from(entry.sp_offset) as u64;
         let sp = match entry.sp_reg {
             OrcReg::Sp => prev_sp.wrapping_add(offset),
@@ -258,6 +286,7 @@ impl<M: Memory + ?Sized> Step<'_, '_, M> {
                 SpIndirect::LoadAtOffset => self.load(prev_sp.wrapping_add(offset))?,
             },
             OrcReg::BpIndirect => self.load(own_bp.wrapping_add(offset))?,
+            // Known only if this frame was interrupted and its registers were saved (`get_reg`).
             OrcReg::R10 => self.needed(Reg::R10)?,
             OrcReg::R13 => self.needed(Reg::R13)?,
             OrcReg::Di => self.needed(Reg::Rdi)?,
@@ -265,8 +294,10 @@ impl<M: Memory + ?Sized> Step<'_, '_, M> {
             OrcReg::Ax => self.needed(Reg::Rax)?,
             OrcReg::Undefined | OrcReg::PrevSp => return Err(self.bad("unknown SP base reg")),
         };
+
         match entry.kind {
             EntryType::Call => {
+                // A call pushed the return address just below the CFA.
                 let slot = sp.wrapping_sub(8);
                 let word = self.load(slot)?;
                 let kernel = self.kernel;
@@ -283,8 +314,11 @@ impl<M: Memory + ?Sized> Step<'_, '_, M> {
                 self.state.full_regs = true;
             }
             EntryType::RegsPartial => {
+                // Only the end of a `struct pt_regs` is there, but `regs` points to where it would
+                // start.
                 let regs = sp.wrapping_sub(IRET_FRAME_OFFSET);
                 self.saved(regs, sp, IRET_FRAME_LEN)?;
+                // Entry code has not saved the others yet: they still are in the full set before.
                 if self.state.full_regs && version.has_prev_regs() {
                     self.state.prev_regs = self.state.regs;
                 }
@@ -295,12 +329,15 @@ impl<M: Memory + ?Sized> Step<'_, '_, M> {
                 return Err(self.bad("unknown .orc_unwind entry type"));
             }
         }
+
         if !version.takes_signal_from_entry() {
             self.state.signal = entry.kind != EntryType::Call;
         }
+
         let offset = i64::from(entry.bp_offset) as u64;
         match entry.bp_reg {
             OrcReg::Undefined => {
+                // Unchanged by this function, so it is in the saved registers, if there are any.
                 if let Some(bp) = self.reg(Reg::Rbp)? {
                     self.state.bp = bp;
                 }
@@ -309,10 +346,13 @@ impl<M: Memory + ?Sized> Step<'_, '_, M> {
             OrcReg::Bp => self.state.bp = self.load(own_bp.wrapping_add(offset))?,
             _ => return Err(self.bad("unknown BP base reg")),
         }
+
+        // Bad entries could make a walk go round for ever. On another stack, sp may be anywhere.
         let state = &self.state;
         if state.stack.kind == prev_type && state.stack.holds(state.sp, 8) && state.sp <= prev_sp {
             return Err(Stop::Error(Ended::WrongDirection { ip: self.ip }));
         }
+
         Ok(())
     }
 

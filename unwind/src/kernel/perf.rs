@@ -75,27 +75,34 @@ pub fn callchain<M: Memory + ?Sized>(
         first_frame,
         ip,
     } = Begin::new(kernel, start)?;
+
     let mut left = frames_max;
+    // Where `perf_callchain_kernel` stores the sampled ip, it does so before it unwinds.
     if let Some(ip) = ip {
         visit(Visit::Ip(ip));
         left = left.saturating_sub(1);
     }
+
     let mut unwind = Unwind::start(kind, kernel, from, first_frame, finds, &mut |unwind| {
         visit(Visit::Skipped(unwind));
     });
     let limit = Reason::FrameLimit { limit: frames_max };
+
     while !unwind.state().is_done() {
         match unwind.return_address() {
             None => {
                 visit(Visit::Last(&unwind));
                 return Ok((*unwind.state(), unwind.end_without_address()));
             }
+            // `perf_callchain_store` refuses what it has no room for.
             Some(_) if left == 0 => return Ok((*unwind.state(), limit)),
             Some(address) => visit(Visit::Stored(&unwind, address)),
         }
+
         left -= 1;
         unwind.next_frame();
     }
+
     visit(Visit::Last(&unwind));
     Ok((*unwind.state(), unwind.end_of_walk()))
 }
@@ -117,13 +124,17 @@ pub fn addresses<M: Memory + ?Sized>(
         first_frame,
         ip,
     } = Begin::new(kernel, start)?;
+
     let mut left = frames_max;
     if let Some(ip) = ip {
         out.push(ip);
         left = left.saturating_sub(1);
     }
+
     let mut unwind = Unwind::start(kind, kernel, from, first_frame, finds, &mut |_| {});
+
     while !unwind.state().is_done() {
+        // As many common steps as possible, then a full one.
         glide::glide(&mut unwind, &mut left, out);
         match unwind.return_address() {
             None => return Ok((*unwind.state(), unwind.end_without_address())),
@@ -133,9 +144,11 @@ pub fn addresses<M: Memory + ?Sized>(
             }
             Some(address) => out.push(address),
         }
+
         left -= 1;
         unwind.next_frame();
     }
+
     Ok((*unwind.state(), unwind.end_of_walk()))
 }
 
@@ -188,17 +201,21 @@ pub fn first_difference(ours: &[State], recorded: &[State], skipped: usize) -> O
     let difference = |skip: usize| {
         let pairs = ours.iter().skip(skip).zip(recorded);
         let differs = pairs.clone().position(|(a, b)| !agrees(a, b));
+
         let rest = ours.get(skip + recorded.len()..);
         let is_whole = match rest {
             Some([]) => true,
             Some([last]) => last.is_done(),
             Some(_) | None => false,
         };
+
+        // If all that both have agrees, a state too many or too few is the difference.
         let end = (!is_whole).then_some(ours.len().min(skip + recorded.len()));
         let ours = differs.map(|i| i + skip).or(end)?;
         let recorded = ours.saturating_sub(skip);
         Some(Difference { ours, recorded })
     };
+
     let mut furthest = difference(0)?;
     for skip in 1..=skipped {
         let other = difference(skip)?;
@@ -207,6 +224,7 @@ pub fn first_difference(ours: &[State], recorded: &[State], skipped: usize) -> O
             furthest = other;
         }
     }
+
     Some(furthest)
 }
 
@@ -222,9 +240,11 @@ pub struct Difference {
 fn agrees(ours: &State, recorded: &State) -> bool {
     let (stack, _) = recorded.stack();
     let brief = stack.end == 0;
+    // Our start registers have no address; those of the kernel have one.
     let pointer = |ours: RegsPtr, recorded: RegsPtr| {
         brief || ours == recorded || ours == RegsPtr::Start && recorded.is_some()
     };
+
     match (ours, recorded) {
         (State::Orc(a), State::Orc(b)) => {
             let plain = (
@@ -250,6 +270,7 @@ fn agrees(ours: &State, recorded: &State) -> bool {
             let pointers = pointer(a.regs, b.regs) && pointer(a.prev_regs, b.prev_regs);
             plain && (brief || rest) && pointers
         }
+        // A recording without bounds has nothing but these.
         (State::Fp(a), State::Fp(b)) if brief => {
             (a.stack.kind, a.error, a.ip, a.bp) == (b.stack.kind, b.error, b.ip, b.bp)
         }

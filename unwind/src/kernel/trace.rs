@@ -88,24 +88,31 @@ pub fn stack_walk_reliable<M: Memory + ?Sized>(
 ) -> Result<Vec<u64>, Unreliable> {
     let mut out = Vec::new();
     let mut unwind = begin(kind, kernel, from, finds);
+
     while !unwind.state().is_done() && !unwind.state().is_error() {
         if unwind.entry_regs().is_some() {
+            // The walk has got to where the task entered the kernel.
             if unwind.in_user_regs() {
                 return Ok(out);
             }
+            // The interrupt may have come before the function had set up its frame.
             if kind == UnwinderKind::Fp {
                 return Err(Unreliable::KernelRegs);
             }
         }
+
+        // Generated code that the kernel does not know as text.
         let Some(address) = unwind.return_address() else {
             return Err(Unreliable::NotText(unwind.ip()));
         };
+
         if out.len() == max {
             return Err(Unreliable::TooMany);
         }
         out.push(address);
         unwind.next_frame();
     }
+
     match unwind.state().is_error() {
         true => {
             let reason = unwind.ended().map_or(Reason::NotAtRoot, |e| e.reason());
@@ -145,25 +152,31 @@ pub fn show<M: Memory + ?Sized>(
     let mut unwind = begin(kind, kernel, from, finds);
     let (mut info, mut mask) = (StackInfo::default(), 0);
     let mut cursors = Cursors::default();
+
     let mut sp = stack_pointer(kernel, from);
     let mut regs = unwind.entry_regs();
+
     while sp != 0 {
         sp = sp.wrapping_add(7) & !7;
         let mut find = |sp| {
             let task = kernel.task;
             get_stack_info(&task.stacks, task.is_current, sp, &mut info, &mut mask)
         };
+        // An overflow ends in the guard page below a stack, so the next page up is tried
+        // (`show_trace_log_lvl`).
         if find(sp).is_err() {
             sp = sp.wrapping_add(PAGE_SIZE - 1) & !(PAGE_SIZE - 1);
             if find(sp).is_err() {
                 break;
             }
         }
+
         let named = !matches!(info.kind, StackType::Task);
         if named {
             lines.push(Line::StackBegin(info.kind));
         }
         lines.extend(on_stack(&info, regs));
+
         while sp < info.end {
             let Ok(word) = kernel.memory.read_u64(sp) else {
                 return lines;
@@ -173,6 +186,8 @@ pub fn show<M: Memory + ?Sized>(
             if !kernel.code.is_text(word) {
                 continue;
             }
+
+            // `on_stack` has shown the ip of these registers.
             let in_regs = regs
                 .and_then(|r| r.at.address())
                 .map(|a| a + offset_of(Reg::Rip));
@@ -180,6 +195,7 @@ pub fn show<M: Memory + ?Sized>(
                 let reliable = unwind.return_address_ptr() == Some(at);
                 let address =
                     hijack::recover_graph(kernel.code, kernel.task, &mut cursors, word, at);
+                // Both are shown, and the one that a tracer put there is never reliable.
                 if address != word {
                     let reliable = false;
                     lines.push(Line::Address {
@@ -192,15 +208,18 @@ pub fn show<M: Memory + ?Sized>(
                     continue;
                 }
             }
+
             unwind.next_frame();
             regs = unwind.entry_regs();
             lines.extend(on_stack(&info, regs));
         }
+
         if named {
             lines.push(Line::StackEnd(info.kind));
         }
         sp = info.next_sp;
     }
+
     lines
 }
 

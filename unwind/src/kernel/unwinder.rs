@@ -81,22 +81,28 @@ impl Unwinder for KernelUnwinder {
             regs: stack.start.regs,
             first_frame: stack.start.first_frame,
         });
+
         let alone;
         let task = match stack.task {
             Some(task) => task,
             None => {
+                // Without a recorded task: one with the stack that contains sp.
                 alone = alone_on(stack);
                 &alone
             }
         };
+
         let kernel = Kernel {
             code: &code,
             task,
             memory: stack.memory,
         };
+
+        // What earlier walks have looked up in the tables.
         let mut finds = cache.take_finds();
         let mark = stack.start.first_frame;
         let is_fake = mark.is_some();
+
         // With hardware registers, only the frame-pointer unwinder passes frames: those below the
         // interrupted rsp.
         let passes = mark.or_else(|| {
@@ -104,8 +110,10 @@ impl Unwinder for KernelUnwinder {
             from_regs.then(|| stack.start.regs.rsp())
         });
         let limit = stack.limits.frames_max;
+
         // The address at which the previous frame was looked up.
         let mut inside = 0;
+
         let mut visit = |visit: Visit<'_, dyn Memory>| match visit {
             Visit::Skipped(unwind) => {
                 chain.events.push(Event::State(*unwind.state()));
@@ -137,6 +145,7 @@ impl Unwinder for KernelUnwinder {
                     CodeAddress::Instruction(_) => CodeAddress::Instruction(address),
                     CodeAddress::Return(_) => CodeAddress::Return(address),
                 };
+                // By the address of the callee's frame: its row led to this one.
                 let row = found(unwind, inside);
                 let how = row.as_ref().map_or_else(
                     |&how| how,
@@ -158,6 +167,7 @@ impl Unwinder for KernelUnwinder {
                 chain.user_regs = unwind.user_regs();
             }
         };
+
         let ended = callchain(
             self.kind,
             kernel,
@@ -167,6 +177,7 @@ impl Unwinder for KernelUnwinder {
             &mut visit,
         );
         cache.put_finds(finds);
+
         match ended {
             Ok((state, reason)) => {
                 chain.refused = state.is_error();
@@ -174,12 +185,14 @@ impl Unwinder for KernelUnwinder {
             }
             Err(reason) => chain.end = reason.into(),
         }
+
         chain.end.marks_roots = self.marks_roots();
         chain
     }
 
     fn addresses(&self, stack: &Stack<'_>, cache: &mut Cache, out: &mut Addresses) -> End {
         let code = self.code(stack, cache);
+
         let alone;
         let task = match stack.task {
             Some(task) => task,
@@ -188,12 +201,15 @@ impl Unwinder for KernelUnwinder {
                 &alone
             }
         };
+
         let kernel = Kernel {
             code: &code,
             task,
             memory: stack.memory,
         };
+
         let limit = stack.limits.frames_max;
+        // What earlier walks have looked up in the tables.
         let mut finds = cache.take_finds();
         let ended = addresses(
             self.kind,
@@ -204,6 +220,7 @@ impl Unwinder for KernelUnwinder {
             &mut out.0,
         );
         cache.put_finds(finds);
+
         let mut end: End = ended.map_or_else(Into::into, |(_, reason)| reason.into());
         end.marks_roots = self.marks_roots();
         end
@@ -259,9 +276,11 @@ fn found<M: Memory + ?Sized>(unwind: &Unwind<'_, M>, inside: u64) -> Result<Row,
         end: u64::MAX,
         fallback: None,
     };
+
     let (rule, source) = match (unwind.state(), unwind.found()) {
         (State::Guess(_), _) => return Err(How::Guess),
         (State::Fp(_), _) => match EntryRegs::of(unwind.state()) {
+            // Found by an encoded pointer to saved registers, not by a rule.
             Some(_) => return Err(How::External),
             None => (Rule::FRAME_POINTER, none),
         },
@@ -289,6 +308,7 @@ fn found<M: Memory + ?Sized>(unwind: &Unwind<'_, M>, inside: u64) -> Result<Row,
                         fallback: None,
                     }
                 }
+                // The kernel found no row, and guessed.
                 Source::FramePointer => RowSource {
                     fallback: Some(Reason::NoRow { pc: inside }),
                     ..none
@@ -298,5 +318,6 @@ fn found<M: Memory + ?Sized>(unwind: &Unwind<'_, M>, inside: u64) -> Result<Row,
             (rule, source)
         }
     };
+
     Ok(Row { rule, source })
 }

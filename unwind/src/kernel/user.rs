@@ -239,30 +239,39 @@ fn follow_frames<M: Memory + ?Sized>(
     max: usize,
     out: &mut Vec<UserFrame>,
 ) -> UserEnd {
+    // `perf_callchain_user` does not walk virtual 8086 mode.
     if regs.get(Reg::Rflags).unwrap_or(0) & VM_FLAGS != 0 {
         return UserEnd::Vm86;
     }
+
     let Some(ip) = regs.get(Reg::Rip) else {
         return UserEnd::RegisterMissing(Reg::Rip);
     };
+
     let size = word_size(regs);
     let store = |out: &mut Vec<UserFrame>, ip, found| {
         if out.len() < max {
             out.push(UserFrame::new(ip, found));
         }
     };
+
     store(out, ip, UserFound::Regs);
+
+    // A uprobe at `push %rbp`: there is no frame yet, so rbp would lead past the caller.
     if let (Some(insn), Some(slot)) = (uprobe, regs.get(Reg::Rsp))
         && at_entry(insn, size == 8)
         && let Ok(ret) = word(memory, slot, size)
     {
         store(out, ret, UserFound::Entry { slot });
     }
+
     let Some(bp) = regs.get(Reg::Rbp) else {
         return UserEnd::RegisterMissing(Reg::Rbp);
     };
     let mut fp = pointer(bp, size);
+
     while out.len() < max {
+        // `struct stack_frame`: the caller's frame pointer, then the return address.
         let frame = word(memory, fp, size)
             .and_then(|next| Ok((next, word(memory, fp.wrapping_add(size), size)?)));
         match frame {
@@ -273,6 +282,7 @@ fn follow_frames<M: Memory + ?Sized>(
             Err(end) => return end,
         }
     }
+
     limit(max)
 }
 
@@ -320,27 +330,36 @@ fn check_frames<M: Memory + ?Sized>(
             return UserEnd::RegisterMissing(reg);
         }
     }
+
     let size = word_size(regs);
     let (mut ip, mut sp) = (regs.rip(), regs.rsp());
     let mut fp = pointer(regs.get_or_zero(Reg::Rbp), size);
     let mut found = UserFound::Regs;
+    // At a function's entry there is no frame yet: the CFA is one word above rsp.
     let mut at_start = uprobe.is_some_and(|insn| at_entry(insn, size == 8));
+
     while out.len() < max {
         out.push(UserFrame::new(ip, found));
+
         let first = core::mem::take(&mut at_start);
+        // The checks of `unwind_user` (`kernel/unwind/user.c`).
         if !first && fp < sp {
             return UserEnd::FpBelowSp { fp, sp };
         }
+
         let cfa = match first {
             true => sp.wrapping_add(size),
             false => fp.wrapping_add(2 * size),
         };
+
         if cfa <= sp {
             return UserEnd::CfaNotAboveSp { cfa, sp };
         }
         if cfa % size != 0 {
             return UserEnd::Misaligned { cfa };
         }
+
+        // The return address is just below the CFA, and the caller's frame pointer below that.
         let slot = cfa - size;
         let next = word(memory, slot, size).and_then(|ra| match first {
             true => Ok((ra, fp)),
@@ -350,11 +369,14 @@ fn check_frames<M: Memory + ?Sized>(
             true => UserFound::Entry { slot },
             false => UserFound::FramePointer { fp },
         };
+
         match next {
             Ok(next) => (ip, fp) = next,
             Err(end) => return end,
         }
+
         sp = cfa;
     }
+
     limit(max)
 }

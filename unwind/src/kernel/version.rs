@@ -41,15 +41,18 @@ impl Version {
     /// it is not a version, or older than ORC (4.14).
     pub fn from_name(name: &str) -> Option<Version> {
         let encoding = Encoding::from_kernel_version(name)?;
+
         // A distribution's release (`5.10.0-34-amd64`) does not show which stable release it
         // follows.
         let (release, is_distribution) = match name.split_once(['-', '+']) {
             Some((release, _)) => (release, true),
             None => (name, false),
         };
+
         let mut parts = release.split('.').map(|part| part.parse::<u32>().ok());
         let mut number = || parts.next().flatten();
         let (major, minor) = (number()?, number()?);
+
         let reverted = match (major, minor) {
             (5, 10) => Some(153),
             (5, 15) => Some(77),
@@ -57,8 +60,10 @@ impl Version {
             (5, 7..) => None,
             _ => Some(0),
         };
+
         let patch = number().unwrap_or(0);
         let keeps_frame_at_mark = !is_distribution && reverted.is_none_or(|fixed| patch < fixed);
+
         Some(Version {
             major,
             minor,

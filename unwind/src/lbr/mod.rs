@@ -79,16 +79,21 @@ pub fn walk<S: Sink>(
             how: How::Start,
         });
     }
+
     let wanted = |s: &BranchStack| options.depth.is_none_or(|depth| depth == s.depth);
     let Some(at) = branches.stacks.iter().position(wanted) else {
         return Reason::NoBranchRecords.into();
     };
+
     let stack = &branches.stacks[at];
     let older = branches.stitched.get(at).filter(|_| options.stitch);
     let own = stack.entries.iter().map(|b| (b.from, false));
+    // Stitched calls are older than any in the ring.
     let older = older.into_iter().flatten().map(|&from| (from, true));
+
     let limit = limits.frames_max;
     for (n, (from, stitched)) in (1u32..).zip(own.chain(older)) {
+        // The sampled pc counts as the first frame.
         if n >= limit {
             return Reason::FrameLimit { limit }.into();
         }
@@ -99,6 +104,7 @@ pub fn walk<S: Sink>(
             how: How::Branch { from, stitched },
         });
     }
+
     let depth = stack.depth;
     match depth != 0 && stack.entries.len() as u64 >= u64::from(depth) {
         true => Reason::LbrDepth { depth }.into(),

@@ -60,6 +60,7 @@ fn pcs(chain: &Chain) -> Vec<CodeAddress> {
 fn a_call_becomes_its_return_address() {
     let (call, plain) = (CodeAddress::Return, CodeAddress::Instruction);
     let froms = [0, 5, 7, 11, 14, 15].map(|at| BASE + at);
+
     // A call cut off by the end of the known code, and one without any known code.
     let ring = ring(32, &[&froms[..], &[BASE + 18, 0x9999]].concat());
     let branches = Branches {
@@ -67,6 +68,7 @@ fn a_call_becomes_its_return_address() {
         stitched: &[],
     };
     let chain = walked(branches, LbrOptions::default(), 100);
+
     let behind = [5, 7, 11, 14].map(|at| call(BASE + at));
     let others = [
         plain(BASE + 14),
@@ -77,6 +79,7 @@ fn a_call_becomes_its_return_address() {
     let want = [&[plain(BASE)][..], &behind, &others].concat();
     assert_eq!(pcs(&chain), want);
     assert_eq!(chain.end.reason, Reason::NotAtRoot);
+
     let found = |from| How::Branch {
         from,
         stitched: false,
@@ -92,6 +95,7 @@ fn a_full_ring_is_reported_as_full() {
         stacks: &stacks,
         stitched: &[],
     };
+
     let end = |depth| {
         let options = LbrOptions {
             depth,
@@ -99,6 +103,7 @@ fn a_full_ring_is_reported_as_full() {
         };
         walked(branches, options, 100).end.reason
     };
+
     assert_eq!(end(None), Reason::NotAtRoot);
     assert_eq!(end(Some(8)), Reason::LbrDepth { depth: 8 });
     assert_eq!(
@@ -107,6 +112,7 @@ fn a_full_ring_is_reported_as_full() {
         "the ring's depth is unknown"
     );
     assert_eq!(end(Some(16)).code(), Code::NoBranchRecords);
+
     let none = walked(Branches::default(), LbrOptions::default(), 100);
     assert_eq!(none.end.reason, Reason::NoBranchRecords);
     assert_eq!(none.frames.len(), 1, "the sampled pc is known");

@@ -24,23 +24,28 @@ fn check_edges(memory: &dyn Memory) {
         (0xfff, Err(below(0xfff, 0x1000))),
         (0x1000, Ok(FIRST)),
         (0x1010, Ok(LAST)),
+        // Only seven bytes are left.
         (0x1011, Err(beyond(0x1011, 0x1018))),
         (0x1018, Err(beyond(0x1018, 0x1018))),
     ] {
         assert_eq!(memory.read_u64(address), expected, "{address:#x}");
+
         let mut word = [0; 8];
         let read = memory.read(address, &mut word);
         assert_eq!(read.map(|()| u64::from_le_bytes(word)), expected);
     }
+
     let mut byte = [0];
     assert_eq!(memory.read(0x1017, &mut byte), Ok(()));
     assert_eq!(byte, [23]);
     assert!(memory.read(0x1018, &mut byte).is_err());
     assert!(memory.read(0xfff, &mut byte).is_err());
+
     let mut all = [0; 24];
     assert_eq!(memory.read(0x1000, &mut all), Ok(()));
     assert_eq!(all, BYTES);
     assert!(memory.read(0x1000, &mut [0; 25]).is_err());
+
     for (sp, inside) in [
         (0xfff, false),
         (0x1000, true),
@@ -119,6 +124,7 @@ fn within_1_mib_of_a_region_a_larger_copy_had_helped() {
     let (low, high) = (0x1000_0000, 0x1000_0018);
     let regions = Regions::new(Vec::from([MemoryCopy::new(low, &BYTES)]));
     let unmapped = |address| MemoryError::Unmapped { address };
+
     for (address, expected) in [
         (low - 1, below(low - 1, low)),
         (low - MIB, below(low - MIB, low)),
@@ -132,6 +138,7 @@ fn within_1_mib_of_a_region_a_larger_copy_had_helped() {
     ] {
         assert_eq!(regions.read_u64(address), Err(expected), "{address:#x}");
     }
+
     // Of two regions, the first one nearby determines the error.
     let two = Regions::new(Vec::from([
         MemoryCopy::new(low, &BYTES),
@@ -141,6 +148,7 @@ fn within_1_mib_of_a_region_a_larger_copy_had_helped() {
     assert_eq!(two.read_u64(between), Err(beyond(between, high)));
     let far = high + MIB + 8;
     assert_eq!(two.read_u64(far), Err(beyond(far, high + 0x118)));
+
     // A longer read that starts inside but runs past the end is neither above nor below.
     for (inside, len) in [(high - 8, 16), (low, 32)] {
         let read = regions.read(inside, &mut [0; 32][..len]);

@@ -80,16 +80,21 @@ impl Entry {
         if flags & layout.unused_bits() != 0 {
             return Err("unused bits are set");
         }
+
+        // The numbers of registers changed in 7.1.
         let reg = |number: u16| layout.reg(number as u8 & 0xf);
         let sp_reg = reg(flags).ok_or("unknown sp_reg")?;
         let bp_reg = reg(flags >> 4).ok_or("unknown bp_reg")?;
+
         let bit = |n: u16| flags >> n & 1 != 0;
         let (kind, signal) = match layout {
+            // Before 6.3 there was no bit `signal`: saved registers meant an interruption.
             Layout::V4_14 => (
                 old_type(flags >> 8 & 3, sp_reg, bit(10))?,
                 flags >> 8 & 3 != 0,
             ),
             Layout::V6_3 => (old_type(flags >> 8 & 3, sp_reg, bit(11))?, bit(10)),
+            // Since 6.4 the end of a stack is a type, not a bit.
             Layout::V6_4 | Layout::V7_1 => {
                 let kind = match flags >> 8 & 7 {
                     0 => EntryType::Undefined,
@@ -102,6 +107,7 @@ impl Entry {
                 (kind, bit(11))
             }
         };
+
         Ok(Entry {
             sp_reg,
             sp_offset: i16::from_le_bytes([a, b]),
@@ -148,12 +154,14 @@ impl Entry {
             EntryType::Regs => RuleKind::PtRegs,
             EntryType::RegsPartial => RuleKind::Iret,
         };
+
         let offset = i32::from(self.sp_offset);
         let load = |reg, offset, addend| Value::Load {
             base: Base::Reg(reg),
             offset,
             addend,
         };
+
         let cfa = match self.sp_reg {
             OrcReg::Sp => Value::reg(Reg::Rsp, offset),
             OrcReg::Bp => Value::reg(Reg::Rbp, offset),
@@ -162,6 +170,7 @@ impl Entry {
                 SpIndirect::LoadThenAdd => load(Reg::Rsp, 0, offset),
             },
             OrcReg::BpIndirect => load(Reg::Rbp, offset, 0),
+            // `unwind_next_frame` does not add `sp_offset` to these registers.
             OrcReg::R10 => Value::reg(Reg::R10, 0),
             OrcReg::R13 => Value::reg(Reg::R13, 0),
             OrcReg::Di => Value::reg(Reg::Rdi, 0),
@@ -169,13 +178,16 @@ impl Entry {
             OrcReg::Ax => Value::reg(Reg::Rax, 0),
             OrcReg::Undefined | OrcReg::PrevSp => return Err("unknown SP base reg"),
         };
+
         let offset = i32::from(self.bp_offset);
         let bp = match self.bp_reg {
+            // `unwind_next_frame` leaves rbp as it is.
             OrcReg::Undefined => Value::Same,
             OrcReg::PrevSp => Value::at_cfa(offset),
             OrcReg::Bp => load(Reg::Rbp, offset, 0),
             _ => return Err("unknown BP base reg"),
         };
+
         let mut rule = Rule::call(cfa).with_saved(Reg::Rbp, bp);
         rule.kind = kind;
         Ok(rule)
@@ -195,10 +207,14 @@ impl Entry {
             RuleKind::PtRegs => EntryType::Regs,
             RuleKind::Iret => EntryType::RegsPartial,
         };
+
+        // An entry cannot say where the return address is, nor what the caller's rsp is.
         if kind == EntryType::Call {
             check_call(rule)?;
         }
+
         let (sp_reg, sp_offset) = cfa(rule.cfa)?;
+        // Of the saved registers, ORC follows only rbp.
         let (bp_reg, bp_offset) = match rule.saved(Reg::Rbp) {
             Value::Same | Value::Unspecified => (OrcReg::Undefined, 0),
             Value::Undefined => return Err(Loss::RbpUndefined),
@@ -217,6 +233,7 @@ impl Entry {
             }
             _ => return Err(Loss::RbpRule),
         };
+
         Ok(Entry {
             sp_reg,
             sp_offset,
@@ -328,10 +345,13 @@ fn cfa(value: Value) -> Result<(OrcReg, i16), Loss> {
             offset,
             addend: 0,
         } => (OrcReg::BpIndirect, offset),
+        // An entry adds before it loads (rbp) or after it (rsp), from these two registers only.
         Value::Load { .. } => return Err(Loss::CfaLoad),
         Value::Expression(_) => return Err(Loss::CfaExpression),
         _ => return Err(Loss::CfaUndefined),
     };
+
+    // `unwind_next_frame` adds `sp_offset` to these registers only.
     let takes_offset = matches!(
         reg,
         OrcReg::Sp | OrcReg::Bp | OrcReg::SpIndirect | OrcReg::BpIndirect
@@ -339,6 +359,7 @@ fn cfa(value: Value) -> Result<(OrcReg, i16), Loss> {
     if offset != 0 && !takes_offset {
         return Err(Loss::CfaOffset);
     }
+
     let offset = i16::try_from(offset).map_err(|_| Loss::CfaOffset)?;
     Ok((reg, offset))
 }

@@ -47,11 +47,13 @@ impl<'a> Table<'a> {
             offset: bytes as u64,
             what,
         };
+
         let (entries, rest) = entries.as_chunks();
         if !rest.is_empty() {
             let at = entries.len() * ENTRY_LEN;
             return Err(wrong(".orc_unwind", at, "the section ends within an entry"));
         }
+
         let (ips, rest) = ips.as_chunks();
         if !rest.is_empty() {
             let at = ips.len() * 4;
@@ -61,6 +63,8 @@ impl<'a> Table<'a> {
                 "the section ends within an address",
             ));
         }
+
+        // An address belongs to the entry at the same position.
         if ips.len() != entries.len() {
             let at = ips.len().min(entries.len()) * 4;
             return Err(wrong(
@@ -69,6 +73,7 @@ impl<'a> Table<'a> {
                 "number of addresses differs from number of entries",
             ));
         }
+
         Ok(Table {
             entries,
             ips,

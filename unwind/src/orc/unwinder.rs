@@ -46,9 +46,11 @@ impl Orc {
             Ok(None) => return Err(Reason::NoTable { pc: svma }),
             Err(error) => return Err((*error).into()),
         };
+
         let table = index.table()?;
         let encoding = index.encoding().ok_or(NO_LAYOUT)?;
         let position = table.find(svma).ok_or(Reason::NoRow { pc: svma })?;
+
         let first = position / CHUNK * CHUNK;
         let mut chunk = Chunk {
             table: &table,
@@ -56,28 +58,35 @@ impl Orc {
             positions: first..(first + CHUNK).min(table.len()),
             text: index.text(),
         };
+        // A unit has room for offsets of 32 bits; the chunks of real tables are smaller.
         if chunk.is_too_wide() {
             chunk.positions = position..position + 1;
         }
+
         let key = UnitKey {
             table: TableKind::Orc,
             image: Some(image.id()),
             offset: (chunk.positions.start * ENTRY_LEN) as u64,
             block: 0,
         };
+
         let unit = match cache.unit(&key) {
             Some(unit) => unit?,
             // Most chunks are asked for only one row.
             None => chunk.compile(position..position + 1, key, cache),
         };
+
+        // Another address of the chunk: now all of it is worth compiling.
         let unit = match cache.knows(unit, svma) {
             true => unit,
             false => chunk.compile(chunk.positions.clone(), key, cache),
         };
+
         let row = cache.find_row(unit, svma)?;
         if *cache.rule(row) != NO_ROW {
             return Ok(row);
         }
+
         // The entry has no rule: find out why.
         let stored = table.stored(position).unwrap_or(0);
         let what = match table.table().entry(stored, encoding.layout) {
@@ -85,6 +94,7 @@ impl Orc {
             Some(Err(error)) => Some(error.what),
             None => None,
         };
+
         Err(Reason::MalformedRow {
             section: ".orc_unwind",
             offset: (stored * ENTRY_LEN) as u64,
@@ -107,6 +117,7 @@ pub fn compile_all(
     let Some(index) = Index::new(image, encoding)? else {
         return Ok(Vec::new());
     };
+
     let table = index.table()?;
     let encoding = index.encoding().ok_or(NO_LAYOUT)?;
     let chunk = |positions| Chunk {
@@ -115,13 +126,16 @@ pub fn compile_all(
         positions,
         text: index.text(),
     };
+
     let mut units = Vec::with_capacity(table.len().div_ceil(CHUNK));
     let mut first = 0;
     while first < table.len() {
         let mut next = (first + CHUNK).min(table.len());
+        // As in `find_real`, so that both make the same units.
         if chunk(first..next).is_too_wide() {
             next = first + 1;
         }
+
         let chunk = chunk(first..next);
         let key = UnitKey {
             table: TableKind::Orc,
@@ -129,9 +143,11 @@ pub fn compile_all(
             offset: (first * ENTRY_LEN) as u64,
             block: 0,
         };
+
         units.push(chunk.compile(chunk.positions.clone(), key, cache));
         first = next;
     }
+
     Ok(units)
 }
 

@@ -49,10 +49,12 @@ pub fn text_rows<'a>(
 
 fn text(version: Version, fde: &Fde, row: &TableRow) -> TextRow {
     let start = u64::from(row.start);
+    // Rows that repeat have no address of their own, so their offset is printed.
     let pc = match fde.rep_size {
         Some(_) => start,
         None => fde.start.wrapping_add(start),
     };
+
     let Some(SframeRow::Tracked { cfa, ra, fp }) = row.row else {
         return TextRow {
             pc,
@@ -61,6 +63,7 @@ fn text(version: Version, fde: &Fde, row: &TableRow) -> TextRow {
             ra: "RA undefined".to_string(),
         };
     };
+
     let ra = match ra {
         Track::Absent if version == Version::V1 => "u".to_string(),
         Track::Absent => "f".to_string(),
@@ -71,6 +74,7 @@ fn text(version: Version, fde: &Fde, row: &TableRow) -> TextRow {
         Track::At(location) => place(location),
         _ => "u".to_string(),
     };
+
     TextRow {
         pc,
         cfa: place(cfa),

@@ -18,29 +18,36 @@ impl SframeRow {
             RuleKind::Call | RuleKind::Signal => {}
             RuleKind::PtRegs | RuleKind::Iret => return Err(Loss::SignalFrame),
         }
+
         let cfa = match rule.cfa {
             Value::Undefined | Value::Unspecified | Value::Same => return Err(Loss::CfaUndefined),
             Value::Expression(_) => return Err(Loss::CfaExpression),
             value => location(value).ok_or(Loss::CfaLoad)?,
         };
+        // Without a register, a location is relative to the CFA itself.
         if cfa.reg.is_none() {
             return Err(Loss::CfaExpression);
         }
+
         let ra = match rule.ra {
             Value::Undefined => return Ok(SframeRow::RaUndefined),
             Value::Expression(_) => return Err(Loss::RaExpression),
+            // The header says this for all rows, so it needs no words.
             value if value == Value::at_cfa(-8) => Track::Absent,
             value => Track::At(location(value).ok_or(Loss::RaRegister)?),
         };
+
         if rule.sp != Value::Unspecified {
             return Err(Loss::SpRule);
         }
+
         let fp = match rule.saved(Reg::Rbp) {
             Value::Same | Value::Unspecified => Track::Absent,
             Value::Undefined => return Err(Loss::RbpUndefined),
             Value::Expression(_) => return Err(Loss::RbpExpression),
             value => Track::At(location(value).ok_or(Loss::RbpRule)?),
         };
+
         Ok(SframeRow::Tracked { cfa, ra, fp })
     }
 
@@ -63,6 +70,7 @@ impl SframeRow {
         let SframeRow::Tracked { cfa, ra, fp } = self else {
             return (0, WordBytes::new());
         };
+
         let mut words: ArrayVec<i64, 6> = ArrayVec::new();
         let mut base_is_sp = false;
         if flex {
@@ -72,6 +80,7 @@ impl SframeRow {
                 _ => None,
             };
             let (ra, fp) = (at(ra), at(fp));
+            // The words of rbp come last, so a missing return address leaves padding before them.
             if ra.is_some() || fp.is_some() {
                 push(&mut words, ra.as_ref());
             }
@@ -85,12 +94,15 @@ impl SframeRow {
                 words.push(fp.offset.into());
             }
         }
+
         let size = if flex {
             flex_size(&words)
         } else {
             words.iter().map(|w| signed_size(*w)).max().unwrap_or(0)
         };
+        // Bit 0 is the base of the CFA, bits 1 to 4 the count of words, bits 5 and 6 their size.
         let fields = [u8::from(base_is_sp), (words.len() as u8) << 1, size << 5];
+
         let mut bytes = WordBytes::new();
         for word in words {
             match size {
@@ -99,6 +111,7 @@ impl SframeRow {
                 _ => bytes.extend((word as u32).to_le_bytes()),
             }
         }
+
         (fields.into_iter().sum(), bytes)
     }
 }

@@ -138,6 +138,8 @@ fn read_at(
     let fre_off = u32_at(bytes, offset + field + 4)?;
     let mut fres = header.fres + u64::from(fre_off);
     let outside = Malformed::new(offset + field + 4, "the FDE's rows lie outside the FREs");
+
+    // V3 keeps these in an attribute in front of the function's rows, not in the FDE.
     let (num_fres, info, info2, rep_size) = match header.version {
         Version::V1 => {
             let [info] = get(bytes, offset + 16)?;
@@ -157,9 +159,12 @@ fn read_at(
             (num_fres.into(), info, info2, rep_size)
         }
     };
+
+    // An FDE without rows may point to the very end.
     if fres > header.fres_end() {
         return Some(Err(outside));
     }
+
     let fre_type = match info & 0xf {
         0 => FreType::Addr1,
         1 => FreType::Addr2,
@@ -171,15 +176,19 @@ fn read_at(
             )));
         }
     };
+
     let flex = match info2 & 0x1f {
         0 => false,
         1 => true,
         _ => return Some(Err(Malformed::new(offset, "the FDE's type is not 0 or 1"))),
     };
+
+    // Offsets into the function are taken modulo `rep_size`.
     let mask = info & 0x10 != 0;
     if mask && rep_size == 0 {
         return Some(Err(Malformed::new(offset, "a PCMASK FDE with rep_size 0")));
     }
+
     Some(Ok(Fde {
         index,
         offset,

@@ -129,15 +129,20 @@ impl Header {
         let Some(h) = get::<28>(bytes, 0) else {
             return Err(Malformed::new(0, "the section is shorter than its header"));
         };
+
         match u16::from_le_bytes([h[0], h[1]]) {
             MAGIC => {}
+            // The magic number tells the byte order, too.
             m if m == MAGIC.swap_bytes() => {
                 return Err(Malformed::new(0, "big-endian; only AMD64 is supported"));
             }
             _ => return Err(Malformed::new(0, "no SFrame magic (0xdee2)")),
         }
+
         let version = Version::from_number(h[2]);
         let version = version.ok_or(Malformed::new(2, "version is not 1, 2 or 3"))?;
+
+        // V2 brought the flag for PC-relative starts, V3 dropped the one for frame pointers.
         let defined = match version {
             Version::V1 => FLAG_FDE_SORTED | FLAG_FRAME_POINTER,
             Version::V2 => FLAG_FDE_SORTED | FLAG_FRAME_POINTER | FLAG_FUNC_START_PCREL,
@@ -146,10 +151,13 @@ impl Header {
         if h[3] & !defined != 0 {
             return Err(Malformed::new(3, "undefined flag"));
         }
+
         if h[4] != ABI_AMD64 {
             return Err(Malformed::new(4, "abi_arch is not AMD64 (3)"));
         }
+
         let word = |at: usize| u32::from_le_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
+        // `sfh_fdeoff` and `sfh_freoff` count from the end of the header with its auxiliary part.
         let end = HEADER_LEN + u64::from(h[7]);
         let header = Header {
             version,
@@ -163,6 +171,7 @@ impl Header {
             fdes: end + u64::from(word(20)),
             fres: end + u64::from(word(24)),
         };
+
         let len = bytes.len() as u64;
         if header.fdes_end() > len {
             return Err(Malformed::new(8, "the section ends within the FDE array"));
@@ -170,6 +179,7 @@ impl Header {
         if header.fres_end() > len {
             return Err(Malformed::new(16, "the section ends within the FREs"));
         }
+
         Ok(header)
     }
 

@@ -102,6 +102,7 @@ impl Profile {
     pub fn check_table(self, table: &Table<'_>) -> Result<(), Malformed> {
         let h = table.header();
         let refuse = |offset, what| Err(Malformed::new(offset, what));
+
         match self {
             Profile::Spec | Profile::CallSite => Ok(()),
             Profile::Libsframe => match h.version {
@@ -114,6 +115,7 @@ impl Profile {
                 if h.version != Version::V3 {
                     return refuse(2, "Linux reads V3 only");
                 }
+                // Linux searches in the section itself, without sorting anything.
                 if !h.has(FLAG_FDE_SORTED) || !h.has(FLAG_FUNC_START_PCREL) {
                     return refuse(3, "Linux needs a sorted table with PC-relative starts");
                 }
@@ -143,13 +145,18 @@ impl Profile {
         if self.is_kernel() {
             check_kernel_fde(fde, text)?;
         }
+
         if matches!(self, Profile::Spec | Profile::CallSite) {
             return Ok(());
         }
+
+        // By the specification, such a V3 function is the outermost frame.
         if fde.num_fres == 0 {
             let what = "this reader does not accept an FDE without rows";
             return Err(Malformed::new(fde.offset, what));
         }
+
+        // The rows of a PCMASK FDE describe one block, which repeats.
         let limit = fde.rep_size.map_or(fde.size, u32::from);
         let mut last = None;
         for fre in table.fres(fde) {
@@ -157,7 +164,9 @@ impl Profile {
             if u64::from(fre.start) > offset {
                 break;
             }
+
             let refuse = |what| Err(Malformed::new(fre.offset, what));
+
             if self.is_kernel() {
                 if fre.start >= limit {
                     return refuse("Linux rejects a row that starts past the end of its function");
@@ -175,6 +184,7 @@ impl Profile {
                 return refuse("libsframe accepts at most 6 data words");
             }
         }
+
         Ok(())
     }
 

@@ -144,6 +144,7 @@ impl<'a> Table<'a> {
     pub fn rows(&self, fde: &Fde) -> impl Iterator<Item = Result<TableRow, Malformed>> + use<'a> {
         let (header, fde) = (self.header, *fde);
         let mut failed = false;
+
         let rows = self.fres(&fde).map(move |fre| {
             let fre = fre?;
             let row = SframeRow::decode(&header, &fde, &fre)?;
@@ -154,7 +155,10 @@ impl<'a> Table<'a> {
                 rule: row.rule(&header, fde.signal),
             })
         });
+
+        // The error itself is given, too; only what follows it is cut off.
         let rows = rows.take_while(move |row| !core::mem::replace(&mut failed, row.is_err()));
+
         let outermost = match (fde.num_fres, header.version) {
             (0, Version::V3) if fde.flex => Some(Err(Malformed::new(
                 fde.offset,
@@ -168,6 +172,7 @@ impl<'a> Table<'a> {
             })),
             _ => None,
         };
+
         outermost.into_iter().chain(rows)
     }
 }

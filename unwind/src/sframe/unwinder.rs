@@ -86,6 +86,7 @@ impl Sframe {
         if self.profile != Profile::KernelV3Validate {
             return Ok(());
         }
+
         // The key of an impossible unit stores the result.
         let key = UnitKey {
             table: TableKind::Sframe,
@@ -93,6 +94,7 @@ impl Sframe {
             offset: u64::MAX,
             block: 0,
         };
+
         match cache.unit(&key) {
             Some(outcome) => outcome.map(|_| ()),
             None => match self.profile.validate(table, image.text()) {
@@ -208,21 +210,26 @@ fn scan(
     mut each: impl FnMut(Met),
 ) -> (Option<u64>, Option<(u64, Reason)>) {
     let mut last = None;
+
     for fre in table.fres(fde) {
         let from = last.unwrap_or(block.start);
         let fre = match fre {
             Ok(fre) => fre,
             Err(error) => return (None, Some((from, error.into()))),
         };
+
         let start = block.start.saturating_add(fre.start.into());
         // A row past the end covers nothing; some assemblers write one there.
         if start >= block.end {
             break;
         }
+
+        // Without order it is unknown where the row before this one ends.
         if last.is_some_and(|last| start <= last) {
             let error = Malformed::new(fre.offset, "row starts do not increase");
             return (None, Some((from, error.into())));
         }
+
         if start > svma {
             return (Some(start), None);
         }
@@ -230,8 +237,10 @@ fn scan(
             Ok(row) => each((start, fre.offset, row)),
             Err(error) => return (None, Some((start, error.into()))),
         }
+
         last = Some(start);
     }
+
     (None, None)
 }
 
@@ -264,6 +273,7 @@ fn compile(table: &Table<'_>, fde: &Fde, block: Block, cache: &mut Cache) -> Uni
     let Block { key, range } = block;
     let header = table.header();
     let mut unit = cache.begin_unit(key, range.clone());
+
     if fde.num_fres == 0 {
         // The implicit row of a function without rows is not stored.
         return match table.rows(fde).next() {
@@ -279,6 +289,7 @@ fn compile(table: &Table<'_>, fde: &Fde, block: Block, cache: &mut Cache) -> Uni
             None => unit.finish(None),
         };
     }
+
     let (_, error) = scan(table, fde, &range, u64::MAX, |(start, offset, row)| {
         let rule = row.rule(header, fde.signal);
         unit.push(NewRow {
@@ -287,6 +298,7 @@ fn compile(table: &Table<'_>, fde: &Fde, block: Block, cache: &mut Cache) -> Uni
             rule,
         });
     });
+
     unit.finish(error)
 }
 

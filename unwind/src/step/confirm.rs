@@ -28,6 +28,7 @@ pub fn first_doubt<F: Finder + ?Sized, M: Memory + ?Sized>(
     if finder.find_outside(cache).is_some() {
         return range.into_iter().next();
     }
+
     cache.select(place.space);
     let doubt = Doubt {
         lookup: finder.lookup(),
@@ -35,10 +36,12 @@ pub fn first_doubt<F: Finder + ?Sized, M: Memory + ?Sized>(
         memory: place.memory,
         cache,
     };
+
     let is_doubtful = |&index: &usize| {
         let (Some(this), Some(next)) = (frames.get(index), frames.get(index + 1)) else {
             return false;
         };
+
         let confirmed = match (index.checked_sub(1), this.saved) {
             (None, _) => {
                 let frame = Known {
@@ -50,6 +53,7 @@ pub fn first_doubt<F: Finder + ?Sized, M: Memory + ?Sized>(
                 live.get(Reg::Rsp).is_some() && doubt.confirms(&frame, this.cfa, next)
             }
             (Some(inner), Some(saved)) => {
+                // After a return, rsp is the CFA of the frame that returned.
                 let frame = Known {
                     pc: this.address(),
                     rsp: frames[inner].cfa,
@@ -60,8 +64,10 @@ pub fn first_doubt<F: Finder + ?Sized, M: Memory + ?Sized>(
             }
             (Some(_), None) => false,
         };
+
         !confirmed
     };
+
     let mut range = range;
     range.find(is_doubtful)
 }
@@ -90,6 +96,7 @@ impl<M: Memory + ?Sized> Doubt<'_, M> {
         let Some(hot) = self.cache.hot(frame.pc.lookup(self.lookup)) else {
             return false;
         };
+
         let base = match hot.packed.shape() {
             Shape::Rsp => frame.rsp,
             // With an rbp of zero, the frame may be the root.
@@ -98,11 +105,14 @@ impl<M: Memory + ?Sized> Doubt<'_, M> {
             }
             Shape::Rbp | Shape::Generic => return false,
         };
+
+        // A walk takes it for a return address, whatever it is by the truth.
         let address = CodeAddress::Return(next.pc).lookup(self.lookup);
         let is_caller = base.wrapping_add(hot.packed.cfa_offset()) == cfa
             && next.pc != 0
             && self.word(cfa, 1) == Some(next.pc)
             && address == next.address().lookup(self.lookup);
+
         is_caller
             && next.saved.is_none_or(|truth| {
                 (0..truth.len()).all(|i| match hot.packed.slot(i) {

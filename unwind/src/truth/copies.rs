@@ -68,12 +68,14 @@ impl Chain {
     ) -> Option<u64> {
         let frames = self.frames_of(segment);
         let (outermost, top) = (frames.first()?.slot, frames.last()?.slot);
+
         let mut is_copied_from = |sp: u64| {
             let delta = words.rsp.wrapping_sub(sp);
             // A copy does not overlap: with recursion, a stack looks like itself some frames away.
             if delta.min(delta.wrapping_neg()) <= outermost.saturating_sub(sp) {
                 return false;
             }
+
             let mut count = 0;
             let mut live = frames.iter().rev().filter(|f| f.slot >= sp);
             let all = live.all(|f| {
@@ -82,6 +84,7 @@ impl Chain {
             });
             all && count >= FRAMES_MIN
         };
+
         let place = match places {
             Places::Likely => [top.wrapping_add(8), rsp]
                 .into_iter()
@@ -91,6 +94,7 @@ impl Chain {
                 .take(PLACES_MAX)
                 .find(|&sp| is_copied_from(sp)),
         };
+
         place.map(|sp| words.rsp.wrapping_sub(sp))
     }
 
@@ -138,6 +142,7 @@ impl Chain {
     fn relocate(&mut self, delta: u64, world: &mut dyn World) {
         let last = self.segments.len() - 1;
         let end = self.segments[last].high;
+
         let mut is_moved = |segment: Segment| {
             let frames = self.frames_of(segment);
             let is_above = frames.last().is_some_and(|f| f.slot > end);
@@ -146,11 +151,15 @@ impl Chain {
                 .map(|f| world.word(f.slot.wrapping_add(delta)) == Some(f.pc));
             is_above && moved.all(|is_moved| is_moved)
         };
+
         let mut moved: Vec<usize> = (0..last).filter(|&i| is_moved(self.segments[i])).collect();
         moved.push(last);
+
         let low = self.top().map_or(self.segments[last].low, |f| f.slot);
         let highs = moved.iter().map(|&i| self.segments[i].high);
+        // Pointers into this range are pointers into the stack that was moved.
         let stack = low..=highs.max().unwrap_or(end);
+
         for index in moved {
             let segment = self.segments[index];
             let count = self.frames_of(segment).len();
@@ -161,6 +170,7 @@ impl Chain {
                     *value = value.wrapping_add(delta);
                 }
             }
+
             let segment = &mut self.segments[index];
             segment.low = segment.low.wrapping_add(delta);
             segment.high = segment.high.wrapping_add(delta);

@@ -224,17 +224,21 @@ impl Shadow {
         after: &Seen,
         word: &mut dyn FnMut(u64) -> Option<u64>,
     ) {
+        // No kernel frame outlives user space.
         if after.is_user() || before.is_user() {
             return self.root(None);
         }
+
         let (old, new) = (before.cpu.rsp, after.cpu.rsp);
         // Nothing was executed: another processor's stop came first.
         if (before.cpu.rip, old) == (after.cpu.rip, new) {
             return;
         }
+
         if let Some(left) = &mut self.chain.left {
             left.follow(word);
         }
+
         match insn {
             Insn::Call { len, .. } if new == old.wrapping_sub(8) => {
                 let pc = before.cpu.rip.wrapping_add(u64::from(len));
@@ -256,6 +260,7 @@ impl Shadow {
             Insn::JumpIndirect => self.went(after.cpu.rip),
             _ => {}
         }
+
         self.moved(old, new, word);
     }
 
@@ -318,10 +323,12 @@ impl Shadow {
         if new == old {
             return;
         }
+
         let ((from, from_task), (to, to_task)) = (self.stack(old), self.stack(new));
         if from != to && from_task && to_task {
             return self.switched((from, old), (to, new), word);
         }
+
         if from != to {
             // After the return from a stack of the processor, the frames on it are over.
             let back = |f: &Held| f.slot.is_some_and(|slot| self.stack_of_slot(slot) == to);
@@ -332,13 +339,16 @@ impl Shadow {
                 }
             }
         }
+
         while let Some(top) = self.chain.frames.last() {
             let dropped = top
                 .slot
                 .is_some_and(|slot| slot < new && self.stack_of_slot(slot) == to);
+            // Only `iret` ends what an interrupt has begun.
             if !dropped || top.trapped {
                 break;
             }
+
             self.chain.frames.pop();
         }
     }
@@ -367,7 +377,9 @@ impl Shadow {
     /// The true chain.
     pub fn truth(&self, cpu: &Cpu) -> Truth {
         let frames = &self.chain.frames;
+        // A held frame has the rsp after the return to it: the CFA of the frame inside it.
         let cfa = |count: usize| count.checked_sub(1).map_or(0, |index| frames[index].cfa);
+
         let mut out = Vec::with_capacity(frames.len() + 1);
         out.push(TrueFrame {
             pc: cpu.rip,
@@ -375,6 +387,7 @@ impl Shadow {
             kind: TrueKind::Top,
             saved: Some(cpu.saved),
         });
+
         for (index, held) in frames.iter().enumerate().rev() {
             out.push(TrueFrame {
                 pc: held.pc,
@@ -386,6 +399,7 @@ impl Shadow {
                 saved: Some(held.saved),
             });
         }
+
         match (self.chain.complete, frames.is_empty()) {
             (true, _) => Truth::Complete(out),
             (false, true) => Truth::Unknown,

@@ -349,6 +349,7 @@ impl Suspended {
                 Claim::Inside => c.holds(sp) && c.outlive(sp).next().is_some(),
                 Claim::Anywhere => c.holds(sp),
             };
+
             // The smallest stack, because one may be in a local array of another.
             let found = self
                 .chains
@@ -358,6 +359,7 @@ impl Suspended {
                 .filter(|(_, c)| fits(c))
                 .min_by_key(|(_, c)| c.last().high - c.rsp.min(c.last().high));
             let (index, _) = found?;
+
             let mut chain = self.chains.remove(index);
             if let Some(segment) = chain
                 .left_at(sp)
@@ -365,9 +367,12 @@ impl Suspended {
             {
                 chain.cut_to_segment(segment);
             }
+
             if chain.verify(sp, world) {
                 return Some(chain);
             }
+
+            // Memory contradicts this one: the next is tried.
             self.displace(chain);
         }
     }

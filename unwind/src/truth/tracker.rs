@@ -221,12 +221,15 @@ impl Tracker {
         if self.in_doubt() {
             return Truth::Unknown;
         }
+
         let frames = &self.chain.frames;
         let hidden = self.chain.hidden();
+        // A held frame has the rsp after the return to it: the CFA of the frame inside it.
         let cfa = |count: usize| match count.checked_sub(1) {
             Some(index) => frames[index].cfa,
             None => self.chain.root_sp,
         };
+
         let mut out = Vec::with_capacity(frames.len() + 1);
         out.push(TrueFrame {
             pc: cpu.rip,
@@ -234,6 +237,8 @@ impl Tracker {
             kind: TrueKind::Top,
             saved: Some(cpu.saved),
         });
+
+        // A doubtful frame hides itself and those outside it.
         for (index, held) in frames.iter().enumerate().skip(hidden).rev() {
             out.push(TrueFrame {
                 pc: held.pc,
@@ -242,6 +247,7 @@ impl Tracker {
                 saved: Some(held.saved),
             });
         }
+
         match self.chain.origin {
             Origin::Root if hidden == 0 => Truth::Complete(out),
             Origin::Root | Origin::Middle => Truth::Known(out),
@@ -280,6 +286,7 @@ impl Tracker {
         suspended: &mut Suspended,
         world: &mut dyn World,
     ) {
+        // A dropped frame can be revived by a push, but not after any other kind of instruction.
         if !matches!(
             insn,
             Insn::Push
@@ -291,6 +298,7 @@ impl Tracker {
         ) {
             self.dropped = None;
         }
+
         match insn {
             Insn::Call { len, .. } => {
                 self.call_on_other_stack(before.rsp, suspended);
@@ -302,6 +310,7 @@ impl Tracker {
             Insn::Ret => self.ret(before, after, suspended, world),
             Insn::JumpIndirect => self.jump(before, after, suspended, world),
             Insn::Far => {
+                // `iret` and far returns load rsp and jump at once.
                 self.load_sp(before, after, suspended, world);
                 self.transfer(before, after, suspended, world);
             }
@@ -313,6 +322,7 @@ impl Tracker {
             }
             Insn::Push | Insn::Pushf => {
                 self.entry = self.entry.after_push();
+                // The word may be a return address that was popped or dropped before.
                 if !self.put_back(after.rsp, world) && !self.revive(after.rsp, world) {
                     self.build_frame(before, after, world);
                 }
@@ -325,6 +335,7 @@ impl Tracker {
                 self.written_slot = after.rsp;
                 self.put_back(after.rsp, world);
                 match self.top_mut().filter(|f| f.slot == after.rsp) {
+                    // The function writes its own return address, as a retpoline does.
                     Some(top) => top.rewritten = true,
                     None => self.put_word((after.rsp, after.rsp), true, world),
                 }
@@ -335,6 +346,7 @@ impl Tracker {
                 self.put_word((slot, after.rsp), false, world);
             }
             Insn::StoreFrame => {
+                // The return address is just above the saved rbp.
                 let slot = before.saved[SAVED_RBP].wrapping_add(8);
                 if let Some(top) = self.top_mut().filter(|f| f.slot == slot) {
                     top.rewritten = true;
@@ -427,6 +439,7 @@ impl Tracker {
         if sp <= self.chain.limit() || self.outlives(sp, world) {
             return;
         }
+
         if let Some(&top) = self.chain.top().filter(|f| f.slot < sp && sp <= f.cfa) {
             if top.thunk {
                 self.note_entered(top.pc);
@@ -435,10 +448,13 @@ impl Tracker {
                 self.resolve(false);
             }
         }
+
         self.pop_below(sp);
+
         let segment = self.chain.last();
         if sp > segment.high {
             let nested = segment.pending.is_some_and(|p| p.nested);
+            // rsp is on an earlier stack, or this one is higher than was known.
             match self.chain.earlier_segment(sp) {
                 Some(index) if !nested => {
                     self.cut_to_segment(index);
@@ -447,6 +463,7 @@ impl Tracker {
                 _ => self.chain.last_mut().high = sp,
             }
         }
+
         self.settle();
     }
 
@@ -471,16 +488,20 @@ impl Tracker {
         if self.return_from_register(before, after) {
             return self.rise(after.rsp, world);
         }
+
         let held = self.chain.top().copied().filter(|f| f.slot == slot);
         if let Some(held) = held {
+            // `ret n` leaves rsp above the CFA.
             let returns = held.pc == after.rip && after.rsp >= held.cfa;
             if returns {
                 self.resolve(true);
             }
+
             self.chain.frames.pop();
             self.settle();
             if returns {
                 self.stats.returns += 1;
+                // It went where the chain said, which proves the frames outside.
                 self.doubt = false;
             } else if held.rewritten {
                 self.stats.rewritten += 1;
@@ -488,6 +509,7 @@ impl Tracker {
             } else {
                 self.stats.mismatched += 1;
             }
+
             if !returns {
                 self.note_entered(after.rip);
                 // A retpoline: that is the function that runs for the caller now.
@@ -512,6 +534,7 @@ impl Tracker {
             self.stats.unheld += 1;
             self.doubt = true;
         }
+
         self.rise(after.rsp, world);
         self.dropped = None;
         self.pushed.start = self.pushed.start.max(after.rsp);

@@ -56,11 +56,13 @@ fn branch_records_need_no_stack() {
             to: 1,
         }],
     }];
+
     let stitched = [vec![0x6666]];
     let branches = Branches {
         stacks: &stacks,
         stitched: &stitched,
     };
+
     for (depth, stitch, name) in [
         (None, false, "lbr"),
         (None, true, "lbr:stitch"),
@@ -69,6 +71,7 @@ fn branch_records_need_no_stack() {
     ] {
         let unwinder = Lbr::new(LbrOptions { depth, stitch });
         assert_eq!(unwinder.name(), name);
+
         assert!(!unwinder.needs_stack());
         assert_eq!(unwinder.wants_stitching(), stitch);
         let (chain, addresses, end) = walked(&unwinder, branches);
@@ -143,6 +146,7 @@ fn the_first_of_two_says_how_they_walk() {
         yes: true,
         outside: None,
     };
+
     for (first, second) in [(QUIET, loud), (loud, QUIET)] {
         let both = WithFallback::new(Box::new(first), Box::new(second));
         assert_eq!(
@@ -155,6 +159,7 @@ fn the_first_of_two_says_how_they_walk() {
         assert_eq!(both.permits(&Rule::OUTERMOST, true).is_ok(), first.yes);
         assert_eq!((both.skips(0, 0), both.fast()), (first.yes, first.yes));
         assert_eq!(both.fallback().map(|f| f.name()), Some(second.name));
+
         let mapping = Mapping {
             range: 0..1,
             bias: 0,

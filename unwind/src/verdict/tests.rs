@@ -135,6 +135,7 @@ fn the_short_forms_of_verdicts() {
         }),
         "m2@1"
     );
+
     assert_eq!(edited(|f| f.insert(1, stranger())), "x1@1");
     assert_eq!(edited(|f| f.push(stranger())), "x1@5");
     assert_eq!(
@@ -144,6 +145,7 @@ fn the_short_forms_of_verdicts() {
         }),
         "x2@2"
     );
+
     assert_eq!(edited(|f| f[2] = stranger()), "w@2");
     assert_eq!(edited(|f| f[1].pc = CodeAddress::Return(0xdead)), "w@1");
     assert_eq!(
@@ -305,8 +307,10 @@ fn a_truth_known_to_a_depth_judges_nothing_beyond_it() {
     check(|t, n| {
         let known = 1 + n % t.0.len();
         let inner = True(t.0[..known].to_vec());
+
         let mut chain = t.chain();
         let whole = judge(&chain, &inner.truth(false), 0);
+
         // All known frames and more: what follows and how it ends does not matter.
         chain.end = ends()[n / 17 % ends().len()].0;
         chain
@@ -314,8 +318,10 @@ fn a_truth_known_to_a_depth_judges_nothing_beyond_it() {
             .truncate(known + n / 5 % (t.0.len() - known + 1));
         let beyond = chain.frames.len() > known;
         let as_far = judge(&chain, &inner.truth(false), 0);
+
         chain.frames.push(stranger());
         let and_more = judge(&chain, &inner.truth(false), 0);
+
         let ground = Ground {
             known: known as u32,
             found: known as u32,
@@ -327,6 +333,7 @@ fn a_truth_known_to_a_depth_judges_nothing_beyond_it() {
             at_last: !beyond,
             ..ground
         };
+
         let as_far = as_far == (Verdict::Unjudged, ended_there);
         as_far && [whole.0, and_more.0] == [Verdict::Unjudged; 2] && and_more.1 == ground
     });
@@ -338,13 +345,16 @@ fn within_the_known_depth_a_divergence_is_judged() {
     let judged = |edit: fn(&mut Vec<Frame>)| {
         let mut chain = True::of(9).chain();
         edit(&mut chain.frames);
+
         let by_truth = judge(&chain, &five.truth(false), 0);
+
         // A reference that ended there gives the same result.
         let mut reference = five.chain();
         reference.end = Reason::NoTable { pc: 1 }.into();
         assert_eq!(against(&chain, &reference), by_truth);
         by_truth.0.to_string()
     };
+
     assert_eq!(judged(|_| {}), "?");
     assert_eq!(
         judged(|f| {
@@ -362,6 +372,7 @@ fn within_the_known_depth_a_divergence_is_judged() {
     assert_eq!(judged(|f| f[4] = stranger()), "w@4");
     assert_eq!(judged(|f| f.truncate(4)), "t@4");
     assert_eq!(judged(|f| f.truncate(5)), "?");
+
     // A frame after the known part is not a gap in it.
     assert_eq!(judged(|f| f.insert(5, stranger())), "?");
 }

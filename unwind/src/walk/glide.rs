@@ -19,22 +19,27 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         else {
             return;
         };
+
         let memory = self.place.memory;
         let (mut budget, mut last) = (*left, self.last);
         let (mut pc, mut sp, mut bp, mut slot) = (self.frame.pc, sp, bp, self.frame.slot);
         // How the current frame was found, unless it is still as the walk says.
         let mut by: Option<(RowId, [Word; 2], bool)> = None;
         let (mut callers, sources) = cache.split();
+
         while budget > 0 {
             let address = pc.lookup(lookup);
             let Some((row, packed)) = callers.next(address) else {
                 break;
             };
+
+            // A zero rbp may be the root, which the rule decides.
             let base = match packed.shape() {
                 Shape::Rsp => sp,
                 Shape::Rbp if bp != 0 => bp,
                 _ => break,
             };
+
             let cfa = base.wrapping_add(packed.cfa_offset());
             let ra_slot = cfa.wrapping_sub(8);
             let bp_slot = cfa.wrapping_sub(8 * u64::from(packed.slot(1)));
@@ -43,15 +48,20 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
                 true => memory.read_u64(bp_slot),
                 false => Ok(bp),
             };
+
+            // A return address of zero ends the walk for a reason, which the full step finds.
             let (Ok(ra @ 1..), Ok(next_bp)) = (memory.read_u64(ra_slot), next_bp) else {
                 break;
             };
+
             let skip = self
                 .first_frame
                 .is_some_and(|mark| self.finder.skips(sp, mark));
+            // sp that stays, and skipped frames that are events, are for the full step.
             if cfa <= sp || (S::DETAIL && skip) {
                 break;
             }
+
             if !skip {
                 match by {
                     Some((row, [ra, bp], saves_bp)) => {
@@ -70,18 +80,23 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
                     }
                 }
             }
+
             if S::DETAIL {
                 let word = |address, value| Word { address, value };
                 by = Some((row, [word(ra_slot, ra), word(bp_slot, next_bp)], saves_bp));
             }
+
             slot = Some(ra_slot);
             (pc, sp, bp) = (CodeAddress::Return(ra), cfa, next_bp);
             last = address;
             budget -= 1;
         }
+
+        // No frame was found, so the walk's state is still its own.
         if budget == *left {
             return;
         }
+
         if let Some((row, [ra, bp], saves_bp)) = by {
             self.origin = Origin::Row(row, last, None);
             self.words.clear();
@@ -90,7 +105,9 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
                 self.words.push(bp);
             }
         }
+
         (*left, self.last) = (budget, last);
+        // The other registers belong to the frame where this began.
         self.frame.regs.keep(RegMask::FRAME);
         self.frame.regs.set(Reg::Rbp, bp);
         self.frame.enter(pc, sp, slot);

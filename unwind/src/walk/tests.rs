@@ -171,10 +171,12 @@ const RSP16: Rule = Rule::call(Value::reg(Reg::Rsp, 16));
 #[test]
 fn a_walk_to_its_root() {
     let rows = vec![(0x1000, RSP16), (0x1800, Rule::OUTERMOST)];
+    // Frames of two words: a local variable, then the return address.
     let words = [0, pc(0x1200), 0, pc(0x1900), 7];
     let chain = chain_of(&Rows::new(rows), &start(pc(0x1100), STACK, 0), &words);
     assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1200), pc(0x1900)]);
     assert_eq!(chain.end, Reason::RootReached.into());
+
     let frames: Vec<_> = chain.frames.iter().map(|f| (f.sp, f.slot)).collect();
     let expected = [
         (STACK, None),
@@ -183,6 +185,7 @@ fn a_walk_to_its_root() {
     ];
     assert_eq!(frames, expected);
     assert_eq!(chain.step(0).how, How::Start);
+
     let How::Rule { row, words } = chain.step(2).how else {
         panic!("{:?}", chain.step(2));
     };
@@ -196,6 +199,7 @@ fn a_walk_to_its_root() {
         (source.unit_offset, source.row_offset, source.fallback),
         (0x40, 0x40, None)
     );
+
     let word = Word {
         address: STACK + 24,
         value: pc(0x1900),
@@ -207,12 +211,14 @@ fn a_walk_to_its_root() {
 fn ends() {
     let finder = Rows::all(RSP16);
     let from = |rip, words: &[u64]| chain_of(&finder, &start(rip, STACK, 0), words);
+
     // A zero return address, then the end of the copy.
     let chain = from(pc(0x1100), &[0, 0]);
     assert_eq!(
         (chain.frames.len(), chain.end.reason),
         (1, Reason::NotAtRoot)
     );
+
     let chain = from(pc(0x1100), &[0]);
     let beyond = MemoryError::BeyondCopy {
         address: STACK + 8,
@@ -222,6 +228,7 @@ fn ends() {
         (chain.frames.len(), chain.end.reason),
         (1, Reason::Memory(beyond))
     );
+
     // A start outside the code is still a frame. A return address outside the code is not.
     let chain = from(0x10, &[]);
     assert_eq!(
@@ -231,6 +238,7 @@ fn ends() {
     let chain = from(pc(0x1100), &[0, 0x10]);
     let not_text = Reason::NotText { address: 0x10 };
     assert_eq!((chain.frames.len(), chain.end.reason), (1, not_text));
+
     let chain = from(pc(0x1100), &[0, pc(0x3000)]);
     let not_text = Reason::NotText {
         address: pc(0x3000),
@@ -280,11 +288,14 @@ fn missing_registers() {
 
 #[test]
 fn sp_must_advance() {
+    // The CFA is rsp, so the caller would have the same rsp.
     let stuck = Rule::call(Value::reg(Reg::Rsp, 0));
     let all = RegMask::CALLEE_SAVED;
+
     for (fast, carries) in [(true, all), (false, all), (true, RegMask::FRAME)] {
         let mut finder = Rows::all(stuck);
         (finder.fast, finder.carries) = (fast, carries);
+
         let (space, mut cache) = (space(), Cache::new());
         let (from, to) = (STACK + 8, STACK + 8);
         let (at, words) = (start(pc(0x1100), from, 0), [pc(0x1100), 0]);
@@ -295,6 +306,7 @@ fn sp_must_advance() {
             assert_eq!(pcs(&chain), [pc(0x1100)]);
         }
     }
+
     // With an rbp that points down.
     let chain = chain_of(
         &Rows::all(Rule::FRAME_POINTER),
@@ -372,12 +384,14 @@ fn the_frame_limit() {
         space: &space,
         memory: &MemoryCopy::new(STACK, &bytes),
     };
+
     let limits = Limits { frames_max: 10 };
     let mut out = Addresses::default();
     let (finder, at) = (Rows::all(RSP16), start(pc(0x1100), STACK, 0));
     let end = walk(&finder, &place, &at, &limits, &mut Cache::new(), &mut out);
     assert_eq!(end.reason, Reason::FrameLimit { limit: 10 });
     assert_eq!(out.0.len(), 10);
+
     // The same if few registers are carried, cold and hot.
     let (mut finder, mut cache) = (finder, Cache::new());
     finder.carries = RegMask::FRAME;
@@ -395,9 +409,12 @@ fn the_frame_limit() {
 fn frames_up_to_the_mark_are_skipped() {
     let words = [0, pc(0x1200), 0, pc(0x1300), 0, pc(0x1400), 0, 0];
     let mut at = start(pc(0x1100), STACK, 0);
+    // The second frame is at the mark: it is skipped, too.
     at.first_frame = Some(STACK + 16);
+
     let chain = chain_of(&Rows::all(RSP16), &at, &words);
     assert_eq!(pcs(&chain), [pc(0x1300), pc(0x1400)]);
+
     let skipped: Vec<_> = chain
         .events
         .iter()
@@ -415,6 +432,7 @@ fn frames_up_to_the_mark_are_skipped() {
         skipped,
         [(pc(0x1100), STACK, mark), (pc(0x1200), mark, mark)]
     );
+
     // Skipped frames are missing from the other sink, too, and a sampled ip comes first in both.
     at.sampled_ip = Some(pc(0x1234));
     let mut finder = Rows::all(RSP16);
@@ -424,6 +442,7 @@ fn frames_up_to_the_mark_are_skipped() {
         space: &space,
         memory: &MemoryCopy::new(STACK, &bytes),
     };
+
     for _ in 0..2 {
         let mut out = Addresses::default();
         walk(
@@ -436,9 +455,11 @@ fn frames_up_to_the_mark_are_skipped() {
         );
         assert_eq!(out.0, [pc(0x1234), pc(0x1300), pc(0x1400)]);
     }
+
     let chain = chain_of(&finder, &at, &words);
     assert_eq!(pcs(&chain), [pc(0x1234), pc(0x1300), pc(0x1400)]);
     assert_eq!(chain.step(0).how, How::SampledIp);
+
     let started = Event::Started {
         regs: at.regs,
         first_frame: at.first_frame,

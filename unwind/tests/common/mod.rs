@@ -23,6 +23,7 @@ pub const FILES: &[&str] = &[
 pub fn image(path: &str) -> Option<Arc<Image>> {
     let bytes = std::fs::read(path).ok()?;
     let file = object::read::elf::ElfFile64::<object::Endianness>::parse(&*bytes).ok()?;
+
     let mut parts = ImageParts {
         name: path.into(),
         ..ImageParts::default()
@@ -31,10 +32,12 @@ pub fn image(path: &str) -> Option<Arc<Image>> {
         let SectionFlags::Elf { sh_flags, .. } = section.flags() else {
             continue;
         };
+
         let (address, size) = (section.address(), section.size());
         if sh_flags.0 & elf::SHF_EXECINSTR.0 != 0 {
             parts.text.push(address..address + size);
         }
+
         let kinds = [
             SectionKind::EhFrame,
             SectionKind::EhFrameHdr,
@@ -50,6 +53,7 @@ pub fn image(path: &str) -> Option<Arc<Image>> {
             });
         }
     }
+
     Some(Arc::new(Image::new(parts)))
 }
 

@@ -48,6 +48,8 @@ impl PageFaults {
             sample_period: 1,
             rest: [0; 6],
         };
+
+        // perf_event_open(2): 0 is the calling thread, and -1 any processor.
         let (this_thread, any_cpu, no_group) = (0, -1, -1);
         // SAFETY: the kernel only reads `attributes`, which outlive the call and hold their own
         // size.
@@ -64,13 +66,16 @@ impl PageFaults {
         if fd == -1 {
             let error = io::Error::last_os_error();
             return Err(match error.raw_os_error() {
+                // Forbidden, for example by `perf_event_paranoid`, or not in this kernel.
                 Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => BpfError::Denied(error),
                 _ => BpfError::Other(error),
             });
         }
+
         let event = owned(fd);
         // SAFETY: both descriptors are open; the argument is a number, not a pointer.
         let set = unsafe { libc::ioctl(event.as_raw_fd(), IOC_SET_BPF, program.fd.as_raw_fd()) };
+
         match set {
             -1 => Err(BpfError::Other(io::Error::last_os_error())),
             _ => Ok(Self { _fd: event }),

@@ -171,19 +171,26 @@ impl Client {
         let features = self.ask_for("qSupported:xmlRegisters=i386", is_features)?;
         let features = String::from_utf8_lossy(&features).into_owned();
         let has = |name: &str| features.split(';').any(|f| f == name);
+
         let size = features.split(';').find_map(|f| {
             let size = f.strip_prefix("PacketSize=")?;
             usize::from_str_radix(size, 16).ok()
         });
         if let Some(size) = size {
+            // A stub may claim any size.
             self.packet_size = size.clamp(*PACKET_SIZES.start(), *PACKET_SIZES.end());
         }
+
+        // The connection is reliable, so acknowledgements are only overhead (gdb manual, "Packet
+        // Acknowledgment").
         if has("QStartNoAckMode+") && self.ask("QStartNoAckMode")? == b"OK" {
             self.acks = false;
         }
+
         if has("qXfer:features:read+")
             && let Some(document) = self.document("target.xml")?
         {
+            // A description includes others (`xi:include`), which are read from the stub in turn.
             let mut error = None;
             let layout = Layout::from_description(&document, &mut |name| {
                 self.document(name).unwrap_or_else(|e| {
@@ -196,7 +203,11 @@ impl Client {
             }
             self.layout = Arc::new(layout.unwrap_or_default());
         }
+
+        // Why the machine stood still when we came (gdb manual, "Packets").
         self.first_stop = self.ask_stop("?", self.options.timeout)?;
+
+        // Only `vCont` can step one thread while the others wait.
         let actions = self.ask("vCont?")?;
         let mut actions = actions.split(|b| *b == b';');
         self.by_thread = actions.next() == Some(b"vCont") && actions.any(|a| a == b"s");
@@ -450,10 +461,12 @@ impl Client {
         let deadline = Instant::now() + most;
         let (mut retries, mut passed) = (0, 0);
         let mut buffer = [0; 8192];
+
         loop {
             while let Some(frame) = self.decoder.frame() {
                 match frame {
                     Ok(Frame::Packet(data)) => {
+                        // Without this answer the stub would send the packet again.
                         if self.acks {
                             self.write(asked, b"+")?;
                         }
@@ -461,15 +474,18 @@ impl Client {
                             return Ok(data);
                         }
                         passed += 1;
+                        // A stub that sends other packets without end must not keep this loop busy.
                         if passed > PASSED_MAX {
                             return Err(no_answer(asked, &data));
                         }
                     }
+                    // The stub received our packet damaged.
                     Ok(Frame::Nak) if self.acks && retries < RETRIES && !asked.is_empty() => {
                         retries += 1;
                         self.write(asked, &encode(asked.as_bytes()))?;
                     }
                     Ok(_) => {}
+                    // What is damaged can be sent again, but only if packets are acknowledged.
                     Err(problem) if !self.acks || retries == RETRIES || !problem.is_damage() => {
                         let asked = asked.to_owned();
                         return Err(GdbError::Packet { asked, problem });
@@ -480,22 +496,26 @@ impl Client {
                     }
                 }
             }
+
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(silent(asked, most));
             }
+
             let failed = |error| io_error(asked, error, most);
             // While plenty of time is left, the timeout set before is good enough.
             if left < most / 2 || self.waits != most {
                 self.stream.wait_at_most(left).map_err(failed)?;
                 self.waits = if left < most / 2 { left } else { most };
             }
+
             match self.stream.read(&mut buffer) {
                 Ok(0) => {
                     let asked = asked.to_owned();
                     return Err(GdbError::Closed { asked });
                 }
                 Ok(len) => self.decoder.push(&buffer[..len]),
+                // Interrupted by a signal; the deadline still holds.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(failed(error)),
             }

@@ -124,16 +124,21 @@ fn data(raw: &[u8], sum: &[u8]) -> Result<Vec<u8>, PacketProblem> {
     let given = given.filter(|s| s.bytes().all(|b| b.is_ascii_hexdigit()));
     let given = given.and_then(|s| u8::from_str_radix(s, 16).ok());
     let given = given.ok_or(PacketProblem::NoChecksum)?;
+
+    // Over the bytes as sent, with their escapes and runs (gdb manual, "Overview").
     let sum = checksum(raw);
     if given != sum {
         return Err(PacketProblem::Checksum { given, sum });
     }
+
     let mut out = Vec::with_capacity(raw.len());
     let mut bytes = raw.iter().copied();
     while let Some(byte) = bytes.next() {
         match byte {
             b'}' => out.push(bytes.next().ok_or(PacketProblem::Escape)? ^ ESCAPE),
             b'*' => {
+                // A run repeats a byte at least three times, and its count character is printable
+                // (gdb manual, "Overview").
                 let count = bytes.next().and_then(|n| n.checked_sub(RUN_BIAS));
                 let count = count.filter(|n| (3..=126 - RUN_BIAS).contains(n));
                 let (Some(count), Some(&last)) = (count, out.last()) else {
@@ -143,10 +148,13 @@ fn data(raw: &[u8], sum: &[u8]) -> Result<Vec<u8>, PacketProblem> {
             }
             byte => out.push(byte),
         }
+
+        // Runs expand, so the raw length does not bound this one.
         if out.len() > PACKET_MAX {
             return Err(PacketProblem::TooLong);
         }
     }
+
     Ok(out)
 }
 

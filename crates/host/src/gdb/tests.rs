@@ -138,6 +138,7 @@ fn ends(answers: Answers, is_expected: fn(&GdbError) -> bool) {
 #[test]
 fn hostile_stubs_are_errors() {
     ends(|_| Vec::new(), |e| matches!(e, GdbError::Silent { .. }));
+
     // A packet that does not end.
     ends(
         |_| [b"$".to_vec(), vec![b'0'; 4 * PACKET_MAX]].concat(),
@@ -151,6 +152,7 @@ fn hostile_stubs_are_errors() {
             )
         },
     );
+
     // Bytes that are not packets.
     ends(
         |_| vec![b'z'; 8 * PACKET_MAX],
@@ -168,6 +170,7 @@ fn hostile_stubs_are_errors() {
         |_| b"$OK#00".to_vec(),
         |e| matches!(e, GdbError::Silent { .. } | GdbError::Packet { .. }),
     );
+
     // Endless stop replies, when something else was asked.
     ends(
         |_| packet("T05").repeat(100),
@@ -181,6 +184,7 @@ fn hostile_stubs_are_errors() {
         },
         |e| matches!(e, GdbError::Ended(_)),
     );
+
     let address = stub(good);
     assert!(Client::connect(&address, options()).is_ok());
     assert!(matches!(
@@ -223,12 +227,16 @@ fn packets_are_cut_and_written_out() {
         }
         out
     };
+
     assert_eq!(
         frames(b"+$0* #7a"),
         [Ok(Frame::Ack), Ok(Frame::Packet(b"0000".to_vec()))]
     );
+
     let data: Vec<u8> = (0..=255).collect();
     assert_eq!(frames(&encode(&data)), [Ok(Frame::Packet(data))]);
+
+    // `OK` is 0x4f and 0x4b.
     let sum = PacketProblem::Checksum {
         given: 0,
         sum: 0x9a,
@@ -237,6 +245,7 @@ fn packets_are_cut_and_written_out() {
     assert_eq!(frames(b"$OK#+1"), [Err(PacketProblem::NoChecksum)]);
     assert_eq!(frames(b"$* #4a"), [Err(PacketProblem::Run)]);
     assert_eq!(frames(b"$a}#de"), [Err(PacketProblem::Escape)]);
+
     assert_eq!(unhex(b"0fF0"), Some(vec![0x0f, 0xf0]));
     assert_eq!(unhex(b"0"), None);
 }
@@ -257,8 +266,10 @@ fn one_thread_is_stepped() {
             d => good(d),
         }
     }
+
     let mut client = Client::connect(&stub(answers), options()).expect("a stub");
     assert_eq!(client.first_stop().thread, "02");
+
     let mut stop = |thread: &str, others, steps: bool| {
         let most = Duration::from_secs(1);
         let stop = match steps {
@@ -268,6 +279,7 @@ fn one_thread_is_stepped() {
         let stop = stop.expect("a stop");
         (stop.signal, stop.thread)
     };
+
     let is = |signal: u8, thread: &str| (signal, thread.to_owned());
     assert_eq!(stop("02", Others::Wait, true), is(5, "02"));
     assert_eq!(stop("02", Others::Run, true), is(5, "01"));
@@ -275,6 +287,7 @@ fn one_thread_is_stepped() {
     assert_eq!(stop("02", Others::Run, false), is(6, "03"));
     // A stub that names no thread.
     assert_eq!(stop("", Others::Wait, true), is(7, ""));
+
     client.select("03").expect("a thread");
     let refused = client.select("04");
     assert!(matches!(refused, Err(GdbError::Refused { .. })));
@@ -341,6 +354,7 @@ fn stubs_that_turn_are_errors() {
         |d| if greets(d) { good(d) } else { Vec::new() },
         |e| matches!(e, GdbError::Silent { .. }),
     );
+
     // A wrong checksum, each time.
     turns(
         |d| match greets(d) {
@@ -355,11 +369,13 @@ fn stubs_that_turn_are_errors() {
             matches!(e, GdbError::Packet { problem: p, .. } if *p == problem)
         },
     );
+
     // `E01` to everything.
     turns(
         |d| if greets(d) { good(d) } else { packet("E01") },
         |e| matches!(e, GdbError::Refused { .. } | GdbError::Unexpected { .. }),
     );
+
     // A packet without an end.
     turns(
         |d| match greets(d) {
@@ -371,6 +387,7 @@ fn stubs_that_turn_are_errors() {
             matches!(e, GdbError::Packet { problem: p, .. } if *p == problem)
         },
     );
+
     // Half a packet, and nothing more.
     turns(
         |d| match greets(d) {
@@ -405,6 +422,7 @@ fn a_stub_that_dies_is_an_error() {
             }
         }
     });
+
     let mut client = Client::connect(&address, options()).expect("a stub");
     let begin = Instant::now();
     let is_dead = |e: GdbError| matches!(e, GdbError::Closed { .. } | GdbError::Io { .. });
@@ -425,6 +443,8 @@ fn any_bytes_are_survived() {
         state ^= state << 17;
         state
     };
+
+    // The characters of packets, so that most bytes lead somewhere.
     const LIKELY: &[u8] = b"$#}*%+-0123456789abcdefOKTE\xff ";
     for _ in 0..2000 {
         let mut decoder = Decoder::default();

@@ -31,13 +31,16 @@ impl Session<'_> {
         let Some(pid) = self.threads.get(&tid).map(|t| t.pid) else {
             return Ok(());
         };
+        // The program may have mapped libraries on its way.
         self.refresh_maps(pid, tid)?;
         let Some(process) = self.processes.get_mut(&pid) else {
             return Ok(());
         };
+
         match process.phase {
             Phase::ToEntry(_) => {
                 process.phase = Phase::Approach;
+                // Nothing has been called yet, so the chain is complete from here on.
                 let tracker = Tracker::root(&cpu(regs), process.stack_end(regs.rsp));
                 if let (true, Some(thread)) = (self.options.plan.truth, self.threads.get_mut(&tid))
                 {
@@ -48,11 +51,13 @@ impl Session<'_> {
             }
             Phase::Seek => self.maybe_from(tid, regs),
             Phase::Record | Phase::Approach => {
+                // Back from a signal handler that ran instead of the step: the place is sampled.
                 let thread = self.threads.get_mut(&tid);
                 let came_back = thread.is_some_and(|t| {
                     let place = std::mem::take(&mut t.last_place);
                     place == (regs.rip, regs.rsp)
                 });
+
                 if came_back {
                     return Ok(());
                 }
@@ -69,10 +74,13 @@ impl Session<'_> {
         let Some(process) = self.processes.get_mut(&pid) else {
             return Ok(());
         };
+
         let here = process.places.get(&regs.rip);
         if !here.is_some_and(|roles| roles.contains(&Role::From)) {
             return Ok(());
         }
+
+        // The program ran here at full speed, so the shadow stack starts with this function.
         if process.phase == Phase::Seek
             && self.options.plan.truth
             && let (Some(thread), Some(back)) =
@@ -81,6 +89,7 @@ impl Session<'_> {
             let high = process.stack_end(regs.rsp);
             thread.tracker = Some(Tracker::function_entry(&cpu(regs), back, high));
         }
+
         process.phase = Phase::Record;
         self.summary.from_reached = true;
         self.sync_breakpoints(pid, tid)?;
@@ -107,11 +116,16 @@ impl Session<'_> {
         regs: &Registers,
     ) -> Result<(), HostError> {
         self.summary.approach += 1;
+
         let is_call = matches!(insn, Insn::Call { .. });
         if is_call && self.processes.get(&pid).is_some_and(|p| !p.entered) {
+            // `_start` passes main as the first argument of its first call (psABI 3.2.3).
             self.locate_main(pid, regs.rdi);
         }
+
+        // The place may be so far away that stepping to it takes too long.
         let is_too_far = self.summary.approach >= self.options.approach_max;
+        // Without a truth, the steps only served to find main.
         let no_need = !self.options.plan.truth && is_call;
         if is_too_far || no_need {
             // Continue at full speed; the frames outside of the starting point stay unknown.
@@ -123,6 +137,7 @@ impl Session<'_> {
             }
             self.sync_breakpoints(pid, tid)?;
         }
+
         self.maybe_from(tid, regs)
     }
 }

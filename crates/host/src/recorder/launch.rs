@@ -50,10 +50,12 @@ fn candidates(program: &Launch) -> Result<Vec<CString>, HostError> {
 
 impl Plan {
     fn new(program: &Launch, randomize: bool) -> Result<Plan, HostError> {
+        // argv[0] is the path as given, whichever file is found for it.
         let mut args = vec![c_string(&program.path)?];
         for arg in &program.args {
             args.push(c_string(arg)?);
         }
+
         let env: Vec<(OsString, OsString)> = match &program.env {
             Some(env) => env.clone(),
             None => std::env::vars_os().collect(),
@@ -66,6 +68,7 @@ impl Plan {
                 c_string(&key)
             })
             .collect::<Result<_, _>>()?;
+
         let null = || File::options().read(true).write(true).open("/dev/null");
         Ok(Plan {
             candidates: candidates(program)?,
@@ -75,6 +78,7 @@ impl Plan {
                 Some(directory) => Some(c_string(directory.as_os_str())?),
                 None => None,
             },
+            // If /dev/null cannot be opened, the program keeps our streams.
             null: program.quiet.then(null).and_then(Result::ok),
             randomize,
         })
@@ -105,28 +109,39 @@ fn child(
             libc::_exit(127)
         }
     };
+
     // SAFETY: these are plain system calls on descriptors, numbers and NUL-terminated strings
     // that live in `plan`, `argv` and `envp`; the two arrays end with a null pointer.
     unsafe {
+        // The parent sends this byte once it traces us, so that the exec stops.
         let mut byte = 0u8;
         if libc::read(go, (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(127);
         }
+
         // Rust ignores SIGPIPE, and ignored signals stay ignored across exec.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+
+        // A personality is kept across exec (personality(2)).
         if !plan.randomize {
             libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
         }
+
         if let Some(null) = &plan.null {
+            // Standard input, output and error.
             for fd in 0..3 {
                 libc::dup2(null.as_raw_fd(), fd);
             }
         }
+
         if let Some(directory) = &plan.directory
             && libc::chdir(directory.as_ptr()) == -1
         {
             fail(STEP_DIRECTORY);
         }
+
+        // Like execvp(3): a missing file means the next directory, and a denied one is reported
+        // only if no other is found.
         let mut denied = false;
         for path in &plan.candidates {
             libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr());
@@ -136,6 +151,7 @@ fn child(
                 _ => fail(STEP_EXEC),
             }
         }
+
         nix::errno::Errno::set_raw(if denied { libc::EACCES } else { libc::ENOENT });
         fail(STEP_EXEC)
     }
@@ -168,7 +184,9 @@ pub(crate) fn launch(program: &Launch, randomize: bool) -> Result<i32, HostError
     let plan = Plan::new(program, randomize)?;
     let (argv, envp) = (pointers(&plan.args), pointers(&plan.env));
     let (go_read, go_write) = pipe()?;
+    // Here the child says why it could not execute the program.
     let (report_read, report_write) = pipe()?;
+
     // SAFETY: the child only calls `child`, which makes async-signal-safe calls and never
     // returns.
     let forked = unsafe { fork() }.map_err(|errno| HostError::System {
@@ -176,6 +194,7 @@ pub(crate) fn launch(program: &Launch, randomize: bool) -> Result<i32, HostError
         tid: 0,
         error: errno.into(),
     })?;
+
     let pid = match forked {
         ForkResult::Child => child(
             &plan,
@@ -186,7 +205,11 @@ pub(crate) fn launch(program: &Launch, randomize: bool) -> Result<i32, HostError
         ),
         ForkResult::Parent { child } => child.as_raw(),
     };
+
+    // With our copy of its writing end open, the report below would never end.
     drop((go_read, report_write));
+
+    // If we are killed, nobody handles the breakpoints that the program runs into.
     let options = ptrace::OPTIONS | libc::PTRACE_O_EXITKILL;
     if let Err(HostError::System { error, .. }) =
         ptrace::seize(pid, options).map_err(HostError::from)
@@ -194,13 +217,17 @@ pub(crate) fn launch(program: &Launch, randomize: bool) -> Result<i32, HostError
         abandon(pid);
         return Err(HostError::Denied { pid, error });
     }
+
     // If the child is gone, its report below says so.
     let _ = File::from(go_write).write_all(&[1]);
+
+    // A successful exec closes the pipe, so without a report the program runs.
     let mut report = Vec::new();
     let _ = File::from(report_read).take(5).read_to_end(&mut report);
     let &[step, a, b, c, d] = report.as_slice() else {
         return Ok(pid);
     };
+
     abandon(pid);
     let error = io::Error::from_raw_os_error(i32::from_le_bytes([a, b, c, d]));
     Err(match step {

@@ -76,8 +76,11 @@ impl Session<'_> {
             return Ok(());
         };
         let process_id = pid as u32;
+
+        // First what is gone: a new mapping may lie where an old one was.
         for gone in old.without(&process.maps).filter(|m| m.execute) {
             let range = gone.range.clone();
+            // Names were located here, but the code is gone.
             process.places.retain(|address, _| !range.contains(address));
             let event = Event::Unmap {
                 pid: process_id,
@@ -85,6 +88,7 @@ impl Session<'_> {
             };
             recorder.event(&event).map_err(HostError::Recorder)?;
         }
+
         for mapping in process.maps.without(old).filter(|m| m.execute) {
             let event = Event::Map {
                 pid: process_id,
@@ -92,6 +96,8 @@ impl Session<'_> {
                 memory: &process.memory,
             };
             recorder.event(&event).map_err(HostError::Recorder)?;
+
+            // Once found, a name is not looked for in other images.
             process.missing.retain(|&index| {
                 let name = &names[index];
                 let addresses = recorder.locate(mapping, &name.text);
@@ -102,6 +108,7 @@ impl Session<'_> {
                 addresses.is_empty()
             });
         }
+
         Ok(())
     }
 
@@ -180,15 +187,20 @@ impl Session<'_> {
         let Some(frame) = fetch else {
             return self.sample(tid, regs, sample::hardware(regs), Some(index));
         };
+
         let Some(thread) = self.threads.get_mut(&tid) else {
             return Ok(());
         };
         let process = self.processes.get(&thread.pid);
+        // As `perf_arch_fetch_caller_regs` makes them from the caller's frame.
         let Some(sampled) = process.and_then(|p| sample::fetch(p, regs, frame)) else {
             return Ok(());
         };
+
         let live = sample_regs(regs);
+        // The sample is taken where the unwinder itself starts.
         if has_own {
+            // An earlier call may have been left without reaching the point's second place.
             thread.armed.retain(|a| a.point != index);
             thread.armed.push(Armed {
                 point: index,
@@ -197,6 +209,7 @@ impl Session<'_> {
             });
             return Ok(());
         }
+
         let regs_by_role = SampleRegs {
             sampled,
             fetch: Some(live),
@@ -229,6 +242,7 @@ impl Session<'_> {
         regs: SampleRegs,
         point: Option<usize>,
     ) -> Result<(), HostError> {
+        // An earlier sample of the same stop may have reached a limit.
         if self.end.is_some() {
             return Ok(());
         }
@@ -238,15 +252,18 @@ impl Session<'_> {
         let Some(process) = self.processes.get_mut(&thread.pid) else {
             return Ok(());
         };
+
         let max = self.options.plan.stack_bytes;
         let mut sample = sample::take(process, thread, tid, live, regs, max);
         sample.point = point;
+        // While it is stepped, real time says nothing about the program.
         sample.time = if self.options.steps() {
             self.summary.instructions
         } else {
             u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
         };
         self.summary.samples += 1;
+
         let next = self.recorder.sample(sample).map_err(HostError::Recorder)?;
         if next == Next::Stop {
             self.end = Some(crate::End::Recorder);

@@ -21,15 +21,18 @@ impl Session<'_> {
         let is_ours = matches!(self.options.target, Target::Run(_));
         let is_killed =
             self.summary.end == End::Timeout || self.options.after_limit == AfterLimit::Kill;
+        // Somebody else's program is never killed.
         if is_ours && (failed || is_killed) {
             return self.kill_all();
         }
+
         let mut tids: Vec<i32> = self.threads.keys().copied().collect();
         // A thread that waits for its vforked child can only be stopped once that child is gone.
         tids.sort_by_key(|tid| self.threads.get(tid).is_some_and(|t| t.in_vfork));
         let (waiting, free): (Vec<i32>, Vec<i32>) = tids
             .into_iter()
             .partition(|tid| self.threads.get(tid).is_some_and(|t| t.in_vfork));
+
         // Stop all before resuming the first: they share breakpoints.
         for group in [free, waiting] {
             let mut stopped = Vec::new();
@@ -47,13 +50,17 @@ impl Session<'_> {
                 }
             }
         }
+
         for tid in std::mem::take(&mut self.early) {
             // It may have ended.
             let _ = ptrace::detach(tid, 0);
         }
+
         if !is_ours || self.has_target_ended {
             return Ok(());
         }
+
+        // The terminal may not have sent its signal to the program.
         if self.summary.end == End::Interrupted {
             self.summary.program = program_end_soon(self.target)?;
             return Ok(());
@@ -68,7 +75,9 @@ impl Session<'_> {
         let Some(thread) = self.threads.get(&tid) else {
             return Ok(None);
         };
+
         let mut status = if thread.stopped {
+            // A stop that was waited for out of order is not reported a second time.
             let late = self.deferred.iter().find(|(t, _)| *t == tid);
             late.map_or(Status::Signal(thread.pending), |&(_, status)| status)
         } else {
@@ -78,6 +87,7 @@ impl Session<'_> {
                 _ => return Ok(None),
             }
         };
+
         for _ in 0..STOPS_MAX {
             match status {
                 Status::Exited(_) | Status::Killed(_) => return Ok(None),
@@ -85,6 +95,7 @@ impl Session<'_> {
                     self.back_to_breakpoint(tid)?;
                     return Ok(Some(0));
                 }
+                // The program gets it when the thread is released.
                 Status::Signal(signal) if signal != 0 => return Ok(Some(signal)),
                 // The trap of a step or breakpoint may arrive after the stop we asked for, and
                 // would kill the program once we are gone.

@@ -67,13 +67,16 @@ pub(crate) fn take(
         // The stack grew.
         process.maps = unwind_sim_emulator_native::maps::Maps::read(process.pid);
     }
+
     let truth = match &thread.tracker {
         Some(tracker) => tracker.truth(&cpu(live)),
         None => Truth::Unknown,
     };
+
     Sample {
         pid: process.pid as u32,
         tid: tid as u32,
+        // The session sets the time and the point.
         time: 0,
         regs,
         stacks: stacks(process, thread, live.rsp, stack_bytes),

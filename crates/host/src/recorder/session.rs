@@ -57,6 +57,7 @@ pub fn record(
         Target::Run(program) => launch(program, options.randomize)?,
         Target::Attach(pid) => *pid,
     };
+
     let mut session = Session {
         options,
         recorder,
@@ -66,6 +67,7 @@ pub fn record(
         deferred: VecDeque::new(),
         located: vec![false; names.len()],
         names,
+        // Waking a thread on another processor costs more than a step.
         pinned: options.steps().then(Pinned::here).flatten(),
         summary: Summary {
             program: ProgramEnd::RunsOn,
@@ -85,6 +87,7 @@ pub fn record(
         has_target_ended: false,
         watchdog: None,
     };
+
     // Even after a panic, the program's code must be restored.
     let ran = catch_unwind(AssertUnwindSafe(|| session.run()));
     let outcome = match ran {
@@ -94,8 +97,11 @@ pub fn record(
             resume_unwind(panic);
         }
     };
+
+    // Even after an error, so that the program is not left with our breakpoints.
     let wound_up = session.wind_up(outcome.is_err());
     outcome.and(wound_up)?;
+
     let missing = session.names.iter().zip(&session.located);
     session.summary.not_located = missing
         .filter(|&(_, &located)| !located)
@@ -113,6 +119,8 @@ impl Session<'_> {
             Target::Run(_) => {
                 self.add_process(self.target, self.first_phase());
                 self.threads.insert(self.target, Thread::new(self.target));
+                // waitpid(2) has no timeout, so another thread ends the program when its time is
+                // over.
                 if let Some(timeout) = self.options.timeout {
                     let started = Watchdog::start(self.target, timeout);
                     let failed = |error| HostError::System {
@@ -125,6 +133,7 @@ impl Session<'_> {
             }
             Target::Attach(pid) => self.attach(pid)?,
         }
+
         while self.end.is_none() {
             if self.options.plan.is_stopped() {
                 self.end = Some(End::Interrupted);
@@ -134,12 +143,16 @@ impl Session<'_> {
                 self.end = Some(End::Timeout);
                 break;
             }
+            // A program may start threads without end.
             if self.threads.len() > self.options.tasks_max {
                 self.end = Some(End::Tasks);
                 break;
             }
+
             match self.next_event()? {
                 Waited::Stopped(tid, status) => match self.handle(tid, status) {
+                    // Killed while we handled its stop (ptrace(2), "Death under ptrace"): its end
+                    // comes later.
                     Err(error) if error.is_gone() => {}
                     other => other?,
                 },
@@ -264,13 +277,16 @@ impl Session<'_> {
 
     fn after_step(&mut self, tid: i32, regs: &Registers) -> Result<(), HostError> {
         let stepped = self.stepped(tid, regs)?;
+
         let Some(thread) = self.threads.get(&tid) else {
             return Ok(());
         };
         let pid = thread.pid;
+
         let insn = match stepped {
             Stepped::Instruction(insn) => insn,
             Stepped::Handler => {
+                // The first instruction of the handler may be a place to sample.
                 if self.is_recording(pid) {
                     self.at_place(tid, regs)?;
                 }
@@ -278,8 +294,10 @@ impl Session<'_> {
             }
             Stepped::Nothing => return self.resume(tid, 0),
         };
+
         match self.processes.get(&pid).map(|p| p.phase) {
             Some(Phase::Record) => {
+                // Before the sample, whose time it is.
                 self.summary.instructions += 1;
                 self.sample_after(tid, insn, regs)?;
                 if self.options.plan.max_instructions == Some(self.summary.instructions) {
@@ -289,11 +307,14 @@ impl Session<'_> {
             Some(Phase::Approach) => self.approach(pid, tid, insn, regs)?,
             _ => {}
         }
+
+        // The program's own `int3` ended the step, and its SIGTRAP belongs to the program.
         let signal = if insn == Insn::Breakpoint {
             libc::SIGTRAP
         } else {
             0
         };
+
         self.resume(tid, signal)
     }
 
@@ -349,18 +370,23 @@ impl Session<'_> {
             }
             return Ok(());
         }
+
         let Some(process) = self.processes.get(&thread.pid) else {
             return Ok(());
         };
+
         let steps = match process.phase {
             Phase::ToEntry(_) | Phase::Seek => false,
             Phase::Approach => true,
             Phase::Record => self.options.steps(),
         };
+
         let regs = match thread.regs {
             Some(regs) => regs,
             None => ptrace::registers(tid)?,
         };
+
+        // System calls make mappings, which may contain the names that are still missing.
         let watch_calls =
             !process.missing.is_empty() || matches!(self.options.plan.at, At::Syscall);
         let (mode, how) = if steps {
@@ -368,12 +394,14 @@ impl Session<'_> {
             self.prepare_step(tid, &regs);
             (Mode::Step, Resume::Step)
         } else if thread.handled == Some(regs.rip) && process.breakpoints.contains(regs.rip) {
+            // The breakpoint at which it has stopped is still in the code.
             return self.step_over(tid, &regs, signal);
         } else if watch_calls {
             (Mode::Run, Resume::RunToSyscall)
         } else {
             (Mode::Run, Resume::Run)
         };
+
         let Some(thread) = self.threads.get_mut(&tid) else {
             return Ok(());
         };
@@ -382,6 +410,7 @@ impl Session<'_> {
         thread.injected = signal;
         thread.handled = None;
         thread.stopped = false;
+
         Ok(ptrace::resume(tid, how, signal)?)
     }
 }

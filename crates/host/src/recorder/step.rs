@@ -118,6 +118,8 @@ impl Session<'_> {
         let Some(before) = thread.regs.replace(*after) else {
             return Ok(Stepped::Nothing);
         };
+
+        // A handler is entered only for a signal that was passed on with the step.
         if thread.injected != 0
             && let Some((interrupted, restorer)) = handler_entry(process, &before, after)
         {
@@ -126,20 +128,26 @@ impl Session<'_> {
             }
             return Ok(Stepped::Handler);
         }
+
         let restarted = before.rip == after.rip && RESTARTS.contains(&before.rax);
         if restarted || !was_executed(&before, after, thread.insn) {
             return Ok(Stepped::Nothing);
         }
+
         if thread.insn == Insn::Pushf {
+            // The program must not see the flag that makes it stop after each instruction.
             hide_trap_flag(process, tid, after.rsp)?;
         }
         track(thread, process, &before, after);
+
+        // `prepare_step` gave back the thread's processors for a call that sees them.
         if thread.insn == Insn::Syscall
             && thread.affinity.is_none()
             && let Some(pinned) = pinned
         {
             thread.affinity = pinned.bring(tid);
         }
+
         let insn = thread.insn;
         let pid = process.pid;
         if insn == Insn::Syscall && MAPPING_CALLS.contains(&before.rax) {

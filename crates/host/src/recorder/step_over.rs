@@ -26,6 +26,7 @@ impl Session<'_> {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return Ok(());
         };
+
         let pid = thread.pid;
         thread.handled = None;
         self.halt(pid, tid)?;
@@ -33,12 +34,14 @@ impl Session<'_> {
             return Ok(());
         };
         process.breakpoints.lift(tid, regs.rip)?;
+
         // A system call may wait for another thread, so go no further than its entry.
         let how = match process.classify(regs.rip) {
             Insn::Syscall => Resume::RunToSyscall,
             _ => Resume::Step,
         };
         ptrace::resume(tid, how, signal)?;
+
         let status = loop {
             match ptrace::wait_until(tid)? {
                 // The stop requested for another thread's step: this step has not happened yet.
@@ -47,12 +50,17 @@ impl Session<'_> {
                 _ => return Ok(()),
             }
         };
+
         if let Status::Exited(_) | Status::Killed(_) = status {
             self.deferred.push_back((tid, status));
             return Ok(());
         }
+
         process.breakpoints.restore(tid, regs.rip)?;
         let after = ptrace::registers(tid)?;
+
+        // Not the end of the step. The stop is handled in turn, and the thread may still be at the
+        // breakpoint.
         if status != Status::Signal(libc::SIGTRAP) || how != Resume::Step {
             if let Some(thread) = self.threads.get_mut(&tid) {
                 thread.handled = (after.rip == regs.rip).then_some(regs.rip);
@@ -60,6 +68,7 @@ impl Session<'_> {
             self.deferred.push_back((tid, status));
             return Ok(());
         }
+
         let came_to_handler = handler_entry(process, regs, &after).is_some();
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.regs = Some(after);
@@ -68,6 +77,7 @@ impl Session<'_> {
                 thread.last_place = (regs.rip, regs.rsp);
             }
         }
+
         self.resume(tid, 0)
     }
 

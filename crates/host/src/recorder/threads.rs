@@ -45,6 +45,7 @@ impl Session<'_> {
 
     /// Handles the first stop of a new thread, a stop that we requested, or a group stop.
     fn event_stop(&mut self, tid: i32, signal: i32) -> Result<(), HostError> {
+        // PTRACE_EVENT_STOP reports a group stop with the signal that caused it (ptrace(2)).
         let is_group_stop = matches!(
             signal,
             libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
@@ -53,15 +54,19 @@ impl Session<'_> {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return Ok(());
         };
+
+        // PTRACE_LISTEN keeps the thread in its group stop (ptrace(2), "Group-stop").
         if is_group_stop && thread.mode != Mode::New {
             thread.stopped = false;
             return Ok(ptrace::listen(tid)?);
         }
+
         if thread.mode == Mode::Step {
             // Its step has not happened yet, or is done and reported next.
             thread.stopped = false;
             return Ok(ptrace::resume(tid, Resume::Step, 0)?);
         }
+
         let asked = std::mem::take(&mut thread.asked);
         let (pid, is_new) = (thread.pid, thread.mode == Mode::New);
         thread.regs = Some(regs);
@@ -71,6 +76,7 @@ impl Session<'_> {
             self.refresh_maps(pid, tid)?;
             self.sample(tid, &regs, super::sample::hardware(&regs), None)?;
         }
+
         self.resume(tid, 0)
     }
 
@@ -100,17 +106,24 @@ impl Session<'_> {
         let Some(maker) = self.threads.get_mut(&tid) else {
             return Ok(());
         };
+
+        // It waits until the child ends or executes another program (vfork(2)).
         maker.in_vfork = event == libc::PTRACE_EVENT_VFORK;
         let shares_memory = maker.in_vfork;
         let parent_pid = maker.pid;
+
+        // The event does not tell threads from processes: clone(2) makes both.
         let pid = process_of(new).unwrap_or(if event == libc::PTRACE_EVENT_CLONE {
             parent_pid
         } else {
             new
         });
+
         let mut thread = Thread::new(pid);
+        // Inherited from the maker (sched_setaffinity(2)).
         thread.affinity = maker.affinity;
         thread.maker_sp = maker_sp;
+
         if pid != parent_pid {
             if !self.options.children {
                 let affinity = maker.affinity;
@@ -127,6 +140,7 @@ impl Session<'_> {
             let child = self.processes.get(&parent_pid).map(|p| p.fork(pid));
             self.processes.extend(child.map(|c| (pid, c)));
         }
+
         self.threads.insert(new, thread);
         let (pid, tid, parent_pid) = (pid as u32, new as u32, parent_pid as u32);
         let event = Event::Fork {
@@ -135,6 +149,8 @@ impl Session<'_> {
             parent_pid,
         };
         self.recorder.event(&event).map_err(HostError::Recorder)?;
+
+        // Its first stop came before this event.
         if let Some(index) = self.early.iter().position(|&t| t == new) {
             self.early.swap_remove(index);
             if let Some(thread) = self.threads.get_mut(&new) {
@@ -142,6 +158,7 @@ impl Session<'_> {
             }
             return self.event_stop(new, 0);
         }
+
         Ok(())
     }
 
@@ -169,21 +186,25 @@ impl Session<'_> {
 
     fn exec(&mut self, tid: i32) -> Result<(), HostError> {
         let regs = ptrace::registers(tid)?;
+        // The event's message is the former number of the thread that called exec (ptrace(2)).
         let former = ptrace::event_message(tid)?;
         if regs.cs == USER32_CS {
             return Err(HostError::NotX86_64 { pid: tid });
         }
+
         let mut affinity = None;
         // All other threads are gone, and the caller of exec has taken over the leader's id.
         let gone: Vec<i32> = self.threads_of(tid).collect();
         for other in gone {
             if let Some(thread) = self.threads.remove(&other) {
                 self.retire(&thread);
+                // The thread that called exec keeps its affinity, but not its number.
                 if other == former {
                     affinity = thread.affinity;
                 }
             }
         }
+
         let mut thread = Thread::new(tid);
         thread.affinity = affinity;
         thread.stopped = true;
@@ -191,27 +212,35 @@ impl Session<'_> {
         if !self.options.randomize {
             fix_random_bytes(tid)?;
         }
+
         let phase = match self.processes.get(&tid).map(|p| p.phase) {
             Some(Phase::Record) => Phase::Record,
             _ => match self.first_phase() {
+                // The dynamic linker runs first.
                 Phase::ToEntry(_) => Phase::ToEntry(auxiliary(tid, AT_ENTRY).unwrap_or(regs.rip)),
                 other => other,
             },
         };
+
+        // The breakpoints are gone with the old memory.
         if let Some(process) = self.processes.get_mut(&tid) {
             process.breakpoints.forget();
         }
         self.add_process(tid, phase);
         self.threads.insert(tid, thread);
+        // A program that we start counts from its first exec on.
         if self.summary.threads == 0 {
             self.summary.threads = 1;
         }
+
         let pid = tid as u32;
         self.recorder
             .event(&Event::Exec { pid })
             .map_err(HostError::Recorder)?;
+        // Exec names the thread after the file.
         self.report_comm(tid, tid)?;
         self.refresh_maps(tid, tid)?;
+
         if let (true, Phase::Record, Some(process), Some(thread)) = (
             self.options.plan.truth,
             phase,
@@ -220,6 +249,7 @@ impl Session<'_> {
         ) {
             thread.tracker = Some(Tracker::root(&cpu(&regs), process.stack_end(regs.rsp)));
         }
+
         self.resume(tid, 0)
     }
 
@@ -250,21 +280,25 @@ impl Session<'_> {
         let Some(thread) = self.threads.remove(&tid) else {
             return Ok(());
         };
+
         self.retire(&thread);
         let event = Event::Exit {
             pid: thread.pid as u32,
             tid: tid as u32,
         };
         self.recorder.event(&event).map_err(HostError::Recorder)?;
+
         if self.threads_of(thread.pid).next().is_none() {
             self.processes.remove(&thread.pid);
         }
+
         if tid == self.target {
             self.summary.program = match status {
                 Status::Killed(signal) => ProgramEnd::Killed(signal),
                 Status::Exited(code) => ProgramEnd::Exited(code),
                 _ => ProgramEnd::RunsOn,
             };
+            // If the time is over, the watchdog has killed it.
             let end = match self.is_too_late() {
                 true => End::Timeout,
                 false => End::Program,
@@ -305,29 +339,37 @@ impl Session<'_> {
 
     fn attach_thread(&mut self, pid: i32, tid: i32) -> Result<(), HostError> {
         match ptrace::seize(tid, ptrace::OPTIONS).map_err(HostError::from) {
+            // Threads may end while they are listed.
             Err(error) if error.is_gone() => return Ok(()),
             Err(HostError::System { error, .. }) => return Err(HostError::Denied { pid, error }),
             other => other?,
         }
+
+        // PTRACE_SEIZE does not stop the thread (ptrace(2)).
         ptrace::interrupt(tid)?;
         self.threads.insert(tid, Thread::new(pid));
+
         let waited = ptrace::wait_until(tid)?;
         if let Waited::Stopped(_, Status::Exited(_) | Status::Killed(_)) = waited {
             self.threads.remove(&tid);
             return Ok(());
         }
+
         let regs = ptrace::registers(tid)?;
         if regs.cs == USER32_CS {
             return Err(HostError::NotX86_64 { pid });
         }
+
         self.report_comm(pid, tid)?;
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.stopped = true;
             thread.regs = Some(regs);
+            // A signal arrived before our stop; the thread gets it when it resumes.
             if let Waited::Stopped(_, Status::Signal(signal)) = waited {
                 thread.pending = signal;
             }
         }
+
         self.summary.threads += 1;
         Ok(())
     }

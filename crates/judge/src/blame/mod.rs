@@ -87,11 +87,15 @@ impl<'f> Judge<'f> {
     pub fn blame(&mut self, checked: &Checked) -> Option<Blame> {
         let wrong = checked.verdict.contradictions.first()?;
         let (file, start) = (self.file, checked.range.start);
+
+        // A file without wrong rows is never asked who wrote it: that takes its debug information.
         let writers = &mut self.writers;
         let writers = writers.get_or_insert_with(|| Writers::read(file, &self.files));
         let writer = writers.at(file, wrong.pc);
+
         let around = Around::of(file, start, wrong);
         let cause = cause_of(file, wrong, &around);
+
         let seen = Seen {
             file,
             start,
@@ -103,6 +107,7 @@ impl<'f> Judge<'f> {
             cause,
             writer: &writer,
         };
+
         let known = seen.known();
         Some(Blame {
             code: wrong.code(),
@@ -116,10 +121,12 @@ impl<'f> Judge<'f> {
     pub fn groups<'r>(&mut self, report: &'r Report) -> Vec<Group<'r>> {
         let mut groups: Vec<Group<'r>> = Vec::new();
         let mut by_key = BTreeMap::new();
+
         for checked in &report.functions {
             let Some(blame) = self.blame(checked) else {
                 continue;
             };
+
             let next = groups.len();
             let at = *by_key.entry(blame.key()).or_insert(next);
             let source = blame.writer.source.clone();
@@ -131,10 +138,12 @@ impl<'f> Judge<'f> {
                     contradictions: 0,
                 });
             }
+
             groups[at].sources.extend(source);
             groups[at].functions.push(checked);
             groups[at].contradictions += checked.verdict.contradictions.len();
         }
+
         groups.sort_by_key(|g| (g.blame.known.is_some(), Reverse(g.functions.len())));
         groups
     }

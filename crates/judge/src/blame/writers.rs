@@ -153,11 +153,17 @@ impl Writers {
         let (Some(elf), Some(bytes)): (Option<ElfFile64<'_>>, _) = (parsed, file.elf()) else {
             return Writers::default();
         };
+
+        // `.comment` has the strings of all objects, each once (`SHF_MERGE`).
         let comment = elf.section_by_name(".comment").and_then(|s| s.data().ok());
         let (compilers, linkers) = tools(comment.unwrap_or_default());
+
         let mut symbols = elf.symbols().chain(elf.dynamic_symbols());
         let is_mono = symbols.any(|s| s.is_definition() && s.name() == Ok(MONO_SYMBOL));
+
+        // gold names itself in a note instead.
         let gold = elf.section_by_name(GOLD).and_then(|s| s.data().ok());
+
         let mut writers = Writers {
             compilers,
             is_mono,
@@ -169,10 +175,12 @@ impl Writers {
             is_object: file.is_relocatable(),
             ..Writers::default()
         };
+
         // An object's addresses are made up, and its relocations not applied to debug information.
         if !file.is_relocatable() {
             writers.producers = Producers::read(bytes, file.image().build_id(), files);
         }
+
         writers.read_sources(&elf);
         writers
     }
@@ -214,6 +222,8 @@ impl Writers {
     /// Who wrote the code at `address` (svma) of the file.
     pub fn at(&self, file: &File, address: u64) -> Writer {
         let section = file.code_at(address).map_or("", |code| &code.name);
+
+        // The linker makes the PLT, without any source.
         if section.starts_with(".plt") || section == ".iplt" {
             return Writer {
                 kind: Kind::Linker,
@@ -222,6 +232,8 @@ impl Writers {
                 evidence: Evidence::Section,
             };
         }
+
+        // What a compiler says of its own unit is better than the symbols and comments below.
         if let Some(made) = self.producers.at(address) {
             let source = made.source.rsplit('/').next().unwrap_or_default();
             let is_hand = is_assembler(&made.text) || is_assembly(source);
@@ -232,6 +244,7 @@ impl Writers {
                 evidence: Evidence::DebugInfo,
             };
         }
+
         let source = self.source(address);
         if let Some(source) = source.filter(|source| is_assembly(source)) {
             return Writer {
@@ -241,6 +254,7 @@ impl Writers {
                 evidence: Evidence::SymbolTable,
             };
         }
+
         if self.is_mono {
             return Writer {
                 kind: Kind::Compiler,
@@ -249,12 +263,14 @@ impl Writers {
                 evidence: Evidence::SymbolTable,
             };
         }
+
         let (kind, evidence) = match (self.compilers.is_empty(), self.is_object) {
             (true, true) => (Kind::Hand, Evidence::NoComment),
             (true, false) => (Kind::Unknown, Evidence::None),
             // An assembler may name no file: then its symbols come behind those of a compiler's file.
             (false, _) => (Kind::Either, Evidence::Comment),
         };
+
         Writer {
             kind,
             tools: self.compilers.clone(),

@@ -47,6 +47,7 @@ pub(super) fn unfold<'a>(lines: &[&'a str]) -> Vec<Unfolded<'a>> {
     for (line, text) in lines.iter().enumerate() {
         let above = joined.last_mut();
         if let (Some(above), Some(more)) = (above, continuation(line, lines)) {
+            // A continuation follows after one blank, and keeps its own place for errors.
             let whole = above.text.to_mut();
             whole.push(' ');
             above.parts.push(Part {

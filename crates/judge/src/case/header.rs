@@ -171,6 +171,7 @@ impl Claim {
         let mut claims = Vec::new();
         let mut rest = text.trim();
         while !rest.is_empty() {
+            // An item is a name, perhaps with `@START`, and perhaps arguments in parentheses.
             let head_end = rest.find([' ', '\t', '(']).unwrap_or(rest.len());
             let (head, tail) = rest.split_at(head_end);
             let bad = |what| CaseErrorKind::BadClaim {
@@ -178,6 +179,7 @@ impl Claim {
                 what,
                 form,
             };
+
             let args = match tail.strip_prefix('(') {
                 Some(tail) => {
                     let (args, tail) = tail
@@ -194,9 +196,12 @@ impl Claim {
                     Vec::new()
                 }
             };
+
+            // What an unwinder gets wrong must have a reason.
             if is_wrong && args.is_empty() {
                 return Err(bad("has no reason code"));
             }
+
             let (unwinder, start) = match head.split_once('@') {
                 Some((unwinder, start)) => (
                     unwinder,
@@ -204,10 +209,12 @@ impl Claim {
                 ),
                 None => (head, None),
             };
+
             let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b":+-".contains(&b);
             if unwinder.is_empty() || !unwinder.bytes().all(plain) {
                 return Err(bad("is not an unwinder"));
             }
+
             claims.push(Self {
                 unwinder: unwinder.to_owned(),
                 start,
@@ -414,10 +421,12 @@ impl Header {
             }
             "nmi" => self.nmi = Some(parse_delivery(value).ok_or_else(|| bad(value, DELIVERIES))?),
             _ => {
+                // The only key left: `truth-unknown-max`.
                 self.truth_unknown_max =
                     parse_number(value).ok_or_else(|| bad(value, "a number of instructions"))?;
             }
         }
+
         Ok(())
     }
 
@@ -514,17 +523,21 @@ fn parse_inject(value: &str) -> Result<Inject, CaseErrorKind> {
         value: value.to_owned(),
         allowed,
     };
+
     let (kind, rest) = value.split_once(" at ").ok_or_else(bad)?;
     let kind = Defect::ALL
         .into_iter()
         .find(|defect| defect.as_str() == kind.trim());
+
     let (label, equivalent) = match rest.split_once(" equivalent:") {
         Some((label, why)) => (label.trim(), Some(why.trim())),
         None => (rest.trim(), None),
     };
+
     if !is_symbol(label) || equivalent.is_some_and(str::is_empty) {
         return Err(bad());
     }
+
     Ok(Inject {
         kind: kind.ok_or_else(bad)?,
         label: label.to_owned(),

@@ -98,6 +98,7 @@ impl fmt::Display for Cell {
 /// The inverse of the short form that [`Verdict`] displays.
 fn parse_verdict(text: &str) -> Option<Verdict> {
     let number = |digits: &str| {
+        // A number has one spelling, so that what is read is written the same way.
         let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
         let no_zero_in_front = digits == "0" || !digits.starts_with('0');
         if plain && no_zero_in_front {
@@ -111,6 +112,7 @@ fn parse_verdict(text: &str) -> Option<Verdict> {
         let count = number(count).filter(|&count| count > 0)?;
         Some((count, number(at)?))
     };
+
     let placed = |rest: &str| number(rest.strip_prefix('@')?);
     Some(
         match (text.chars().next()?, text.get(1..).unwrap_or_default()) {
@@ -165,12 +167,15 @@ impl Matrix {
         let mut whole: Option<Self> = None;
         let mut block = Self::default();
         let mut last = 0;
+
         for (index, line) in text.lines().enumerate() {
             let line = line
                 .strip_prefix("#=")
                 .ok_or((index, CaseErrorKind::AfterExpectation))?;
+
             let words: Vec<&str> = line.split_whitespace().collect();
             if index == 0 || is_head(&words) {
+                // Another head starts a block with further columns.
                 let columns = parse_columns(&words).map_err(|kind| (index, kind))?;
                 let rows = Vec::new();
                 let above = std::mem::replace(&mut block, Self { columns, rows });
@@ -181,11 +186,14 @@ impl Matrix {
                 let row = parse_row(&words, &block).map_err(|kind| (index, kind))?;
                 block.rows.push(row);
             }
+
             last = index;
         }
+
         if block.columns.is_empty() {
             return Err((0, CaseErrorKind::NoColumns));
         }
+
         join(whole, block).map_err(|kind| (last, kind))
     }
 
@@ -250,6 +258,8 @@ fn join(above: Option<Matrix>, block: Matrix) -> Result<Matrix, CaseErrorKind> {
     let Some(mut whole) = above else {
         return Ok(block);
     };
+
+    // The blocks are parts of one matrix: no column comes twice, and all have the same rows.
     if let Some(column) = block
         .columns
         .iter()
@@ -258,19 +268,23 @@ fn join(above: Option<Matrix>, block: Matrix) -> Result<Matrix, CaseErrorKind> {
         let column = column.clone();
         return Err(CaseErrorKind::BadColumn { column });
     }
+
     let points = |matrix: &Matrix| -> Vec<String> {
         matrix.rows.iter().map(|row| row.point.clone()).collect()
     };
     if points(&whole) != points(&block) {
         return Err(CaseErrorKind::BlockRows);
     }
+
     if whole.columns.len() + block.columns.len() > MATRIX_SIDE_MAX {
         return Err(CaseErrorKind::NoColumns);
     }
+
     whole.columns.extend(block.columns);
     for (row, more) in whole.rows.iter_mut().zip(block.rows) {
         row.cells.extend(more.cells);
     }
+
     Ok(whole)
 }
 

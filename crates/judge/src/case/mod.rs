@@ -60,11 +60,17 @@ impl Case {
             column,
             kind,
         };
+
+        // Before anything reads the text: its size is not trusted.
         if text.len() > FILE_BYTES_MAX {
             return Err(fail(1, 1, CaseErrorKind::TooLarge { bytes: text.len() }));
         }
+
         let name = case_name(path).map_err(|kind| fail(1, 1, kind))?;
         let mut reader = Reader::default();
+
+        // The expectation is the end of the file, from the first line with `#=`; the text above it
+        // is the author's.
         let mut author_bytes = text.len();
         let mut expectation_line = 0;
         let mut start = 0;
@@ -78,6 +84,7 @@ impl Case {
             lines.push(line.trim_end_matches(['\n', '\r']));
             start += line.len();
         }
+
         for line in folded::unfold(&lines) {
             reader
                 .line(&line.text, line.number())
@@ -86,10 +93,12 @@ impl Case {
                     fail(number, column, kind)
                 })?;
         }
+
         let (author_text, generated) = text.split_at(author_bytes);
         reader
             .check(author_text)
             .map_err(|(line, kind)| fail(line, 1, kind))?;
+
         let mut case = Self {
             name,
             path: path.to_owned(),
@@ -99,12 +108,14 @@ impl Case {
             text: text.to_owned(),
             author_bytes,
         };
+
         if !generated.is_empty() {
             let matrix = Matrix::parse(generated)
                 .and_then(|matrix| case.check_rows(matrix))
                 .map_err(|(index, kind)| fail(expectation_line + index, 1, kind))?;
             case.expected = Some(matrix);
         }
+
         Ok(case)
     }
 
@@ -203,8 +214,10 @@ impl Reader {
         let (name, value) = line[2..]
             .split_once(':')
             .ok_or((2, CaseErrorKind::NoColon))?;
+
         let key_at = 2 + name.len() - name.trim_start().len();
         let name = name.trim();
+
         let key = KEYS.into_iter().find(|key| *key == name).ok_or_else(|| {
             (
                 key_at,
@@ -213,15 +226,19 @@ impl Reader {
                 },
             )
         })?;
+
+        // A second line of another key would replace the first one unnoticed.
         let may_repeat = matches!(key, "source" | "memory" | "set" | "forget");
         if !may_repeat && self.key_lines.iter().any(|(other, _)| *other == key) {
             return Err((key_at, CaseErrorKind::DuplicateKey { key }));
         }
+
         let value_at = line.len() - value.trim_start().len();
         let value = value.trim();
         if value.is_empty() {
             return Err((key_at, CaseErrorKind::EmptyValue { key }));
         }
+
         self.header
             .set(key, value)
             .map_err(|kind| (value_at, kind))?;
@@ -237,12 +254,14 @@ impl Reader {
                 .find(|(name, _)| *name == key)
                 .map_or(1, |(_, line)| *line)
         };
+
         if let Some(key) = self.header.missing() {
             return Err((1, CaseErrorKind::MissingKey { key }));
         }
         if self.samples.is_empty() {
             return Err((1, CaseErrorKind::NoSample));
         }
+
         let is_kernel = self.header.machine == Machine::Kernel;
         for sample in &self.samples {
             if sample.each && !is_kernel {
@@ -257,6 +276,8 @@ impl Reader {
                 defined(text, label).map_err(|kind| (sample.line, kind))?;
             }
         }
+
+        // What claims and corruptions name must be points of this case.
         for (key, claims) in [("right", &self.header.right), ("wrong", &self.header.wrong)] {
             let points = claims
                 .iter()
@@ -264,6 +285,7 @@ impl Reader {
                 .filter_map(|arg| arg.at.as_ref());
             self.known(points).map_err(|kind| (line_of(key), kind))?;
         }
+
         for corruption in &self.header.corruptions {
             let key = match corruption.target {
                 Target::Memory(_) => "memory",
@@ -272,6 +294,7 @@ impl Reader {
             self.known([&corruption.point])
                 .map_err(|kind| (line_of(key), kind))?;
         }
+
         let forgotten = self
             .header
             .forgotten
@@ -279,15 +302,19 @@ impl Reader {
             .map(|forgotten| &forgotten.point);
         self.known(forgotten)
             .map_err(|kind| (line_of("forget"), kind))?;
+
         self.check_claims()
             .map_err(|kind| (line_of("wrong"), kind))?;
         self.check_starts()
             .map_err(|kind| (line_of("regs"), kind))?;
+
         if let Some(what) = self.header.machine_mismatch() {
+            // It is shown at the last of the lines that it is about.
             let keys = ["machine", "interrupt", "nmi"];
             let line = keys.map(line_of).into_iter().max().unwrap_or(1);
             return Err((line, CaseErrorKind::MachineMismatch { what }));
         }
+
         self.check_defect(text)
             .map_err(|kind| (line_of("inject"), kind))
     }
@@ -375,6 +402,7 @@ fn defined(text: &str, label: &str) -> Result<(), CaseErrorKind> {
                 .is_some_and(|rest| rest.starts_with(':')),
         }
     });
+
     if found {
         Ok(())
     } else {

@@ -36,6 +36,8 @@ impl Operand {
         let bad = || CaseErrorKind::BadOperand {
             text: text.to_owned(),
         };
+
+        // No register or symbol starts with a digit.
         if text.starts_with(|c: char| c.is_ascii_digit()) {
             let offset = parse_number(text).ok_or_else(bad)?;
             return Ok(Self {
@@ -43,6 +45,7 @@ impl Operand {
                 offset,
             });
         }
+
         let (name, offset) = match text.find(['+', '-']) {
             Some(at) => {
                 let size = parse_number(text[at + 1..].trim()).ok_or_else(bad)?;
@@ -54,11 +57,13 @@ impl Operand {
             }
             None => (text, 0),
         };
+
         let base = match Reg::from_name(name) {
             Some(register) => Base::Register(register),
             None if is_symbol(name) => Base::Symbol(name.to_owned()),
             None => return Err(bad()),
         };
+
         Ok(Self { base, offset })
     }
 }
@@ -99,9 +104,12 @@ impl Corruption {
             ("set", Self::SET_FORM)
         };
         let bad = || CaseErrorKind::BadCorruption { key, form };
+
         let (assignment, point) = text.rsplit_once('@').ok_or_else(bad)?;
         let (target, value) = assignment.split_once('=').ok_or_else(bad)?;
         let target = target.trim();
+
+        // docs/case-format.md: at a fake point, only `sampled.` means the registers of the sample.
         let sampled = target.strip_prefix("sampled.").and_then(Reg::from_name);
         if let (false, Some(register)) = (is_memory, sampled) {
             return Ok(Self {
@@ -110,6 +118,7 @@ impl Corruption {
                 point: PointKey::parse(point.trim())?,
             });
         }
+
         let target = Operand::parse(target)?;
         let target = match (is_memory, target) {
             (true, address) => Target::Memory(address),
@@ -122,6 +131,7 @@ impl Corruption {
             ) => Target::Register(register),
             (false, _) => return Err(bad()),
         };
+
         let value = Operand::parse(value.trim())?;
         Ok(Self {
             target,

@@ -47,21 +47,27 @@ impl PointKey {
         let bad = || CaseErrorKind::UnknownPoint {
             key: text.to_owned(),
         };
+
+        // The parts are taken from the right: `/OWN`, `#N`, `+0xN`.
         let (rest, own) = match text.split_once('/') {
             Some((rest, own)) => (rest, Some(own.to_owned())),
             None => (text, None),
         };
+
         let (label, visit) = match rest.split_once('#') {
             Some((label, visit)) => (label, parse_visit(visit)?),
             None => (rest, 1),
         };
+
         let (label, offset) = match label.split_once('+') {
             Some((label, offset)) => (label, Some(parse_number(offset).ok_or_else(bad)?)),
             None => (label, None),
         };
+
         if !is_symbol(label) || own.as_deref().is_some_and(|own| !is_symbol(own)) {
             return Err(bad());
         }
+
         Ok(Self {
             label: label.to_owned(),
             offset,
@@ -143,6 +149,7 @@ impl Chain {
             frames: Vec::new(),
             complete: true,
         };
+
         let mut from = 0;
         loop {
             let until = next_separator(text, from);
@@ -150,11 +157,15 @@ impl Chain {
             let lead = text[from..until].len() - text[from..until].trim_start().len();
             let place = from + lead;
             let last = until == text.len();
+
             if last && word == "..." && !chain.frames.is_empty() {
                 chain.complete = false;
                 return Ok(chain);
             }
+
             let (frame, count) = parse_frame(word).map_err(|kind| (place, kind))?;
+
+            // `SYMBOL*COUNT` is short, and would otherwise ask for any amount of memory.
             if count > CHAIN_FRAMES_MAX - chain.frames.len() {
                 let expected = "a chain of at most 131072 frames";
                 let kind = CaseErrorKind::BadNumber {
@@ -163,6 +174,7 @@ impl Chain {
                 };
                 return Err((place, kind));
             }
+
             chain.frames.extend(std::iter::repeat_n(frame, count));
             if last {
                 return Ok(chain);
@@ -187,9 +199,12 @@ fn parse_frame(word: &str) -> Result<(Frame, usize), CaseErrorKind> {
     let bad = || CaseErrorKind::BadFrame {
         frame: word.to_owned(),
     };
+
     if word == "<signal>" {
         return Ok((Frame::Signal, 1));
     }
+
+    // docs/case-format.md: `[IMAGE]+` stands for one or more frames of the image.
     let one = word.strip_suffix('+').unwrap_or(word);
     if let Some(image) = one
         .strip_prefix('[')
@@ -203,6 +218,8 @@ fn parse_frame(word: &str) -> Result<(Frame, usize), CaseErrorKind> {
             false => Err(bad()),
         };
     }
+
+    // `SYMBOL*COUNT` stands for so many frames.
     let (name, count) = match word.split_once('*') {
         Some((name, count)) => {
             let count = parse_number(count.trim()).and_then(|count| usize::try_from(count).ok());
@@ -213,6 +230,7 @@ fn parse_frame(word: &str) -> Result<(Frame, usize), CaseErrorKind> {
         }
         None => (word, 1),
     };
+
     if is_symbol(name) && name != "..." {
         Ok((Frame::Function(name.to_owned()), count))
     } else {
@@ -256,6 +274,7 @@ impl SamplePoint {
         let (head, chain) = text
             .split_once(':')
             .ok_or_else(|| bad("a sample line without a colon"))?;
+
         let mut words = head.split_whitespace();
         let label = words
             .next()
@@ -266,6 +285,7 @@ impl SamplePoint {
             visit: 1,
             own: None,
         };
+
         let (mut fake, mut each) = (false, false);
         for word in words {
             let at = word.as_ptr() as usize - text.as_ptr() as usize;
@@ -282,6 +302,7 @@ impl SamplePoint {
                 return Err(wrong("an unknown word before the colon"));
             }
         }
+
         if fake != key.own.is_some() {
             return Err(bad("`fake` and `own=LABEL` must be given together"));
         }
@@ -290,9 +311,12 @@ impl SamplePoint {
                 "`each` takes only first visits, with the registers there",
             ));
         }
+
         if !is_symbol(label) {
             return Err(bad("the label is not a symbol"));
         }
+
+        // An offset within the chain becomes one within the whole text.
         let base = head.len() + 1;
         let chain = Chain::parse(chain).map_err(|(at, kind)| (base + at, kind))?;
         Ok(Self {

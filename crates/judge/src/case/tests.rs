@@ -54,18 +54,21 @@ fn a_header_is_read_into_its_fields() {
             key: "leaf_in".into()
         }
     );
+
     let text = SMALL.replace("at leaf_in", "at leaf_in#2");
     let case = Case::parse("x/two-frames.s", &text).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(
         (case.name.as_str(), case.header.group.as_str()),
         ("two-frames", "basic")
     );
+
     assert_eq!(case.header.link, ["-nostdlib", "-static", "-no-pie"]);
     assert_eq!(case.header.regs, [Variant::Hardware]);
     assert_eq!(
         case.header.wrong[0].args[0].code,
         Some(Code::FramePointerNotYet)
     );
+
     assert_eq!(case.samples[1].key(), "leaf_in#2");
     let names: Vec<String> = case.samples[1]
         .chain
@@ -108,24 +111,29 @@ fn every_key_of_a_full_header_is_kept() {
 FUNC deep
 own: ret
 ";
+
     let case = Case::parse("everything.s", text).unwrap_or_else(|error| panic!("{error}"));
     let header = &case.header;
+
     assert_eq!(header.sources, ["a", "b"]);
     assert_eq!(
         header.right[0].start,
         Some(Variant::Fake(FakeVariant::V5_2))
     );
     assert_eq!(header.right[1].unwinder, "sframe:kernel-v3+fp");
+
     assert_eq!(header.assembler.as_deref(), Some("2.40"));
     assert_eq!(header.view, View::CopyBytes(64));
     assert_eq!(header.tables, [Table::EhFrame, Table::Sframe]);
     assert!(header.frame_pointer_config && case.samples[1].is_fake());
+
     let inject = header.inject.as_ref().expect("inject");
     assert_eq!(
         (inject.kind, inject.label.as_str()),
         (Defect::LateRow, "deep")
     );
     assert_eq!(inject.equivalent.as_deref(), Some("no call there"));
+
     let below = Operand {
         base: Base::Register(Reg::Rbp),
         offset: 8u64.wrapping_neg(),
@@ -135,6 +143,7 @@ own: ret
         header.corruptions[0].value.base,
         Base::Symbol("leaf".into())
     );
+
     assert_eq!(header.corruptions[1].target, Target::Register(Reg::Rax));
     assert_eq!(header.corruptions[1].point.to_string(), "deep/own");
     assert_eq!(header.forgotten[0].registers, [Reg::Rbx, Reg::R12]);
@@ -151,10 +160,12 @@ fn a_matrix_survives_being_written_and_read() {
         "#= sample a b@hw c@fake:v5.2 orc(derived) sframe:kernel-v3+fp f\n#= one {}\n#= two#2/x {}\n",
         cells[0], cells[1]
     );
+
     let matrix = Matrix::parse(&text).expect("a matrix");
     let written = matrix.format();
     assert_eq!(Matrix::parse(&written), Ok(matrix.clone()));
     assert_eq!(Matrix::parse(&written).expect("same").format(), written);
+
     assert_eq!(
         matrix
             .cell("one", "c@fake:v5.2")
@@ -165,6 +176,7 @@ fn a_matrix_survives_being_written_and_read() {
         matrix.cell("two#2/x", "a").and_then(|cell| cell.code()),
         Some(Code::RegistersMissing)
     );
+
     assert_eq!(matrix.cell("three", "a"), None);
     assert!(written.lines().all(|line| line == line.trim_end()));
 }
@@ -269,6 +281,7 @@ fn every_case_is_read_and_stands_in_its_group() {
     for path in files("cases", "s") {
         let shown = path.display().to_string();
         let case = Case::parse(&shown, &read(&path)).unwrap_or_else(|error| panic!("{error}"));
+
         let folder = path
             .parent()
             .and_then(Path::file_name)
@@ -278,6 +291,7 @@ fn every_case_is_read_and_stands_in_its_group() {
             Some(case.header.group.as_str()),
             "{shown}"
         );
+
         assert!(
             names.insert(case.name.clone()),
             "{} appears twice",
@@ -292,6 +306,7 @@ fn every_case_is_read_and_stands_in_its_group() {
             "{shown}"
         );
     }
+
     assert!(names.len() >= 80, "only {} cases", names.len());
 }
 
@@ -301,6 +316,7 @@ fn every_reachable_code_and_every_unwinder_has_its_cases() {
         Case::parse(&path.display().to_string(), &read(&path)).unwrap_or_else(|e| panic!("{e}"))
     };
     let cases: Vec<Case> = files("cases", "s").into_iter().map(parse).collect();
+
     for code in Code::ALL {
         // Cases run without branch records, so none can run out; every case knows its truth; and ring 0
         // has one processor, so no task runs elsewhere.
@@ -309,6 +325,7 @@ fn every_reachable_code_and_every_unwinder_has_its_cases() {
         let covered = cases.iter().any(|case| case.header.covers.contains(code));
         assert_eq!(covered, reachable, "{code}");
     }
+
     for name in ["dwarf", "sframe", "orc", "fp", "guess"] {
         let named = |claims: &[Claim]| claims.iter().any(|claim| claim.unwinder == name);
         assert!(
@@ -320,6 +337,7 @@ fn every_reachable_code_and_every_unwinder_has_its_cases() {
             "{name} is never wrong"
         );
     }
+
     for defect in Defect::ALL {
         let injects = |case: &&Case| {
             case.header
@@ -333,6 +351,7 @@ fn every_reachable_code_and_every_unwinder_has_its_cases() {
             defect.as_str()
         );
     }
+
     for start in Variant::ALL {
         assert!(
             cases.iter().any(|case| case.header.regs.contains(&start)),
@@ -355,12 +374,14 @@ fn a_mistake_in_cut_or_altered_text_has_a_place_in_it() {
         let columns = 1..=line.chars().count() + 1;
         assert!(columns.contains(&error.column), "{error}\n{text}");
     }
+
     let texts = files("cases", "s")
         .into_iter()
         .take(6)
         .map(|path| read(&path));
     let full = SMALL.replace("at leaf_in", "at leaf_in#2");
     let blessed = format!("{full}#= sample dwarf\n#= leaf t@2/US203\n");
+
     for text in texts.chain([full, blessed]) {
         for at in 0..text.len() {
             if !text.is_char_boundary(at) {

@@ -27,23 +27,30 @@ pub struct Blessed {
 pub fn bless(path: &Path, accept: &[String], limits: &CaseLimits) -> Result<Blessed, CaseFailure> {
     let built = Built::without_defect(path, limits)?;
     let case = &built.case;
+
     let first = built.engines()[0];
     let recorded = built.record(first)?;
     let whole = matrix_of(&recorded);
     let found = expectation_of(&recorded, &whole);
+
     let mut refused = recorded.truth_differences();
     refused.extend(claims::differences(&recorded, &whole));
+
+    // The first engine's matrix becomes the expectation only if all engines agree with it.
     for &engine in built.engines().iter().skip(1) {
         let other = built.record(engine)?;
         refused.extend(engines::differences(&recorded, &other));
         let others = expectation_of(&other, &matrix_of(&other));
         refused.extend(matrix::differences(&found, &others, engine));
     }
+
     let expected = case.expected.clone();
     let changes = match &expected {
         Some(expected) => matrix::differences(expected, &found, first),
         None => vec!["  blessed for the first time".to_owned()],
     };
+
+    // Better is taken as it is. What was right and is no longer must be accepted by name.
     for row in &found.rows {
         for (column, cell) in found.columns.iter().zip(&row.cells) {
             let old = expected.as_ref().and_then(|e| e.cell(&row.point, column));
@@ -59,6 +66,7 @@ pub fn bless(path: &Path, accept: &[String], limits: &CaseLimits) -> Result<Bles
             }
         }
     }
+
     let name = case.name.clone();
     if !refused.is_empty() {
         return Err(CaseFailure::Differs {
@@ -66,6 +74,7 @@ pub fn bless(path: &Path, accept: &[String], limits: &CaseLimits) -> Result<Bles
             differences: refused.join("\n"),
         });
     }
+
     let text = case.with_expectations(&found);
     if text != case.text() {
         write(path, &text)?;

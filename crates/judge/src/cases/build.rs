@@ -100,8 +100,10 @@ fn missing(source: std::io::Error) -> ToolError {
 pub(super) fn build(case: &Case, path: &Path, defect: bool) -> Result<BuiltCase, ToolError> {
     let folder = TemporaryFolder::new("unwind-sim-case-").map_err(ToolError::Folder)?;
     check_assembler(case, path, folder.path())?;
+    // A case that the program carries has no checkout around it, so its includes are written, too.
     let carried = carried::copy(path, folder.path()).map_err(ToolError::Folder)?;
     let path = carried.as_deref().unwrap_or(path);
+
     let program = folder.path().join(&case.name);
     let mut command = Command::new("cc");
     command
@@ -109,17 +111,21 @@ pub(super) fn build(case: &Case, path: &Path, defect: bool) -> Result<BuiltCase,
         .args(&case.header.link)
         .args(&case.header.cflags);
     command.arg(format!("-Wa,-I,{}", include_folder(path).display()));
+
     if case.header.machine == Machine::Kernel {
         command.args(KERNEL_LINK);
         if case.header.frame_pointer_config {
             command.arg("-Wa,--defsym,FRAME_POINTER=1");
         }
     }
+
     if defect {
         command.arg("-Wa,--defsym,DEFECT=1");
     }
+
     command.arg(path).arg("-o").arg(&program);
     let output = command.output().map_err(missing)?;
+
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         return Err(ToolError::Failed {
@@ -127,6 +133,7 @@ pub(super) fn build(case: &Case, path: &Path, defect: bool) -> Result<BuiltCase,
             stderr,
         });
     }
+
     Ok(BuiltCase {
         path: program,
         _folder: folder,

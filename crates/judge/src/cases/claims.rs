@@ -57,9 +57,12 @@ fn check_right(matrix: &Matrix, claim: &Claim, column: &str, out: &mut Vec<Strin
             ));
         }
     }
+
+    // A claim without points is for all of them.
     if claim.args.is_empty() {
         points.extend(rows);
     }
+
     for point in points {
         match matrix.cell(point, column) {
             Some(

@@ -26,24 +26,32 @@ pub(super) fn run(
     program.start_in_its_folder();
     program.options.processor = processor;
     program.options.limits.tasks = limits.tasks_max;
+
     let root = program.options.root.clone();
     let options = EmulatorOptions {
         plan: plan(case, at, limits),
         lbr: Lbr::default(),
         timeout: Some(limits.timeout),
     };
+
     let mut writer =
         TraceWriter::new(Vec::new(), &meta(case)).map_err(|e| CaseFailure::run(case, e))?;
     let mut recorder = TraceRecorder::new(&mut writer, emulator::finder_options(&root));
     let summary = emulator::record(program, &options, &mut recorder);
     let summary = summary.map_err(|e| CaseFailure::run(case, e))?;
+
+    // An image that cannot be read would be missing from the samples.
     if let Some(problem) = recorder.unread() {
         return Err(CaseFailure::run(case, problem));
     }
+
     recorder
         .write_text()
         .map_err(|e| CaseFailure::run(case, e))?;
+
     let points = std::mem::take(&mut recorder.points);
+
+    // A limit that was reached explains any other end.
     let reached = match &summary.end {
         End::Timeout | End::Outcome(Outcome::StreamTimeout { .. }) => {
             Some(Reached::Time(limits.timeout))
@@ -52,6 +60,7 @@ pub(super) fn run(
         End::Outcome(Outcome::OutOfTasks { .. }) => Some(Reached::Tasks(limits.tasks_max)),
         _ => None,
     };
+
     let ended = match &summary.end {
         End::Outcome(Outcome::Exited(0)) => None,
         other => {
@@ -59,6 +68,7 @@ pub(super) fn run(
             Some(format!("{other}{}", notices.collect::<String>()))
         }
     };
+
     Ok(Taken {
         trace: writer.finish().map_err(|e| CaseFailure::run(case, e))?,
         points,

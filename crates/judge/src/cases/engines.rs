@@ -130,12 +130,18 @@ impl<'a> Side<'a> {
                 mapping.svma(value),
             );
         }
+
+        // A run on another engine has another pid.
         if value == u64::from(self.sample.pid) {
             return Place::Process;
         }
+
         let Some(stack) = self.stack(value) else {
             return Place::Elsewhere(value);
         };
+
+        // A place on the stack is counted from a CFA: the stacks of two engines are not at the same
+        // addresses.
         let first = self.cfas.partition_point(|cfa| cfa.address < value);
         let above = self.cfas.get(first);
         match above.filter(|cfa| stack.bounds.contains(&cfa.address)) {
@@ -164,26 +170,34 @@ impl<'a> Side<'a> {
         if frame.kind != other_frame.kind {
             return Some(format!("{:?}, {:?}", frame.kind, other_frame.kind));
         }
+
         let told = |what: &str, a: u64, b: u64| {
             let (x, y) = (self.place(a), other.place(b));
             let same = a == b || are_same(x, y);
             (!same).then(|| format!("{what} is {a:#x} ({x:x?}), {b:#x} ({y:x?})"))
         };
+
         if let Some(what) = told("pc", frame.pc, other_frame.pc) {
             return Some(what);
         }
+
         let (size, other_size) = (self.size(index), other.size(index));
+
+        // A function that aligns its frame skips other bytes where the stack is at another address.
         let same_size = match (size, other_size) {
             (Some(a), Some(b)) => a.abs_diff(b) < ALIGNMENT_MAX,
             (a, b) => a.is_some() == b.is_some(),
         };
+
         if !same_size {
             return Some(format!("bytes to the next CFA: {size:x?}, {other_size:x?}"));
         }
+
         let (Some(saved), Some(others)) = (frame.saved, other_frame.saved) else {
             let unequal = frame.saved.is_some() != other_frame.saved.is_some();
             return unequal.then(|| "registers are known on one side only".to_owned());
         };
+
         let values = saved.into_iter().zip(others);
         let mut regs = Reg::CALLEE_SAVED.into_iter().zip(values);
         regs.find_map(|(reg, (a, b))| told(reg.as_str(), a, b))

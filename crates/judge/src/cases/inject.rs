@@ -36,6 +36,7 @@ pub(super) fn differences(built: &Built, engine: Engine) -> Result<Vec<String>, 
     let Some(inject) = &built.case.header.inject else {
         return Ok(Vec::new());
     };
+
     let recorded = Recorded::new(built, engine, true)?;
     let label = recorded.points.first().and_then(|point| {
         let space = point.world.space(point.sample.pid);
@@ -43,12 +44,16 @@ pub(super) fn differences(built: &Built, engine: Engine) -> Result<Vec<String>, 
         let mut symbols = images.flat_map(|i| i.symbols());
         symbols.find(|s| s.name == inject.label).map(|s| s.address)
     });
+
     let Some(label) = label else {
         return Ok(vec![format!(
             "  inject: the program has no label {}",
             inject.label
         )]);
     };
+
+    // The defect must be blamed at its own place: in the row that holds the label, or right there
+    // if there is no row.
     let found = contradictions(&recorded);
     let pinned = found.iter().any(|c| {
         c.row
@@ -56,6 +61,7 @@ pub(super) fn differences(built: &Built, engine: Engine) -> Result<Vec<String>, 
             .is_none_or(|row| (row.source.start..row.source.end).contains(&label))
             && (c.row.is_some() || c.pc.symbol_address() == label || c.pc.value() == label)
     });
+
     let kind = inject.kind.as_str();
     Ok(match (&inject.equivalent, pinned, found.is_empty()) {
         (None, true, _) | (Some(_), _, true) => Vec::new(),

@@ -100,12 +100,15 @@ pub(super) fn run(
         ring0,
         shadow: Ring0Shadow::default(),
     };
+
     let mut found: BTreeMap<(usize, u64), Point> = BTreeMap::new();
     let mut visits: BTreeMap<u64, u32> = BTreeMap::new();
     let mut fetched: Vec<Fetched<'_>> = Vec::new();
     let mut delivered = BTreeSet::new();
     let mut time = 0;
+
     loop {
+        // When the handler has returned, the label is reached again, and its sample is taken.
         for (event, delivery) in [
             (Event::Interrupt, &case.header.interrupt),
             (Event::Nmi, &case.header.nmi),
@@ -118,6 +121,7 @@ pub(super) fn run(
                 return Err(fail(format!("the interrupt is masked before {label}")));
             }
         }
+
         let rip = now.ring0.machine.core.state.rip;
         if !now.ring0.in_user() {
             let visit = visits.entry(rip).or_default();
@@ -133,6 +137,9 @@ pub(super) fn run(
                     found.insert((index, offset), point);
                 }
             }
+
+            // A fake sample has registers from the moment of the fetch and is walked from the
+            // unwinder's own frame: it is complete when that is reached.
             for fake in std::mem::take(&mut fetched) {
                 let own = fake.line.key.own.as_deref().unwrap_or_default();
                 if rip != kernel.symbol(own)? {
@@ -150,7 +157,10 @@ pub(super) fn run(
                 found.insert((index.unwrap_or_default(), 0), point);
             }
         }
+
+        // Without a budget, a kernel that never halts would run forever.
         kernel.take()?;
+
         match now.step() {
             Step::Done => {}
             Step::Halted => {
@@ -163,9 +173,11 @@ pub(super) fn run(
             }
             Step::Stopped(exit) => return Err(fail(format!("at {rip:#x}: {exit:?}"))),
         }
+
         if now.shadow.unknown() > case.header.truth_unknown_max {
             return Err(fail(format!("the shadow stack lost the truth at {rip:#x}")));
         }
+
         time += 1;
     }
 }
@@ -201,8 +213,10 @@ impl<'a> Kernel<'a> {
         let fail = |what: String| CaseFailure::run(case, what);
         let bytes = std::fs::read(program).map_err(|e| fail(e.to_string()))?;
         let file = object::File::parse(&*bytes).map_err(|e| fail(e.to_string()))?;
+
         let mut memory = AddressSpace::bare();
         for segment in file.segments() {
+            // A segment may start within a page.
             let begin = segment.address() & !(PAGE_SIZE - 1);
             let end = segment.address().saturating_add(segment.size());
             let range = begin..end.next_multiple_of(PAGE_SIZE);
@@ -213,12 +227,15 @@ impl<'a> Kernel<'a> {
             let mapped = memory.map_file(range, Permissions::ALL, pages, 0);
             mapped.map_err(|e| fail(format!("a segment at {begin:#x}: {e}")))?;
         }
+
         let symbols = file.symbols();
         let symbols = symbols.filter_map(|s| Some((s.name().ok()?.to_owned(), s.address())));
         let symbols: BTreeMap<String, u64> = symbols.collect();
+
         let owner: Owner = Arc::new(bytes.clone());
         let image = elf::image_from_elf(&case.name, owner, &elf::ReadOptions::default());
         let image = Arc::new(image.map_err(|e| fail(e.to_string()))?);
+
         let mut kernel = Kernel {
             case,
             symbols,
@@ -231,6 +248,8 @@ impl<'a> Kernel<'a> {
             },
             each: Vec::new(),
         };
+
+        // Unwinders see the text of the kernel alone, which ends at `_etext`.
         kernel.world.apply(
             &model::Event::Map {
                 pid: PID,
@@ -241,24 +260,31 @@ impl<'a> Kernel<'a> {
             },
             std::slice::from_ref(&kernel.image),
         );
+
         kernel.each = kernel.each()?;
+
+        // The program maps nothing itself: its stacks are where its symbols say.
         for (name, _) in STACKS.into_iter().chain([(USER_STACK, StackType::Unknown)]) {
             let begin = kernel.symbol(name)?;
             let mapped = memory.map(begin..begin + THREAD_SIZE, Permissions::READ_WRITE);
             mapped.map_err(|e| fail(format!("{name} at {begin:#x}: {e}")))?;
         }
+
         let mut core = Core::with_processor(memory, processor);
         core.state.rip = kernel.symbol("_start")?;
         let end = |stack: &str| kernel.symbol(stack).map(|begin| begin + THREAD_SIZE);
         core.state.set_gpr(reg::RSP, end(USER_STACK)? - 256);
+
         let gates = Gates {
             syscall: kernel.symbol("entry_SYSCALL_64")?,
             flags_cleared: FLAGS_CLEARED,
+
             interrupt: kernel.symbol("asm_sysvec_apic_timer_interrupt")?,
             stack: end("task_stack")?,
             nmi: kernel.symbol("asm_exc_nmi")?,
             nmi_stack: end("nmi_stack")?,
         };
+
         Ok((kernel, Ring0::new(core, gates)))
     }
 
@@ -324,11 +350,15 @@ impl<'a> Kernel<'a> {
         let Some((is_nmi, inside, handler)) = self.case.header.every() else {
             return Ok(Some((line.chain.clone(), here.clone())));
         };
+
         let event = if is_nmi { Event::Nmi } else { Event::Interrupt };
+
+        // The run itself goes on without the interrupt: it is delivered to a copy of the machine.
         let mut now = here.clone();
         if !now.deliver(event).map_err(|e| fail(e.to_string()))? {
             return Ok(None);
         }
+
         let label = self.symbol(inside)?;
         let mut sampled = None;
         let registers = |ring0: &Ring0| {
@@ -339,7 +369,10 @@ impl<'a> Kernel<'a> {
                 (0..16).map(|r| state.gpr(r)).collect::<Vec<_>>(),
             )
         };
+
         let before = registers(&here.ring0);
+        // The handler has returned when registers and stack are as before. Its label may be
+        // anywhere on the way.
         loop {
             if sampled.is_none() && now.ring0.machine.core.state.rip == label {
                 sampled = Some(now.clone());
@@ -349,6 +382,7 @@ impl<'a> Kernel<'a> {
                 Step::Done => {}
                 other => return Err(fail(format!("{} in a handler: {other:?}", line.key))),
             }
+
             if registers(&now.ring0) == before && now.truth() == here.truth() {
                 let sampled = sampled.ok_or_else(|| fail(format!("{inside} was never reached")))?;
                 let mut chain = handler.clone();
@@ -390,17 +424,20 @@ impl<'a> Kernel<'a> {
         let memory = &now.ring0.machine.core.memory;
         let mut stacks = Vec::new();
         let mut regions = Vec::new();
+
         for (name, kind) in STACKS {
             let begin = self.symbol(name)?;
             let end = begin + THREAD_SIZE;
             let mut bytes = vec![0; THREAD_SIZE as usize];
             let read = memory.read(begin, &mut bytes);
             read.map_err(|e| CaseFailure::run(self.case, e))?;
+
             let next_sp = kind.next_sp_at(end).map(|at| memory.read_u64(at));
             let next_sp = next_sp
                 .transpose()
                 .map_err(|e| CaseFailure::run(self.case, e))?;
             let next_sp = next_sp.unwrap_or_default();
+
             stacks.push(StackInfo {
                 kind,
                 begin,
@@ -415,11 +452,13 @@ impl<'a> Kernel<'a> {
                 bytes: bytes.into(),
             });
         }
+
         // The sampled stack comes first.
         let sp = now.ring0.machine.core.state.gpr(reg::RSP);
         let is_own = |r: &Region<'_>| (r.bounds.start..=r.bounds.end).contains(&sp);
         regions.sort_by_key(|r| !is_own(r));
         regions[0].role = RegionRole::Stack;
+
         let sample = Sample {
             pid: PID,
             tid: TID,
@@ -439,6 +478,7 @@ impl<'a> Kernel<'a> {
             })),
             process_memory: None,
         };
+
         Ok(Point {
             key,
             stated,

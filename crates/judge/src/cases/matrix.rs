@@ -33,6 +33,7 @@ pub fn matrix_of(recorded: &Recorded) -> Matrix {
     let unwinders = unwinders_of(&recorded.case);
     let only_hardware = header.regs == [Variant::Hardware];
     let setting = setting_of(&recorded.case);
+
     let mut columns = Vec::new();
     let mut rows: Vec<MatrixRow> = recorded
         .points
@@ -42,12 +43,16 @@ pub fn matrix_of(recorded: &Recorded) -> Matrix {
             cells: Vec::new(),
         })
         .collect();
+
     for unwinder in &unwinders {
         // The check of the claims reports an unwinder that does not exist.
         let Ok(engine) = spec::engine(unwinder) else {
             continue;
         };
+
+        // One cache for all samples, as tools have it: no result may depend on what is in it.
         let mut cache = Cache::new();
+
         for &variant in &header.regs {
             columns.push(if only_hardware {
                 unwinder.clone()
@@ -61,6 +66,7 @@ pub fn matrix_of(recorded: &Recorded) -> Matrix {
             }
         }
     }
+
     Matrix { columns, rows }
 }
 
@@ -142,6 +148,7 @@ pub(super) fn differences(expected: &Matrix, found: &Matrix, engine: super::Engi
             }
         }
     }
+
     for row in &expected.rows {
         for column in &expected.columns {
             if found.cell(&row.point, column).is_none() {
@@ -149,6 +156,7 @@ pub(super) fn differences(expected: &Matrix, found: &Matrix, engine: super::Engi
             }
         }
     }
+
     out
 }
 

@@ -97,9 +97,11 @@ impl Built {
     pub fn check(&self, engine: Engine) -> Result<Recorded, CaseFailure> {
         let recorded = self.record(engine)?;
         let matrix = matrix_of(&recorded);
+
         // What blessing cannot change.
         let mut authors = recorded.truth_differences();
         authors.extend(claims::differences(&recorded, &matrix));
+
         let mut differences = Vec::new();
         match &self.case.expected {
             Some(expected) => {
@@ -108,12 +110,15 @@ impl Built {
             }
             None => differences.push("it was never blessed".to_owned()),
         }
+
         differences.extend(inject::differences(self, engine)?);
         let may_bless = authors.is_empty();
         differences.splice(0..0, authors);
+
         if differences.is_empty() {
             return Ok(recorded);
         }
+
         // The file's expectation is for the default processor.
         let path = quoted_path(&self.path);
         differences.push(match (may_bless, self.processor == Processor::default()) {
@@ -128,6 +133,7 @@ impl Built {
                 )
             }
         });
+
         Err(CaseFailure::differs(&self.case, &differences))
     }
 

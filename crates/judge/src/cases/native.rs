@@ -25,22 +25,28 @@ pub(super) fn run(
         env: Some(Vec::new()),
         ..host::Launch::default()
     });
+
     let options = RecorderOptions {
         after_limit: AfterLimit::Kill,
         timeout: Some(limits.timeout),
         tasks_max: limits.tasks_max,
         ..RecorderOptions::new(target, plan(case, at, limits))
     };
+
     let mut writer =
         TraceWriter::new(Vec::new(), &meta(case)).map_err(|e| CaseFailure::run(case, e))?;
     let mut recorder = TraceRecorder::new(&mut writer, ptrace::finder_options());
     let summary = host::record(&options, &mut recorder).map_err(|e| CaseFailure::run(case, e))?;
+
+    // As in the emulated machine: no sample may lack an image.
     if let Some(problem) = recorder.unread() {
         return Err(CaseFailure::run(case, problem));
     }
+
     recorder
         .write_text()
         .map_err(|e| CaseFailure::run(case, e))?;
+
     let points = std::mem::take(&mut recorder.points);
     let reached = match summary.end {
         host::End::Timeout => Some(Reached::Time(limits.timeout)),
@@ -48,6 +54,7 @@ pub(super) fn run(
         host::End::Tasks => Some(Reached::Tasks(limits.tasks_max)),
         _ => None,
     };
+
     let ended = summary.program;
     Ok(Taken {
         trace: writer.finish().map_err(|e| CaseFailure::run(case, e))?,

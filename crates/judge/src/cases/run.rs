@@ -114,6 +114,7 @@ pub(super) fn run(
 ) -> Result<Run, CaseFailure> {
     let points = points(case);
     let at = unwind_sim_record::At::Points(points.clone());
+
     let taken = match engine {
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Engine::Ptrace => super::native::run(case, program, at, limits)?,
@@ -121,6 +122,8 @@ pub(super) fn run(
         Engine::Ptrace => return Err(CaseFailure::run(case, "ptrace is not available here")),
         Engine::Emulator => super::emulated::run(case, program, at, processor, limits)?,
     };
+
+    // First, because a limit explains any end of the program.
     if let Some(reached) = &taken.reached {
         return Err(CaseFailure::run(case, reached));
     }
@@ -130,6 +133,7 @@ pub(super) fn run(
             format!("it should exit with 0, but it ended like this: {ended}"),
         ));
     }
+
     let (unknown, most) = (taken.unknown, case.header.truth_unknown_max);
     if unknown > most {
         let what = format!(
@@ -137,6 +141,7 @@ pub(super) fn run(
         );
         return Err(CaseFailure::run(case, what));
     }
+
     let trace = Trace::from_bytes(taken.trace).map_err(|e| CaseFailure::run(case, e))?;
     let numbers_of = |point: usize| {
         let taken = taken.points.iter().enumerate();
@@ -145,10 +150,12 @@ pub(super) fn run(
             .map(|(n, _)| n as u64)
             .collect()
     };
+
     let visits = points
         .into_iter()
         .enumerate()
         .map(|(i, p)| (p.name, p.own, numbers_of(i)));
+
     Ok(Run {
         trace,
         visits: visits.collect(),

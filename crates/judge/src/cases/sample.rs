@@ -49,6 +49,7 @@ impl Recorded {
             (Some(program), true) => program,
             _ => &built.program,
         };
+
         let mut points = Vec::new();
         if case.header.machine == Machine::Kernel {
             points = kernel::run(case, &program.path, built.processor, &built.limits)?;
@@ -61,6 +62,7 @@ impl Recorded {
                 points,
             });
         }
+
         let run = run::run(case, &program.path, engine, built.processor, &built.limits)?;
         for stated in &case.samples {
             let Some(number) = run.number_of(&stated.key) else {
@@ -69,8 +71,12 @@ impl Recorded {
                     format!("{} was never reached", stated.key),
                 ));
             };
+
             let damaged = |e: unwind_sim_recordings::trace::TraceError| CaseFailure::run(case, e);
             let pristine = run.trace.sample(number).map_err(damaged)?.into_owned();
+
+            // The header's corruptions change `sample` alone: engines are compared by what they
+            // recorded.
             let mut point = Point {
                 key: stated.key.clone(),
                 stated: stated.chain.clone(),
@@ -78,10 +84,12 @@ impl Recorded {
                 pristine,
                 world: run.trace.world_at(number).map_err(damaged)?,
             };
+
             let corrupted = corrupt(case, &program.path, &mut point);
             corrupted.map_err(|e| CaseFailure::run(case, e))?;
             points.push(point);
         }
+
         Ok(Recorded {
             case: case.clone(),
             points,
@@ -128,19 +136,25 @@ impl Recorded {
         let point = &self.points[index];
         let space = point.world.space(point.sample.pid);
         let truth = &point.sample.truth;
+
+        // docs/case-format.md: at a fake point, the chain begins with the fetching function's
+        // caller.
         let mark = point
             .key
             .own
             .as_ref()
             .map(|_| point.pristine.regs.sampled.rsp());
+
         let live = point.sample.regs.live().copied().unwrap_or_default();
         let from = expected_from(truth, live.rsp(), mark);
         let found = named(space, truth, from);
+
         let stated = &point.stated.frames;
         let stated_frames = fitting(&found, stated);
         let fits = stated_frames.is_some_and(|count| {
             !point.stated.complete || (truth.is_complete() && found.len() == count)
         });
+
         (!fits).then(|| {
             format!(
                 "  {}: the shadow stack has {}{}, the file says {}{}",
@@ -220,16 +234,19 @@ fn named(space: &AddressSpace, truth: &Truth, from: usize) -> Vec<Named> {
         let is_signal = frames
             .get(i + 1)
             .is_some_and(|f| f.kind == TrueKind::Interrupted);
+
         // A trampoline is returned to, but there is no call before it.
         let at = if is_signal {
             pc.value()
         } else {
             pc.symbol_address()
         };
+
         let mapping = space.find(at);
         let image = mapping.and_then(|m| m.image.as_ref());
         let symbol = mapping.and_then(|m| m.image.as_ref()?.symbol(m.svma(at)));
         let file = image.map_or("", |i| unwind_sim_recordings::names::file_name(i.name()));
+
         let unnamed = || {
             if file.is_empty() {
                 format!("{at:#x}")
@@ -237,6 +254,7 @@ fn named(space: &AddressSpace, truth: &Truth, from: usize) -> Vec<Named> {
                 format!("[{file}]")
             }
         };
+
         Named {
             name: if is_signal {
                 "<signal>".to_owned()
@@ -247,11 +265,13 @@ fn named(space: &AddressSpace, truth: &Truth, from: usize) -> Vec<Named> {
             is_signal,
         }
     };
+
     (from..frames.len()).map(name).collect()
 }
 
 /// Applies the header's corruptions.
 fn corrupt(case: &Case, program: &Path, point: &mut Point) -> Result<(), String> {
+    // All values are of the sample as it was recorded, whatever the order of the header's lines.
     let before = point.sample.regs.live().copied().unwrap_or_default();
     let space = point.world.space(point.sample.pid);
     let value = |operand: &Operand| {
@@ -263,6 +283,7 @@ fn corrupt(case: &Case, program: &Path, point: &mut Point) -> Result<(), String>
         base.map(|b| b.wrapping_add(operand.offset))
             .ok_or_else(|| format!("no value for {:?}", operand.base))
     };
+
     for corruption in case
         .header
         .corruptions
@@ -281,6 +302,7 @@ fn corrupt(case: &Case, program: &Path, point: &mut Point) -> Result<(), String>
             Target::Sampled(reg) => point.sample.regs.sampled.set(*reg, new),
         }
     }
+
     for forgotten in case
         .header
         .forgotten
@@ -291,6 +313,7 @@ fn corrupt(case: &Case, program: &Path, point: &mut Point) -> Result<(), String>
             live_regs(&mut point.sample).forget(reg);
         }
     }
+
     Ok(())
 }
 

@@ -165,6 +165,7 @@ fn the_groups_of_a_column_are_in_order_of_class_and_size() {
         row: None,
         values: None,
     };
+
     let key = |column, class, letter| GroupKey {
         column,
         class,
@@ -172,6 +173,7 @@ fn the_groups_of_a_column_are_in_order_of_class_and_size() {
         code: Code::WrongCfa,
         place: None,
     };
+
     let mut comparison = Comparison::new(2);
     comparison.groups = BTreeMap::from([
         (key(0, Class::Wrong, 'w'), group(9)),
@@ -179,6 +181,7 @@ fn the_groups_of_a_column_are_in_order_of_class_and_size() {
         (key(1, Class::Wrong, 'm'), group(1)),
         (key(1, Class::Wrong, 'w'), group(2)),
     ]);
+
     let counts = comparison.column_groups(1);
     let counts: Vec<_> = counts.into_iter().map(|(_, g)| g.count).collect();
     assert_eq!(counts, [2, 1, 7]);

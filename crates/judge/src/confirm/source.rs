@@ -135,25 +135,33 @@ impl Source {
         let Some((bytes, snapshot)) = &self.core else {
             return of_sample(view, files);
         };
+
         let tid = view.sample.tid;
         let thread = snapshot.threads.iter().find(|t| t.tid == tid);
         let thread = thread.ok_or(NotResumable::Thread(tid))?;
+
         let mut memory = AddressSpace::new(PAGES_MAX);
         for area in &snapshot.areas {
             map_area(&mut memory, area, bytes, snapshot, files)?;
         }
+
         let mut core = Core::new(memory);
         set_registers(&mut core, &thread.regs)?;
+        // Thread-local variables are found through the base of fs.
         core.state.set_gpr(reg::FS, thread.fs_base);
         core.state.set_gpr(reg::GS, thread.gs_base);
+
         if let Some(fx) = &thread.fx {
             // An image that no processor can have written leaves the state of a new program.
             let _ = core.set_fx_image(fx);
         }
+
+        // Nobody restarts the call here: for the program, the signal has ended it.
         let rax = core.state.gpr(reg::RAX).cast_signed();
         if thread.in_call.is_some() && RESTARTS.contains(&rax) {
             core.state.set_gpr(reg::RAX, EINTR.cast_unsigned());
         }
+
         Ok(core)
     }
 }
@@ -170,9 +178,12 @@ fn map_area(
     let length = area.range.end - area.range.start;
     let dumped = (area.dumped.len() as u64).min(length) & !(PAGE - 1);
     let middle = area.range.start + dumped;
+
+    // What is not whole pages cannot be mapped.
     if !area.range.start.is_multiple_of(PAGE) || !length.is_multiple_of(PAGE) {
         return Ok(());
     }
+
     if dumped > 0
         && let Some(part) = core.part(area.dumped.clone())
     {
@@ -183,6 +194,9 @@ fn map_area(
             Err(error) => return Err(NotResumable::Map(error)),
         }
     }
+
+    // core(5): private mappings of files are not dumped by default, but what was never writable is
+    // still in the file.
     if middle < area.range.end
         && !area.writable
         && let Some(place) = &area.file
@@ -194,6 +208,7 @@ fn map_area(
         let mapped = memory.map_file(rest, permissions, content(file), offset);
         mapped.map_err(NotResumable::Map)?;
     }
+
     Ok(())
 }
 
@@ -226,16 +241,22 @@ fn of_sample(view: &View<'_>, files: &mut Files) -> Result<Core, NotResumable> {
     let regs = view.sample.regs.live().copied().unwrap_or_default();
     let mut core = Core::new(AddressSpace::new(PAGES_MAX));
     set_registers(&mut core, &regs)?;
+
     let memory = &mut core.memory;
     let rsp = regs.rsp();
+
+    // Leaf functions use the red zone below rsp (psABI 3.2.2), so it must have been recorded.
     let stack = view.sample.regions.iter().find(|r| {
         let end = r.address.saturating_add(r.bytes.len() as u64);
         (r.address..end).contains(&rsp) && r.address <= rsp.saturating_sub(RED_ZONE)
     });
     let stack = stack.ok_or(NotResumable::RedZone)?;
+
+    // Files first: recorded memory is mapped over them.
     for mapping in view.space.mappings() {
         map_file_of(memory, mapping, files);
     }
+
     for region in &view.sample.regions {
         // A page that is known only in part is not mapped. Below rsp nothing is live.
         let is_stack = std::ptr::eq(region, stack);
@@ -244,19 +265,23 @@ fn of_sample(view: &View<'_>, files: &mut Files) -> Result<Core, NotResumable> {
             false => region.address.next_multiple_of(PAGE),
         };
         let end = (region.address + region.bytes.len() as u64) & !(PAGE - 1);
+
         if start >= end {
             continue;
         }
+
         let below = if is_stack { STACK_BELOW } else { 0 };
         let range = start.saturating_sub(below)..end;
         let mapped = memory.map(range, Permissions::READ_WRITE);
         mapped.map_err(NotResumable::Map)?;
+
         let from = start.max(region.address);
         let skipped = (from - region.address) as usize;
         let bytes = &region.bytes[skipped..skipped + (end - from) as usize];
         // It was just mapped.
         let _ = memory.poke(from, bytes);
     }
+
     Ok(core)
 }
 
@@ -268,15 +293,21 @@ fn map_file_of(memory: &mut AddressSpace, mapping: &Mapping, files: &mut Files) 
     let Some(file) = files.get(&mapping.name) else {
         return;
     };
+
+    // A file of another build would give other code at these addresses.
     if image.build_id().is_empty() || !has_build_id(&file, image.build_id()) {
         return;
     }
+
     let segments = FileHeader64::<LE>::parse(&*file).and_then(|h| h.program_headers(LE, &*file));
     for segment in segments.unwrap_or_default() {
         let flags = segment.p_flags(LE).0;
         if segment.p_type(LE) != PT_LOAD || flags & PF_W.0 != 0 {
             continue;
         }
+
+        // gABI, "Program Loading": a segment may start within a page, so its first page is mapped
+        // as a whole.
         let (address, offset) = (segment.p_vaddr(LE), segment.p_offset(LE));
         let start = mapping.bias.wrapping_add(address) & !(PAGE - 1);
         let size = (address % PAGE).saturating_add(segment.p_filesz(LE));
@@ -286,6 +317,7 @@ fn map_file_of(memory: &mut AddressSpace, mapping: &Mapping, files: &mut Files) 
         else {
             continue;
         };
+
         let permissions = Permissions::new(true, false, flags & PF_X.0 != 0);
         // What does not fit is left out, and ends the run if it is used.
         let _ = memory.map_file(

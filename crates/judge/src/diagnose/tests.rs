@@ -18,6 +18,7 @@ const STACK: u64 = 0x7000;
 fn space(code: &[u8]) -> AddressSpace {
     let mut text = code.to_vec();
     text.resize(64, 0xcc);
+
     let image = Image::new(ImageParts {
         name: "program".into(),
         text: std::iter::once(FUNCTION..FUNCTION + 64).collect(),
@@ -33,6 +34,7 @@ fn space(code: &[u8]) -> AddressSpace {
         }],
         ..ImageParts::default()
     });
+
     let mut space = AddressSpace::new();
     space.map(Mapping {
         range: FUNCTION..FUNCTION + 64,
@@ -40,6 +42,7 @@ fn space(code: &[u8]) -> AddressSpace {
         image: Some(Arc::new(image)),
         name: "program".into(),
     });
+
     space
 }
 
@@ -63,6 +66,7 @@ fn an_epilogues_rest_is_pops_of_other_registers_and_a_way_out() {
         &[0xf3, 0xc3],
         &[0xff, 0xe0],
     ];
+
     for out in OUT {
         assert!(epilogue_rest(out), "{out:x?}");
         for before in [
@@ -77,6 +81,7 @@ fn an_epilogues_rest_is_pops_of_other_registers_and_a_way_out() {
         ] {
             assert!(epilogue_rest(&[before, out].concat()), "{before:x?}");
         }
+
         for other in [
             &[0x5d][..],            // pop rbp
             &[0x41, 0x57],          // push r15
@@ -86,6 +91,7 @@ fn an_epilogues_rest_is_pops_of_other_registers_and_a_way_out() {
             assert!(!epilogue_rest(&[other, out].concat()), "{other:x?}");
         }
     }
+
     for nothing in [&[][..], &[0x58], &[0x41], &[0xff, 0xd0], &[0xff, 0xe8]] {
         assert!(!epilogue_rest(nothing), "{nothing:x?}");
     }
@@ -113,9 +119,11 @@ fn the_frame_pointer_is_not_yet_there_before_the_prologues_end_and_gone_after_th
             &mut cache,
         )
     };
+
     let ours = space(&CODE);
     let not_yet = Some(Code::FramePointerNotYet);
     let (gone, none) = (Some(Code::FramePointerGone), Some(Code::NoFramePointer));
+
     for (at, expected) in [
         (0, not_yet),
         (1, not_yet),
@@ -131,8 +139,10 @@ fn the_frame_pointer_is_not_yet_there_before_the_prologues_end_and_gone_after_th
             assert_eq!(cause_in(&ours, at, true), None, "at {at}");
         }
     }
+
     let mut cause =
         |code: &[u8], at, is_frame_pointer| cause_in(&space(code), at, is_frame_pointer);
+
     assert_eq!(cause(&[0x90, 0xc3], 0, false), none, "without a prologue");
     assert_eq!(cause(&[0xc8, 0, 0, 0, 0x90], 3, false), not_yet, "enter");
     assert_eq!(cause(&[0xc8, 0, 0, 0, 0x90], 4, false), none);
@@ -166,19 +176,25 @@ fn a_root_claimed_by_a_wrong_chain_is_not_one() {
         };
         end_code(&chain, verdict, &ground)
     };
+
     let (reached, not_at_root) = (Code::RootReached, Code::NotAtRoot);
     let (wrong, cut) = (Verdict::Wrong { at: 1 }, Verdict::Truncated { at: 1 });
+
     assert_eq!(root(wrong, true, false), not_at_root);
     assert_eq!(root(cut, true, false), not_at_root);
+
     // A chain that ended early certainly had a caller, root or not.
     assert_eq!(root(cut, false, false), not_at_root);
     assert_eq!(root(wrong, false, false), reached);
+
     // The last true frame is the root, whatever was wrong before it.
     assert_eq!(root(wrong, true, true), reached);
     assert_eq!(root(cut, true, true), reached);
+
     for right in [Verdict::Ok, Verdict::Unjudged, Verdict::Unsupported] {
         assert_eq!(root(right, true, false), reached, "{right}");
     }
+
     // Another end keeps its code.
     let chain = Chain::ended(Reason::NoRow { pc: 1 });
     assert_eq!(end_code(&chain, wrong, &Ground::default()), Code::NoRow);
@@ -204,16 +220,19 @@ const FAKE: Fake = Fake {
 fn with_walk<T>(fake: &Fake, run: impl FnOnce(&Subject<'_>, &Walked<'_>, &mut Cache) -> T) -> T {
     let space = space(&CODE);
     let words = [STACK + 0x100, FUNCTION + 4].map(u64::to_le_bytes).concat();
+
     let memory = Regions::new(vec![MemoryCopy {
         address: STACK,
         bytes: &words,
     }]);
+
     let regs = Regs::frame(fake.pc, STACK, STACK);
     let start = Start {
         regs,
         first_frame: fake.first_frame,
         sampled_ip: None,
     };
+
     let subject = Subject {
         space: &space,
         memory: &memory,
@@ -232,6 +251,7 @@ fn with_walk<T>(fake: &Fake, run: impl FnOnce(&Subject<'_>, &Walked<'_>, &mut Ca
             memory: &memory,
         },
     };
+
     run(&subject, &walked, &mut Cache::new())
 }
 
@@ -300,22 +320,26 @@ impl Finder for Rows {
             Some(Row::Wrong) => -8,
             Some(Row::Lost) => return Err(Reason::NotHeld { what: "a rule" }),
         };
+
         let rule = Rule::call(Value::reg(Reg::Rsp, 16));
         let row = NewRow {
             start: FUNCTION + 16 * frame as u64,
             offset: 0,
             rule: rule.with_saved(Reg::Rbx, Value::at_cfa(slot)),
         };
+
         let key = UnitKey {
             table: TableKind::EhFrame,
             image: mapping.image.as_ref().map(|i| i.id()),
             offset: frame as u64,
             block: 0,
         };
+
         let unit = match cache.unit(&key) {
             Some(unit) => unit?,
             None => cache.add_unit(key, row.start..row.start + 16, [row], None),
         };
+
         cache.find_row(unit, svma)
     }
 }
@@ -326,26 +350,31 @@ fn of_right_walk(rows: [Row; 2], from: usize) -> Option<(Code, usize, Class)> {
     let space = space(&[0x90; 64]);
     let words = [0x77, FUNCTION + 20, 0x88, FUNCTION + 36];
     let words = words.map(u64::to_le_bytes).concat();
+
     let memory = Regions::new(vec![MemoryCopy {
         address: STACK,
         bytes: &words,
     }]);
+
     let frame = |number: u64, kind, rbx| TrueFrame {
         pc: FUNCTION + 16 * number + 4,
         cfa: STACK + 16 * (number + 1),
         kind,
         saved: Some([rbx, 0, 0, 0, 0, 0]),
     };
+
     let truth = Truth::Complete(vec![
         frame(0, TrueKind::Top, 0x66),
         frame(1, TrueKind::Call, 0x77),
         frame(2, TrueKind::Call, 0x88),
     ]);
+
     let mut live = Regs::frame(FUNCTION + 4, STACK, 0);
     live.set(Reg::Rbx, 0x66);
     for reg in [Reg::R12, Reg::R13, Reg::R14, Reg::R15] {
         live.set(reg, 0);
     }
+
     let start = Start::from_regs(live);
     let subject = Subject {
         space: &space,
@@ -365,6 +394,7 @@ fn of_right_walk(rows: [Row; 2], from: usize) -> Option<(Code, usize, Class)> {
             memory: &memory,
         },
     };
+
     let (rows, mut cache) = (Rows(rows), Cache::new());
     let found = diagnose(
         &subject,
@@ -374,6 +404,7 @@ fn of_right_walk(rows: [Row; 2], from: usize) -> Option<(Code, usize, Class)> {
         from,
         &mut cache,
     )?;
+
     let class = found.contradiction.as_ref()?.class();
     Some((found.code, found.frame, class))
 }

@@ -176,11 +176,14 @@ fn gain(s: &Situation<'_>, given: &[Remedy], texts: &[String]) -> &'static str {
         Remedy::EndMark,
         Remedy::MoreFrames,
     ];
+
     let is_none = |text: &String| {
         ["none", "nothing"]
             .iter()
             .any(|none| text.starts_with(none))
     };
+
+    // A gain is known where the same recording was walked that way, too.
     let is_measured = |remedy: &Remedy| match remedy {
         Remedy::BetterUnwinder => true,
         Remedy::RecordFp => s.standing("fp") == Standing::Better,
@@ -188,6 +191,7 @@ fn gain(s: &Situation<'_>, given: &[Remedy], texts: &[String]) -> &'static str {
         Remedy::BuildFramePointers => s.only_leaves,
         remedy => WITHOUT.contains(remedy),
     };
+
     match given.iter().any(is_measured) || texts.iter().all(is_none) {
         true => "",
         false => UNSEEN,
@@ -460,9 +464,12 @@ fn wrong_row(s: &Situation<'_>) -> String {
 /// A longer copy, if one reaches the word that each walk needs next.
 fn longer_copy(s: &Situation<'_>) -> Option<String> {
     let copied = s.stack_copy();
+    // `perf_copy_attr` in `kernel/events/core.c` takes sizes below 65536 that are multiples of 8.
     if !s.is_profile() || copied >= COPY_MAX {
         return None;
     }
+
+    // How far the walks got is not known, so the copy is made several times as long.
     let Some(needed) = s.needed else {
         let more = (copied.next_power_of_two().max(4096) * 4).min(COPY_MAX);
         return Some(format!(
@@ -472,12 +479,14 @@ fn longer_copy(s: &Situation<'_>) -> Option<String> {
     if needed.least > COPY_MAX {
         return None;
     }
+
     let reached = needed.most.min(COPY_MAX);
     // Further words lie above that one.
     let more = (2 * reached)
         .next_multiple_of(4096)
         .max(copied.saturating_mul(4))
         .min(COPY_MAX);
+
     Some(format!(
         "record with `--call-graph dwarf,{more}` (this recording: {copied}; the next words are up to \
          {} bytes above rsp{})",

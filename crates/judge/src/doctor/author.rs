@@ -72,27 +72,38 @@ fn of_image(image: &Image, svma: u64, files: &FinderOptions) -> Option<Origin> {
     let text = texts.find(|s| s.kind == SectionKind::Text)?;
     let bytes: &[u8] = (**text.data.owner()).as_ref();
     let elf: ElfFile64<'_> = ElfFile64::parse(bytes).ok()?;
+
     let mut sections = elf.sections();
     let section = sections.find(|s| svma.wrapping_sub(s.address()) < s.size() && s.address() != 0);
     let name = section
         .as_ref()
         .and_then(|s| s.name().ok())
         .unwrap_or_default();
+
+    // The linker makes the PLT; no compiler has a part in it.
     if name.starts_with(".plt") || name == ".iplt" {
         return Some(Origin::by(Author::Linker));
     }
+
+    // `DW_AT_producer` is of this unit, `.comment` of the whole file.
     let made = producer(bytes, svma, image.build_id(), files);
     let comment = comment(&elf);
     let mut language = match &made {
         Some(made) => Language::of(&made.text),
         None => Language::of(&comment.join(" ")),
     };
+
+    // Go's compiler names itself in no `.comment`, but every program has its function table.
     if language == Language::Unknown && elf.section_by_name(".gopclntab").is_some() {
         language = Language::Go;
     }
+
     if elf.section_by_name(".fpcdata").is_some() {
         language = Language::Pascal;
     }
+
+    // LDC may have compiled only a part of the file. The names of D start with `_D` (D language
+    // specification, ABI).
     if made.is_none() && comment.iter().any(|words| words.contains("ldc version")) {
         let is_d = |symbol: &unwind_sim_unwind::image::Symbol| symbol.name.starts_with("_D");
         language = match image.symbol(svma).is_some_and(is_d) {
@@ -100,19 +111,23 @@ fn of_image(image: &Image, svma: u64, files: &FinderOptions) -> Option<Origin> {
             false => language,
         };
     }
+
     let is_unnamed = image.symbol(svma).is_none_or(|symbol| symbol.size == 0);
     // GHC strips the names of its local functions; `hs_main` starts its programs.
     if is_unnamed && made.is_none() && image.symbols().iter().any(|s| s.name == "hs_main") {
         language = Language::Haskell;
     }
+
     if let Some(known) = image.symbol(svma).and_then(|symbol| of_name(&symbol.name)) {
         language = known;
     }
+
     let source = source_of(&elf, svma);
     // The units of rustc that its symbol tables name: `CRATE.HASH-cgu.0`.
     if source.as_ref().is_some_and(|s| s.contains("-cgu.")) {
         language = Language::Rust;
     }
+
     let is_c = |s: &String| {
         ["c", "cc", "cpp", "cxx", "C"]
             .iter()
@@ -121,14 +136,17 @@ fn of_image(image: &Image, svma: u64, files: &FinderOptions) -> Option<Origin> {
     if made.is_none() && language == Language::Rust && source.as_ref().is_some_and(is_c) {
         language = Language::of(&comment.join(" ").replace("rustc", ""));
     }
+
     // Of code without a name, the symbol table's file is that of another function.
     let is_unknown = is_unnamed && language == Language::Haskell;
     let source = source.filter(|_| !is_unknown);
+
     let author = match source.or_else(|| made.as_ref().and_then(name_of)) {
         Some(source) if is_assembly(&source, made.as_ref()) => Author::Assembly(source),
         Some(source) => Author::Compiler(source),
         None => Author::Unknown(comment),
     };
+
     Some(Origin {
         author,
         language,
@@ -218,13 +236,16 @@ mod tests {
             ("Free Pascal 3.2.2+dfsg-20 2023/03/30", Language::Pascal),
             ("something else", Language::Unknown),
         ];
+
         for (words, language) in all {
             assert_eq!(Language::of(words), language, "{words}");
         }
+
         let by = |text: &str| Producer {
             text: text.into(),
             source: "../a/memmove.x".into(),
         };
+
         assert!(is_assembly("a.S", None) && !is_assembly("a.c", None));
         assert!(is_assembly("memmove.x", Some(&by("GNU AS 2.40"))));
         assert!(!is_assembly("memmove.x", Some(&by("GNU C17 12.2.0"))));

@@ -130,6 +130,8 @@ pub(super) fn judge(
     let is_by_frame_pointer = reading.is_by_frame_pointer;
     let end = &outcome.chain.end;
     let ground = &outcome.ground;
+
+    // Without a truth, the code says whether the chain is whole, and what is wrong with it.
     match (outcome.verdict, outcome.whole) {
         (Verdict::Unjudged, Some(Whole::Yes(_))) => return Judged::Whole,
         (Verdict::Unjudged, Some(Whole::Unknown(doubt))) => {
@@ -143,6 +145,7 @@ pub(super) fn judge(
         }
         _ => {}
     }
+
     match outcome.verdict {
         // All frames are there; only the table does not mark the root.
         Verdict::Truncated { at } if ground.complete && at == ground.known => return Judged::Whole,
@@ -156,20 +159,26 @@ pub(super) fn judge(
         }
         _ => {}
     }
+
+    // A pc without code is in no table: nothing that follows from rows is to blame for it.
     if let Some(fault) = bad_jump(view, outcome, reading) {
         return Judged::Broken(Box::new(fault));
     }
+
     let last = outcome.chain.frames.last();
     let last = last.map_or(CodeAddress::Instruction(view.live().rip()), |f| f.pc);
     let (code, pc) = match &outcome.diagnosis {
         Some(diagnosis) => (diagnosis.code, diagnosis.pc),
         None => (outcome.ended(), lost_at(outcome).unwrap_or(last)),
     };
+
+    // A rule that gave nothing has a reason of its own, which says more than the code of the chain.
     let contradiction = outcome
         .diagnosis
         .as_ref()
         .and_then(|d| d.contradiction.as_ref());
     let gave_nothing = contradiction.filter(|c| c.given.is_none());
+
     let mut kind = match gave_nothing.and_then(|c| c.reason) {
         // The row is right, but what it needs is not there.
         Some(reason) if !matches!(code, Code::NoRowForExecuted) => {
@@ -177,6 +186,7 @@ pub(super) fn judge(
         }
         _ => Kind::of(code, view.space, pc),
     };
+
     // A walk by frame pointers that went astray: by the row, the code has none.
     let is_unclear = matches!(
         kind,
@@ -188,7 +198,10 @@ pub(super) fn judge(
             kind = Kind::NoFramePointer;
         }
     }
+
+    // From here on, what the recording lacks or the program did explains more than the row.
     let (mut note, mut if_proven, mut lack) = (None, None, None);
+
     match (kind, end.reason) {
         (
             Kind::Other | Kind::NotRecorded,
@@ -258,8 +271,10 @@ pub(super) fn judge(
         }
         _ => {}
     }
+
     let is_missing = matches!(outcome.verdict, Verdict::Missing { .. });
     let row = contradiction.and_then(|c| c.row.as_ref());
+
     Judged::Broken(Box::new(Fault {
         kind,
         code,
@@ -270,6 +285,7 @@ pub(super) fn judge(
         note,
         if_proven,
         lack,
+        // How long a copy would have to be: the missing word, counted from the sampled rsp.
         needed: match end.reason {
             Reason::Memory(MemoryError::BeyondCopy { address, .. })
                 if kind == Kind::CopyTooShort =>
@@ -339,18 +355,24 @@ pub(super) fn of_break(
     use whole::Fault as Wrong;
     let pc = found.pc;
     let plain = |kind, code| Fault::at(kind, code, pc);
+
     if found.what == Wrong::AfterInstruction {
         return Some(plain(Kind::Precise, Code::AfterInstruction));
     }
+
     let is_by_rbp = matches!(
         found.what,
         Wrong::NoFramePointer | Wrong::FramePointersEnd | Wrong::Ended(Reason::RootReached)
     );
+
+    // Most C libraries' start code keeps no frame pointer; what is missing there is no frame of the
+    // program.
     let is_start = found.frame > 0 && is_start_code(view, pc)
         || found.what == Wrong::FramePointersEnd && is_main(view, pc);
     if (reading.is_by_frame_pointer || is_by_rbp) && is_start {
         return Some(plain(Kind::StartCode, Code::NoFramePointer));
     }
+
     Some(match found.what {
         Wrong::NoFramePointer => Fault {
             is_leaf: found.frame == 0 && is_rest_whole(),
@@ -407,15 +429,20 @@ fn bad_jump(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> Option<
     // A profile may lack the mapping; nothing is ever mapped at 0.
     let is_profile = reading.made.engine == Engine::PerfData;
     let is_elsewhere = !view.space.is_text(rip) && (!is_profile || rip < NULL_PAGE);
+
     if !is_elsewhere || view.sample.kernel.is_some() {
         return None;
     }
+
+    // If it called, the pushed return address is still at rsp: nothing has been executed since.
     let word = read_word(view, view.live().get(Reg::Rsp)?);
     let called_from = word.filter(|&word| view.space.is_text(word));
     let pc = called_from.map_or(CodeAddress::Instruction(rip), CodeAddress::Return);
+
     // A direct call leads to code, which then jumped without a return address of its own.
     let called = called_from.and_then(|ret| called_before(view, ret));
     let called = called.filter(|&called| view.space.is_text(called));
+
     let from = match called_from {
         Some(_) if called.is_some() => {
             let jumped = called.map_or(pc, CodeAddress::Instruction);
@@ -432,11 +459,13 @@ fn bad_jump(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> Option<
         None if word.is_none() => "; the word at rsp was not recorded".to_owned(),
         None => "; the word at rsp is not a return address".to_owned(),
     };
+
     let what = if rip < NULL_PAGE {
         "a null pointer"
     } else {
         "not an address of code"
     };
+
     Some(Fault {
         note: Some(format!("the pc is {rip:#x}, {what}{from}")),
         ..Fault::at(
@@ -510,18 +539,24 @@ pub(super) fn of_lost(
     let frames = &outcome.chain.frames;
     let last = (outcome.ground.known as usize).checked_sub(1)?;
     let needs = row(view.space, frames.get(last)?.pc, finder, cache)?;
+
+    // Only a CFA that depends on a callee-saved register can be wrong by what inner frames did.
     let (Value::Offset { base, .. } | Value::Load { base, .. }) = needs.rule.cfa else {
         return None;
     };
     let Base::Reg(reg) = base else { return None };
     let index = Rule::saved_index(reg)?;
+
     let lost = lost.get(index).copied().flatten()?;
     let row = row(view.space, lost.pc, finder, cache)?;
     let said = row.rule.saved[index];
+
+    // The register must have been lost in a frame further in than the one that needs it.
     let has_been = frames.get(lost.frame)?.pc == lost.pc && lost.frame < last;
     if !has_been || said == Value::Undefined {
         return None;
     }
+
     if !matches!(said, Value::Same | Value::Unspecified) {
         // It was kept there, and the function has written something else to the place.
         return Some(Fault {
@@ -531,6 +566,7 @@ pub(super) fn of_lost(
             ..Fault::at(Kind::OverwrittenReturn, Code::WrongRegister, lost.pc)
         });
     }
+
     Some(Fault {
         row: Some(row.source),
         note: Some(format!(

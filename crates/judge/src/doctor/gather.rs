@@ -78,6 +78,7 @@ impl Gathered {
     /// Examples of the functions, those with the most stacks first, that may be to blame, but of which
     /// only the end of the chain speaks.
     pub(super) fn unclear(&self, most: usize) -> Vec<Unclear> {
+        // These kinds say only how the chain ended, which a proof may explain.
         const KINDS: [Kind; 5] = [
             Kind::StackEnd,
             Kind::Other,
@@ -85,10 +86,12 @@ impl Gathered {
             Kind::NotRecorded,
             Kind::OverwrittenReturn,
         ];
+
         let unclear = self
             .complaints
             .iter()
             .filter(|(key, _)| KINDS.contains(&key.2));
+
         let mut all: Vec<(u64, Unclear)> = unclear
             .flat_map(|(key, (complaint, examples))| {
                 complaint.functions.iter().filter_map(|(function, count)| {
@@ -103,7 +106,10 @@ impl Gathered {
                 })
             })
             .collect();
+
+        // The number of the sample makes the order of equal counts the same in every run.
         all.sort_by_key(|(count, unclear)| (std::cmp::Reverse(*count), unclear.sample));
+
         all.into_iter()
             .take(most)
             .map(|(_, unclear)| unclear)
@@ -167,14 +173,17 @@ impl Gathered {
         let kind = fault.kind;
         let at = fault.pc.symbol_address();
         let mapping = view.space.find(at);
+
         // Where a jump led is no place to blame; where it came from is.
         let has_place = kind.has_place() && (kind != Kind::BadJump || mapping.is_some());
         let (image, function) = match has_place {
             true => kind::place(view.space, fault.pc),
             false => (String::new(), String::new()),
         };
+
         let is_known = fault.code != Code::EndUnknown;
         let key = (subject, is_known, kind, image.clone());
+
         let new_example = || Example {
             sample: view.number,
             time: view.sample.time,
@@ -185,6 +194,7 @@ impl Gathered {
             author: Author::Unknown(Vec::new()),
             producer: None,
         };
+
         let (complaint, examples) = self.complaints.entry(key).or_insert_with(|| {
             let complaint = Complaint {
                 subject,
@@ -202,8 +212,12 @@ impl Gathered {
             };
             (complaint, BTreeMap::new())
         });
+
         complaint.stacks += stacks;
         complaint.leaves += u64::from(fault.is_leaf) * stacks;
+
+        // The range of what would have been needed: a longer copy may help some stacks and not
+        // others.
         if let Some(needed) = fault.needed {
             let (least, most) = complaint.needed.unwrap_or((needed, needed));
             complaint.needed = Some((least.min(needed), most.max(needed)));
@@ -212,6 +226,8 @@ impl Gathered {
             complaint.lost.0 += lost;
             complaint.lost.1 += 1;
         }
+
+        // The names are those of the program, and may be any number.
         let functions = &mut complaint.functions;
         if functions.len() < FUNCTIONS_MAX || functions.contains_key(&function) {
             *functions.entry(function.clone()).or_default() += stacks;
@@ -290,21 +306,26 @@ fn finish(
     checker: &mut Checker,
 ) -> Complaint {
     let functions = complaint.functions.iter();
+    // The function with the most stacks stands for all; of equal ones, the first by name.
     let most = functions.max_by_key(|(name, count)| (**count, std::cmp::Reverse(*name)));
     let found = most.and_then(|(name, _)| examples.remove(name));
+
     let (mut spot, mut note, mut if_proven) = (None, None, None);
     let (mut generator, mut is_generated, mut lack) = (Generator::default(), false, None);
+
     if let Some(found) = found {
         (generator, is_generated, lack) = (found.generator, found.is_generated, found.lack);
         complaint.example = found.example;
         (spot, note, if_proven) = (found.spot, found.note, found.if_proven);
     }
+
     let problem = source.problem(&complaint.image);
     let problem = problem.filter(|_| matches!(complaint.kind, Kind::NoFile | Kind::NoTable));
     if problem.is_some() {
         // Of a missing file, a core may have a part without table.
         complaint.kind = Kind::NoFile;
     }
+
     match problem.map(|p| &p.kind) {
         Some(FileProblemKind::Io(_) | FileProblemKind::Elf(_)) => {
             complaint.kind = Kind::UnreadableFile;
@@ -312,29 +333,37 @@ fn finish(
         Some(kind) if kind.is_not_elf() => complaint.kind = Kind::NotElf,
         _ => {}
     }
+
     // Of an image that is only in memory, the core may have a part without table.
     let is_named = complaint.image.starts_with(['/', '[']);
     let lacks_file = matches!(complaint.kind, Kind::NoFile | Kind::NoTable);
     if report.made.lacks_file_list && lacks_file && !is_named {
         complaint.kind = Kind::NoNote;
     }
+
     let unknown = || Origin::by(Author::Unknown(Vec::new()));
     let origin = spot
         .as_ref()
         .map_or_else(unknown, |spot| spot.origin(checker, &source.files));
+
     let place = spot.as_ref().and_then(Spot::place);
     let image = spot.and_then(|spot| spot.image);
     let is_doubtful = image.as_ref().is_some_and(|image| image.doubt().is_some());
+
+    // Without a contradiction that names it, the row is that of the place.
     if complaint.kind == Kind::WrongRow && complaint.example.row.is_none() {
         let found = place
             .as_ref()
             .and_then(|(image, svma)| place::row(image, *svma));
         complaint.example.row = found.map(|row| row.source);
     }
+
+    // The code may prove the row: then something else is to blame.
     let row = complaint.example.row.as_ref();
     let row = image
         .zip(row)
         .and_then(|(image, row)| checker.ask(&image, row));
+
     let refined = refine::refined(Known {
         kind: complaint.kind,
         image: &complaint.image,
@@ -349,6 +378,7 @@ fn finish(
         complaint.kind = kind;
         note = what.or(note);
     }
+
     if complaint.kind == Kind::NoRow
         && let Some((image, svma)) = &place
     {
@@ -360,9 +390,11 @@ fn finish(
             complaint.kind = Kind::StartFile;
         }
     }
+
     let has_row =
         |(image, svma): &(Arc<unwind_sim_unwind::image::Image>, u64)| place::has_row(image, *svma);
     let doubt = source.doubt(&complaint.image);
+
     complaint.advice = advice(&Situation {
         kind: complaint.kind,
         image: &complaint.image,
@@ -382,12 +414,15 @@ fn finish(
         subjects: &report.subjects,
         subject: complaint.subject,
     });
+
+    // That a file was not found is the complaint itself.
     let is_news = |p: &&FileProblem| p.kind != FileProblemKind::NotFound;
     let of_file = problem.filter(is_news).or(doubt);
     complaint.notes = note
         .into_iter()
         .chain(of_file.map(|p| format!("the file: {}", p.kind)))
         .collect();
+
     complaint.example.author = origin.author;
     complaint.example.producer = origin.producer;
     complaint

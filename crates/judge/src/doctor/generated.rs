@@ -71,11 +71,13 @@ pub(super) fn advice(s: &Situation<'_>) -> Option<String> {
                 .into(),
         );
     }
+
     let none = |what: &str| format!("none: {what}");
     // Python's trampolines are in anonymous memory; what is in a memfd is somebody else's.
     if s.generator.runtime == Some(Runtime::CPython) && s.image.starts_with(MEMFD) {
         return None;
     }
+
     Some(match s.generator.runtime? {
         // JDK: the documentation of PreserveFramePointer.
         Runtime::HotSpot if s.is_given("+PreserveFramePointer") => {

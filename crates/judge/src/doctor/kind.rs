@@ -311,19 +311,23 @@ pub(super) fn place(space: &AddressSpace, pc: CodeAddress) -> (String, String) {
         _ => m.name.clone(),
     });
     let image = image.filter(|name| !name.is_empty());
+
     let is_unnamed = mapping.is_some_and(|m| {
         let at = m.svma(pc.symbol_address());
         let image = m.image.as_ref();
         image.is_some_and(|image| place::is_beyond_start_file(image, at))
     });
+
     // Anonymous memory has no offsets that mean anything.
     let has_offsets = mapping.is_none_or(|m| m.image.is_some() || runtime::generated(m).is_none());
+
     let function = match location.function {
         Some(function) if !is_unnamed => function,
         Some(_) => format!("{:#x}", mapping.map_or(0, |m| m.svma(pc.value()))),
         None if has_offsets => format!("{:#x}", location.offset),
         None => format!("{:#x}", pc.value()),
     };
+
     (image.unwrap_or_else(|| "anonymous memory".into()), function)
 }
 

@@ -220,6 +220,7 @@ fn pass(
         name: name.to_owned(),
         ..Subject::default()
     };
+
     let mut report = Report {
         subjects: std::iter::once(named(PERF))
             .chain(run.column_names().iter().map(|n| named(n)))
@@ -229,6 +230,7 @@ fn pass(
     };
     let made = report.made.clone();
     let columns = run.columns();
+
     let mut gathered = Gathered::default();
     let mut last = None;
     run.for_each_with(
@@ -237,6 +239,8 @@ fn pass(
         Frames::Kept,
         proofs,
         &mut |view, column, outcome| {
+            // Each sample comes once for every column; what is counted by sample is counted at the
+            // first.
             if last.replace(view.number) != Some(view.number) {
                 report.samples += 1;
                 tell(report.samples);
@@ -248,6 +252,7 @@ fn pass(
                     gathered.count(&mut report.subjects[0], 0, view, judged);
                 }
             }
+
             let name = run.engines[columns[column].engine].name();
             let reading = Reading::of(name, &made);
             let judged = fault::judge(view, outcome, reading, &dwarf, &mut cache);
@@ -256,6 +261,7 @@ fn pass(
             Ok(())
         },
     )?;
+
     Ok((report, gathered))
 }
 
@@ -272,14 +278,18 @@ fn prove(
     if unclear.is_empty() {
         return Ok(None);
     }
+
     let (dwarf, columns) = (Dwarf::new(), run.columns());
     let mut tally = ProofTally::default();
     let mut cache = Cache::new();
+
     input.for_each(filter, &mut |view| {
         let asked: Vec<_> = unclear.iter().filter(|u| u.sample == view.number).collect();
         if asked.is_empty() {
             return Ok::<(), RunError>(());
         }
+
+        // For this sample, the frames that the code proves stand in for the truth.
         let proven = proofs.prove(view, &run.setting);
         tally.add(&proven);
         let sample = with_truth(view.sample, proven.truth);
@@ -287,10 +297,12 @@ fn prove(
             sample: &sample,
             ..*view
         };
+
         for unclear in asked {
             let Some(column) = unclear.subject.checked_sub(1).map(|index| columns[index]) else {
                 continue;
             };
+
             let engine = &run.engines[column.engine];
             let variant = column.variant_for(view);
             let outcome = engine.examine(view, variant, &run.setting, &mut cache);
@@ -298,19 +310,25 @@ fn prove(
                 proof_ended: proven.ending,
                 ..Reading::of(engine.name(), &report.made)
             };
+            // The proof says which registers the code lost on the way; frame pointers have no row
+            // to blame for it.
             let by_row = match reading.is_by_frame_pointer {
                 true => None,
                 false => fault::of_lost(view, &outcome, &proven.lost, (&dwarf, &mut cache)),
             };
+
             let judged = match by_row {
                 Some(fault) => Judged::Broken(Box::new(fault)),
                 None => fault::judge(view, &outcome, reading, &dwarf, &mut cache),
             };
+
+            // The cause that the proof gives takes the place of the one that was gathered before.
             if let Judged::Broken(fault) = judged {
                 gathered.replace(&mut report.subjects[unclear.subject], unclear, view, *fault);
             }
         }
         Ok(())
     })?;
+
     Ok(Some(tally))
 }

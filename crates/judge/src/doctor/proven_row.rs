@@ -54,16 +54,19 @@ impl Checker {
     /// What the code of `image` proves of a row. `None` if the file is not there as a whole, or the
     /// checker does not know the row.
     pub(super) fn ask(&mut self, image: &Arc<Image>, row: &RowSource) -> Option<ProvenRow> {
+        // A whole file is checked at a time, once for all rows that are asked about.
         if !self.reports.contains_key(&image.id()) {
             let file = File::of_image(&self.whole(image));
             let is_checked = file.is_whole() && text_bytes(image) <= super::TEXT_MAX;
             let report = is_checked.then(|| check(&file, &self.options));
             self.reports.insert(image.id(), report);
         }
+
         let report = self.reports.get(&image.id())?;
         let function = report.as_ref()?.functions.iter();
         let mut function = function.filter(|f| f.range.contains(&row.start));
         let verdict = &function.next()?.verdict;
+
         let is_row = |start: u64, end: u64| start < row.end && row.start < end;
         let contradictions = &verdict.contradictions;
         if contradictions
@@ -72,6 +75,7 @@ impl Checker {
         {
             return Some(ProvenRow::Contradicted);
         }
+
         // Doubts are known by function. Contradictions elsewhere leave the row unproven, too.
         let doubt = verdict.doubts.first().map(|d| d.0.as_str());
         Some(match verdict.verdict() {

@@ -33,13 +33,18 @@ pub(super) fn judge(
 ) -> Option<Judged> {
     let recorded = view.sample.recorded.iter().find(|r| r.source == "perf")?;
     let user = user_part(&recorded.ips);
+
+    // Beside a stack copy or branch records, the sample's own address alone means that the rest was
+    // left to them.
     let has_more = !view.sample.regions.is_empty() || !view.sample.branches.is_empty();
     if user.is_empty() || user.len() == 1 && has_more {
         return None;
     }
+
     let truth = &view.sample.truth;
     let known: Vec<u64> = truth.frames().iter().map(|f| f.pc).collect();
     let (verdict, ground) = judge_addresses(&user, &known, truth.is_complete());
+
     // One known frame is the sample itself.
     if known.len() > 1 && verdict.is_wrong() {
         let at = verdict.at().unwrap_or(0) as usize;
@@ -51,15 +56,19 @@ pub(super) fn judge(
         fault.lost = Some(u64::from(ground.known.saturating_sub(ground.found)));
         return Some(Judged::Broken(Box::new(fault)));
     }
+
     if known.len() > 1 && verdict == Verdict::Ok {
         return Some(Judged::Whole);
     }
+
+    // `perf_event.h`: what is not below `PERF_CONTEXT_MAX` is a marker, not an address.
     let stored = recorded.ips.iter().filter(|&&ip| ip < CONTEXT_MAX).count() as u64;
     // The kernel's default limit may have been raised: a longer chain was not cut there.
     let is_full = match made.max_stack {
         0 => stored == CHAIN_MAX,
         asked => stored >= asked.into(),
     };
+
     judge_alone(view, &user, is_full, made, cache)
 }
 
@@ -75,20 +84,26 @@ fn judge_alone(
     // The kernel follows rbp until it is 0, or leads to what cannot be read.
     let end = End::from(Reason::RootReached);
     let whole = whole::judge(view, &frames, &end, cache)?;
+
     let last = return_or_top(user, user.len() - 1);
     if whole.is_yes() {
         return Some(Judged::Whole);
     }
+
+    // A full chain may end there by chance: it was cut only if its outermost frame is not a root.
     let outermost = whole::judge(view, &frames[user.len() - 1..], &end, cache);
     if is_full && !outermost.is_some_and(|whole| whole.is_yes()) {
         let fault = Fault::at(Kind::ChainCut, Code::FrameLimit, last);
         return Some(Judged::Broken(Box::new(fault)));
     }
+
+    // The kernel's walk of user space is one by frame pointers (`perf_callchain_user`).
     let reading = Reading {
         is_by_frame_pointer: true,
         made,
         proof_ended: None,
     };
+
     let rest = || is_rest_whole(view, &frames, &end, cache);
     Some(match whole {
         Whole::Yes(_) => Judged::Whole,

@@ -137,6 +137,8 @@ impl Engine {
     ) -> Option<Outcome> {
         let (finder, other) = (self.counted(&desk.view)?, reference.counted(&desk.view)?);
         let mut room = std::mem::take(&mut desk.room);
+
+        // All columns are compared with one walk of the reference, so it is kept with its start.
         let start = desk.start(variant, setting);
         let links = |finder, cache: &mut Cache, out: &mut Links| match &start {
             Ok(start) => desk.links(finder, start, setting, cache, out),
@@ -147,6 +149,7 @@ impl Engine {
         };
         // The sampled ip is reported before the walk.
         let skip = start.as_ref().is_ok_and(|start| start.sampled_ip.is_some());
+
         let known = room.reference_end.filter(|(of, _)| *of == variant);
         let (_, ended) = known.unwrap_or_else(|| {
             let end = links(other, reference_cache, &mut room.reference);
@@ -156,6 +159,7 @@ impl Engine {
             )
         });
         room.reference_end = Some((variant, ended));
+
         let end = links(finder, cache, &mut room.found);
         let claim = Claim {
             frames: &room.found.0,
@@ -163,9 +167,11 @@ impl Engine {
             guessed: false,
             refused: false,
         };
+
         let is_complete = ended == Code::RootReached;
         let (verdict, ground) = claim.judge(&room.reference.0, is_complete);
         let why = Unjudged::ReferenceEnded(ended);
+
         desk.room = room;
         Some(Outcome {
             chain: Chain::ended(end),
@@ -203,21 +209,27 @@ fn brief(
         Ok(start) => start,
         Err(reason) => return unsupported(reason),
     };
+
     let mut found = std::mem::take(&mut desk.room.found);
     let end = desk.links(finder, &start, setting, cache, &mut found);
     desk.room.found = found;
+
     let Desk {
         view,
         seen,
         all,
         room,
     } = desk;
+
     let from = from(view, variant);
+
+    // The true frames depend on the sample and on where the walk starts, not on the unwinder.
     if room.from != Some(from) {
         room.from = Some(from);
         room.truth.clear();
         room.truth.extend(true_links(&view.sample.truth, from));
     }
+
     let claim = Claim {
         frames: &room.found.0,
         end: &end,
@@ -226,9 +238,13 @@ fn brief(
     };
     let truth = &view.sample.truth;
     let (verdict, ground) = claim.judge(&room.truth, truth.is_complete());
+
     let chain = Chain::ended(end);
     let sound = sound(view);
     let all = all.as_ref().unwrap_or(seen);
+
+    // A right chain may come from a wrong rule; the detailed walk is needed only if one is
+    // doubtful.
     if verdict == Verdict::Ok
         && let Some(live) = sound.regs.live()
     {
@@ -249,6 +265,7 @@ fn brief(
             };
         }
     }
+
     let judged = Judged {
         chain,
         verdict,
@@ -256,6 +273,7 @@ fn brief(
         from,
         left_wrong: false,
     };
+
     let stack = stack_of(view, &start, &*seen, setting);
     judged.diagnosed(view, &stack, all, variant, Some(finder), cache)
 }

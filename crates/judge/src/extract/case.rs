@@ -100,10 +100,12 @@ impl Extracted {
         let [(sample, mappings)] = self.samples.as_slice() else {
             return Err(NotWritable::NotOne);
         };
+
         let mut space = AddressSpace::new();
         for mapping in mappings {
             space.map(mapping.clone());
         }
+
         let view = View {
             number,
             sample,
@@ -112,19 +114,25 @@ impl Extracted {
             stitched: &[],
             world: None,
         };
+
         if sample.regs.is_fake() {
             return Err(NotWritable::Fake);
         }
+
         let functions = functions(&view)?;
         let program = self.meta.program.first();
         let program = program.map_or("a program", |p| file_name(p));
+
         let unwinders = match unwinders {
             [] => unwinders::FINDERS.map(str::to_owned).to_vec(),
             named => named.to_vec(),
         };
+
         let recorded = recorded(&view, &unwinders)?;
         let mut out = header(&view, &functions, program, group, &recorded);
         body(&mut out, &view, &functions)?;
+
+        // `Case::parse` refuses larger files.
         match out.len() {
             bytes if bytes > FILE_BYTES_MAX => Err(NotWritable::TooLarge { bytes }),
             _ => Ok(Written {
@@ -140,11 +148,14 @@ fn functions(view: &View<'_>) -> Result<Vec<Function>, NotWritable> {
     if frames.is_empty() {
         return Err(NotWritable::NoTruth);
     }
+
+    // The rows of `.eh_frame` are what a case can state with `.cfi` directives.
     let live = view.live();
     let finder = Dwarf::new();
     let mut cache = Cache::new();
     let mut names = BTreeSet::from(["_start".to_owned(), "sample".to_owned()]);
     let mut out = Vec::new();
+
     for (i, frame) in frames.iter().enumerate() {
         let pc = frame.address();
         let place = Location::of(view.space, pc);
@@ -153,27 +164,38 @@ fn functions(view: &View<'_>) -> Result<Vec<Function>, NotWritable> {
             place: place.to_string(),
             what: what.to_owned(),
         };
+
+        // A case has no frame of the kernel's making.
         if frame.kind == TrueKind::Interrupted {
             return Err(fail("it was interrupted by a signal"));
         }
+
         let is_root = i + 1 == frames.len();
         let rsp = match i.checked_sub(1) {
             None => live.rsp(),
+            // The call pushed the return address just below this frame's rsp (psABI 3.2.2).
             Some(inside) => frames[inside].cfa,
         };
         let size = size_of(frame, rsp, is_root).map_err(fail)?;
+
         let found = match view.space.find(pc.symbol_address()) {
             Some(mapping) => find_row(&finder, mapping, pc.symbol_address(), &mut cache),
             None => Err(Reason::NoImage { pc: frame.pc }),
         };
+
+        // Code without a row becomes a function without `.cfi` directives.
         let rule = match found {
             Ok(row) => Some(row.rule),
             Err(Reason::NoRow { .. } | Reason::NoTable { .. } | Reason::NoImage { .. }) => None,
             Err(reason) => return Err(fail(&format!("its row cannot be read: {reason}"))),
         };
+
         if let Some(rule) = rule.filter(|_| !is_root) {
             check_rule(&rule).map_err(fail)?;
         }
+
+        // A call that ends its function has no row behind it: the case needs the same end, or a row
+        // covers the return address.
         let ends_with_call = match (pc, view.space.find(frame.pc)) {
             (CodeAddress::Return(pc), Some(mapping)) => {
                 let behind = find_row(&finder, mapping, pc, &mut cache);
@@ -181,21 +203,27 @@ fn functions(view: &View<'_>) -> Result<Vec<Function>, NotWritable> {
             }
             _ => false,
         };
+
         let saved = match i {
             0 => Some(Reg::CALLEE_SAVED.map(|reg| live.get_or_zero(reg))),
             _ => frame.saved,
         };
+
         let next = frames.get(i + 1).map(|next| next.pc);
+        // If this is not the true return address, it was overwritten, and the case has to do the
+        // same.
         let slot = view
             .sample
             .memory()
             .read_u64(frame.cfa.wrapping_sub(8))
             .ok();
+
         let name = if is_root {
             "_start".to_owned()
         } else {
             unique(&place, &mut names)
         };
+
         out.push(Function {
             name,
             place: place.to_string(),
@@ -207,6 +235,7 @@ fn functions(view: &View<'_>) -> Result<Vec<Function>, NotWritable> {
             ends_with_call,
         });
     }
+
     Ok(out)
 }
 
@@ -234,6 +263,7 @@ fn check_rule(rule: &Rule) -> Result<(), &'static str> {
         RuleKind::Outermost => return Ok(()),
         _ => return Err("its row is that of a signal frame"),
     }
+
     match rule.cfa {
         Value::Offset {
             base: Base::Reg(reg),
@@ -243,6 +273,8 @@ fn check_rule(rule: &Rule) -> Result<(), &'static str> {
         Value::Expression(_) => return Err("its CFA is an expression"),
         _ => return Err("its CFA is loaded from memory, or has no rule"),
     }
+
+    // In a case, as after any `ret`, the caller's rsp is the CFA.
     let cfa = Value::Offset {
         base: Base::Cfa,
         offset: 0,
@@ -250,6 +282,7 @@ fn check_rule(rule: &Rule) -> Result<(), &'static str> {
     if rule.sp != Value::Unspecified && rule.sp != cfa {
         return Err("its caller's rsp is not the CFA");
     }
+
     let values = rule.saved.iter().chain([&rule.ra]);
     if values
         .into_iter()
@@ -257,6 +290,7 @@ fn check_rule(rule: &Rule) -> Result<(), &'static str> {
     {
         return Ok(());
     }
+
     Err("a register's rule is an expression, or depends on an address in another register")
 }
 
@@ -316,6 +350,7 @@ fn header(
     let innermost = &functions[0].name;
     let (number, n) = (view.number, functions.len());
     let frames = if n == 1 { "frame" } else { "frames" };
+
     let mut out = fold(&format!(
         "#! claim: The chain from {innermost} to the root, {n} {frames}, as recorded from {program}."
     ));
@@ -323,11 +358,13 @@ fn header(
         "#! source: recorded from {program}, sample {number}"
     ));
     out += &fold(&format!("#! group: {group}"));
+
     for (key, claims) in [("right", right), ("wrong", wrong)] {
         if !claims.is_empty() {
             out += &fold(&format!("#! {key}: {}", claims.join(" ")));
         }
     }
+
     let names: Vec<&str> = functions.iter().map(|f| f.name.as_str()).collect();
     out + &fold(&format!("#@ sample: {}", names.join(" < ")))
 }
@@ -377,6 +414,8 @@ fn body(out: &mut String, view: &View<'_>, functions: &[Function]) -> Result<(),
             r.bounds.clone()
         }
     });
+
+    // A word that is a true return address becomes the label behind that call.
     let returns = view.sample.truth.frames().iter().enumerate().skip(1);
     let stack = Stack {
         memory: view.sample.memory(),
@@ -384,23 +423,29 @@ fn body(out: &mut String, view: &View<'_>, functions: &[Function]) -> Result<(),
         space: view.space,
         returns: returns.map(|(i, frame)| (frame.pc, i)).collect(),
     };
+
     out.push_str(PRELUDE);
     let _ = writeln!(
         out,
         "        nop\n{ELSEWHERE}:     # stands for other code\n        ud2"
     );
+
+    // The root fills the stack with poison, as deep as all frames and what is below them.
     let depth: u64 = functions.iter().map(|f| f.size + 8).sum();
+
     for (i, f) in functions.iter().enumerate() {
         let callee = i
             .checked_sub(1)
             .map(|inside| functions[inside].name.as_str());
         let is_root = i + 1 == functions.len();
+
         let poison = is_root.then_some(depth / 8 + 2 * BELOW_RSP);
         stack.function(out, i, f, callee, poison);
         if out.len() > FILE_BYTES_MAX {
             return Err(NotWritable::TooLarge { bytes: out.len() });
         }
     }
+
     Ok(())
 }
 
@@ -432,41 +477,52 @@ impl Stack<'_> {
     ) {
         let is_root = poison.is_some();
         let name = &f.name;
+
         let _ = writeln!(out, "\n# {}", f.place);
         if is_root {
             let _ = writeln!(out, "        .globl  {name}");
         }
         let _ = writeln!(out, "        .type   {name}, @function\n{name}:");
+
         let has_cfi = f.rule.is_some() || is_root;
         if has_cfi {
             out.push_str("        .cfi_startproc\n");
         }
+
         if let Some(words) = poison {
             poison_stack(out, words);
         }
+
         // The bytes below the innermost frame too: slots of registers that were popped.
         let below = if callee.is_none() { BELOW_RSP } else { 0 };
         let words = self.words(out, i, f, below);
+
         if let Some(word) = f.slot.filter(|_| !is_root) {
             self.load(out, "rax", word, f.rsp);
             let _ = writeln!(out, "        mov     %rax, {}(%rsp)", f.size);
         }
+
         for (reg, value) in Reg::CALLEE_SAVED.iter().zip(f.saved.unwrap_or_default()) {
             if f.saved.is_some() {
                 self.load(out, reg.as_str(), value, f.rsp);
             }
         }
+
+        // DWARF 5, 6.4.4: an undefined return address ends the unwinding.
         match f.rule {
             _ if is_root => out.push_str("        .cfi_undefined rip\n"),
             Some(rule) => write_rule(out, &rule),
             None => {}
         }
+
         let end = match has_cfi {
             true => "        .cfi_endproc\n",
             false => "",
         };
+
         match callee {
             Some(callee) => {
+                // The innermost function exits, so nothing behind a call is executed.
                 let label = return_label(i);
                 let end = if f.ends_with_call { end } else { "" };
                 let _ = writeln!(out, "        call    {callee}\n{end}{label}:\n        ud2");
@@ -476,9 +532,11 @@ impl Stack<'_> {
                  # exit_group(0)\n        syscall\n        ud2\n",
             ),
         }
+
         if !(f.ends_with_call && callee.is_some()) {
             out.push_str(end);
         }
+
         let _ = writeln!(out, "        .size   {name}, . - {name}");
         out.push_str(&words);
     }
@@ -491,18 +549,24 @@ impl Stack<'_> {
         if bytes == 0 {
             return data;
         }
+
         let _ = writeln!(out, "        sub     ${bytes}, %rsp");
         let base = f.rsp.wrapping_sub(below);
         let at = (0..bytes / 8).map(|n| base.wrapping_add(8 * n));
         let words: Vec<u64> = at
             .map(|a| self.memory.read_u64(a).unwrap_or(POISON))
             .collect();
+
         let count = words.len();
         let _ = writeln!(out, "        WORDS   .Lwords_{i}, {count}");
+
         let _ = writeln!(
             data,
             "        .section .rodata\n        .balign 8\n.Lwords_{i}:"
         );
+
+        // Addresses of the case differ from those of the recording, so words that point into a
+        // stack or code are computed.
         for (n, word) in words.iter().enumerate() {
             let _ = match self.word(*word, base) {
                 Word::Stack(distance) => writeln!(out, "        lea     {distance}(%rsp), %rax"),
@@ -511,6 +575,8 @@ impl Stack<'_> {
             };
             let _ = writeln!(out, "        mov     %rax, {}(%rsp)", 8 * n);
         }
+
+        // Equal words are one line: a case file may have no more than `FILE_BYTES_MAX`.
         for same in words.chunk_by(|a, b| a == b) {
             let _ = match same {
                 [word] => writeln!(data, "        .quad   {word:#x}"),
@@ -518,9 +584,11 @@ impl Stack<'_> {
             };
         }
         data.push_str("        .text\n");
+
         if below > 0 {
             let _ = writeln!(out, "        lea     {below}(%rsp), %rsp");
         }
+
         data
     }
 

@@ -31,6 +31,7 @@ pub(super) fn reduce(samples: &mut [(Sample<'static>, Vec<Mapping>)]) -> Result<
     let names: Vec<String> = unwinders::KERNEL.iter().map(|s| (*s).to_owned()).collect();
     let engines = spec::engines(&names)?.into_iter();
     let mut engines: Vec<(Engine, Cache)> = engines.map(|e| (e, Cache::new())).collect();
+
     let (mut space, mut last): (_, &[Mapping]) = (AddressSpace::new(), &[]);
     for (sample, mappings) in samples.iter() {
         if !super::samples::same_mappings(last, mappings) {
@@ -41,6 +42,8 @@ pub(super) fn reduce(samples: &mut [(Sample<'static>, Vec<Mapping>)]) -> Result<
         }
         addresses(sample, &space, &mut engines, &mut used);
     }
+
+    // Samples of one recording share the images, so each is made smaller once.
     let mut smaller: BTreeMap<_, Arc<Image>> = BTreeMap::new();
     for (sample, mappings) in samples {
         let Some(kernel) = &sample.kernel else {
@@ -50,6 +53,7 @@ pub(super) fn reduce(samples: &mut [(Sample<'static>, Vec<Mapping>)]) -> Result<
             let Some(image) = &mapping.image else {
                 continue;
             };
+
             let small = smaller.entry(image.id()).or_insert_with(|| {
                 let index = Index::new(image, kernel.task.encoding).ok().flatten();
                 let svmas: BTreeSet<u64> = used
@@ -57,6 +61,7 @@ pub(super) fn reduce(samples: &mut [(Sample<'static>, Vec<Mapping>)]) -> Result<
                     .filter(|a| mapping.range.contains(a))
                     .map(|a| mapping.svma(*a))
                     .collect();
+
                 let sections = index.and_then(|index| rows(image, &index, &svmas));
                 // A kernel with another unwinder has no rows.
                 let is_kernel = mapping.range.start >= KERNEL;
@@ -65,10 +70,12 @@ pub(super) fn reduce(samples: &mut [(Sample<'static>, Vec<Mapping>)]) -> Result<
                     None => image.clone(),
                 }
             });
+
             mapping.image = Some(small.clone());
             mapping.name = file_name(&mapping.name).to_owned();
         }
     }
+
     Ok(())
 }
 
@@ -82,17 +89,23 @@ fn addresses(
     let Some(kernel) = &sample.kernel else {
         return;
     };
+
     let memory = sample.memory();
+
+    // Each unwinder and each start may need other rows.
     for (engine, cache) in engines {
         for variant in Variant::ALL {
             let Ok(start) = sample.regs.start(variant, false, &memory) else {
                 continue;
             };
+
             let mut stack = Stack::new(&start, space, &memory);
             stack.task = Some(&kernel.task);
+
             let chain = engine.walk(&stack, cache);
             used.extend(chain.frames.iter().map(|f| f.pc.value()));
             used.extend(start.regs.get(unwind_sim_unwind::regs::Reg::Rip));
+            // Rows are looked up at the addresses of states, too.
             for event in &chain.events {
                 if let unwind_sim_unwind::event::Event::State(State::Orc(state)) = event {
                     used.insert(state.ip);
@@ -100,6 +113,7 @@ fn addresses(
             }
         }
     }
+
     used.extend(sample.truth.frames().iter().map(|f| f.pc));
     used.extend(kernel.states.iter().filter_map(|s| match s {
         State::Orc(s) => Some(s.ip),
@@ -111,31 +125,40 @@ fn addresses(
 /// The rows of these addresses and of the addresses before them, each with the row that ends it.
 fn rows(image: &Image, index: &Index, svmas: &BTreeSet<u64>) -> Option<Vec<Section>> {
     let table = index.table().ok()?;
+
+    // `arch/x86/kernel/unwind_orc.c`: a return address is looked up by the byte before it.
     let looked_up = svmas.iter().flat_map(|a| [a.wrapping_sub(1), *a]);
     let positions: BTreeSet<usize> = looked_up
         .filter(|a| index.text().contains(a))
         .filter_map(|a| table.find(a))
         .flat_map(|at| [at, at + 1])
         .collect();
+
     let ips_at = image.section(SectionKind::OrcUnwindIp)?.address;
     let (mut ips, mut entries) = (Vec::new(), Vec::new());
+
     for position in positions {
         let (Some(stored), Some(ip)) = (table.stored(position), table.ip(position)) else {
             continue;
         };
+
+        // `orc_ip()` in that file: an entry of `.orc_unwind_ip` is relative to its own address.
         let slot = ips_at.wrapping_add(ips.len() as u64);
         ips.extend((ip.wrapping_sub(slot) as i32).to_le_bytes());
         entries.extend(table.table().bytes(stored)?);
     }
+
     let section = |kind, address, bytes| Section {
         kind,
         address,
         data: Bytes::from_vec(bytes),
     };
+
     let mut sections = vec![
         section(SectionKind::OrcUnwind, 0, entries),
         section(SectionKind::OrcUnwindIp, ips_at, ips),
     ];
+
     sections.extend(image.section(SectionKind::OrcHeader).cloned());
     Some(sections)
 }

@@ -63,13 +63,17 @@ fn cell(outcome: &Outcome) -> Cell {
 /// If the case does not run, or an unwinder's verdict differs.
 pub fn check(text: &str, path: &Path, wanted: &[Recorded]) -> Result<(), NotWritable> {
     let folder = TemporaryFolder::new("unwind-sim-extract-").map_err(NotWritable::Folder)?;
+
+    // A case has the name of its file, so the copy needs the same one.
     let name = path.file_name().unwrap_or_default();
     let file = folder.path().join(name);
     std::fs::write(&file, text).map_err(NotWritable::Folder)?;
+
     let runs = |error: CaseFailure| NotWritable::DoesNotRun {
         error: Box::new(error),
     };
     let matrix = matrix(&file).map_err(runs)?;
+
     let mut differs = Vec::new();
     for Recorded { unwinder, cell } in wanted {
         match matrix.cell("sample", unwinder) {
@@ -80,6 +84,7 @@ pub fn check(text: &str, path: &Path, wanted: &[Recorded]) -> Result<(), NotWrit
             None => differs.push(format!("{unwinder} is not in the case")),
         }
     }
+
     match differs.is_empty() {
         true => Ok(()),
         false => Err(NotWritable::NotReproduced {

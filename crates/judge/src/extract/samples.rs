@@ -16,7 +16,9 @@ pub fn write_samples<W: std::io::Write>(
     for (sample, mappings) in samples {
         let pid = sample.pid;
         let same = last.is_some_and(|(p, m)| p == pid && same_mappings(m, mappings));
+
         if !same {
+            // An exec empties the space, so that no mapping of the sample before is left.
             writer.event(&Event::Exec { pid })?;
             for mapping in mappings {
                 let image = mapping
@@ -36,6 +38,7 @@ pub fn write_samples<W: std::io::Write>(
             }
             last = Some((pid, mappings));
         }
+
         writer.sample(sample)?;
     }
     Ok(())

@@ -145,13 +145,18 @@ impl<'f> Proofs<'f> {
         let Some(live) = live.filter(|_| view.sample.kernel.is_none()) else {
             return Some(Ending::NoStart);
         };
+
         if is_shifted(live, view.space) {
             return Some(Ending::AfterInstruction);
         }
+
         let mut frame = Frame::top(*live);
         chain.push(&frame, TrueKind::Top);
         let mut stack_changes = 0;
+
         loop {
+            // After a call that does not return, the return address may belong to the next
+            // function.
             let at = frame.pc.lookup(Lookup::InsideCall);
             let Some(mapping) = view.space.find(at) else {
                 return Some(Ending::NotCode);
@@ -159,18 +164,23 @@ impl<'f> Proofs<'f> {
             let Some(image) = &mapping.image else {
                 return Some(ending_without_image(mapping));
             };
+
+            // The proof takes a second or more for each ten million bytes of code.
             if text_bytes(image) > self.text_max {
                 return Some(Ending::Code(Why::TooLarge));
             }
+
             let place = self.place(image);
             let rule = match place.rule(mapping, frame.pc) {
                 Ok(rule) => rule,
                 Err(why) => return Some(place.ending(image, why)),
             };
             chain.assumptions.add_all(rule.assumptions);
+
             if rule.rule.kind == RuleKind::Outermost {
                 return None;
             }
+
             let context = Context {
                 memory,
                 expressions: place.prover.expressions(),
@@ -181,25 +191,35 @@ impl<'f> Proofs<'f> {
                 Ok(caller) => caller,
                 Err(reason) => return Some(Ending::of_rule(&reason)),
             };
+
             chain.note_lost(&frame, &caller);
             let kind = match rule.rule.kind {
                 RuleKind::Signal => {
+                    // A handler may have a stack of its own (sigaltstack(2)), so rsp need not rise
+                    // here.
                     stack_changes += 1;
                     TrueKind::Interrupted
                 }
                 _ => TrueKind::Call,
             };
+
+            // A caller's frame is above. Without the bounds, frames that lead to one another would
+            // go on forever.
             let advances = caller.regs.rsp() > frame.regs.rsp() || kind == TrueKind::Interrupted;
             let frames_max = setting.limits.frames_max as usize;
             if !advances || stack_changes > STACK_CHANGES_MAX || chain.frames.len() >= frames_max {
                 return Some(Ending::Limit);
             }
+
             if !is_code(view, caller.pc) {
                 return Some(Ending::NotCode);
             }
+
+            // DWARF 5, 6.4: the CFA is rsp at the call site in the caller.
             if let Some(last) = chain.frames.last_mut() {
                 last.cfa = caller.regs.rsp();
             }
+
             chain.push(&caller, kind);
             frame = caller;
         }

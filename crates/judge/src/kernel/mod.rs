@@ -41,8 +41,10 @@ pub fn judge(
     let Some(kernel) = &view.sample.kernel else {
         return Verdict::Unjudged;
     };
+
     let is_of = |s: &State| s.kind() == unwinder.kind();
     let mut verdict = Verdict::Unjudged;
+    // States say more than addresses: the first one that differs is where the unwinders part.
     if kernel.states.first().is_some_and(is_of) {
         verdict = match all_states(view, unwinder, variant, cache) {
             Some((ours, skipped)) => match first_difference(&ours, &kernel.states, skipped) {
@@ -54,9 +56,11 @@ pub fn judge(
             None => Verdict::Unsupported,
         };
     }
+
     let chain = view.sample.recorded.iter().find(|r| r.source == RECORDED);
     // The recorded kernel has one unwinder, and its chain is only that one's.
     let is_own = kernel.kind().unwrap_or(UnwinderKind::Orc) == unwinder.kind();
+
     match chain {
         Some(chain) if verdict == Verdict::Ok || kernel.states.is_empty() && is_own => {
             judge_addresses(found, &chain.ips, true).0

@@ -123,6 +123,8 @@ fn assemble(
         let frames = outcome.chain.frames.iter();
         frames.map(|f| f.pc.value()).collect()
     });
+
+    // perf's own kernel part has taken its share of `max_stack` already.
     let of_perf = recorded(view).filter(|_| view.sample.kernel.is_none());
     let of_perf = of_perf.map_or(0, |chain| kernel_part(&chain.ips).len());
     let options = CallchainOptions {
@@ -131,12 +133,15 @@ fn assemble(
             .saturating_sub(u32::try_from(of_perf).unwrap_or(u32::MAX)),
         ..options
     };
+
     let memory = view.memory(setting.view);
     let space = view.sample.user_space();
     let mut callchain = get_perf_callchain(ips.as_deref(), space.as_ref(), &memory, options);
+
     if options.puts_back && space.is_some_and(|space| space.uretprobes.is_none()) {
         mark_trampolines(view, &mut callchain);
     }
+
     callchain
 }
 
@@ -319,16 +324,23 @@ impl PerfChain {
             Some(_) => recorded.ips.clone(),
             None => user_part(&recorded.ips),
         };
+
         if compared.is_empty() {
             return None;
         }
+
+        // What the recording says of the request is compared first; only without it may other
+        // requests be tried.
         let cookie = recorded.request.and_then(|request| request.cookie);
         let compare = |chain: &Callchain| compare(view, chain, &compared, cookie);
         let found = compare(&self.callchain);
+
         let (Agreement::Different(_), None, Some(shapes)) = (found, recorded.request, shapes)
         else {
             return Some(found);
         };
+
+        // Of user space alone, no shape of the kernel part can explain a difference.
         if view.sample.kernel.is_none() {
             return Some(found);
         }
@@ -339,11 +351,13 @@ impl PerfChain {
             puts_back: puts_back(view, None),
             ..Shape::of(&recorded.ips).apply(options)
         };
+
         for most in [options.max_stack, shapes.most(recorded), own] {
             let asked = CallchainOptions {
                 max_stack: most.min(options.max_stack),
                 ..asked
             };
+
             let other = assemble(view, self.kernel.as_ref(), setting, asked);
             match compare(&other) {
                 Agreement::Different(_) => {}
@@ -352,6 +366,7 @@ impl PerfChain {
                 taken => return Some(taken),
             }
         }
+
         Some(found)
     }
 }
@@ -361,21 +376,30 @@ impl PerfChain {
 fn compare(view: &View<'_>, chain: &Callchain, recorded: &[u64], cookie: Option<u64>) -> Agreement {
     let later = CallchainEntry::Context(Context::UserDeferred);
     let mut ours = chain.ips();
+
+    // A deferred callchain has a cookie here, and the user part comes with a later record
+    // (`PERF_RECORD_CALLCHAIN_DEFERRED`).
     if let (Some(cookie), Some(at)) = (cookie, chain.entries.iter().position(|e| *e == later)) {
         ours.truncate(at + 1);
         ours.push(cookie);
     }
+
     if view.sample.kernel.is_none() {
         ours = user_part(&ours);
     }
+
+    // uretprobes put the trampoline's address over return addresses, and the recording does not say
+    // over which.
     let taken = chain.entries.iter().filter_map(|entry| match entry {
         CallchainEntry::User(frame) if frame.hijack == Hijack::Unknown => Some(frame.ip),
         _ => None,
     });
     let taken: Vec<u64> = taken.collect();
+
     let Some(at) = first_other(&ours, recorded) else {
         return Agreement::Equal;
     };
+
     // The trampoline's address stands for any address.
     let (mut known, mut same) = (ours, recorded.to_vec());
     for (ours, theirs) in known.iter_mut().zip(&mut same) {
@@ -383,6 +407,7 @@ fn compare(view: &View<'_>, chain: &Callchain, recorded: &[u64], cookie: Option<
             (*ours, *theirs) = (0, 0);
         }
     }
+
     match first_other(&known, &same) {
         None => Agreement::Taken(at),
         Some(at) => Agreement::Different(at),

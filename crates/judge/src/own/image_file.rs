@@ -157,6 +157,8 @@ fn loaded(image: &Image) -> Vec<Part<'_>> {
         let part = Part::new(section.kind.as_str(), SHT_PROGBITS, &section.data);
         parts.push(part.at(section.address, flags));
     }
+
+    // Code whose bytes the recording lacks has a section all the same: its addresses are known.
     for range in image.text() {
         let known = |part: &Part<'_>| {
             part.is_code()
@@ -171,6 +173,7 @@ fn loaded(image: &Image) -> Vec<Part<'_>> {
             });
         }
     }
+
     parts.sort_by_key(|part| part.address);
     parts
 }
@@ -193,6 +196,8 @@ fn symbols(image: &Image, section: u16) -> (Vec<u8>, Vec<u8>) {
 fn lay_out(mut parts: Vec<Part<'_>>, names: &[u32]) -> Vec<u8> {
     let segments = program_header_count(&parts);
     let mut at = (FILE_HEADER + segments * PROGRAM_HEADER) as u64;
+
+    // gABI, "Program Loading": `p_vaddr` and `p_offset` are equal modulo the page size.
     for part in &mut parts {
         at += match part.is_loaded() {
             true => part.address.wrapping_sub(at) % PAGE,
@@ -201,7 +206,11 @@ fn lay_out(mut parts: Vec<Part<'_>>, names: &[u32]) -> Vec<u8> {
         part.offset = at;
         at += part.bytes.len() as u64;
     }
+
     let sections_at = at.next_multiple_of(8);
+
+    // gABI, "ELF Header": `e_ident` of a 64-bit little-endian file, then the header's fields in
+    // order.
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
     file.extend(ET_DYN.0.to_le_bytes());
     file.extend(EM_X86_64.0.to_le_bytes());
@@ -210,6 +219,8 @@ fn lay_out(mut parts: Vec<Part<'_>>, names: &[u32]) -> Vec<u8> {
         file.extend(word.to_le_bytes());
     }
     file.extend([0; 4]);
+
+    // The last section has the names of all (`e_shstrndx`).
     let sections = parts.len() as u16 + 1;
     for half in [
         FILE_HEADER as u16,
@@ -221,12 +232,16 @@ fn lay_out(mut parts: Vec<Part<'_>>, names: &[u32]) -> Vec<u8> {
     ] {
         file.extend(half.to_le_bytes());
     }
+
     program_headers(&parts, &mut file);
     for part in &parts {
         file.resize(part.offset as usize, 0);
         file.extend(part.bytes);
     }
+
+    // The first section header is all zeros (gABI, `SHN_UNDEF`).
     file.resize(sections_at as usize + SECTION_HEADER, 0);
+
     for (part, name) in parts.iter().zip(names) {
         let (link, info, entry) = part.link;
         file.extend(name.to_le_bytes());
@@ -239,6 +254,7 @@ fn lay_out(mut parts: Vec<Part<'_>>, names: &[u32]) -> Vec<u8> {
         file.extend(1u64.to_le_bytes());
         file.extend(entry.to_le_bytes());
     }
+
     file
 }
 

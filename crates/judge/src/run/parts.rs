@@ -103,10 +103,12 @@ impl<'a> Parts<'a> {
     ) -> Result<Comparison, RunError> {
         let mut comparison = Comparison::new(walker.columns.len());
         let mut failed = Ok(());
+
         let read = reader.views(part, &mut |view: &View<'_>| {
             if !self.filter.lets_through(view) {
                 return ControlFlow::Continue(());
             }
+
             comparison.add_sample(view);
             failed = walker
                 .walk(view, &mut |view, column, outcome| {
@@ -114,11 +116,13 @@ impl<'a> Parts<'a> {
                     watch.outcome(view, column, outcome)
                 })
                 .and_then(|()| watch.sample());
+
             match failed {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
             }
         });
+
         read.map_err(InputError::from)?;
         failed.map(|()| comparison)
     }
@@ -137,20 +141,27 @@ impl<'a> Parts<'a> {
             let workers: Vec<_> = std::iter::repeat_n(worker, threads)
                 .map(|worker| scope.spawn(worker))
                 .collect();
+
             let listened = listen();
             let join = |worker: std::thread::ScopedJoinHandle<'_, _>| match worker.join() {
                 Ok(done) => done,
                 Err(panic) => std::panic::resume_unwind(panic),
             };
+
             let done = workers.into_iter().flat_map(join).collect::<Done>();
             (done, listened)
         });
+
         listened?;
+
+        // In the order of the recording, so that the result does not depend on which thread was
+        // first.
         done.sort_by_key(|(index, _)| *index);
         let mut comparison = Comparison::new(self.run.columns().len());
         for (_, compared) in done {
             comparison.merge(compared?);
         }
+
         Ok(comparison)
     }
 }

@@ -54,9 +54,11 @@ impl Run {
         let Some((threads, parts)) = self.parts(threads, usize::MAX, input, filter) else {
             return self.write_whole(input, filter, new(), out);
         };
+
         let parts = Parts::new(self, &parts, filter, Frames::Kept);
         let threads = threads.min(THREADS_MAX);
         let turn = Turn::default();
+
         let (begun, begins) = channel();
         let (parts_ref, new, turn_ref) = (&parts, &new, &turn);
         let worker = move || {
@@ -69,6 +71,7 @@ impl Run {
                 pieces: None,
             })
         };
+
         parts.run(threads, worker, || {
             // However the writing ends, the threads that wait for their turn must end, too.
             let _end = End(&turn);
@@ -163,6 +166,7 @@ fn write_in_order(
     let mut begun = BTreeMap::new();
     for index in 0.. {
         turn.set(index);
+        // The part after this one may be announced first.
         let pieces = loop {
             match begun.remove(&index) {
                 Some(pieces) => break pieces,
@@ -173,6 +177,7 @@ fn write_in_order(
                 },
             }
         };
+
         for piece in pieces {
             match piece {
                 Some(piece) => {
@@ -183,6 +188,7 @@ fn write_in_order(
             }
         }
     }
+
     Ok(())
 }
 

@@ -43,6 +43,7 @@ pub(super) fn apply(view: &View<'_>, read: &[Part], level: Level) -> Applied {
         as_they_are: u64::from(level == Level::AsItIs),
         ..Kept::default()
     };
+
     let regions = sample.regions.iter().map(|region| Region {
         role: region.role,
         bounds: region.bounds.clone(),
@@ -51,12 +52,16 @@ pub(super) fn apply(view: &View<'_>, read: &[Part], level: Level) -> Applied {
         bytes: words.memory(region, read, &mut kept).into(),
     });
     let regions = regions.collect();
+
+    // Registers, branches and recorded chains may hold data, too: all words go through the same
+    // rule.
     let mut of_regs = |regs: &Regs| words.regs(regs, &mut kept);
     let regs = SampleRegs {
         sampled: of_regs(&sample.regs.sampled),
         fetch: sample.regs.fetch.as_ref().map(&mut of_regs),
         own: sample.regs.own.as_ref().map(&mut of_regs),
     };
+
     let kernel = sample.kernel.as_ref().map(|kernel| {
         let mut kernel: KernelSample = (**kernel).clone();
         if let Some(user) = &mut kernel.user {
@@ -67,15 +72,18 @@ pub(super) fn apply(view: &View<'_>, read: &[Part], level: Level) -> Applied {
         }
         Box::new(kernel)
     });
+
     let recorded = sample.recorded.iter().map(|chain| RecordedChain {
         source: chain.source.clone(),
         ips: chain.ips.iter().map(|&ip| words.number(ip)).collect(),
         request: chain.request,
     });
+
     let mut branches = sample.branches.clone();
     for entry in branches.iter_mut().flat_map(|stack| &mut stack.entries) {
         (entry.from, entry.to) = (words.number(entry.from), words.number(entry.to));
     }
+
     Applied {
         sample: Sample {
             pid: sample.pid,
@@ -190,6 +198,8 @@ impl<'a> Words<'a> {
             to: vec![0; region.bytes.len()],
             known: vec![false; region.bytes.len()],
         };
+
+        // A scan reads every word, and uses those that are addresses: these are kept.
         for address in copy.words() {
             match copy.word(address).and_then(|word| self.address(word)) {
                 None => {}
@@ -202,6 +212,8 @@ impl<'a> Words<'a> {
                 }
             }
         }
+
+        // Of what walks read, a whole word that is not an address is replaced by a stand-in.
         let mut needed = Vec::new();
         for &(address, len) in read {
             for at in (0..len).step_by(8) {
@@ -212,14 +224,19 @@ impl<'a> Words<'a> {
                 }
             }
         }
+
+        // After all that is kept: a stand-in must not take the place of bytes that another read
+        // needs as they are.
         for (address, word) in needed {
             kept.replaced += u64::from(copy.put(address, self.number(word)));
         }
+
         for address in copy.words() {
             let was = copy.word(address).is_some_and(|word| word != 0);
             kept.words += u64::from(was);
             kept.zeroed += u64::from(was && !copy.is_known(address));
         }
+
         copy.to
     }
 }

@@ -24,23 +24,29 @@ pub(super) fn samples(
 ) -> Result<(), ScrubError> {
     let mut number = 0;
     let mut differing = None;
+
     after.for_each::<RunError>(&Filter::default(), &mut |view| {
         tell(number + 1);
         let is_same = digests.get(number as usize) == Some(&scrubber.digest(view));
         if !is_same && differing.is_none() {
             differing = Some(number);
         }
+
         number += 1;
         Ok(())
     })?;
+
+    // Digests tell only that something differs; which unwinder it is takes another walk.
     if let Some(sample) = differing {
         let column = column(before, after, sample, scrubber);
         return Err(Differs { sample, column }.into());
     }
+
     if number != digests.len() as u64 {
         let expected = digests.len() as u64;
         return Err(ScrubError::Samples { number, expected });
     }
+
     Ok(())
 }
 
@@ -108,6 +114,7 @@ fn complaints(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = subjects
         .map(|s| format!("{}: {} whole, {} broken", s.name, s.whole, s.broken))
         .collect();
+
     let mut all: Vec<String> = report
         .complaints
         .iter()
@@ -131,8 +138,10 @@ fn complaints(report: &Report) -> Vec<String> {
             ))
         })
         .collect();
+
     // Complaints of the same size are in the order of their files.
     all.sort();
+
     lines.extend(all);
     lines
 }

@@ -87,17 +87,21 @@ pub fn scrub(
         })
         .into());
     }
+
     let open = OpenOptions {
         chains: from == FileKind::PerfData,
         ..open.clone()
     };
+
     let of_output = |source| ScrubError::Output {
         path: output.into(),
         source,
     };
+
     // Whether it can be written is known before the work is done.
     let mut out = OutputFile::create(output).map_err(of_output)?;
     let temporary = || TemporaryFile::new().map_err(ScrubError::Temporary);
+
     // A core and a capture are scrubbed as the trace that `import` makes of them.
     let mut basis = None;
     let mut gaps = None;
@@ -107,11 +111,13 @@ pub fn scrub(
         gaps = Some(Gaps::from(imported));
         basis = Some(file);
     }
+
     let path = basis.as_ref().map_or(path, |file| file.path());
     let shelf = Shelf::default();
     let before = Input::open(path, &open)?;
     let mut scrubber = Scrubber::new(&shelf, before.files())?;
     let mut scrubbed = temporary()?;
+
     let (written, digests, left_out, words) = match from {
         FileKind::PerfData => {
             let (digests, left_out) =
@@ -126,11 +132,15 @@ pub fn scrub(
             (Written::Trace, digests, LeftOut::default(), words)
         }
     };
+
     let kept = scrubber.kept().clone();
+
+    // What was written is read again: the check is of the file, not of what was meant to be in it.
     let after = Input::open(scrubbed.path(), &open)?;
     check::samples(&before, &after, &digests, &mut scrubber, tell)?;
     check::doctor(&before, &after, &mut scrubber)?;
     drop(after);
+
     // Files are found by their names, which are replaced when all was checked.
     let mut names = Names::default();
     if options.names {
@@ -142,9 +152,11 @@ pub fn scrub(
         }
         scrubbed = renamed;
     }
+
     let mut reader = scrubbed.reopen().map_err(ScrubError::Temporary)?;
     io::copy(&mut reader, &mut out).map_err(of_output)?;
     out.finish().map_err(of_output)?;
+
     Ok(Done {
         from,
         written,

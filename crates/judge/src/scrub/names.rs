@@ -76,22 +76,28 @@ pub(crate) fn meta(meta: &mut Meta) -> usize {
         // Without the program's words nothing tells where they begin.
         None => meta.command.iter().take(2).cloned().collect(),
     };
+
     let is_import = meta.program.is_empty();
     let own = if is_import { meta.command.clone() } else { own };
+
     let mut words = Vec::new();
     let mut is_variable = false;
     for word in own {
+        // `--env NAME=VALUE` may be one word or two.
         let hides = std::mem::replace(&mut is_variable, word == "--env");
         if !hides && word != "--env" && !word.starts_with("--env=") {
             words.push(file_name(&word).to_owned());
         }
     }
+
     meta.program.truncate(1);
     for word in &mut meta.program {
         *word = file_name(word).to_owned();
     }
+
     words.extend(meta.program.iter().cloned());
     meta.command = words;
+
     before.saturating_sub(meta.command.len() + meta.program.len())
 }
 

@@ -61,7 +61,9 @@ impl<'f> Scrubber<'f> {
     pub fn sample(&mut self, view: &View<'_>) -> Result<(Sample<'static>, u64), Differs> {
         let read = self.walkers.read(view, &mut self.proofs, &self.setting);
         let before = self.results(view);
+
         let mut column = 0;
+        // From the level that keeps the least: the first one that changes no result is enough.
         for level in Level::ALL {
             let Applied { sample, kept } = apply::apply(view, &read, level);
             let scrubbed = View {
@@ -69,6 +71,7 @@ impl<'f> Scrubber<'f> {
                 pristine: None,
                 ..*view
             };
+
             let after = self.results(&scrubbed);
             match difference(&before, &after) {
                 None => {
@@ -78,6 +81,7 @@ impl<'f> Scrubber<'f> {
                 Some(differing) => column = differing,
             }
         }
+
         Err(Differs {
             sample: view.number,
             column: self.walkers.column_name(view, column),

@@ -42,11 +42,14 @@ pub(super) fn scrub(
 ) -> Result<(Vec<u64>, usize), ScrubError> {
     let mut meta = trace.meta().clone();
     let words = names::meta(&mut meta);
+
     let mut digests = Vec::new();
     let mut world = World::new();
+
     copy(trace, &meta, out, |item, images, writer| {
         match item {
             Item::Event(event) => {
+                // By the old number of its image: samples are walked in the world of the input.
                 world.apply(&event, trace.images());
                 let event = images.numbered(event, trace, false, writer)?;
                 writer.event(&event)?;
@@ -54,6 +57,7 @@ pub(super) fn scrub(
             Item::Sample(sample) => {
                 let number = digests.len() as u64;
                 tell(number + 1);
+
                 let view = View {
                     number,
                     sample: &sample,
@@ -62,6 +66,7 @@ pub(super) fn scrub(
                     stitched: &[],
                     world: Some(&world),
                 };
+
                 let (scrubbed, digest) = scrubber.sample(&view)?;
                 digests.push(digest);
                 writer.sample(&scrubbed)?;
@@ -69,6 +74,7 @@ pub(super) fn scrub(
         }
         Ok(())
     })?;
+
     Ok((digests, words))
 }
 
@@ -168,6 +174,8 @@ impl Images {
         else {
             return Ok(event);
         };
+
+        // Several mappings may show one image: it is written once.
         let image = match (self.0.get(&index), trace.images().get(index.0 as usize)) {
             (Some(&known), _) => Some(known),
             (None, None) => None,
@@ -185,6 +193,7 @@ impl Images {
                 Some(new)
             }
         };
+
         Ok(Event::Map {
             pid,
             range,

@@ -41,29 +41,36 @@ impl Walkers {
     pub(super) fn new() -> Result<Walkers, SpecError> {
         let (mut single, mut kernel) = (Vec::new(), Vec::new());
         for unwinder in unwinders::all() {
+            // A kernel's unwinders walk other stacks than those of programs, whatever their name.
             let plain = unwinder.name.trim_end_matches(":kernel");
             let list = match plain == unwinder.name {
                 true => &mut single,
                 false => &mut kernel,
             };
             list.push(unwinder.name.to_owned());
+
             // Branch records are not memory.
             if unwinder.needs_stack {
                 let profiles = unwinder.profiles.iter();
                 list.extend(profiles.map(|profile| format!("{plain}:{profile}")));
             }
         }
+
         let of = |name: &str| name.split(':').next().unwrap_or_default().to_owned();
         let finders: Vec<&String> = single
             .iter()
             .filter(|name| FINDERS.contains(&of(name).as_str()))
             .collect();
+
         let all = finders.iter().flat_map(|first| {
             let second = FINDERS.iter().filter(|second| of(first) != **second);
             second.map(move |second| format!("{first}+{second}"))
         });
+
+        // Pairs without a profile are compared, too; those with one only show what is read.
         let (profiles, pairs): (Vec<String>, Vec<String>) =
             all.partition(|pair| pair.contains(':'));
+
         Ok(Walkers {
             single: walkers(&single)?,
             pairs: walkers(&pairs)?,
@@ -82,28 +89,36 @@ impl Walkers {
     ) -> Vec<Part> {
         let watched = Watched::new(view.sample.memory());
         let mut read = Vec::new();
+
         let proven = proofs.prove_in(view, &watched, setting);
         let judged = judged_by(view, proven.truth);
         let judged = View {
             sample: &judged,
             ..*view
         };
+
         let is_kernel = view.sample.kernel.is_some();
         let kernel = self.kernel.iter_mut().filter(|_| is_kernel);
         let all = self.single.iter_mut().chain(&mut self.pairs);
+
         for walker in all.chain(kernel).chain(&mut self.profiles) {
+            // A scan uses nothing but code addresses, which are kept anyway.
             if is_scan(walker.engine.name()) {
                 continue;
             }
+
             for (variant, setting) in starts(view, setting) {
                 walker.examine_over(&judged, &watched, variant, &setting);
             }
         }
+
         // A profile that changes nothing in a walk changes nothing in walks of copies either.
         let mut walked = HashSet::new();
         for walker in self.pairs.iter_mut().chain(&mut self.profiles) {
             read.extend(walker.read_of_copies(view, &watched, setting, &mut walked));
         }
+
+        // perf's own walk of user space reads through other code than the unwinders.
         if let (Some(_), Some(space)) = (&view.sample.kernel, view.sample.user_space()) {
             for user in [UserWalk::FramePointer, UserWalk::UnwindUser] {
                 let options = CallchainOptions {
@@ -113,11 +128,14 @@ impl Walkers {
                 get_perf_callchain(None, Some(&space), &watched, options);
             }
         }
+
+        // The return addresses of true frames are kept, whether a walk came there or not.
         let truth = &view.sample.truth;
         for slot in (0..truth.frames().len()).filter_map(|i| truth.slot(i)) {
             // Whether it is in the recording does not matter.
             let _ = watched.read_u64(slot);
         }
+
         read.extend(watched.into_read());
         read.sort_unstable();
         read.dedup();

@@ -58,6 +58,7 @@ impl<F: FnMut(Batch) -> Batch> Leader<F> {
         for id in file.build_ids().filter_map(Result::ok) {
             kernel.build_id(&id);
         }
+
         Leader {
             // If build ids cannot be read, files are found by their paths.
             processes: Processes::new(file, |_| {}),
@@ -184,6 +185,7 @@ impl<F: FnMut(Batch) -> Batch> Gathering<F> {
         let Some((pid, tid)) = ids(pid, tid).filter(|ids| ids.0 != 0) else {
             return self.skip(Skip::NoProcess, 1);
         };
+
         let Filter {
             sample: only,
             tid: of,
@@ -191,12 +193,15 @@ impl<F: FnMut(Batch) -> Batch> Gathering<F> {
             ..
         } = self.filter;
         let time = || sample.time().unwrap_or(0);
+
+        // The number of a sample counts all of them, so if one is asked for, none is left out here.
         if only.is_none()
             && (of.is_some_and(|of| of != tid)
                 || during.is_some_and(|(a, b)| !(a..b).contains(&time())))
         {
             return;
         }
+
         let at = tid as usize % MEMO;
         let task = match self.memo[at] {
             (p, t, task) if (p, t) == (pid, tid) && task != u32::MAX => task,
@@ -206,6 +211,7 @@ impl<F: FnMut(Batch) -> Batch> Gathering<F> {
                 task
             }
         };
+
         self.batch.add(&event.raw, task);
         if self.batch.is_full() {
             self.flush();

@@ -68,20 +68,24 @@ pub fn replay<C: Consumer + Send>(
     let Some((mine, others)) = consumers.split_first_mut() else {
         return Counts::default();
     };
+
     // Samples can be counted in order only if one worker sees them all.
     let Filter { sample, limit, .. } = options.filter;
     if others.is_empty() || sample.is_some() || limit.is_some() {
         return replay_alone(file, options, mine);
     }
+
     let mut counts = Counts::default();
     let mut unwinding = Unwinding::new(options.how, options.event);
     let (sender, receiver) = sync_channel::<Batch>(WAITING * others.len());
     let receiver = &Mutex::new(receiver);
+
     std::thread::scope(|scope| {
         let workers: Vec<_> = others
             .iter_mut()
             .map(|consumer| scope.spawn(move || work(file, options, receiver, consumer)))
             .collect();
+
         read(file, options, false, &mut counts, |batch| {
             let number = batch.number;
             // The workers are busy, so this thread takes the batch.
@@ -92,10 +96,13 @@ pub fn replay<C: Consumer + Send>(
             }
             Batch::numbered(number + 1)
         });
+
+        // Without a sender the workers end when the channel is empty; until then this thread helps.
         drop(sender);
         while let Some(batch) = next(receiver) {
             unwinding.take(file, &batch, mine);
         }
+
         counts.add(&unwinding);
         for worker in workers {
             match worker.join() {
@@ -104,6 +111,7 @@ pub fn replay<C: Consumer + Send>(
             }
         }
     });
+
     counts
 }
 
@@ -139,6 +147,7 @@ fn read(
         leader.event(&event);
         ControlFlow::Continue(())
     });
+
     let (finder, skipped) = leader.finish();
     counts.file_problems = finder.problems().to_vec();
     counts.file_problem_count = finder.problem_count();
@@ -146,9 +155,11 @@ fn read(
     if summary.skipped != 0 {
         *counts.gaps.skipped.entry(Skip::Damaged).or_default() += summary.skipped;
     }
+
     let mut problem = |error: PerfError| counts.gaps.add(ImportError::Perf(error));
     file.problems().iter().copied().for_each(&mut problem);
     summary.first_skipped.map(&mut problem);
+
     if let Stop::Error(error) = summary.stop {
         problem(error);
     }

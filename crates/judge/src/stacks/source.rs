@@ -140,13 +140,17 @@ fn perf_data(
         path: path.into(),
         source,
     })?;
+
     let failed = |error| InputError::Recording(ImportError::Corpus(error));
     let file = PerfFile::parse((*owner).as_ref())
         .map_err(|error| failed(corpus::ImportError::Perf(error)))?;
+
+    // The numbers of sampled registers mean others on other architectures (`perf_regs.h` of each).
     let arch = file.features().string(feature::ARCH).ok().flatten();
     if arch.is_some_and(|arch| arch != b"x86_64") {
         return Err(failed(corpus::ImportError::PerfArch));
     }
+
     let counts = walk(&file);
     match options.filter.sample {
         Some(number) if counts.stacks == 0 => Err(InputError::NoSample {

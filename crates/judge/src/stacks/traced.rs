@@ -26,15 +26,18 @@ pub(super) fn replay<C: Consumer>(
         stitch: options.how.engine.wants_stitching(),
         ..options.filter
     };
+
     let mut names = HashMap::new();
     let mut cache = Cache::new();
     let mut counts = Counts::default();
+
     input.for_each::<RunError>(&filter, &mut |view| {
         let (pid, tid) = (view.sample.pid, view.sample.tid);
         // Every sample of a recording has a world.
         let Some(world) = view.world else {
             return Ok(());
         };
+
         counts.stacks += 1;
         let task = Task {
             pid,
@@ -43,9 +46,11 @@ pub(super) fn replay<C: Consumer>(
             space: world.shared_space(pid),
             kernel: Arc::default(),
         };
+
         one(&options.how, view, &task, &mut cache, consumer);
         Ok(())
     })?;
+
     counts.gaps = input.gaps();
     counts.samples = input.sample_count().unwrap_or(counts.stacks);
     Ok(counts)
@@ -60,12 +65,14 @@ fn one<C: Consumer>(
 ) {
     let sample = view.sample;
     let memory = view.memory(how.setting.view);
+
     // As in a run with verdicts: a kernel's unwinder needs the task, and its version says how a
     // walk from fake registers starts.
     let column = Column::of(how.engine, how.variant);
     let variant = column.variant_for(view);
     let frame_pointers = how.setting.frame_pointer_kernel;
     let start = how.engine.start(sample, variant, frame_pointers, &memory);
+
     let (chain, end) = match &start {
         Err(reason) => (Chain::default(), reason.code()),
         Ok(start) => {
@@ -75,10 +82,12 @@ fn one<C: Consumer>(
             (chain, end)
         }
     };
+
     let pcs: Vec<u64> = chain.frames.iter().map(|frame| frame.pc.value()).collect();
     let numbered = chain.frames.iter().zip(0u32..);
     let exact = numbered.filter(|(frame, _)| frame.pc.is_instruction());
     let exact: Vec<u32> = exact.map(|(_, at)| at).collect();
+
     // Of a kernel's stack, what was recorded is another walk of it, not a part of this one.
     let of_user = sample.kernel.is_none();
     let of_perf = sample
@@ -86,6 +95,7 @@ fn one<C: Consumer>(
         .iter()
         .filter(|chain| of_user && chain.source != RECORDED);
     let kernel: Vec<u64> = of_perf.flat_map(|chain| kernel_part(&chain.ips)).collect();
+
     consumer.stack(&Taken {
         task,
         time: sample.time,

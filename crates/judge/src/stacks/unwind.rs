@@ -187,11 +187,14 @@ impl<'a> Unwinding<'a> {
             .map_err(|_| Skip::Damaged)?
             .ok_or(Skip::Damaged)?;
         let (regs, stack) = user_state(&sample)?;
+
+        // Numbers count samples that have a stack, whether they are walked or not.
         let number = self.seen;
         self.seen += 1;
         if self.left == 0 || self.only.is_some_and(|only| only != number) {
             return Ok(());
         }
+
         let counted = counted(file, &sample);
         if self
             .event
@@ -199,15 +202,19 @@ impl<'a> Unwinding<'a> {
         {
             return Ok(());
         }
+
         self.left -= 1;
         self.pcs.pcs.clear();
         self.pcs.exact.clear();
         let end = self.walk(&regs, stack, &task.space);
         self.stacks += 1;
+
+        // The kernel part is as perf recorded it: without its stack it cannot be walked here.
         self.kernel.clear();
         if let Some(chain) = sample.callchain().map_err(|_| Skip::Damaged)? {
             self.kernel.extend(chain.frames_of(Context::Kernel));
         }
+
         let (pcs, exact) = (&self.pcs.pcs[..], &self.pcs.exact[..]);
         let time = sample.time().unwrap_or(0);
         consumer.stack(&Taken {
@@ -219,6 +226,7 @@ impl<'a> Unwinding<'a> {
             exact,
             end,
         });
+
         Ok(())
     }
 
@@ -247,6 +255,9 @@ impl<'a> Unwinding<'a> {
             MemoryView::Copy(bytes) => memory.window(rsp, bytes),
         };
         let hardware = regs.is_hardware();
+
+        // Intel SDM volume 1, 3.4.3: bit 1 of the flags is always set, so the kernel made registers
+        // without it.
         let start = match self.how.variant {
             None | Some(Variant::Hardware) if hardware => Start::from_regs(*regs),
             variant => {
@@ -258,10 +269,12 @@ impl<'a> Unwinding<'a> {
                 }
             }
         };
+
         let place = Place {
             space,
             memory: &memory,
         };
+
         let Some(finder) = self.how.engine.finder() else {
             // One that walks by itself says of each frame whether its address was called from.
             let mut stack = Stack::new(&start, space, &memory);
@@ -275,6 +288,7 @@ impl<'a> Unwinding<'a> {
             }
             return chain.end.reason.code();
         };
+
         let end = walk(
             finder,
             &place,
@@ -283,9 +297,11 @@ impl<'a> Unwinding<'a> {
             &mut self.cache,
             &mut self.pcs,
         );
+
         // A moving average; a wild sp counts as the maximum.
         let used = self.pcs.sp.wrapping_sub(rsp).min(FETCH_MAX);
         self.extent = (self.extent * 15 + used) / 16;
+
         end.reason.code()
     }
 }

@@ -48,6 +48,7 @@ pub(super) fn in_run(
             known: HashMap::new(),
         }),
     };
+
     match direction {
         Direction::Forward => run.first(look, from),
         Direction::Backward => run.last(look, from),
@@ -155,13 +156,16 @@ mod tests {
             }],
             ..ImageParts::default()
         });
+
         let mut function = Function {
             name: "wanted".to_owned(),
             main: None,
             known: None,
         };
+
         let mut space = AddressSpace::new();
         assert!(function.addresses(&space).is_empty());
+
         space.map(Mapping {
             range: 0x7000..0x9000,
             bias: 0x6000,

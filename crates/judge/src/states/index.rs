@@ -203,17 +203,20 @@ impl<'a> Index<'a> {
                     #[cfg(feature = "machine")]
                     super::Source::Program(_) => return Ok(false),
                 };
+
                 // A perf.data is read from its start each time: fewer and fewer times.
                 let piece = match input.sample_count() {
                     Some(_) => SAMPLES,
                     None => SAMPLES.max(samples.next),
                 };
+
                 let count = until.saturating_sub(samples.next).max(piece);
                 samples.fill(input, count, &mut self.marks)?;
             }
             #[cfg(feature = "machine")]
             Filler::Program(program) => program.fill(until, &mut self.marks),
         }
+
         Ok(!self.is_complete())
     }
 
@@ -253,8 +256,10 @@ impl Samples<'_> {
         let Samples {
             run, caches, last, ..
         } = self;
+
         let taken = input.range(self.next, count, &mut |view| {
             let mut wrong = 0;
+            // There is one bit for each of the first 64 columns.
             for (index, column) in columns.iter().enumerate().take(u64::BITS as usize) {
                 let engine = &run.engines[column.engine];
                 let variant = column.variant_for(view);
@@ -262,12 +267,15 @@ impl Samples<'_> {
                     engine.examine(view, variant, &run.setting, &mut caches[column.engine]);
                 wrong |= u64::from(outcome.verdict.is_wrong()) << index;
             }
+
             let (pid, tid) = (view.sample.pid, view.sample.tid);
             let is_same = last.is_some_and(|(p, t, _)| (p, t) == (pid, tid));
+
             // Samples are far apart: each wrong one counts.
             if wrong != 0 {
                 marks.add_wrong(view.number, wrong);
             }
+
             if last.is_some() && !is_same {
                 marks.add_event(Event {
                     number: view.number,
@@ -276,8 +284,10 @@ impl Samples<'_> {
                     kind: EventKind::Switch,
                 });
             }
+
             *last = Some((pid, tid, wrong));
         })?;
+
         self.next += taken;
         self.is_done = taken < count;
         Ok(())

@@ -222,10 +222,12 @@ impl States {
     ) -> Result<u64, InputError> {
         match &mut self.source {
             Source::Recording(input) => {
+                // The sample before the first one is read, too: what has changed since is shown.
                 let from = first.saturating_sub(1);
                 let ahead = first - from;
                 let mut before = None;
                 let all = count.saturating_add(ahead);
+
                 let taken = input.range(from, all, &mut |view| {
                     if view.number >= first {
                         take(&StateView {
@@ -234,29 +236,37 @@ impl States {
                             threads: Vec::new(),
                         });
                     }
+
                     before = Some(Before {
                         tid: view.sample.tid,
                         regs: view.live(),
                     });
                 })?;
+
                 Ok(taken.saturating_sub(ahead))
             }
             #[cfg(feature = "machine")]
             Source::Program(run) => {
                 let mut before = None;
+
+                // The state before is taken on the way: going back to it would execute the program
+                // again.
                 if let Some(earlier) = first.checked_sub(1) {
                     if run.go_to(earlier) != earlier {
                         return Ok(0);
                     }
                     before = Some(before_next(run));
                 }
+
                 for index in 0..count {
                     let Some(number) = first.checked_add(index) else {
                         return Ok(index);
                     };
                     if run.go_to(number) != number || run.has_exited() {
+                        // The run ended before this state.
                         return Ok(index);
                     }
+
                     let sample = run.sample();
                     let view = View {
                         number,
@@ -266,6 +276,7 @@ impl States {
                         stitched: &[],
                         world: Some(run.world()),
                     };
+
                     take(&StateView {
                         view: &view,
                         before,
@@ -273,6 +284,7 @@ impl States {
                     });
                     before = Some(before_next(run));
                 }
+
                 Ok(count)
             }
         }
@@ -298,22 +310,27 @@ impl States {
                     Direction::Forward => (from.saturating_add(1), u64::MAX),
                     Direction::Backward => (0, from),
                 };
+
                 // In pieces, so that the first or last one ends the search.
                 let mut pieces = Pieces::new(first, count, direction);
                 while let Some((first, count)) = pieces.next() {
                     let taken = input.range(first, count, &mut |view| {
+                        // Forwards the first hit counts; backwards the last one of the piece.
                         let is_first = direction == Direction::Forward && found.is_some();
                         if !is_first && is_met(target, view) {
                             found = Some(view.number);
                         }
                     })?;
+
                     if found.is_some() || stop.load(Ordering::Relaxed) {
                         break;
                     }
                     if taken < count && direction == Direction::Forward {
+                        // The recording ends within this piece.
                         break;
                     }
                 }
+
                 Ok(found)
             }
         }

@@ -207,6 +207,7 @@ impl<'a> Checker<'a> {
         let finders: Vec<_> = engines.iter().filter_map(Engine::finder).collect();
         let expected = engines.iter().zip(0..).filter(|(e, _)| may_err(e.name()));
         let expected = expected.fold(0, |all, (_, which)| all | 1 << which);
+
         Checker {
             images,
             caches: finders.iter().map(|_| Cache::new()).collect(),
@@ -277,19 +278,23 @@ impl<'a> Checker<'a> {
         let mut tallies = self.tallies[..self.finders.len()].to_vec();
         let findings = self.findings.bytes();
         let found = self.findings.finish(&self.places);
+
         for (which, tally) in tallies.iter_mut().enumerate() {
+            // Generated code without a table was not checked.
             tally.checked = self.checked - tally.no_table;
             tally.rows = self.rows[which].count();
             (tally.walks, tally.walks_wrong, tally.walks_unjudged) = self.walks.tally(which);
             (tally.lost, tally.target) = (found.lost[which], found.target[which]);
             tally.bounds = self.findings.bounds(which);
         }
+
         let mut memory = self.code.memory();
         memory.findings += findings;
         memory.rows = self.caches.iter().map(Cache::bytes).sum();
         let rows = self.rows.iter().map(Marks::bytes);
         memory.met += rows.sum::<usize>() + self.places.bytes() + self.generated.bytes();
         memory.met += self.late.bytes() + self.shown.bytes();
+
         let executed = self.code.into_addresses();
         let results = Results {
             tallies,
@@ -307,6 +312,7 @@ impl<'a> Checker<'a> {
             memory,
             work: self.work,
         };
+
         (results, self.space)
     }
 
@@ -342,21 +348,26 @@ impl<'a> Checker<'a> {
             self.judged = [Judged::NOTHING; UNWINDERS_MAX];
             return false;
         };
+
         if self.tracker.in_doubt() {
             self.judged = [Judged::NOTHING; UNWINDERS_MAX];
             return false;
         }
+
         let gpr = |number| core.state.gpr(number);
         let same_slots = self.elide && self.changed & (claim::FRAME | claim::SLOTS) == 0;
         self.work.frames += 1;
+
         for which in 0..self.finders.len() {
             let number = known.claims[which];
             let last = &self.judged[which];
             let same = last.claim == number && self.changed & known.depends_by[which] == 0;
+            // Neither the claim nor what it depends on has changed, so the outcome has not either.
             if same && self.elide {
                 self.wrong |= u8::from(last.wrong != 0) << which;
                 continue;
             }
+
             match self.code.claim(number) {
                 Claim::Simple(simple) => {
                     let before = self.code.claim(last.claim);
@@ -382,17 +393,22 @@ impl<'a> Checker<'a> {
                 Claim::NoTable => self.judged[which] = Judged::without_cfa(number, 0),
                 Claim::Slow => self.judged[which] = Judged::NOTHING,
             }
+
             let judged = &self.judged[which];
             self.wrong |= u8::from(judged.wrong != 0) << which;
         }
+
         self.depends = known.depends;
         self.no_table = known.no_table;
         self.slots = self.slots_read(held);
+
+        // A slow claim may depend on anything, so only an outcome without one is used again.
         if known.has_slow {
             self.judge_slow(core, rip, set);
         } else if self.elide {
             self.last_set = set;
         }
+
         true
     }
 
@@ -483,10 +499,14 @@ impl Checker<'_> {
                 }
             }
         };
+
         let (set, writes, effect) = (known.claims, known.writes, known.effect());
         self.class = known.class;
         self.index = insn.index;
+
         let same = set == self.last_set && self.changed & self.depends == 0;
+        // Only an outcome that holds until something changes can be that of the instructions that
+        // follow.
         if same || self.judge(core, insn.rip, set) {
             if may_run && self.last_set == set && self.start_run(insn.index) {
                 return self.go_on(core, insn);
@@ -496,15 +516,20 @@ impl Checker<'_> {
                 self.count(core, insn);
             }
         }
+
         if self.number >= self.next_walk {
             self.walk(core, insn.rip);
         }
+
         self.changed = Parts::from(writes);
         if effect != NO_EFFECT {
             self.about_to_store(core, insn.rip, set, effect);
         } else if self.changed & claim::RSP != 0 {
+            // The slot of a push is not among the known stores of an instruction.
             self.about_to_push(core, set);
         }
+
+        // The shadow stack needs the registers before the step only where frames may change.
         let is_quick = matches!(
             self.class,
             Insn::Other | Insn::Pop | Insn::Jump | Insn::Breakpoint
@@ -542,12 +567,14 @@ impl Checker<'_> {
     }
 
     fn step_slow(&mut self, core: &Core, class: Insn, next: u64) {
+        // What the step changes is seen by comparing with these values of before it.
         if self.stores.is_waiting() {
             self.returned(class, next);
         }
         let top = self.top();
         let function = self.activation(self.tracker.frames().len().checked_sub(1));
         let (before, stacks) = (*self.tracker.stats(), self.tracker.stack_count());
+
         let after = cpu_at(&core.state, next);
         self.tracker.step(
             class,
@@ -557,13 +584,17 @@ impl Checker<'_> {
             &mut self.suspended,
             &mut MachineWorld(core),
         );
+
         if top != self.top() {
             self.changed = claim::ALL;
         }
+
         let stats = self.tracker.stats();
         let findings = &mut self.findings;
         let number = self.number.saturating_sub(1);
         let switches = stats.switches != before.switches;
+
+        // See `departures`: a load of rsp that leaves frames, and the jump that completes it.
         match class {
             Insn::MoveSp => {
                 let stacks = self.tracker.stack_count() != stacks;
@@ -579,6 +610,7 @@ impl Checker<'_> {
             }
             _ => {}
         }
+
         if let Insn::Call { .. } = class {
             let Some(known) = self.code.known(self.index).copied() else {
                 return;
@@ -586,10 +618,13 @@ impl Checker<'_> {
             let behind = self.code.returns.get(known.behind() as usize);
             self.note_site(behind.map_or(NONE, |behind| behind.inside));
             self.check_call(core, &known);
+
+            // A call that is new gives a stack that was not walked yet.
             if self.code.call(known.behind()) {
                 self.next_walk = 0;
             }
         }
+
         if switches {
             self.next_walk = 0;
         }

@@ -173,6 +173,7 @@ fn simple(rule: &Rule, carries: RegMask) -> Option<Simple> {
     else {
         return None;
     };
+
     let slot = |value: Value| match value {
         Value::Load {
             base: Base::Cfa,
@@ -181,15 +182,20 @@ fn simple(rule: &Rule, carries: RegMask) -> Option<Simple> {
         } => Some(offset),
         _ => None,
     };
+
     let by_rbp = !rule.by_frame_pointer || base == Reg::Rbp;
+
+    // Any other rule is [`Claim::Slow`], which is checked in full.
     if rule.kind != RuleKind::Call || !rule.sp_is_cfa() || !by_rbp {
         return None;
     }
+
     let ra = slot(rule.ra)?;
     let number = hardware_number(base)?;
     let mut depends = FRAME | SLOTS | PART_OF[number as usize];
     let (mut lowest, mut highest) = (ra, ra);
     let mut saved = [Saved::Nothing; 6];
+
     for (index, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
         if !carries.contains(reg) {
             continue;
@@ -208,6 +214,7 @@ fn simple(rule: &Rule, carries: RegMask) -> Option<Simple> {
             }
         };
     }
+
     Some(Simple {
         base: number,
         carried: base == Reg::Rsp || carries.contains(base),
@@ -255,16 +262,19 @@ impl Simple {
         let by_rsp = self.base == RSP_NUMBER;
         let same_cfa = match stack {
             _ if self.ends_at_zero != next.ends_at_zero => false,
+            // `mov %rsp, %rbp`: the base is another register, the CFA is the same.
             Stack::ToFramePointer if by_rsp && next.base == RBP_NUMBER => {
                 !next.ends_at_zero && next.offset == self.offset
             }
             _ if next.base != self.base => false,
             _ if by_rsp => {
+                // rsp has moved by a known number of bytes, and the offset must have moved with it.
                 let is_known = stack != Stack::Other || writes & RSP == 0;
                 is_known && i64::from(self.offset) - stack.moves() == i64::from(next.offset)
             }
             _ => next.offset == self.offset && writes & PART_OF[self.base as usize] == 0,
         };
+
         // Of a register that is pushed: right if the register was right before.
         let pairs = self.saved.iter().zip(&next.saved).enumerate();
         same_cfa
@@ -300,13 +310,17 @@ impl Simple {
     ) -> (Wrong, u64) {
         let base = gpr(self.base as usize);
         let cfa = base.wrapping_add_signed(self.offset.into());
+
+        // Then the return address is in the same slot, into which nothing was stored.
         let same_slots = cfa == last.cfa
             && last.wrong & NOTHING == 0
             && self.ra == before.ra
             && !(self.ends_at_zero && base == 0);
+
         if !same_slots {
             return self.judge(gpr, memory, caller);
         }
+
         let mut wrong = last.wrong & (CFA | RA);
         for (index, saved) in self.saved.iter().enumerate() {
             let is_known = *saved == before.saved[index]
@@ -317,6 +331,7 @@ impl Simple {
                 wrong |= SAVED << index;
             }
         }
+
         (wrong, cfa)
     }
 
@@ -362,8 +377,10 @@ impl Simple {
         if self.ends_at_zero && base == 0 {
             return NOTHING;
         }
+
         let cfa = base.wrapping_add_signed(self.offset.into());
         let mut wrong = if cfa == caller.cfa { 0 } else { CFA };
+
         match memory.read_u64(cfa.wrapping_add_signed(self.ra.into())) {
             Ok(ra) if ra == caller.pc => {}
             // A walk takes this for its end.
@@ -371,11 +388,13 @@ impl Simple {
             Ok(_) => wrong |= RA,
             Err(_) => return NOTHING,
         }
+
         for index in 0..self.saved.len() {
             if !self.saved_is_right(index, cfa, gpr, memory, caller) {
                 wrong |= SAVED << index;
             }
         }
+
         wrong
     }
 

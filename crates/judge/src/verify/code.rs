@@ -337,12 +337,15 @@ impl Code {
         operations: usize,
         place_of: &mut PlaceOf<'_>,
     ) {
+        // The decoder has thrown its blocks away and counts them anew, so their numbers mean other
+        // code.
         if let Some(id) = block
             && id.generation != self.met.generation
         {
             self.clear();
             self.met.generation = id.generation;
         }
+
         let operations_of = (operations, block.is_none());
         let key = self.blocks.key(memory, range, operations_of, place_of);
         let known = self.blocks.get(&key).unwrap_or_else(|| {
@@ -350,11 +353,13 @@ impl Code {
             self.blocks.insert(key, at);
             at
         });
+
         let met = &mut self.met;
         met.head = known;
         met.current = self.heads[known as usize].start;
         met.operations = operations as u32;
         met.is_single = block.is_none();
+
         let Some(id) = block else { return };
         let number = id.number as usize;
         if met.blocks.len() <= number {
@@ -448,6 +453,7 @@ impl Code {
         let bytes = bytes(&core.memory, insn);
         let class = classify_in(&core.memory, insn.rip, &bytes);
         let effects = effects(&bytes, insn.rip, &core.processor(), &mut self.info);
+
         // Registers are in the lower bits.
         let mut writes: Parts = 0;
         for (number, part) in PART_OF.iter().enumerate() {
@@ -455,7 +461,11 @@ impl Code {
                 writes |= part;
             }
         }
+
         let claims = self.claims_at(insn.rip, tables, true);
+
+        // What a call does is always the same, so it has the number of the claims at its return
+        // address instead.
         let more = match class {
             Insn::Call { len, .. } => self.claims_behind(insn.rip.wrapping_add(len.into()), tables),
             _ => {
@@ -466,6 +476,7 @@ impl Code {
                 self.effects.number(effect) | if is_hook { HOOK } else { 0 }
             }
         };
+
         let known = Known {
             claims,
             writes: writes as u8,
@@ -473,6 +484,7 @@ impl Code {
             more,
             ..Known::NOTHING
         };
+
         let place = tables.places.at(tables.space, insn.rip);
         self.addresses.insert(place, insn.rip);
         if let Some(place) = self.known(insn.index) {
@@ -507,6 +519,7 @@ impl Code {
                 }
             };
         }
+
         let used = &claims[..tables.finders.len()];
         let mut part_of = [None; UNWINDERS_MAX];
         for (which, place) in part_of.iter_mut().enumerate().take(used.len()) {
@@ -517,12 +530,14 @@ impl Code {
                 Some((index as u8, this.part_of(other)?))
             });
         }
+
         let mut numbers = [NONE; UNWINDERS_MAX];
         let mut depends_by = [0; UNWINDERS_MAX];
         for (which, claim) in used.iter().enumerate() {
             numbers[which] = self.claims.number(*claim);
             depends_by[which] = claim.depends();
         }
+
         let set = Set {
             claims: numbers,
             part_of,
@@ -534,6 +549,7 @@ impl Code {
                 .filter(|(_, claim)| **claim == Claim::NoTable)
                 .fold(0, |bits, (which, _)| bits | 1 << which),
         };
+
         self.sets.number(set)
     }
 

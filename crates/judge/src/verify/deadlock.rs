@@ -81,9 +81,11 @@ pub fn thread(waiting: &Waiting, engines: &[Engine], stack: &Stack<'_>) -> Deadl
         pc: pc.value(),
         location: Location::of(stack.space, pc),
     };
+
     let known = stack.truth.filter(|truth| !truth.frames().is_empty());
     let start = Start::from_regs(stack.live);
     let walk = unwinder::Stack::new(&start, stack.space, stack.memory);
+
     let chains = engines.iter().map(|engine| {
         let chain = engine.walk(&walk, &mut Cache::new());
         WalkedChain {
@@ -93,6 +95,7 @@ pub fn thread(waiting: &Waiting, engines: &[Engine], stack: &Stack<'_>) -> Deadl
             end: chain.end,
         }
     });
+
     DeadlockedThread {
         chains: chains.collect(),
         truth: known.map(|truth| TrueChain {
@@ -118,6 +121,8 @@ pub fn threads(
     let root = (root != Path::new("/")).then(|| PathBuf::from(root));
     let mut images = Images::new(root);
     let mut threads = Vec::new();
+
+    // Each thread may be of another process, with mappings of its own.
     process.visit_waiting(&mut |waiting, process| {
         let mut space = AddressSpace::new();
         for code in process.mapped_code() {
@@ -127,6 +132,7 @@ pub fn threads(
             };
             space.map(images.mapping(code.range, code.permissions, file));
         }
+
         let truth = truth(waiting.task);
         let stack = Stack {
             space: &space,
@@ -134,7 +140,9 @@ pub fn threads(
             live: live_registers(&waiting.state, waiting.state.rip),
             truth: truth.as_ref(),
         };
+
         threads.push(thread(waiting, engines, &stack));
     });
+
     threads
 }

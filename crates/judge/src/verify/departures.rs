@@ -214,20 +214,26 @@ impl Departures {
             left,
             ..
         } = self;
+
         let mut met = Vec::new();
         let ends = seen.iter().skip(1).map(|next| next.start);
         let ends: Vec<u64> = ends.chain([remembered.end]).collect();
         let mut ends = ends.into_iter();
+
         remembered.end = remembered.start;
+
+        // The position of what stays moves down by the number of outcomes that are taken.
         seen.retain_mut(|seen| {
             let forgotten = remembered.start.saturating_sub(seen.start);
             let start = seen.start + forgotten;
             let end = ends.next().unwrap_or(start);
+
             if !is_met(seen) {
                 seen.start = remembered.end - forgotten;
                 remembered.end += end - start;
                 return true;
             }
+
             match seen.outcomes {
                 Outcomes::One(outcome) => met.push(outcome),
                 Outcomes::Repeat(id) => {
@@ -239,6 +245,7 @@ impl Departures {
             }
             false
         });
+
         met
     }
 

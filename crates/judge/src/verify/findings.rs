@@ -377,10 +377,14 @@ impl Findings {
         let is_wrong = !contradictions.is_empty();
         let borne_out = if is_wrong { BORNE_OUT } else { 0 };
         let what = what(which, check, wrong) + borne_out;
+
         let content = match self.learns(which, contradictions) {
             true => NONE,
             false => self.log.content(contradictions),
         };
+
+        // Other processes may have met the same here: outcomes of a place are a list, the last one
+        // first.
         let mut known = *last;
         while content != NONE
             && let Some(outcome) = self.outcomes.get_mut(known as usize)
@@ -394,6 +398,7 @@ impl Findings {
             }
             known = outcome.next;
         }
+
         let id = self.outcomes.len() as u32;
         let outcome = Outcome {
             next: *last,
@@ -402,20 +407,26 @@ impl Findings {
             count_high: 0,
             what,
         };
+
         if let Some(confirmed) = confirmed {
             confirmed.insert(id);
         }
+
         push_tight(&mut self.outcomes, outcome);
         *last = id;
+
         let place = (site.place, site.address);
         self.log.add(place, site.number, contradictions);
+
         if content == NONE {
+            // Its values are remembered until the function is left, so it belongs to one process.
             let departures = &mut self.departures[which];
             departures.learn(id, contradictions);
             departures.meet(id, site.activation, site.number);
         } else if !self.is_expected(which) {
             self.departures[which].refuse(contradictions);
         }
+
         is_wrong
     }
 
@@ -480,26 +491,37 @@ impl Findings {
         let Findings {
             repeats, outcomes, ..
         } = self;
+
+        // The instructions of a repeat have one count, which is that of each of its outcomes.
         for (id, count) in repeats.counts() {
             for &outcome in repeats.outcomes(id) {
                 outcomes[outcome as usize].add(count);
             }
         }
+
         *repeats = Repeats::default();
         let mut found = Found {
             all: Vec::new(),
             lost: [0; UNWINDERS_MAX],
             target: [0; UNWINDERS_MAX],
         };
+
         let (executed, count) = self.executed();
         let mut merged = Merged::with_room_for(count, places);
+
         for ((id, outcome), entry) in (0..).zip(&self.outcomes).zip(self.log.entries()) {
             let (unwinder, check) = (outcome.unwinder(), outcome.check());
             let by_cause = self.is_expected(unwinder) && !self.keeps_each;
+
+            // If the function left as its row says each time, the row describes the frame that is
+            // jumped to.
             let left = self.departures[unwinder].left(id);
             let is_target = left == outcome.count();
+
             let mut class = None;
             for mut contradiction in entry.contradictions {
+                // If the code behind the call was executed with the same wrong row, the row is to
+                // blame.
                 let own = own_code(&contradiction);
                 let key = (unwinder, entry.place, entry.address, own, contradiction.reg);
                 if contradiction.code != own && executed.contains(&key) {
@@ -508,8 +530,10 @@ impl Findings {
                 if is_target {
                     contradiction.code = Code::RowOfTarget;
                 }
+
                 let this = contradiction.class();
                 class = Some(class.map_or(this, |class: Class| class.min(this)));
+
                 let finding = Finding {
                     unwinder,
                     check,
@@ -522,11 +546,14 @@ impl Findings {
                     stands_for: 1,
                     contradiction,
                 };
+
+                // An unwinder that is expected to err would have a finding nearly everywhere.
                 match by_cause {
                     true => merged.add_by_cause(finding),
                     false => merged.add(finding),
                 }
             }
+
             match (check, class) {
                 (Check::Instruction, Some(Class::Loss)) => found.lost[unwinder] += outcome.count(),
                 (Check::Instruction, Some(Class::Target)) => {
@@ -535,6 +562,7 @@ impl Findings {
                 _ => {}
             }
         }
+
         found.all = merged.finish();
         found
     }

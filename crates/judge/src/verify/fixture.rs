@@ -39,6 +39,7 @@ pub fn image(name: &str, bias: u64, text: &[u8], functions: &[(&str, Range<u64>)
         size: range.end - range.start,
         name: (*name).into(),
     });
+
     let range = START..START + text.len() as u64;
     let image = Image::new(ImageParts {
         name: name.into(),
@@ -51,6 +52,7 @@ pub fn image(name: &str, bias: u64, text: &[u8], functions: &[(&str, Range<u64>)
         symbols: symbols.collect(),
         ..ImageParts::default()
     });
+
     Mapping {
         range: bias + range.start..bias + range.end,
         bias,
@@ -68,10 +70,12 @@ pub fn results(mappings: &[Mapping], executed: &[u64]) -> Results {
         places.mapped(mapping);
         assert_eq!(places.at(&space, mapping.range.start), place);
     }
+
     let mut marks = Marks::new();
     for svma in executed {
         marks.insert(0, svma + BIAS);
     }
+
     Results {
         tallies: Vec::new(),
         findings: Vec::new(),
@@ -108,6 +112,7 @@ pub fn finding_at(place: PlaceId, pc: CodeAddress) -> Finding {
         reason: None,
         row: None,
     };
+
     Finding {
         unwinder: 0,
         check: Check::Instruction,

@@ -72,11 +72,13 @@ pub fn groups(results: &Results) -> Vec<Group<'_>> {
         let contradiction = &finding.contradiction;
         let row = contradiction.row.as_ref();
         let row = row.map(|row| (row.source.unit_offset, row.source.row_offset));
+
         // If a format cannot represent the row, what it cannot represent is the cause.
         let (function, lost) = match contradiction.reason {
             Some(Reason::NotHeld { what }) => (None, Some(what)),
             _ => (place.function, None),
         };
+
         let key = (
             (finding.unwinder, finding.check, finding.code.as_str()),
             (contradiction.class(), finding.reg as u8),
@@ -85,22 +87,26 @@ pub fn groups(results: &Results) -> Vec<Group<'_>> {
         );
         groups.entry(key).or_default().push(finding);
     }
+
     let mut out: Vec<Group<'_>> = Vec::new();
     let mut by_code = BTreeMap::new();
     for ((.., (function, ..)), findings) in groups {
         let Some(group) = group(findings, &results.places) else {
             continue;
         };
+
         let key = linked_code(&group, results).map(|code| {
             let group = (group.unwinder, group.check, group.code.as_str());
             (group, function, code)
         });
+
         let next = out.len();
         match key.map(|key| *by_code.entry(key).or_insert(next)) {
             Some(known) if known != next => merge(&mut out[known], group, &results.places),
             _ => out.push(group),
         }
     }
+
     let order = |g: &Group<'_>| (g.unwinder, g.class, g.check, std::cmp::Reverse(g.count));
     out.sort_by_key(order);
     out

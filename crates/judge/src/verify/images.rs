@@ -61,6 +61,8 @@ impl Images {
             build_id: &[],
         };
         let (mut image, bias) = self.finder.mapping_for(&request);
+
+        // However often the program is mapped, it stays one image.
         if let (Some((program, tables)), Some(own)) = (&self.tables, &image)
             && program == file.path
         {
@@ -69,6 +71,7 @@ impl Images {
                 .get_or_insert_with(|| with_tables(own, tables));
             image = Some(replaced.clone());
         }
+
         Mapping {
             range,
             bias,

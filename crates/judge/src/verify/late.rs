@@ -92,9 +92,12 @@ impl Late {
         (number, no_table): (u64, u8),
     ) {
         let mut code = vec![0; INSN_BYTES_MAX];
+        // The instruction may be shorter than the longest one, and end at the end of its mapping.
         while !code.is_empty() && memory.read(cpu.rip, &mut code).is_err() {
             code.pop();
         }
+
+        // psABI 3.2.2: the 128 bytes below rsp belong to the function, too.
         let start = cpu.rsp.saturating_sub(RED_ZONE);
         let end = held.cfa.saturating_add(ABOVE);
         let size = end.saturating_sub(start).min(STACK_MAX);
@@ -102,6 +105,7 @@ impl Late {
         if memory.read(start, &mut bytes).is_err() {
             bytes.clear();
         }
+
         let stack = Stack { start, bytes };
         let kept = Kept {
             code,
@@ -112,6 +116,7 @@ impl Late {
             number,
             no_table,
         };
+
         self.kept.insert((place, cpu.rip), kept);
     }
 

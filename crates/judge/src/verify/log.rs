@@ -125,24 +125,31 @@ impl Log {
         first: u64,
         contradictions: &[Contradiction],
     ) {
+        // Differences to what was written before are small numbers, which take fewer bytes.
         self.put(place.into());
         let difference = address.wrapping_sub(self.last.address);
         self.put(zigzag(difference));
         self.put(first.wrapping_sub(self.last.first));
         (self.last.address, self.last.first) = (address, first);
+
+        // The number of contradictions is below `COUNTS`, so both are one number.
         let frame = contradictions.first().map_or(0, |found| found.frame);
         self.put(frame as u64 * COUNTS + contradictions.len() as u64);
+
         for found in contradictions {
             let kind = self.kind(found);
             self.put(kind.into());
+
             if let Some(reason) = found.reason {
                 let reason = self.reasons.number(reason);
                 self.put(reason.into());
             }
+
             let last = &mut self.last.truth[found.reg as usize];
             let difference = found.truth.wrapping_sub(*last);
             *last = found.truth;
             self.put(zigzag(difference));
+
             if let Some(given) = found.given {
                 self.put(zigzag(given.wrapping_sub(found.truth)));
             }
@@ -201,20 +208,24 @@ impl Entries<'_> {
     }
 
     fn contradiction(&mut self, address: u64, frame: usize) -> Option<Contradiction> {
+        // In the order in which [`Log::add`] wrote it.
         let kind = self.take()?;
         let kind = *self.log.kinds.get(kind as u32)?;
         let reason = match kind.has_reason {
             true => Some(*self.log.reasons.get(self.take()? as u32)?),
             false => None,
         };
+
         let difference = unzigzag(self.take()?);
         let last = &mut self.last.truth[kind.reg as usize];
         let truth = last.wrapping_add(difference);
         *last = truth;
+
         let given = match kind.is_given {
             true => Some(truth.wrapping_add(unzigzag(self.take()?))),
             false => None,
         };
+
         Some(Contradiction {
             frame,
             pc: match kind.is_return {
@@ -295,15 +306,18 @@ mod tests {
             (u64::MAX, vec![found(behind, Reg::Rsp, Some(0), u64::MAX)]),
             (u64::MAX, vec![found(behind, Reg::Rbx, Some(1 << 62), 3)]),
         ];
+
         let mut log = Log::new();
         for (first, found) in &outcomes {
             let address = found.first().map_or(u64::MAX, |c| c.pc.value());
             log.add((7, address), *first, found);
         }
+
         let held = log.bytes();
         let own = held - size_of::<Last>() - log.kinds.bytes() - log.reasons.bytes();
         assert_eq!(own, log.rows.bytes() + log.bytes.capacity());
         assert!(log.bytes.len() > 30 && log.kinds.bytes() >= 3 * size_of::<Kind>());
+
         let read: Vec<Entry> = log.entries().collect();
         assert_eq!(read.len(), outcomes.len());
         for (entry, (first, found)) in read.iter().zip(&outcomes) {
@@ -315,6 +329,7 @@ mod tests {
                 entry.address
             );
         }
+
         assert_eq!(read[0].address, u64::MAX);
         assert_eq!(read[1].address, 0x40_1000);
     }

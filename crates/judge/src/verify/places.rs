@@ -102,15 +102,19 @@ impl Places {
         let Some(mapping) = self.all.get_mut(id as usize) else {
             return;
         };
+
         let first = symbols.partition_point(|s| s.address < mapping.range.start);
         let last = symbols.partition_point(|s| s.address < mapping.range.end);
         let own = mapping.image.as_deref();
         let known = own.map_or(&[][..], Image::symbols);
+
+        // A new image has a copy of all symbols, so it is made only if there are new ones.
         let inside = symbols[first..last].iter();
         let new: Vec<Symbol> = inside.filter(|s| !known.contains(s)).cloned().collect();
         if new.is_empty() {
             return;
         }
+
         let parts = match own {
             Some(image) => ImageParts {
                 name: image.name().to_owned(),
@@ -126,6 +130,7 @@ impl Places {
                 ..ImageParts::default()
             },
         };
+
         mapping.image = Some(Arc::new(Image::new(parts)));
     }
 
@@ -224,6 +229,7 @@ mod tests {
                 ..ImageParts::default()
             }))
         };
+
         let (named, other) = (image(&[0xab, 1]), image(&[]));
         let (mut places, mut space) = (Places::default(), AddressSpace::new());
         for mapping in [
@@ -233,16 +239,20 @@ mod tests {
         ] {
             space.map(mapping);
         }
+
         let ids = [0x1000, 0x1fff, 0x2000, 0x3000, 0x2001];
         let ids = ids.map(|address| places.at(&space, address));
         assert_eq!(ids, [0, 0, 1, 2, 1]);
+
         let first = [0, 1, 2, NOWHERE].map(|id| places.image(id));
         assert_eq!(first, [0, 1, 1, NOWHERE]);
         let build_ids = [0, 1, 2, NOWHERE].map(|id| places.build_id(id));
         let named = Some("ab01".to_owned());
         assert_eq!(build_ids, [None, named.clone(), named, None]);
+
         let bytes = places.bytes();
         assert!((3 * size_of::<Mapping>()..4096).contains(&bytes), "{bytes}");
+
         // A mapping without an image is not the first place of an image.
         let bare = Mapping {
             image: None,
@@ -252,6 +262,7 @@ mod tests {
         places.mapped(&bare);
         assert_eq!(places.at(&space, 0x4000), 3);
         assert_eq!((places.image(3), places.build_id(3)), (3, None));
+
         places.clear();
         assert!(!places.is_bare(&(0x4000..0x4001)));
         assert_eq!(places.at(&space, 0x4000), NOWHERE);

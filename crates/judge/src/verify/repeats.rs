@@ -90,13 +90,17 @@ impl Repeats {
         outcome: impl Fn(u32) -> (bool, bool),
     ) -> Option<u32> {
         let (mut id, mut count) = (*first, 0);
+        // Only to count the alternatives: a new one goes to the front of the list.
         while let Some(repeat) = self.all.get(id as usize) {
             (id, count) = (repeat.next, count + 1);
         }
+
         let len = u8::try_from(len).ok()?;
         if count == ALTERNATIVES_MAX {
             return None;
         }
+
+        // Outcomes are ordered by instruction, and for each by unwinder.
         let each = key.unwinders().count().max(1);
         let (mut contradictions, mut remembered) = ([0; UNWINDERS], [0; UNWINDERS]);
         for (id, at) in outcomes.iter().zip((0..each).cycle()) {
@@ -104,6 +108,7 @@ impl Repeats {
             contradictions[at] += u8::from(is_wrong);
             remembered[at] += u8::from(is_remembered);
         }
+
         let id = self.all.len() as u32;
         let repeat = Repeat {
             key,
@@ -114,9 +119,11 @@ impl Repeats {
             contradictions,
             remembered,
         };
+
         push_tight(&mut self.all, repeat);
         reserve_tight(&mut self.outcomes, outcomes.len());
         self.outcomes.extend(outcomes);
+
         *first = id;
         Some(id)
     }
@@ -180,28 +187,34 @@ mod tests {
         let [none, one, other, both] = keys.map(|key| key.expect("at most two"));
         assert_eq!(Key::new(0b111, |_| 1), None);
         assert_ne!(Key::new(0b001, |_| 0), Some(none));
+
         let mut repeats = Repeats::default();
         let mut first = NONE;
         let mut add = |first: &mut u32, key, outcomes: &[u32]| {
             let is = |outcome: u32| (outcome % 2 == 1, outcome == 3);
             repeats.add(first, (key, 2), outcomes, is)
         };
+
         let id = add(&mut first, both, &[1, 2, 3, 5]).expect("room");
         let alone = add(&mut first, one, &[8, 9]).expect("room");
         assert_ne!(add(&mut first, other, &[7, 7]), None);
         assert_ne!(add(&mut first, none, &[]), None);
         assert_eq!(add(&mut first, one, &[8, 9]), None, "there are four");
+
         assert_eq!(repeats.find(first, both, 2), Some(id));
         assert_eq!(repeats.find(first, one, 2), Some(alone));
         assert_eq!(repeats.find(first, both, 3), None);
         assert_eq!(repeats.find(NONE, both, 2), None);
+
         assert_eq!(repeats.outcomes(id), [1, 2, 3, 5]);
         assert_eq!(repeats.outcomes(alone), [8, 9]);
         let remembered = [id, alone, NONE].map(|id| repeats.remembered(id).collect::<Vec<_>>());
         assert_eq!(remembered, [vec![(1, 1)], vec![], vec![]]);
+
         assert!(repeats.count(id).eq([(1, 2), (2, 1)]));
         assert!(repeats.count(alone).eq([(1, 1)]));
         assert!(repeats.count(id).eq([(1, 2), (2, 1)]));
+
         let counts: Vec<_> = repeats.counts().collect();
         assert_eq!(counts, [(0, 2), (1, 1), (2, 0), (3, 0)]);
         assert!(repeats.bytes() >= 4 * 24 + 8 * 4);

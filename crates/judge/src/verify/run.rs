@@ -95,18 +95,24 @@ pub fn run(
     let root = &program.options.root;
     let root = (root != Path::new("/")).then(|| root.clone());
     let mut images = Images::new(root);
+
+    // The code stays that of the program; only its tables are those of the other file.
     if let Some(path) = &request.tables_from {
         images.replace_tables(program.path.clone(), read_image(path)?);
     }
+
     let mut checker = Checker::new(request.engines, images, request.setting, request.elide);
     if request.each {
         checker = checker.keeping_each();
     }
+
     let begin = Instant::now();
     let mut options = program.options;
     options.deadline = request.timeout.and_then(|most| begin.checked_add(most));
     let mut process = Kernel::start(&program.path, options)?;
     let mut left = request.instructions_max;
+
+    // In slices, so that progress and the timeout come in between.
     let end = loop {
         let slice = left.min(SLICE);
         let outcome = process.run(slice, &mut checker);
@@ -119,17 +125,22 @@ pub fn run(
             break End::Timeout;
         }
     };
+
     let followed = process.followed();
     let deadlock = match end {
         End::Outcome(Outcome::Blocked { .. }) => checker.deadlock(&mut process),
         _ => Vec::new(),
     };
+
+    // Code of a file that cannot be read would count as code without rows.
     if let Some(problem) = checker.unread() {
         return Err(VerifyError::Image(problem.clone()));
     }
+
     checker.name_generated(&mut |path| process.file(path));
     let (mut results, space) = checker.finish();
     results.memory.decoded = process.machine.code_bytes();
+
     Ok(Run {
         end,
         results,
@@ -184,13 +195,17 @@ pub fn unexpected(
         let counts = finding.contradiction.class().counts(strict);
         its_own && counts && !may_err(engine.name())
     };
+
+    // A baseline counts by key, so several findings may share one.
     let mut counted: BTreeMap<Key, u64> = BTreeMap::new();
+
     for finding in results.findings.iter().filter(counts) {
         let name = engines[finding.unwinder].name();
         *counted
             .entry(key(name, finding, &results.places))
             .or_default() += finding.count;
     }
+
     let is_new = |(key, &count): (&Key, &u64)| !known.is_some_and(|b| b.holds(key, count));
     !results.disagreements.is_empty() || counted.iter().any(is_new)
 }

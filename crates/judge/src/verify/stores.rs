@@ -124,6 +124,9 @@ impl Collector {
         if new == hit.old && writer.call.is_some() {
             return;
         }
+
+        // The old value is back: what the earlier store did is undone, and this one is not a change
+        // of its own.
         if let Some(at) = self.open.iter().position(|o| o.address == hit.address) {
             let before = self.open.remove(at);
             if before.old == new {
@@ -131,6 +134,7 @@ impl Collector {
                 return;
             }
         }
+
         let next = self.stores.all.len();
         let change = *self.by_writer.entry((writer, hit.slot)).or_insert(next);
         if change == next {
@@ -149,11 +153,13 @@ impl Collector {
                 new,
             });
         }
+
         let known = &mut self.stores.all[change];
         if new == hit.old {
             known.same += 1;
             return;
         }
+
         if known.count == 0 {
             // A change is reported rather than a store without a change.
             let (first, address, owner) = (number, hit.address, hit.owner);
@@ -171,6 +177,7 @@ impl Collector {
         } else {
             known.count += 1;
         }
+
         if hit.slot == Slot::ReturnAddress {
             if self.open.len() >= OPEN_MAX {
                 self.open.remove(0);

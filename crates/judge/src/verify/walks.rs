@@ -105,6 +105,7 @@ impl Walks {
             activation: None,
             number,
         };
+
         let start = Start::from_regs(*subject.live);
         let memory = Window {
             memory: subject.memory,
@@ -116,11 +117,15 @@ impl Walks {
                 }
             },
         };
+
         let mut stack = Stack::new(&start, subject.space, &memory);
         stack.limits = self.setting.limits;
         let truth: Vec<Link> = true_links(subject.truth, 0).collect();
         let complete = subject.truth.is_complete();
+
         for (which, engine) in engines.iter().enumerate() {
+            // With a wrong CFA or return address in the innermost frame, no walk by this table is
+            // right.
             let is_wrong = truth.len() > 1 && wrong[which] & (claim::CFA | claim::RA) != 0;
             let bit = 1 << which;
             // A walk without provenance takes a fraction of the time, and most are right.
@@ -137,13 +142,17 @@ impl Walks {
                     continue;
                 }
             }
+
             let chain = engine.walk(&stack, &mut caches[which]);
             let (verdict, ground) = judge(&chain, subject.truth, 0);
             self.astray |= bit;
+
+            // Where the program gave no table, a walk can only end.
             if ends_without_table(&chain, verdict, subject.space) {
                 self.taken[which].2 += 1;
                 continue;
             }
+
             self.taken[which].0 += 1;
             if verdict == Verdict::Ok {
                 self.astray &= !bit;
@@ -154,9 +163,11 @@ impl Walks {
                 }
                 continue;
             }
+
             if !verdict.is_wrong() {
                 continue;
             }
+
             self.taken[which].1 += 1;
             let walked = Walked {
                 left_wrong: false,
@@ -169,21 +180,25 @@ impl Walks {
                     memory: &memory as &dyn Memory,
                 },
             };
+
             let cache = &mut caches[which];
             let diagnosis = diagnose(subject, engine.finder(), &walked, verdict, 0, cache);
             let Some(diagnosis) = diagnosis else {
                 continue;
             };
+
             match diagnosis.contradiction {
                 Some(contradiction) => found.push((which, contradiction)),
                 None if is_the_walks(diagnosis.code) => {}
                 None if passes_unclaimed(subject, verdict) => {}
                 None => {
+                    // No row is wrong, so the chain should not be either: that is a bug of ours.
                     let what = format!("a walk ({verdict} {})", diagnosis.code.as_str());
                     self.disagree(which, &site, &what);
                 }
             }
         }
+
         found
     }
 
@@ -200,6 +215,7 @@ impl Walks {
         if finder.fallback().is_some() {
             return false;
         }
+
         let Stack {
             start,
             space,
@@ -211,14 +227,17 @@ impl Walks {
             space,
             memory: *memory,
         };
+
         self.links.0.clear();
         let end = walk(finder, &place, start, limits, cache, &mut self.links);
+
         let claim = Claim {
             frames: &self.links.0,
             end: &end,
             guessed: false,
             refused: false,
         };
+
         claim.judge(truth, complete).0 == Verdict::Ok
     }
 }

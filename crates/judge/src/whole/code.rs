@@ -119,6 +119,7 @@ impl<'v, 'c> Tables<'v, 'c> {
         if !is_generated {
             return nothing;
         }
+
         let memory = self.view.sample.memory();
         let mut last = [0; 8];
         let before = match pc {
@@ -127,6 +128,7 @@ impl<'v, 'c> Tables<'v, 'c> {
             }
             _ => Before::Unknown,
         };
+
         let keeps = || Runtime::of_space(self.view.space).is_some_and(keeps_frame_pointers);
         Facts {
             before: match before {
@@ -143,6 +145,7 @@ impl<'v, 'c> Tables<'v, 'c> {
         let svma = mapping.svma(pc.value());
         let at = mapping.svma(pc.symbol_address());
         let is_there = !image.text_bytes(at, 1).is_empty();
+
         let (before, starts) = match pc {
             CodeAddress::Instruction(_) => (Before::Unknown, true),
             CodeAddress::Return(_) => {
@@ -150,11 +153,13 @@ impl<'v, 'c> Tables<'v, 'c> {
                 (before, before == Before::NoCall)
             }
         };
+
         let inside = self.row(mapping, pc.lookup(Lookup::InsideCall));
         // What no call precedes is looked up as it is: a frame that somebody made by hand.
         let exact = starts.then(|| self.row(mapping, pc.value())).flatten();
         let row = if starts { exact.or(inside) } else { inside };
         let kind = row.as_ref().map(|row| row.rule.kind);
+
         let function = flow::function(image, at);
         Facts {
             place: match is_there {
@@ -191,12 +196,14 @@ impl<'v, 'c> Tables<'v, 'c> {
             .chain(also)
             .filter_map(|at| image.symbol(at));
         let mut names = names.map(|symbol| symbol.name.as_str());
+
         if entry(image, self.cache).contains(&at) {
             return Some(Root::Entry);
         }
         if let Some(root) = names.find_map(root::by_name) {
             return Some(root);
         }
+
         match before {
             Before::NoCall if row == Some(RuleKind::Outermost) => Some(Root::Coroutine),
             _ if row == Some(RuleKind::Outermost) => Some(Root::Outermost),
@@ -223,10 +230,12 @@ impl<'v, 'c> Tables<'v, 'c> {
         let (Some(image), Some(of)) = (&from.image, &to.image) else {
             return true;
         };
+
         // Calls into another image go through an indirect jump.
         if image.id() != of.id() {
             return true;
         }
+
         let at = to.svma(pc.symbol_address());
         // It calls the function whose prologue called it, and its rows leave the prologue's frame out.
         if image
@@ -235,9 +244,11 @@ impl<'v, 'c> Tables<'v, 'c> {
         {
             return true;
         }
+
         let Some(function) = flow::function(image, at) else {
             return true;
         };
+
         let known = Known::of_image(image, self.cache);
         let key = (target, function.address);
         known.leads(key, || flow::may_lead(image, target, function))

@@ -199,25 +199,32 @@ pub(super) fn may_lead(image: &Image, target: u64, to: &Symbol) -> bool {
     let inside = to.address..to.address.saturating_add(to.size);
     let mut left = vec![target];
     let mut seen: Vec<u64> = Vec::new();
+
     while let Some(at) = left.pop() {
         if inside.contains(&at) {
             return true;
         }
+
         let Some(function) = function(image, at) else {
             return true;
         };
         if function.address == to.address {
             return true;
         }
+
         if seen.contains(&function.address) {
             continue;
         }
+
         seen.push(function.address);
+
+        // A file may have any number of jumps from function to function.
         let is_too_much = function.size > FUNCTION_MAX || seen.len() > FUNCTIONS_MAX;
         if is_too_much || !jumps(image, function, &mut left) {
             return true;
         }
     }
+
     false
 }
 
@@ -232,9 +239,11 @@ pub(super) fn function(image: &Image, at: u64) -> Option<&Symbol> {
 fn jumps(image: &Image, function: &Symbol, out: &mut Vec<u64>) -> bool {
     let end = function.address.saturating_add(function.size);
     let code = image.text_bytes(function.address, function.size as usize);
+    // Without all of its bytes, any jump may be missing.
     if (code.len() as u64) < function.size {
         return false;
     }
+
     let mut goes_on = true;
     for insn in decode(code, function.address) {
         goes_on = !matches!(
@@ -244,11 +253,13 @@ fn jumps(image: &Image, function: &Symbol, out: &mut Vec<u64>) -> bool {
             insn.mnemonic(),
             Mnemonic::Hlt | Mnemonic::Int3 | Mnemonic::Nop
         );
+
         // A call as the last instruction does not return.
         goes_on &= !matches!(
             insn.flow_control(),
             FlowControl::Call | FlowControl::IndirectCall
         );
+
         let is_branch = insn.flow_control() == FlowControl::UnconditionalBranch
             || insn.condition_code() != ConditionCode::None && insn.is_jcc_short_or_near();
         if is_branch {
@@ -258,6 +269,9 @@ fn jumps(image: &Image, function: &Symbol, out: &mut Vec<u64>) -> bool {
             }
             continue;
         }
+
+        // A thunk for indirect branches (`-mindirect-branch=thunk`) puts the target in place of the
+        // return address.
         let loads_top = insn.memory_base() == Register::RSP
             && insn.memory_index() == Register::None
             && insn.memory_displacement64() == 0
@@ -265,6 +279,7 @@ fn jumps(image: &Image, function: &Symbol, out: &mut Vec<u64>) -> bool {
             && insn.mnemonic() == Mnemonic::Mov;
         let is_push_before_ret =
             insn.mnemonic() == Mnemonic::Push && next_is_ret(&insn, code, function.address);
+
         if insn.flow_control() == FlowControl::IndirectBranch
             || loads_top && is_thunk(function)
             || is_push_before_ret
@@ -272,9 +287,12 @@ fn jumps(image: &Image, function: &Symbol, out: &mut Vec<u64>) -> bool {
             return false;
         }
     }
+
+    // Execution may fall through into the next function.
     if goes_on {
         out.push(end);
     }
+
     true
 }
 

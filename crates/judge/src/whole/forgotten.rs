@@ -23,15 +23,18 @@ impl Forgotten {
         if !is_user || outcome.verdict == Verdict::Unsupported {
             return;
         }
+
         let chain = &outcome.chain;
         let Some(whole) = judge(view, &Seen::of_chain(chain), &chain.end, cache) else {
             return;
         };
+
         let index = match whole {
             Whole::Yes(_) => 0,
             Whole::No(_) => 1,
             Whole::Unknown(_) => 2,
         };
+
         // A chain by luck is the true one as well.
         let known = outcome.ground.known;
         let is_true = match outcome.verdict {
@@ -41,6 +44,7 @@ impl Forgotten {
             Verdict::Extra { .. } => chain.frames.len() == known as usize,
             _ => false,
         };
+
         match is_true {
             true => self.right[index] += 1,
             false => self.wrong[index] += 1,

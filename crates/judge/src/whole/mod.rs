@@ -332,12 +332,15 @@ fn by_links(
 ) -> Option<Whole> {
     let mut tables = Tables::new(view, cache);
     let last = frames.len().checked_sub(1)?;
+
     let mut inner = None;
     for (index, frame) in frames.iter().enumerate() {
         let facts = tables.facts(frame.pc);
         if let Some(found) = link(&mut tables, inner, (index, frame), &facts, unclear) {
             return Some(found);
         }
+
+        // Nothing calls a root, so no frame may follow it.
         match root::of(&facts, frame.pc) {
             Some(Root::Switch) if index == last => {
                 return Some(unknown(index, frame.pc, Why::StackEnd));
@@ -346,8 +349,10 @@ fn by_links(
             None | Some(Root::RuntimeThread) => {}
             Some(root) => return Some(broken(index, frame.pc, Fault::BeyondRoot(root))),
         }
+
         inner = Some((frame, facts));
     }
+
     let (frame, facts) = inner?;
     Some(at_end(view, &mut tables, (last, frame, &facts), end))
 }
@@ -372,7 +377,10 @@ fn link(
         // The sample's own pc is what it is.
         return None;
     };
+
     let at = index - 1;
+
+    // A step by rbp is right only if the code inside had a frame pointer; a guess never proves one.
     match frame.by {
         By::Guess => return Some(unknown(index, frame.pc, Why::Guess)),
         By::FramePointer => match inner.frame_pointer {
@@ -388,9 +396,12 @@ fn link(
         },
         By::Row | By::Other => {}
     }
+
+    // No call made an exact pc: a signal or an interrupt stopped the code there.
     if frame.pc.is_instruction() {
         return None;
     }
+
     match facts.before {
         Before::Unknown if facts.place == Place::Nowhere => {
             Some(broken(index, frame.pc, Fault::NotBehindCall))
@@ -442,6 +453,7 @@ fn at_end(
         Reason::Memory(error) => top::is_beyond(view, frame.sp, error.address()),
         _ => false,
     };
+
     let is_there = facts.place != Place::Nowhere;
     if may_be_top && is_there && top::is_top(view, tables, frame.sp) {
         return match reason {
@@ -449,6 +461,7 @@ fn at_end(
             _ => Whole::Yes(Root::Coroutine),
         };
     }
+
     match reason {
         Reason::NotText { .. }
         | Reason::NotAtRoot

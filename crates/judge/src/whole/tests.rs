@@ -29,11 +29,13 @@ impl Program {
                 code
             })
             .collect();
+
         let symbols = (0..).zip(&self.0).map(|(index, (name, _))| Symbol {
             address: BASE + 32 * index,
             size: 32,
             name: (*name).to_owned(),
         });
+
         let text = Section {
             kind: SectionKind::Text,
             address: BASE,
@@ -44,6 +46,7 @@ impl Program {
             address,
             data: Bytes::from_vec(Vec::new()),
         });
+
         let end = BASE + 32 * self.0.len() as u64;
         ImageParts {
             text: std::iter::once(BASE..end).collect(),
@@ -108,6 +111,7 @@ fn judged_on(
         image: image.map(Arc::new),
         name: "/bin/a".into(),
     });
+
     for (start, name) in (ELSEWHERE..).step_by(0x1000).zip(others) {
         space.map(Mapping {
             range: start..start + 0x1000,
@@ -116,6 +120,7 @@ fn judged_on(
             name: (*name).to_owned(),
         });
     }
+
     let view = View {
         number: 0,
         sample,
@@ -124,6 +129,7 @@ fn judged_on(
         stitched: &[],
         world: None,
     };
+
     let seen = |(index, &(pc, by)): (usize, &(u64, By))| Seen {
         pc: match index {
             0 => CodeAddress::Instruction(pc),
@@ -132,6 +138,7 @@ fn judged_on(
         sp: STACK,
         by,
     };
+
     let frames: Vec<Seen> = frames.iter().enumerate().map(seen).collect();
     judge(&view, &frames, end, &mut Cache::new()).expect("frames")
 }
@@ -145,6 +152,7 @@ fn chains_of_other_files_are_unknown() {
         (at(2, BEHIND), By::Row),
     ];
     let wrong = [(at(0, 0), By::Row), (at(1, 0), By::Row)];
+
     let with = |frames: &[(u64, By)], doubt: Option<image::Doubt>| {
         let image = program().image(Some(at(2, 0)));
         let image = match doubt {
@@ -153,15 +161,18 @@ fn chains_of_other_files_are_unknown() {
         };
         judged(Some(image), frames, &END)
     };
+
     let other = Whole::Unknown(Doubt {
         frame: 0,
         pc: CodeAddress::Instruction(at(0, 0)),
         why: Why::OtherFile,
     });
     let [likely, certain] = [image::Doubt::Likely, image::Doubt::Certain].map(Some);
+
     assert!(with(&whole, None).is_yes());
     assert_eq!(with(&whole, likely), other);
     assert_eq!(with(&whole, certain), other);
+
     let broken = with(&wrong, None);
     assert!(matches!(broken, Whole::No(_)), "{broken:?}");
     assert_eq!(with(&wrong, likely), broken);
@@ -192,32 +203,39 @@ fn with_stack(words: &[u64], beyond: u64) -> Sample<'static> {
 fn a_coroutine_ends_where_its_memory_does() {
     let image = || Some(program().image(None));
     let frames = [(at(0, 0), By::Row), (at(1, BEHIND), By::Row)];
+
     let on = |words: &[u64], beyond, reason: Reason| {
         let sample = with_stack(words, beyond);
         judged_on(&sample, image(), &[], &frames, &End::from(reason))
     };
+
     let zero = Reason::NotAtRoot;
     assert_eq!(on(&[0, 7, 0], 0, zero), Whole::Yes(Root::Coroutine));
     let is_unknown = |whole| matches!(whole, Whole::Unknown(doubt) if doubt.why == Why::StackEnd);
     assert!(is_unknown(on(&[0, 7, at(2, BEHIND)], 0, zero)), "a caller");
     assert!(is_unknown(on(&[0, 7, 0], 4096, zero)), "no more was copied");
+
     let not_text = Reason::NotText { address: 7 };
     assert_eq!(what(on(&[7, 0], 0, not_text)), Some((1, Fault::Unmarked)));
+
     // Ruby's fibers have their own stack of values above, up to which nothing is a return address.
     let values = [vec![0], vec![7; 20_000], vec![0]].concat();
     assert_eq!(on(&values, 0, zero), Whole::Yes(Root::Coroutine));
     assert!(is_unknown(on(&[0; 40_000], 0, zero)), "too far");
+
     // Text that ran over the stack.
     let text = Reason::NotText {
         address: 0x4141_4141_4141_4141,
     };
     assert_eq!(what(on(&[7, 0], 0, text)), Some((1, Fault::Ended(text))));
+
     let beyond = |address| {
         Reason::Memory(MemoryError::BeyondCopy {
             address,
             end: STACK + 16,
         })
     };
+
     assert_eq!(
         what(on(&[7, 0], 0, beyond(STACK + 16))),
         Some((1, Fault::Unmarked))
@@ -290,17 +308,21 @@ fn each_frame_called_the_next_and_the_last_is_an_entry() {
         (at(1, BEHIND), By::Row),
         (at(2, BEHIND), By::Row),
     ];
+
     let image = || Some(program().image(None));
     assert_eq!(judged(image(), &right, &END), Whole::Yes(Root::Entry));
+
     // Whatever the unwinder says.
     let no_row = End::from(Reason::NoRow { pc: 0 });
     assert_eq!(judged(image(), &right, &no_row), Whole::Yes(Root::Entry));
+
     // middle is missing: _start calls it, and it does not jump to leaf.
     let skipped = [right[0], right[2]];
     assert_eq!(
         what(judged(image(), &skipped, &END)),
         Some((0, Fault::OtherFunction))
     );
+
     // The end is missing.
     let cut = [right[0], right[1]];
     assert_eq!(
@@ -311,6 +333,7 @@ fn each_frame_called_the_next_and_the_last_is_an_entry() {
         what(judged(image(), &cut, &no_row)),
         Some((1, Fault::Ended(no_row.reason)))
     );
+
     // Something follows.
     let mut more = right.to_vec();
     more.push((at(3, BEHIND), By::Row));
@@ -367,6 +390,7 @@ fn a_step_by_rbp_needs_code_that_sets_it_up() {
 fn a_frame_pointer_ends_before_the_return_and_before_a_jump_out() {
     let body = |end: &[u8]| [&SET_UP[..], &[0x5d], end].concat();
     let jump_back = [0xeb, 0xf9];
+
     let step_to = |function, called| {
         let program = Program(vec![
             ("returns", body(&[0xc3])),
@@ -381,16 +405,20 @@ fn a_frame_pointer_ends_before_the_return_and_before_a_jump_out() {
         ];
         judged(Some(program.image(None)), &frames, &END)
     };
+
     let step = |function| step_to(function, 0);
     assert_eq!(what(step(0)), Some((0, Fault::NoFramePointer)));
     assert_eq!(what(step(1)), Some((0, Fault::NoFramePointer)));
     assert_eq!(what(step(2)), Some((0, Fault::OtherFunction)));
+
     let Whole::Unknown(doubt) = step_to(3, 3) else {
         panic!("known");
     };
     assert_eq!((doubt.frame, doubt.why), (0, Why::FramePointer));
+
     // What follows cannot be: the step was wrong.
     assert_eq!(what(step(3)), Some((0, Fault::NoFramePointer)));
+
     // Frame pointers end further out, in a function that has a caller, whatever that step was.
     let program = Program(vec![
         ("jumps somewhere", body(&[0xff, 0xe0])),
@@ -454,10 +482,12 @@ fn what_the_entry_calls_is_known() {
         };
         is_called_by_entry(&view, pc, &mut Cache::new())
     };
+
     let middle = CodeAddress::Return(at(1, BEHIND));
     assert!(called(Some(at(2, 0)), middle));
     assert!(!called(None, middle));
     assert!(!called(Some(at(3, 0)), middle), "another function calls it");
+
     let entry = CodeAddress::Return(at(2, BEHIND));
     assert!(!called(Some(at(2, 0)), entry), "itself");
 }

@@ -76,22 +76,28 @@ impl<W: Write> Session<'_, '_, W> {
             image,
             name,
         } = mapping;
+
         let request = MappingRequest {
             pid: self.pid(),
             name: &name,
             range: range.clone(),
             file_offset: 0,
             executable: true,
+            // The image is given, so nothing has to identify its file.
             build_id: &[],
         };
         let written = self.recorder.map(&request, (image.clone(), bias));
         self.check(written);
+
+        // Its functions are named at the end.
         if is_generated && let Some(index) = image.as_ref().and_then(|i| self.recorder.index_of(i))
         {
             self.generated
                 .images
                 .push((self.pid(), index, range.clone()));
         }
+
+        // Places that no image had may be in this one.
         self.place_missing(|name| locate(image.as_deref(), bias, &range, name));
     }
 
@@ -144,27 +150,34 @@ impl<W: Write> Session<'_, '_, W> {
             ended,
             images,
         } = std::mem::take(&mut self.generated);
+
         let ended = ended.iter().map(|(process, jit)| (*process, jit));
         let running = others.iter().map(|(process, jit)| (*process, jit));
         let mut named = std::collections::BTreeSet::new();
         for (process, jit) in [(pid, &own)].into_iter().chain(running).chain(ended) {
             let mine = images.iter().filter(|(owner, ..)| *owner == process);
+            // A child may have the images of its parent, which are named once.
             let mine: Vec<_> = mine
                 .filter(|image| named.insert((image.1.0, image.2.start)))
                 .collect();
+
             if mine.is_empty() {
                 continue;
             }
+
             let names = jit.names(process, file);
             for (_, index, range) in mine {
+                // `names` are sorted by address.
                 let first = names.partition_point(|s| s.address < range.start);
                 let last = names.partition_point(|s| s.address < range.end);
+                // Names of a symbol file are there already.
                 let known = self.recorder.images[index.0 as usize].symbols();
                 let new = names[first..last].iter().filter(|s| !known.contains(s));
                 let parts = ImageParts {
                     symbols: new.cloned().collect(),
                     ..ImageParts::default()
                 };
+
                 if !parts.symbols.is_empty() {
                     let written = self.recorder.extend(*index, &parts);
                     self.check(written);

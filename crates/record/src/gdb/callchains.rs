@@ -67,12 +67,17 @@ impl<W: Write> Session<'_, '_, '_, W> {
         let registers = self.machine.registers()?;
         let live = world::regs(&registers);
         let get = |name: &str| registers.get(name).unwrap_or(0);
+        // The first argument is the sample's `struct pt_regs` (psABI 3.2.3).
         let bytes = self.machine.read(get("rdi"), PT_REGS_LEN as usize)?;
         let sampled = regs_from(&bytes);
+
         let mut stopped = self.kernel.stopped(self.machine, &live)?;
         let in_user = sampled.get(Reg::Cs).is_some_and(is_user_cs);
+
+        // The function has not pushed anything yet, so its return address is at rsp (psABI 3.2.2).
         let back = self.machine.word(live.rsp())?;
         let caller_sp = live.rsp().wrapping_add(8);
+
         let regs = match sampled.is_hardware() {
             true => SampleRegs::hardware(sampled),
             // The unwinder starts further inside, in a function called by this one; the frames
@@ -83,9 +88,12 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 own: Some(Regs::frame(back, caller_sp, live.get_or_zero(Reg::Rbp))),
             },
         };
+
+        // The sampled rsp may be on another stack than the live one.
         if !in_user {
             copy_more(self.machine, &mut stopped, sampled.rsp())?;
         }
+
         if !self.run_to(&[back])? {
             return Ok(());
         }
@@ -95,8 +103,11 @@ impl<W: Write> Session<'_, '_, '_, W> {
             self.summary.left_early += 1;
             return Ok(());
         }
+
         let skipped = asked.as_ref().map_or(0, |asked| asked.skipped);
+        // The entry is returned in rax (psABI 3.2.3).
         let ips = self.entry(registers.get("rax").unwrap_or(0), skipped)?;
+
         let sample = Sample {
             pid: PID,
             tid: stopped.pid,
@@ -120,6 +131,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             })),
             process_memory: None,
         };
+
         self.put(stopped.comm, sample)
     }
 
@@ -202,6 +214,7 @@ mod tests {
         let skipped = 123;
         let expected = Some(Asked { request, skipped });
         assert_eq!(Asked::from_arguments(&skipping), expected);
+
         let new = [
             ("regs", 1),
             ("kernel", 1),
@@ -220,6 +233,7 @@ mod tests {
             Asked::from_arguments(&new),
             Some(Asked { request, skipped })
         );
+
         assert_eq!(Asked::from_arguments(&old[..4]), None);
     }
 }

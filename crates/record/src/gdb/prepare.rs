@@ -34,7 +34,9 @@ pub(super) fn prepare<W: Write>(
         Some(bias) => bias,
         None => kaslr::find(machine, image)?,
     };
+    // With another kernel's image, every address below would be wrong.
     kaslr::is_image(machine, image, bias)?;
+
     let places = Places::new(image, bias)?;
     let range = image.range.start.wrapping_add(bias)..image.range.end.wrapping_add(bias);
     let request = MappingRequest {
@@ -46,6 +48,8 @@ pub(super) fn prepare<W: Write>(
         build_id: &[],
     };
     recorder.map(&request, (Some(image.image.clone()), bias))?;
+
+    // Modules and generated code come and go; these are the ones of now.
     let (code, problems) = loaded::find(machine, image, bias);
     for code in code {
         let request = MappingRequest {
@@ -58,6 +62,7 @@ pub(super) fn prepare<W: Write>(
         };
         recorder.map(&request, (code.image, 0))?;
     }
+
     let handlers = places.handlers(machine)?;
     Ok(Ready {
         bias,
@@ -120,6 +125,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let stub = listener.local_addr().expect("an address").to_string();
         let served = std::thread::spawn(move || serve(&listener));
+
         let image = KernelImage::of_symbols(KernelSymbols::default(), None);
         let options = GdbOptions {
             stub,
@@ -131,9 +137,11 @@ mod tests {
             hold_interrupts: false,
             kaslr: None,
         };
+
         let mut writer = TraceWriter::new(Vec::new(), &Meta::default()).expect("a trace");
         let mut recorder = TraceRecorder::new(&mut writer, Default::default());
         let path = Path::new("vmlinux");
+
         let error = record(&image, path, &options, &mut recorder).expect_err("no kernel");
         let told = error.to_string();
         assert!(
@@ -141,6 +149,8 @@ mod tests {
             "{told}"
         );
         assert!(!told.contains("--kaslr"), "{told}");
+
+        // `D` detaches, and lets the kernel run.
         let packets = served.join().expect("served");
         assert_eq!(packets.last().map(String::as_str), Some("D"), "{packets:?}");
     }

@@ -79,11 +79,13 @@ impl StateLayout {
     }
 
     fn state(&self, bytes: &[u8]) -> State {
+        // Little-endian, so the last byte comes first.
         let part = |member: usize, len: usize| {
             let at = self.offsets[member] as usize;
             let bytes = bytes.get(at..at + len).unwrap_or_default().iter().rev();
             bytes.fold(0, |value, b| value << 8 | u64::from(*b))
         };
+
         let stack = StackInfo {
             kind: StackType::from_number(part(0, 4)).unwrap_or_default(),
             begin: part(1, 8),
@@ -95,6 +97,8 @@ impl StateLayout {
             graph_idx: part(5, 4) as u32,
             rethook: 0,
         };
+
+        // The offsets of the unwinder's own members follow those of the shared ones.
         let own = |member| SHARED.len() + member;
         let flag = |member| part(own(member), 1) != 0;
         let word = |member| part(own(member), 8);
@@ -102,6 +106,8 @@ impl StateLayout {
             0 => RegsPtr::None,
             address => RegsPtr::At(address),
         };
+
+        // Each unwinder has its own members (`arch/x86/include/asm/unwind.h`).
         match self.kind {
             UnwinderKind::Orc => State::Orc(OrcState {
                 stack,
@@ -190,22 +196,29 @@ impl<W: Write> Session<'_, '_, '_, W> {
         let mut states = Vec::new();
         let mut sample = None;
         let (mut stray, mut at_start) = (0, false);
+
         let chosen = self.machine.thread().to_owned();
         while states.len() < STATES_MAX && stray < STRAY_MAX {
+            // Other processors may unwind at the same time.
             let mut is_chosen = |thread: &str, _: &Registers| thread == chosen;
             if !self.run_until(both, Others::Wait, ALONE_MAX, &mut is_chosen)? {
                 break;
             }
+
             let registers = self.machine.registers()?;
             let get = |name: &str| registers.get(name).unwrap_or(0);
+            // The next unwind starts, so the kernel has left this one early.
             if start.contains(&get("rip")) {
                 at_start = true;
                 break;
             }
+
+            // Another unwind: the first argument is its own `unwind_state`.
             if get("rdi") != arguments.state {
                 stray += 1;
                 continue;
             }
+
             states.push(self.state(layout, arguments.state)?);
             if sample.is_none() {
                 let regs = world::regs(&registers);
@@ -218,6 +231,8 @@ impl<W: Write> Session<'_, '_, '_, W> {
                     Err(error) => return Err(error),
                 }
             }
+
+            // At its entry, a function's return address is at rsp (psABI 3.2.2).
             let (back, cfa) = (self.machine.word(get("rsp"))?, get("rsp").wrapping_add(8));
             let mut is_back = |thread: &str, registers: &Registers| {
                 thread == chosen && registers.get("rsp") == Some(cfa)
@@ -225,24 +240,30 @@ impl<W: Write> Session<'_, '_, '_, W> {
             if !self.run_until(&[back], Others::Wait, ALONE_MAX, &mut is_back)? {
                 break;
             }
+
             let state = self.state(layout, arguments.state)?;
+            // The kernel does not step a finished state again.
             if is_last(&state) {
                 states.push(state);
                 break;
             }
         }
+
         // The caller may stop early: `get_wchan` needs one frame only.
         let is_whole = states.last().is_some_and(is_last);
         if let Some((comm, mut sample)) = sample {
             if let Some(kernel) = &mut sample.kernel {
                 kernel.states = states;
             }
+            // Another processor may have run the task meanwhile.
             match (is_whole, self.is_unchanged(&sample)?) {
                 (true, true) => self.put(comm, sample)?,
                 (true, false) => self.summary.changed += 1,
                 (false, _) => self.summary.left_early += 1,
             }
         }
+
+        // The next unwind must not be missed if it has started already.
         match at_start || self.summary.ended.is_some() {
             true => Ok(at_start),
             false => self.run_to(start),
@@ -280,11 +301,14 @@ impl<W: Write> Session<'_, '_, '_, W> {
     ) -> Result<Option<(Option<String>, Sample<'static>)>, GdbRecordError> {
         let machine = &mut *self.machine;
         let mut stopped = self.kernel.stopped(machine, live)?;
+
         let regs = if arguments.regs != 0 {
             let regs = regs_from(&machine.read(arguments.regs, PT_REGS_LEN as usize)?);
+            // The registers may be those of another stack.
             copy_more(machine, &mut stopped, regs.rsp())?;
             SampleRegs::hardware(regs)
         } else if arguments.task == stopped.address {
+            // The task unwinds itself, and its first state says from where.
             let own = match states.first() {
                 Some(State::Orc(first)) => Regs::frame(first.ip, first.sp, first.bp),
                 // Its frame is where it pushes rbp. The guess unwinder only needs `first_frame`.
@@ -298,6 +322,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             let mut mark = Regs::UNKNOWN;
             mark.set(Reg::Rip, own.rip());
             mark.set(Reg::Rsp, arguments.first_frame);
+            // Without the bit that is always set, as in the registers that perf makes up.
             mark.set(Reg::Rflags, 0);
             SampleRegs {
                 sampled: mark,
@@ -305,9 +330,11 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 own: Some(own),
             }
         } else {
+            // Not running: the unwind starts at its saved stack pointer.
             stopped = self.kernel.inactive(machine, arguments.task)?;
             SampleRegs::hardware(Regs::frame(0, stopped.task.thread_sp, 0))
         };
+
         let Stopped {
             task,
             pid,
@@ -316,6 +343,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             user,
             ..
         } = stopped;
+
         let sample = Sample {
             pid: PID,
             tid: pid,
@@ -335,6 +363,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             })),
             process_memory: None,
         };
+
         Ok(Some((comm, sample)))
     }
 }

@@ -45,6 +45,7 @@ impl Taken {
     ) -> Result<(), GdbError> {
         if let Some([first, next, ret_addr, frame]) = self.rethooks {
             let mut node = machine.word(address.wrapping_add(first))?;
+            // The list has the newest first.
             while node != 0 && task.rethooks.len() < TAKEN_MAX {
                 task.rethooks.push(Rethook {
                     ret_addr: machine.word(node.wrapping_add(ret_addr))?,
@@ -53,13 +54,16 @@ impl Taken {
                 node = machine.word(node.wrapping_add(next))?;
             }
         }
+
         if let Some(graph) = &self.graph {
             let stack = machine.word(address.wrapping_add(graph.ret_stack))?;
+            // `curr_ret_stack` is an int.
             let last = machine.word(address.wrapping_add(graph.curr))? as u32 as i32;
             if stack != 0 {
                 task.graph = graph.entries(machine, stack, last)?;
             }
         }
+
         Ok(())
     }
 }
@@ -107,14 +111,18 @@ impl Graph {
             });
             Ok::<bool, GdbError>(out.len() < TAKEN_MAX)
         };
+
+        // -1 before 6.10, if no return address is taken.
         let Ok(last) = u64::try_from(last) else {
             return Ok(out);
         };
+
         let mut left = last;
         if self.is_shadow {
             while left > 0 {
                 let word = machine.word(stack.wrapping_add(8 * (left - 1)))?;
                 let back = (word & WORDS_BACK) + 1;
+                // An entry has a length, and lies inside the stack.
                 let Some(begin) = left.checked_sub(back).filter(|_| back > 1) else {
                     break;
                 };
@@ -128,6 +136,7 @@ impl Graph {
                 left -= 1;
             }
         }
+
         out.reverse();
         Ok(out)
     }

@@ -43,9 +43,12 @@ impl Places {
         mm: u64,
     ) -> Result<Uretprobes, GdbError> {
         let mut taken = Uretprobes {
+            // An address that nothing returns to.
             trampoline: u64::MAX,
             originals: Vec::new(),
         };
+
+        // Null until the task hits its first probe (`kernel/events/uprobes.c`).
         let utask = machine.word(task.wrapping_add(self.utask))?;
         let mut instance = match utask {
             0 => 0,
@@ -56,6 +59,8 @@ impl Places {
             taken.originals.push(original);
             instance = machine.word(instance.wrapping_add(self.next))?;
         }
+
+        // A kernel thread has no address space.
         let area = match mm {
             0 => 0,
             mm => machine.word(mm.wrapping_add(self.area))?,
@@ -63,6 +68,7 @@ impl Places {
         if area != 0 {
             taken.trampoline = machine.word(area.wrapping_add(self.address))?;
         }
+
         Ok(taken)
     }
 }

@@ -77,6 +77,7 @@ impl Places {
     /// The places of the kernel `image` with the KASLR offset `bias`.
     pub(super) fn new(image: &KernelImage, bias: u64) -> Result<Places, GdbRecordError> {
         let btf = image.btf.as_ref().ok_or(GdbRecordError::NoTypes)?;
+
         let symbols = &image.symbols;
         let symbol = |name: &'static str| {
             let at = symbols
@@ -90,10 +91,12 @@ impl Places {
             };
             Ok::<u64, GdbRecordError>(moved)
         };
+
         let member = |structure: &'static str, path: &'static str| {
             let offset = btf.offset(structure, path);
             offset.ok_or(GdbRecordError::NoMember { structure, path })
         };
+
         // 6.2 to 6.14 keep hot members in one struct.
         let (current, hardirq, top_of_stack) = match symbol("pcpu_hot") {
             Ok(hot) => (
@@ -107,12 +110,15 @@ impl Places {
                 symbol("cpu_current_top_of_stack").ok(),
             ),
         };
+
         let mut exception_at = [0; EXCEPTIONS.len()];
         for (at, (_, name)) in exception_at.iter_mut().zip(EXCEPTIONS) {
             *at = member("cea_exception_stacks", name)?;
         }
+        // The exception stacks and the entry stack are both in `struct cpu_entry_area`.
         let entry_stack = member("cpu_entry_area", "entry_stack_page")?;
         let version = image.version.as_deref().and_then(Version::from_name);
+
         Ok(Places {
             bias,
             version,
@@ -295,6 +301,8 @@ impl<'a> Kernel<'a> {
                 return Ok((*known, None));
             }
         }
+
+        // Another task has taken the address.
         self.tasks.retain(|t| t.address != address);
         let known = Known {
             address,
@@ -302,6 +310,8 @@ impl<'a> Kernel<'a> {
             pid: machine.word(address.wrapping_add(places.pid))? as u32,
         };
         self.tasks.push(known);
+
+        // `TASK_COMM_LEN` is 16 (`include/linux/sched.h`).
         let comm = match places.comm {
             Some(at) => Some(machine.read(address.wrapping_add(at), 16)?),
             None => None,
@@ -351,12 +361,16 @@ impl<'a> Kernel<'a> {
             kind,
             begin,
             end: begin.wrapping_add(size),
+            // `copy` reads it from the stack.
             next_sp: 0,
         };
+
         let mut out = vec![info(StackType::Task, stack, THREAD_SIZE)];
         let Some(processor) = processor else {
             return out;
         };
+
+        // Null until the processor's entry area is set up.
         if processor.exceptions != 0 {
             let places = self.places;
             for ((kind, _), at) in EXCEPTIONS.into_iter().zip(places.exception_at) {
@@ -366,6 +380,7 @@ impl<'a> Kernel<'a> {
             let entry = processor.exceptions.wrapping_add(places.entry_at);
             out.push(info(StackType::Entry, entry, 4096));
         }
+
         let version = self.places.version.unwrap_or(Version::DEFAULT);
         let end = version.irq_stack_end(processor.hardirq);
         out.push(info(
@@ -384,6 +399,7 @@ impl<'a> Kernel<'a> {
     ) -> Result<Stopped, GdbError> {
         let processor = self.processor(machine)?;
         let (known, comm) = self.current(machine, processor.base)?;
+
         let stacks = self.stacks(known.stack, Some(&processor));
         let mut task = Task {
             version: self.places.version,
@@ -392,12 +408,15 @@ impl<'a> Kernel<'a> {
             stacks,
             ..Task::default()
         };
+
         let mut regions = copy(machine, &mut task.stacks, regs.rsp())?;
         self.places.taken.read(machine, known.address, &mut task)?;
         let user = self.user(machine, &known)?;
+
         // Unreadable memory is not mapped.
         let mut read = |at: u64, len: usize| machine.read(at, len).ok();
         regions.extend(user_memory(&user, &mut read));
+
         Ok(Stopped {
             user: Some(user),
             address: known.address,
@@ -415,6 +434,7 @@ impl<'a> Kernel<'a> {
         address: u64,
     ) -> Result<Stopped, GdbError> {
         let (known, comm) = self.known(machine, address)?;
+
         let on_other_cpu = match self.places.on_cpu {
             Some((at, len)) => {
                 let word = machine.word(address.wrapping_add(at))?;
@@ -426,6 +446,7 @@ impl<'a> Kernel<'a> {
             }
             None => false,
         };
+
         let mut task = Task {
             version: self.places.version,
             encoding: self.places.encoding,
@@ -433,9 +454,11 @@ impl<'a> Kernel<'a> {
             on_other_cpu,
             thread_sp: machine.word(address.wrapping_add(self.places.thread_sp))?,
             top_padding: self.top_padding.unwrap_or(0),
+            // The other stacks belong to processors.
             stacks: self.stacks(known.stack, None),
             ..Task::default()
         };
+
         let regions = copy(machine, &mut task.stacks, task.thread_sp)?;
         self.places.taken.read(machine, address, &mut task)?;
         Ok(Stopped {
@@ -456,15 +479,21 @@ impl<'a> Kernel<'a> {
             pid: known.pid,
             ..UserSpace::default()
         };
+
         let mm = machine.word(known.address.wrapping_add(places.mm))?;
         if let Some(probes) = &places.uretprobes {
             user.uretprobes = Some(probes.read(machine, known.address, mm)?);
         }
+        // A kernel thread has no user registers.
         if mm != 0 {
+            // The entry from user space saves the registers at the top of the stack
+            // (`task_pt_regs`).
             let at = known.stack.wrapping_add(THREAD_SIZE - PT_REGS_LEN);
             let at = at.wrapping_sub(self.top_padding.unwrap_or(0));
             user.regs = Some(regs_from(&machine.read(at, PT_REGS_LEN as usize)?));
         }
+
+        // At a function's entry, a uprobe changes what the callchain starts with.
         if let Some([utask, auprobe, insn]) = places.uprobe {
             let utask = machine.word(known.address.wrapping_add(utask))?;
             let auprobe = match utask {
@@ -476,6 +505,7 @@ impl<'a> Kernel<'a> {
                 user.uprobe = bytes.first_chunk().copied();
             }
         }
+
         Ok(user)
     }
 }
@@ -489,21 +519,28 @@ fn copy(
 ) -> Result<Vec<Region<'static>>, GdbError> {
     let mut regions: Vec<Region<'static>> = Vec::new();
     let (mut sp, mut below) = (sp, BELOW_SP);
+
     for _ in 0..StackType::ALL.len() {
         let Some(stack) = stacks.iter_mut().find(|s| s.range().contains(&sp)) else {
             break;
         };
+
         let begin = (sp.saturating_sub(below) & !7).max(stack.begin);
         let len = (stack.end - begin) as usize;
         let bytes = machine.read(begin, len)?;
+
+        // Where such a stack keeps the sp of the one that it interrupted.
         let link = stack.kind.next_sp_at(stack.end);
         let link = link.and_then(|at| at.checked_sub(begin));
         let link = link.and_then(|at| bytes.get(at as usize..)?.first_chunk());
         stack.next_sp = link.map_or(0, |b| u64::from_le_bytes(*b));
+
+        // A damaged link may lead back to a stack that is already copied.
         let known = regions.iter().position(|r| r.bounds == stack.range());
         if known.is_some() {
             break;
         }
+
         regions.push(Region {
             role: match regions.is_empty() {
                 true => RegionRole::Stack,
@@ -514,12 +551,15 @@ fn copy(
             address: begin,
             bytes: Cow::Owned(bytes),
         });
+
         (sp, below) = (stack.next_sp, BELOW_LINK);
     }
+
     // The place where the entry from user space saved its registers.
     if let Some(own) = stacks.iter().find(|s| s.kind == StackType::Task)
         && !regions.iter().any(|r| r.bounds == own.range())
     {
+        // With room for the padding above them (`TOP_OF_KERNEL_STACK_PADDING`).
         let begin = own.end - 2 * PT_REGS_LEN;
         regions.push(Region {
             role: RegionRole::OtherStack,
@@ -529,6 +569,7 @@ fn copy(
             bytes: Cow::Owned(machine.read(begin, (own.end - begin) as usize)?),
         });
     }
+
     Ok(regions)
 }
 

@@ -61,22 +61,27 @@ impl Dumps {
         let Some(size) = size.filter(|size| *size > 0) else {
             return Vec::new();
         };
+
+        // Inside of a record, the same bytes are not the start of a file.
         let is_begun = self
             .by_stream
             .get(&file)
             .is_some_and(|stream| stream.problem().is_none() && !stream.is_between_records());
         if !is_begun && is_start(address, size, memory) {
+            // The end of a stream is not seen.
             if self.by_stream.len() >= STREAMS_MAX {
                 self.by_stream.clear();
             }
             self.by_stream.insert(file, Stream::default());
         }
+
         let Some(stream) = self.by_stream.get_mut(&file) else {
             return Vec::new();
         };
         let Some(bytes) = read(memory, address, size) else {
             return Vec::new();
         };
+
         let before = stream.feed(&bytes);
         news(&mut self.given, stream, before)
     }

@@ -138,6 +138,7 @@ pub(super) fn read(
 ) -> Option<Frames> {
     let (mut first, mut end) = (begin, begin);
     while let Some((start, pointer, next)) = entry(memory, end) {
+        // What is not a table may look like one for long.
         if next.checked_sub(begin)? > SECTION_MAX {
             return None;
         }
@@ -154,6 +155,7 @@ pub(super) fn read(
             break;
         }
     }
+
     let size = end.checked_sub(first).filter(|size| *size <= SECTION_MAX)?;
     let mut bytes = vec![0; size as usize];
     memory.read(first, &mut bytes).ok()?;

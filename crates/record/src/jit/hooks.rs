@@ -33,15 +33,19 @@ const ONLY_IN_LIBUNWIND: [&str; 3] = [
 /// The functions of a mapped image, by address.
 pub(super) fn of(image: &Image, mapping: &Mapping) -> HashMap<u64, Hook> {
     let mut found = HashMap::new();
+    // Symbols of libgcc have versions: `name@VERSION`.
     let plain = |name: &'_ str| name.split('@').next().unwrap_or_default().to_owned();
     let symbols = image.symbols().iter();
+    // Entries of the procedure linkage table lead to functions of other images.
     let ours = symbols.filter(|s| s.name.starts_with("__") && !is_linkage(s));
+
     for symbol in ours {
         let hook = match plain(&symbol.name).as_str() {
             "__register_frame" => Hook::Frames {
                 single: has_libunwind(image),
                 bases: false,
             },
+            // LLVM's libunwind: one FDE.
             "__unw_add_dynamic_fde" => Hook::Frames {
                 single: true,
                 bases: false,
@@ -70,7 +74,9 @@ pub(super) fn of(image: &Image, mapping: &Mapping) -> HashMap<u64, Hook> {
             },
             _ => continue,
         };
+
         let address = symbol.address.wrapping_add(mapping.bias);
+        // An image has several mappings, and the function is in one of them.
         if mapping.range.contains(&address) {
             found.insert(address, hook);
         }

@@ -19,13 +19,17 @@ pub(super) fn candidates(
     let is_path = path.is_absolute();
     let has_id = !request.build_id.is_empty();
     let has_proc = is_path && options.symfs.is_none();
+
     // Without a build ID, a file that now has the name of a removed one is another file.
     let here = is_path && (plain.is_none() || has_id);
+
     let program = options
         .program
         .as_ref()
         .filter(|(name, _)| name == request.name);
     let given = program.and_then(|(_, file)| file.clone());
+
+    // What the user gave is the only candidate.
     let stages = if given.is_some() { 4..5 } else { 0..4 };
     stages.flat_map(move |stage| match stage {
         0 if has_proc && options.live => in_proc(request, path),

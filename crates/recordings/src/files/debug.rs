@@ -122,11 +122,15 @@ fn debug_file(
     }
     let cached = options.perf_cache.as_deref();
     by_id.extend(cached.and_then(|cache| Some(in_tree(cache, id, "")?.join("debug"))));
+
+    // A build ID names one build; a debug link is only a file name.
     let linked = elf
         .debug_link
         .as_ref()
         .map_or(Vec::new(), |link| linked_places(path, &link.name, options));
+
     for candidate in by_id.into_iter().chain(linked) {
+        // A link may lead back to the file itself.
         if candidate == path {
             continue;
         }
@@ -136,6 +140,7 @@ fn debug_file(
                 unpack_sections(&mut debug, &name, problems);
                 return Some(debug);
             }
+            // Most candidates do not exist.
             Err(FileProblemKind::NotFound) => {}
             Err(kind) => problems.push((candidate.to_string_lossy().into_owned(), kind)),
         }
@@ -174,10 +179,12 @@ fn open_debug_file(
     let owner: Owner = map_file(path).map_err(FileProblemKind::from_io)?;
     let name = path.to_string_lossy();
     let read = elf::ReadOptions {
+        // A debug file has no code.
         plt: false,
         ..options.elf
     };
     let debug = elf::read(&name, owner.clone(), &read).map_err(FileProblemKind::Elf)?;
+
     let (ours, theirs) = (&elf.parts.build_id, &debug.parts.build_id);
     if !ours.is_empty() && !theirs.is_empty() {
         if ours == theirs {
@@ -188,12 +195,15 @@ fn open_debug_file(
             found: theirs.clone(),
         });
     }
+
+    // Without build IDs, only the link's checksum can show that the file belongs to it.
     let Some(link) = &elf.debug_link else {
         return Err(FileProblemKind::BuildId {
             expected: ours.clone(),
             found: theirs.clone(),
         });
     };
+
     let mut crc = flate2::Crc::new();
     crc.update((*owner).as_ref());
     if crc.sum() == link.crc {

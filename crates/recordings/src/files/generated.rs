@@ -20,6 +20,7 @@ impl ImageFinder {
         if let Some(known) = self.jitdumps.get(&key) {
             return known.clone();
         }
+
         let mut seen = FileProblemKind::NotFound;
         let mut found = None;
         let options = self.options.clone();
@@ -36,19 +37,23 @@ impl ImageFinder {
                 }
                 Err(kind) => Err(kind),
             };
+
             match parsed {
                 Ok(dump) => {
                     found = Some(dump);
                     break;
                 }
+                // The first problem counts: the best candidate comes first.
                 Err(kind) if seen == FileProblemKind::NotFound => seen = kind,
                 Err(_) => {}
             }
         }
+
         let layout = found.map(|dump| {
             let has_times = has_times(dump.clock);
             Arc::new(jitdump::Layout::new(&dump, request.name, has_times))
         });
+
         match &layout {
             Some(layout) => {
                 for problem in &layout.problems {
@@ -58,9 +63,12 @@ impl ImageFinder {
             }
             None => self.problem(request.name, &[], seen),
         }
+
+        // A recording may name any number of files.
         if self.jitdumps.len() >= LOADED_MAX {
             self.jitdumps.clear();
         }
+        // A missing file is remembered, too, so that it is reported once.
         self.jitdumps.insert(key, layout.clone());
         layout
     }
@@ -79,12 +87,15 @@ impl ImageFinder {
             self.jit.insert(pid, Arc::new(symbols));
         }
         let symbols = self.jit.get(&pid)?;
+
+        // The map has the whole process; `symbols` are sorted.
         let Range { start, end } = request.range;
         let first = symbols.partition_point(|s| s.address < start);
         let last = symbols.partition_point(|s| s.address < end);
         let inside = symbols
             .get(first..last)
             .filter(|inside| !inside.is_empty())?;
+
         let mut inside = inside.to_vec();
         jit::fill_sizes(&mut inside, end);
         Some(Arc::new(Image::new(ImageParts {

@@ -76,8 +76,10 @@ pub(super) fn parse(mut reader: impl BufRead) -> (Vec<Symbol>, Option<FileProble
     let mut symbols = Vec::new();
     let mut problem = None;
     let mut line = Vec::new();
+
     for number in 1.. {
         line.clear();
+        // A file without line ends must not fill the memory.
         let taken = (&mut reader)
             .take(LINE_LEN_MAX)
             .read_until(b'\n', &mut line);
@@ -90,6 +92,7 @@ pub(super) fn parse(mut reader: impl BufRead) -> (Vec<Symbol>, Option<FileProble
             Ok(_) => match parse_line(&line) {
                 Some(symbol) => symbols.push(symbol),
                 None => {
+                    // One bad line does not make the others wrong.
                     problem.get_or_insert(FileProblemKind::JitLine { line: number });
                 }
             },
@@ -99,6 +102,7 @@ pub(super) fn parse(mut reader: impl BufRead) -> (Vec<Symbol>, Option<FileProble
             }
         }
     }
+
     (latest(symbols), problem)
 }
 

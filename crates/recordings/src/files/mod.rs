@@ -165,17 +165,20 @@ impl ImageFinder {
     pub fn mapping_for(&mut self, request: &MappingRequest<'_>) -> (Option<Arc<Image>>, u64) {
         let Range { start, end } = request.range;
         let no_image = (None, start.wrapping_sub(request.file_offset));
+
         let found = if self.names_a_file(request.name) {
             self.find(request)
         } else {
             None
         };
+
         match found {
             Some(loaded) => {
                 let length = end.saturating_sub(start);
                 let (offset, executable) = (request.file_offset, request.executable);
                 match loaded.elf.bias(start, length, offset, executable) {
                     Some(bias) => {
+                        // A doubtful image is used, but says so.
                         let image = match self.doubt(request, &loaded) {
                             Some(doubt) => {
                                 self.problem(request.name, request.build_id, doubt);
@@ -312,15 +315,18 @@ impl ImageFinder {
                 return found;
             }
         }
+
         let mut seen = match request.name.starts_with(['/', '[']) {
             true => FileProblemKind::NotFound,
             false => FileProblemKind::NoPath,
         };
+
         let options = self.options.clone();
         for path in candidates::candidates(&options, request) {
             match self.load(&path, request.name) {
                 Ok(loaded) => match check_build_id(&loaded, request.build_id) {
                     Ok(()) => return Some(loaded),
+                    // Another build at the right path says more than a missing file.
                     Err(mismatch) => seen = mismatch,
                 },
                 Err(FileProblemKind::NotFound) => {}
@@ -337,6 +343,7 @@ impl ImageFinder {
                 Err(_) => {}
             }
         }
+
         self.problem(request.name, request.build_id, seen);
         None
     }
@@ -356,20 +363,24 @@ impl ImageFinder {
     /// Loads a file, or returns the cached one.
     fn load(&mut self, path: &Path, name: &str) -> Result<Arc<Loaded>, FileProblemKind> {
         let (file, metadata) = open::file(path).map_err(FileProblemKind::from_io)?;
+        // A file that was written again has another time.
         let key = FileKey {
             name: name.to_owned(),
             device: metadata.dev(),
             inode: metadata.ino(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
         };
+
         if let Some(loaded) = self.loaded.get(&key) {
             return Ok(loaded.clone());
         }
+
         let owner = map_open_file(path, &file, &metadata).map_err(FileProblemKind::from_io)?;
         if let Some(format) = other_format((*owner).as_ref()) {
             return Err(FileProblemKind::NotElf(format));
         }
         let mut elf = elf::read(name, owner, &self.options.elf).map_err(FileProblemKind::Elf)?;
+        // An image with damaged parts is used without them.
         for problem in std::mem::take(&mut elf.problems) {
             self.problem(name, &[], FileProblemKind::Elf(problem));
         }
@@ -378,6 +389,7 @@ impl ImageFinder {
                 self.problem(&path, &[], kind);
             }
         }
+
         let roots = self.options.symfs.iter();
         let given = self
             .options
@@ -388,7 +400,9 @@ impl ImageFinder {
         let is_vouched_for = roots.chain(given).any(|root| path.starts_with(root));
         let modified = metadata.modified().ok().filter(|_| !is_vouched_for);
         let loaded = loaded(elf, modified);
+
         if self.loaded.len() >= LOADED_MAX {
+            // What is in use elsewhere stays in memory anyway, so dropping it would save nothing.
             self.answers.clear();
             self.loaded
                 .retain(|_, l| Arc::strong_count(l) + Arc::strong_count(&l.image) > 2);
@@ -396,6 +410,7 @@ impl ImageFinder {
                 self.loaded.clear();
             }
         }
+
         self.loaded.insert(key, loaded.clone());
         Ok(loaded)
     }

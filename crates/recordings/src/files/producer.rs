@@ -128,6 +128,7 @@ fn units(file: &[u8], each: &mut dyn FnMut(Range<u64>, Maker<'_>) -> bool) {
     let Ok(elf) = ElfFile64::<Endianness>::parse(file) else {
         return;
     };
+
     let load = |id: SectionId| -> Result<Cow<'_, [u8]>, gimli::Error> {
         // Only what units need: their names, ranges, and the header of their line program.
         let wanted = matches!(
@@ -145,9 +146,11 @@ fn units(file: &[u8], each: &mut dyn FnMut(Range<u64>, Maker<'_>) -> bool) {
         let bytes = wanted.then(|| section(&elf, id.name())).flatten();
         Ok(bytes.unwrap_or_default())
     };
+
     let Ok(sections) = DwarfSections::load(load) else {
         return;
     };
+
     let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
     let mut headers = dwarf.units();
     for _ in 0..UNITS_MAX {

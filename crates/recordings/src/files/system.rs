@@ -69,12 +69,16 @@ fn is_laid_out_like_file(elf: &Elf) -> bool {
 fn rewritten(memory: &[u8]) -> Option<Vec<u8>> {
     const PT_LOAD: u32 = 1;
     const PROGRAM_HEADER: usize = 56;
+
     let header = memory.get(..HEADER)?;
     let half = |at: usize| Some(u16::from_le_bytes(*header.get(at..)?.first_chunk()?));
     let word = |bytes: &[u8], at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+
+    // A file of 64 bits. In its header, e_phoff is at 32, e_phentsize at 54 and e_phnum at 56.
     if header.get(..5)? != b"\x7fELF\x02" || usize::from(half(54)?) != PROGRAM_HEADER {
         return None;
     }
+
     let start = usize::try_from(word(header, 32)?).ok()?;
     let end = start.checked_add(PROGRAM_HEADER.checked_mul(half(56)?.into())?)?;
     let table = memory.get(start..end)?;
@@ -83,12 +87,15 @@ fn rewritten(memory: &[u8]) -> Option<Vec<u8>> {
         .0
         .iter()
         .filter(|p| p[..4] == PT_LOAD.to_le_bytes());
+    // In memory, a segment is at its address and not at its place in the file.
     let base = loads.filter_map(|p| word(p, 16)).min()? & !0xfff;
+
     let mut out = memory.to_vec();
     for p in out.get_mut(start..end)?.chunks_exact_mut(PROGRAM_HEADER) {
         let address = word(p, 16)?;
         p[8..16].copy_from_slice(&address.wrapping_sub(base).to_le_bytes());
     }
+
     // e_shoff, e_shnum, e_shstrndx
     out.get_mut(40..48)?.fill(0);
     out.get_mut(60..64)?.fill(0);

@@ -90,10 +90,12 @@ fn every_executable_mapping_of_this_process_has_its_image_and_bias() {
         live: true,
         ..FinderOptions::system()
     });
+
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
     let here: fn() = every_executable_mapping_of_this_process_has_its_image_and_bias;
     let here = here as usize as u64;
     let mut found = 0;
+
     for line in maps.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let hex = |word: &str| u64::from_str_radix(word, 16).expect("a hexadecimal number");
@@ -102,6 +104,7 @@ fn every_executable_mapping_of_this_process_has_its_image_and_bias() {
         if words.len() < 6 || !words[1].contains('x') || words[5] == "[vsyscall]" {
             continue;
         }
+
         let (image, bias) = finder.mapping_for(&MappingRequest {
             pid: std::process::id(),
             name: words[5],
@@ -111,10 +114,12 @@ fn every_executable_mapping_of_this_process_has_its_image_and_bias() {
             build_id: &[],
         });
         let image = image.unwrap_or_else(|| panic!("{line}: {:?}", finder.problems()));
+
         // The segment's first byte is at the address that the kernel chose.
         let svma = range.start.wrapping_sub(bias);
         let inside = |r: &Range<u64>| r.start & !0xfff == svma;
         assert!(image.text().iter().any(inside), "{line}: {svma:#x}");
+
         if range.contains(&here) {
             let symbol = image.symbol(here.wrapping_sub(bias)).expect("a symbol");
             assert!(
@@ -131,8 +136,11 @@ fn every_executable_mapping_of_this_process_has_its_image_and_bias() {
             );
             assert!(image.section(SectionKind::EhFrame).is_some());
         }
+
         found += 1;
     }
+
+    // At least the program, the C library, the dynamic linker and the vdso.
     assert!(found >= 4, "{found} mappings");
 }
 
@@ -243,6 +251,7 @@ fn a_compressed_debug_frame_is_unpacked_like_the_plain_one() {
         "-fno-asynchronous-unwind-tables",
         "-fno-unwind-tables",
     ];
+
     let path = dir.build("plain", &no_tables);
     let frame = |path: &Path| {
         let mut finder = finder(&dir.path("nothing"));
@@ -252,8 +261,10 @@ fn a_compressed_debug_frame_is_unpacked_like_the_plain_one() {
         let section = image.section(SectionKind::DebugFrame);
         section.expect("a frame section").data.to_vec()
     };
+
     let plain = frame(&path);
     assert!(plain.len() > 64);
+
     for how in ["zlib", "zstd"] {
         let option = format!("--compress-debug-sections={how}");
         dir.run("objcopy", &[&option, "plain", how]);
@@ -271,6 +282,7 @@ fn a_removed_program_is_found_while_it_runs() {
     let dir = Dir::new("removed");
     let path = dir.path("sleeper");
     std::fs::copy("/bin/sleep", &path).expect("a program that waits");
+
     // A test that forks at this moment may briefly keep the copy open for writing.
     let mut child = loop {
         match Command::new(&path).arg("60").spawn() {
@@ -280,11 +292,13 @@ fn a_removed_program_is_found_while_it_runs() {
             child => break child.expect("it runs"),
         }
     };
+
     let maps = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("maps");
     let mine = |line: &&str| line.contains("sleeper") && line.contains("r-xp");
     while maps(child.id()).lines().find(mine).is_none() {
         std::thread::yield_now();
     }
+
     std::fs::remove_file(&path).expect("ours");
     let maps = maps(child.id());
     let line = maps.lines().find(mine).expect("still mapped");
@@ -295,6 +309,7 @@ fn a_removed_program_is_found_while_it_runs() {
         .expect("a range");
     let name = &line[line.find('/').expect("a path")..];
     assert!(name.ends_with(candidates::DELETED), "{name}");
+
     let live = |live| {
         ImageFinder::new(FinderOptions {
             live,
@@ -309,9 +324,11 @@ fn a_removed_program_is_found_while_it_runs() {
         executable: true,
         build_id: &[],
     };
+
     let (image, _) = live(true).mapping_for(&request);
     let (nothing, bias) = live(false).mapping_for(&request);
     child.kill().and_then(|()| child.wait()).expect("ours");
+
     assert!(image.is_some_and(|image| image.section(SectionKind::EhFrame).is_some()));
     // If the process is unknown, nothing is guessed; the bias then gives file offsets.
     assert!(nothing.is_none());
@@ -324,6 +341,7 @@ fn generated_code_has_the_symbols_of_its_map_file() {
     let lines = "7f0000001000 20 first\n7f0000001020 40 LazyCompile:~f /a b.js:1\nnonsense\n\
                  7f0000001000 18 again\n7f0000009000 8 elsewhere\n";
     std::fs::write(dir.path("perf-77.map"), lines).expect("ours");
+
     let mut finder = ImageFinder::new(FinderOptions {
         jit_dir: Some(dir.0.clone()),
         ..FinderOptions::default()
@@ -336,6 +354,7 @@ fn generated_code_has_the_symbols_of_its_map_file() {
         executable: true,
         build_id: &[],
     };
+
     let (image, bias) = finder.mapping_for(&request);
     let image = image.expect("symbols");
     assert_eq!(bias, 0);
@@ -347,9 +366,13 @@ fn generated_code_has_the_symbols_of_its_map_file() {
         image.is_text(0x7f00_0000_1fff),
         "all of the mapping is code"
     );
+
+    // The rest of the file is used in spite of its bad line.
     assert_eq!(only_problem(&finder), &FileProblemKind::JitLine { line: 3 });
+
     request.executable = false;
     assert!(finder.mapping_for(&request).0.is_none());
+    // This process has no map.
     request.pid = 78;
     assert!(finder.mapping_for(&request).0.is_none());
 }
@@ -388,6 +411,7 @@ fn below_symfs_is_only_looked_first() {
         &elf::ReadOptions::default(),
     );
     let id = id.expect("ELF").parts.build_id;
+
     let finder = |real_root| {
         ImageFinder::new(FinderOptions {
             symfs: Some(dir.path("root")),
@@ -397,8 +421,10 @@ fn below_symfs_is_only_looked_first() {
     };
     let found =
         |finder: &mut ImageFinder, id: &[u8]| finder.mapping_for(&request(&path, id)).0.is_some();
+
     assert!(found(&mut finder(true), &id));
     assert!(!found(&mut finder(false), &id));
+
     let mut wrong = finder(true);
     assert!(!found(&mut wrong, &[7; 20]), "another build");
     assert_eq!(only_problem(&wrong).as_str(), "build-id-mismatch");
@@ -407,6 +433,7 @@ fn below_symfs_is_only_looked_first() {
         !found(&mut finder(true), &[]),
         "no build ID says that it is the file"
     );
+
     // The file below the root comes first, whatever is at the path.
     let below = dir
         .path("root")
@@ -426,6 +453,7 @@ fn a_file_that_may_have_been_replaced_is_reported() {
     let modified = std::fs::metadata(&path)
         .and_then(|m| m.modified())
         .expect("a time");
+
     let elf = elf::read(
         "p",
         Arc::new(std::fs::read(&path).expect("it")),
@@ -437,7 +465,10 @@ fn a_file_that_may_have_been_replaced_is_reported() {
         .iter()
         .find(|s| s.is_executable())
         .expect("code");
+
+    // A mapping has whole pages, so its ends need not be those of the segment.
     let pages = code.offset & !4095..(code.offset + code.file_size).next_multiple_of(4096);
+
     let problems = |seconds: i64, length: u64, id: &[u8]| {
         let time = std::time::Duration::from_secs(seconds.unsigned_abs());
         let recorded = if seconds < 0 {
@@ -457,12 +488,14 @@ fn a_file_that_may_have_been_replaced_is_reported() {
             ..request(&path, id)
         };
         let [first, again] = [(); 2].map(|()| finder.mapping_for(&request).0.expect("it is used"));
+        // A doubtful image is made once, too.
         assert_eq!(first.id(), again.id());
         let is_noted = !finder.problems().is_empty();
         assert_eq!(first.doubt(), is_noted.then_some(Doubt::Likely));
         let names = finder.problems().iter().map(|p| p.kind.as_str());
         names.collect::<Vec<_>>()
     };
+
     let length = pages.end - pages.start;
     assert!(problems(1, length, &[]).is_empty());
     assert_eq!(problems(-1, length, &[]), ["newer"]);
@@ -501,6 +534,7 @@ fn producers_are_read_where_debug_information_is() {
     let path = dir.build("p", &["-g", "-gz=zlib"]);
     let bytes = std::fs::read(&path).expect("it");
     let elf = elf::read("p", Arc::new(bytes.clone()), &elf::ReadOptions::default()).expect("ELF");
+
     let svma = |name: &str| {
         elf.parts
             .symbols
@@ -509,6 +543,7 @@ fn producers_are_read_where_debug_information_is() {
             .expect("a symbol")
             .address
     };
+
     let id = &elf.parts.build_id;
     let options = FinderOptions {
         debug_dirs: vec![dir.path("debug")],
@@ -517,9 +552,11 @@ fn producers_are_read_where_debug_information_is() {
     let made = producer(&bytes, svma("main"), id, &options).expect("a producer");
     assert!(made.source.ends_with("p.c"), "{made:?}");
     assert!(!made.text.is_empty());
+
     // `_start` is of the C library, which has another unit or none.
     let start = producer(&bytes, svma("_start"), id, &options);
     assert!(start.is_none_or(|p| p.source != made.source));
+
     dir.run("strip", &["-g", "-o", "stripped", "p"]);
     let stripped = std::fs::read(dir.path("stripped")).expect("it");
     assert_eq!(producer(&stripped, svma("main"), id, &options), None);
@@ -528,6 +565,7 @@ fn producers_are_read_where_debug_information_is() {
     let tree = tree.to_str().expect("text");
     dir.run("objcopy", &["--only-keep-debug", "p", tree]);
     assert_eq!(producer(&stripped, svma("main"), id, &options), Some(made));
+
     // Cut or changed anywhere: no answer or an answer, never a panic.
     for at in (0..bytes.len()).step_by(97) {
         let mut changed = bytes.clone();
@@ -543,6 +581,7 @@ fn an_image_in_memory_without_its_section_headers_is_read_by_segments() {
     let path = dir.build("p", &[]);
     let file = std::fs::read(&path).expect("the program");
     let elf = elf::read("p", Arc::new(file.clone()), &elf::ReadOptions::default()).expect("ELF");
+
     let size = elf
         .segments
         .iter()
@@ -554,6 +593,7 @@ fn an_image_in_memory_without_its_section_headers_is_read_by_segments() {
         let (from, to, len) = (s.offset as usize, s.address as usize, s.file_size as usize);
         memory[to..to + len].copy_from_slice(&file[from..from + len]);
     }
+
     let mut finder = finder(&dir.path("nothing"));
     let (image, bias) = finder
         .memory_image("p", 0x7000_0000, Arc::new(memory))
@@ -561,6 +601,7 @@ fn an_image_in_memory_without_its_section_headers_is_read_by_segments() {
     assert_eq!(bias, 0x7000_0000);
     assert_eq!(image.build_id(), elf.parts.build_id);
     assert_eq!(image.text(), elf.parts.text);
+
     let sections = |kind| elf.parts.sections.iter().find(move |s| s.kind == kind);
     let hdr = sections(SectionKind::EhFrameHdr).expect("a header");
     let ours = image.section(SectionKind::EhFrameHdr).expect("a header");

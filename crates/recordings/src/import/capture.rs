@@ -53,6 +53,7 @@ pub(super) fn import(
     let value = serde_json::from_slice(bytes)
         .map_err(|e| ImportError::Capture(Problem::syntax(e.to_string())))?;
     let root = Object::root(&value)?;
+
     let mut finder = ImageFinder::new(options.files.clone());
     let mut capture = Capture {
         release: release(root.string("kernel")?.unwrap_or_default()),
@@ -65,11 +66,15 @@ pub(super) fn import(
         space: AddressSpace::new(),
         code: None,
         kind: None,
+        // Replaced once the kernel's image is known.
         steps: Steps::new(&root, None, 0)?,
     };
+
+    // The sink may stop the import at any item.
     if capture.code(&root, options)?.is_break() {
         return Ok(capture.output.finish());
     }
+
     for kind in ["points", "samples", "steps"] {
         for entry in root.objects(kind)? {
             let sample = match kind {
@@ -81,6 +86,7 @@ pub(super) fn import(
             if let Some(kernel) = &mut sample.kernel {
                 kernel.user = user_space(&entry, &mut sample.regions)?;
             }
+
             let chain = entry.numbers("callchain")?;
             if !chain.is_empty() {
                 sample.recorded.push(RecordedChain {
@@ -89,12 +95,14 @@ pub(super) fn import(
                     request: request(&entry)?,
                 });
             }
+
             let flow = capture.imply(&mut sample);
             if flow.is_break() || capture.output.item(Item::Sample(sample)).is_break() {
                 return Ok(capture.output.finish());
             }
         }
     }
+
     Ok(capture.output.finish())
 }
 
@@ -163,19 +171,26 @@ impl Capture<'_, '_> {
             (None, Some(map)) => (map, kernel::open_system_map(map)?),
             (None, None) => return Err(Problem::kernel(&self.release).into()),
         };
+
         if !options.force {
             self.is_image(root, &image)?;
         }
+        // The image has its full release; the capture may only have the name of a file.
         if let Some(version) = &image.version {
             self.release.clone_from(version);
         }
+
         let has_orc = image.image.section(SectionKind::OrcUnwind).is_some();
         self.kind = unwinder(root, has_orc)?;
+
+        // What the user says comes before what the capture says, and that before a search.
         let bias = match (options.kaslr, root.number("kaslr_offset")?) {
             (Some(bias), _) | (None, Some(bias)) => bias,
             (None, None) => kaslr(root, &image)?,
         };
+
         (self.image, self.bias) = (Some(image.image.clone()), bias);
+        // Only now: the addresses of the steps' code depend on the offset.
         self.steps = Steps::new(root, self.image.clone(), bias)?;
         self.encoding = image.encoding;
         let name = path.to_text();
@@ -185,14 +200,17 @@ impl Capture<'_, '_> {
         {
             return Ok(ControlFlow::Break(()));
         }
+
         for module in root.objects("modules")? {
             if self.module(&module)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
+
         for code in root.objects("generated")? {
             let range = code.needed("start")?..code.needed("end")?;
             let name = code.string("name")?.unwrap_or_default().to_owned();
+            // The name says what kind of code it is, which decides how it is unwound.
             if Generated::from_name(&name).is_none() {
                 return Err(code
                     .problem("name", "not a known name of generated code")
@@ -209,7 +227,10 @@ impl Capture<'_, '_> {
                 return Ok(ControlFlow::Break(()));
             }
         }
+
+        // The space has all of the kernel's code now.
         self.code = Some(Code::new(&self.space, self.version(), self.encoding));
+
         for mapping in root.objects("mappings")? {
             let start = mapping.needed("start")?;
             let offset = mapping.number("offset")?.unwrap_or(0);
@@ -218,6 +239,7 @@ impl Capture<'_, '_> {
             let event = Event::Map {
                 pid,
                 range: start..mapping.needed("end")?,
+                // Without an image, SVMAs are file offsets.
                 bias: start.wrapping_sub(offset),
                 image: None,
                 name: mapping.string("name")?.unwrap_or_default().to_owned(),
@@ -226,6 +248,7 @@ impl Capture<'_, '_> {
                 return Ok(ControlFlow::Break(()));
             }
         }
+
         Ok(ControlFlow::Continue(()))
     }
 
@@ -242,6 +265,7 @@ impl Capture<'_, '_> {
                 version,
             ));
         }
+
         let Some(told) = root.string("build_id")? else {
             return Ok(());
         };
@@ -251,6 +275,8 @@ impl Capture<'_, '_> {
             .iter()
             .map(|b| format!("{b:02x}"))
             .collect();
+
+        // An image without a build ID cannot be refused for it.
         match own.is_empty() || told.eq_ignore_ascii_case(&own) {
             true => Ok(()),
             false => Err(Problem::other_image("build_id", "build id", told, &own)),
@@ -291,6 +317,7 @@ impl Capture<'_, '_> {
         };
         let memory = sample.memory();
         let version = self.version();
+
         while let Some((from, next)) = self.unknown(&kernel.states) {
             let (space, task) = (&self.space, &kernel.task);
             let found = implied::trampoline(space, version, task, &memory, [from, next]);
@@ -304,8 +331,10 @@ impl Capture<'_, '_> {
                 image: None,
                 name,
             })?;
+            // `Code` does not see mappings that are made after it.
             self.code = Some(Code::new(&self.space, version, self.encoding));
         }
+
         if let (true, Some(code)) = (kernel.task.rethooks.is_empty(), &self.code) {
             kernel.task.rethooks = implied::rethooks(&kernel.states, code, &memory);
         }
@@ -323,6 +352,7 @@ impl Capture<'_, '_> {
     ) -> ControlFlow<()> {
         let (index, flow) = self.output.index(image.clone());
         flow?;
+
         let range = range.start.wrapping_add(bias)..range.end.wrapping_add(bias);
         self.space.map(Mapping {
             range: range.clone(),
@@ -330,6 +360,7 @@ impl Capture<'_, '_> {
             image: Some(image),
             name: name.clone(),
         });
+
         let image = Some(index);
         self.output.item(Item::Event(Event::Map {
             pid: PID,
@@ -345,22 +376,28 @@ impl Capture<'_, '_> {
         let name = module.string("name")?.unwrap_or("module").to_owned();
         let (ips, entries) = (module.memory("ip")?, module.memory("orc")?);
         let ips_at = module.needed("ip_at")?;
+
         // Its code is where its entries are.
         let ips_of = ips.as_chunks::<4>().0.iter().enumerate().map(|(i, ip)| {
+            // An entry of `.orc_unwind_ip` is relative to its own address
+            // (`arch/x86/kernel/unwind_orc.c`, `orc_ip`).
             let slot = ips_at.wrapping_add(4 * i as u64);
             slot.wrapping_add(i64::from(i32::from_le_bytes(*ip)) as u64)
         });
         let (first, last) = ips_of.fold((u64::MAX, 0), |(a, b), ip| (a.min(ip), b.max(ip)));
+
         let text = module.number("text_start")?.unwrap_or(first)
             ..module.number("text_end")?.unwrap_or(last);
         if text.is_empty() {
             return Err(module.problem("ip", "the table covers no code").into());
         }
+
         let section = |kind, address, bytes| Section {
             kind,
             address,
             data: Bytes::from_vec(bytes),
         };
+
         let image = Image::new(ImageParts {
             name: name.clone(),
             text: vec![text.clone()],
@@ -378,9 +415,11 @@ impl Capture<'_, '_> {
         let states = states::all(point, "kernel", self.kind)?;
         let mut task = self.task(point)?;
         let mut regions = Vec::new();
+
         let regs = match point.object("regs")? {
             Some(regs) => SampleRegs::hardware(registers(&regs)?),
             None => {
+                // Only a task that is not running has its sp in `thread.sp`.
                 task.is_current = false;
                 let sp = point.needed("thread_sp")?;
                 let begin = point.needed("stack_begin")?;
@@ -403,6 +442,7 @@ impl Capture<'_, '_> {
                 inactive_regs(sp, &regions)
             }
         };
+
         stacks(point, &mut task, &mut regions)?;
         let tid = point.number("pid")?;
         Ok(Some(self.sample(
@@ -420,20 +460,26 @@ impl Capture<'_, '_> {
         let sampled = registers(&sample.required_object("perf_regs")?)?;
         let start = sample.required_object("unwind_start")?;
         let states = states::all(sample, "states", self.kind)?;
+
         let mut task = self.task(&start)?;
         let mut regions = Vec::new();
         stacks(&start, &mut task, &mut regions)?;
+
         let entry = registers(&start.required_object("regs")?)?;
+        // The unwinder does not start at the registers that perf makes up.
         let own = (!sampled.is_hardware()).then(|| own_regs(&states, &entry, &mut regions));
         let saved = own.and_then(|own| self.saved_bp(&own, entry.rsp().wrapping_add(8)));
+        // Its prologue saves rbp there, after the capture was made.
         if let Some(slot) = saved {
             put_word(&mut regions, slot, entry.get_or_zero(Reg::Rbp));
         }
+
         let regs = SampleRegs {
             sampled,
             fetch: None,
             own,
         };
+
         let ips = sample.numbers("result")?;
         let chains = vec![RecordedChain {
             source: "kernel".into(),
@@ -462,9 +508,11 @@ impl Capture<'_, '_> {
             self.steps.user(number);
             return Ok(None);
         }
+
         let sampled = registers(&step.required_object("regs")?)?;
         let mut task = self.task(step)?;
         let mut regions = Vec::new();
+
         if let Some(at) = step.number("stack_at")? {
             let [begin, end] = step.numbers("stack_bounds")?[..] else {
                 return Err(step.problem("stack_bounds", "not two addresses").into());
@@ -480,6 +528,7 @@ impl Capture<'_, '_> {
             });
             regions.push(region(at, step.memory("stack")?, begin..end, 0));
         }
+
         stacks(step, &mut task, &mut regions)?;
         // A stack that is not captured again is unchanged.
         for (stack, region) in &self.stacks {
@@ -488,11 +537,14 @@ impl Capture<'_, '_> {
                 regions.push(region.clone());
             }
         }
+
+        // Kept for the next step, which has only what has changed.
         let of_stack = |stack: &StackInfo| {
             let region = regions.iter().find(|r| r.bounds == stack.range());
             region.map(|region| (*stack, region.clone()))
         };
         self.stacks = task.stacks.iter().filter_map(of_stack).collect();
+
         let states = states::brief(step, "kernel", self.kind)?;
         let regs = SampleRegs::hardware(sampled);
         let stacks = task.stacks.clone();
@@ -500,6 +552,7 @@ impl Capture<'_, '_> {
         let (truth, boundary) = self
             .steps
             .kernel(number, &sampled, &stacks, &sample.memory());
+
         sample.truth = truth;
         if let Some(kernel) = &mut sample.kernel {
             kernel.boundary = boundary;
@@ -518,16 +571,21 @@ impl Capture<'_, '_> {
     ) -> Sample<'static> {
         let time = self.number;
         self.number += 1;
+
+        // A task that is not running continues where it left the processor.
         let sp = match task.is_current {
             true => regs.live().map_or(0, Regs::rsp),
             false => task.thread_sp,
         };
+
+        // The stack in use comes first, and it alone has the role `Stack`.
         regions.sort_by_key(|r| !r.bounds.contains(&sp));
         for region in regions.iter_mut().skip(1) {
             if region.role == RegionRole::Stack {
                 region.role = RegionRole::OtherStack;
             }
         }
+
         let release = self.release.clone();
         Sample {
             pid: PID,

@@ -61,6 +61,7 @@ fn owned(sample: Sample<'_>) -> Sample<'static> {
 
 fn take(bytes: Vec<u8>, options: &ImportOptions) -> Result<(Taken, Imported), ImportError> {
     let mut taken = Taken::default();
+
     let imported = import_bytes(Arc::new(bytes), options, &mut |item| {
         match item {
             ImportItem::Image { index, image } => {
@@ -80,6 +81,7 @@ fn take(bytes: Vec<u8>, options: &ImportOptions) -> Result<(Taken, Imported), Im
         }
         ControlFlow::Continue(())
     })?;
+
     assert_eq!(imported.images as usize, taken.images.len());
     assert_eq!(imported.events as usize, taken.events.len());
     assert_eq!(imported.samples as usize, taken.samples.len());
@@ -132,10 +134,12 @@ fn expected_samples(name: &str) -> Vec<Vec<String>> {
 fn check_perf(name: &str) {
     let bytes = std::fs::read(corpus(&format!("perfdata/{name}.data"))).expect("the corpus");
     let (taken, imported) = take(bytes, &nowhere()).expect("perf.data");
+
     let expected = expected_samples(&format!("perfdata/{name}.expected.txt"));
     let with_regs = |s: &&Vec<String>| s.iter().any(|line| line.starts_with("reg"));
     let expected: Vec<_> = expected.iter().filter(with_regs).collect();
     assert!(!expected.is_empty());
+
     for (sample, expected) in taken.samples.iter().zip(&expected) {
         let mut ours = say(sample);
         ours.sort();
@@ -145,6 +149,7 @@ fn check_perf(name: &str) {
     }
     assert_eq!(taken.samples.len(), expected.len(), "{name}");
     assert_eq!(imported.problems, []);
+
     // Exactly the executable mappings are mapped; the others unmap what was there.
     let mapped = taken.events.iter().filter_map(|event| match event {
         Event::Map { range, bias, .. } => Some((range.start, range.start.wrapping_sub(*bias))),
@@ -152,6 +157,7 @@ fn check_perf(name: &str) {
     });
     let mapped: Vec<_> = mapped.collect();
     assert!(mapped.len() >= 4, "{mapped:x?}");
+
     for line in text(&format!("perfdata/{name}.expected.txt")).lines() {
         let words: Vec<&str> = line.split(' ').collect();
         if words[0] == "mmap" && mapped.iter().any(|m| m.0 == hex(words[3])) {
@@ -195,6 +201,7 @@ fn kernel_frames_that_perf_recorded_are_kept() {
     check_perf("kernel-frames");
     let bytes = std::fs::read(corpus("perfdata/kernel-frames.data")).expect("the corpus");
     let (taken, _) = take(bytes, &nowhere()).expect("perf.data");
+
     let of_kernel = |s: &Sample<'_>| {
         let ips = s.recorded.first().map_or(&[][..], |chain| &chain.ips);
         let marker = ips.first().copied();
@@ -204,14 +211,17 @@ fn kernel_frames_that_perf_recorded_are_kept() {
         );
         ips.len()
     };
+
     let lengths: Vec<usize> = taken.samples.iter().map(of_kernel).collect();
     assert_eq!(lengths, [0, 8, 9]);
+
     // With a stack copy, perf asks for no user part.
     for chain in taken.samples.iter().flat_map(|s| &s.recorded) {
         let request = chain.request.expect("the event says it");
         let has = [request.kernel, request.user, request.add_mark];
         assert_eq!((has, request.max_stack), ([true, false, true], 0));
     }
+
     for sample in &taken.samples {
         assert!(sample.regs.sampled.rip() < 1 << 47, "a user-space address");
     }
@@ -223,6 +233,7 @@ fn branch_records_of_call_stacks_need_no_registers() {
     let whole = std::fs::read(corpus(name)).expect("the corpus");
     let (taken, _) = take(whole.clone(), &nowhere()).expect("perf.data");
     assert_eq!(taken.samples.len(), 3);
+
     let perf = text("perfdata/LBR-stitch-grow.expected.txt");
     let perf = perf.lines().filter(|line| line.starts_with("sample "));
     for (sample, line) in taken.samples.iter().zip(perf) {
@@ -231,6 +242,7 @@ fn branch_records_of_call_stacks_need_no_registers() {
         let [ring] = sample.branches.as_slice() else {
             panic!("{:?}", sample.branches);
         };
+
         let froms = ring.entries.iter().map(|branch| branch.from);
         let ours: Vec<u64> = std::iter::once(sample.regs.sampled.rip())
             .chain(froms)
@@ -243,6 +255,7 @@ fn branch_records_of_call_stacks_need_no_registers() {
             "rsp is not recorded"
         );
     }
+
     // In other modes than call-stack, branch records are not a stack: the same file with another
     // mode.
     let mode = 0x2_c801_u64.to_le_bytes();
@@ -276,6 +289,7 @@ fn other_files_are_not_recordings() {
         Ok(_) => panic!("it must be refused"),
         Err(error) => error.to_string(),
     };
+
     assert_eq!(refused(b""), "neither perf.data, an ELF core nor a capture");
     assert_eq!(
         refused(b"hello"),
@@ -283,11 +297,14 @@ fn other_files_are_not_recordings() {
     );
     assert!(refused(b"PERFILE2").starts_with("perf.data: file header at offset 0x0"));
     assert!(refused(b"2ELIFREP").contains("big-endian"));
+
+    // A header with nothing but its identification, which is completed step by step.
     let mut elf = vec![0u8; 64];
     elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
     let machine = "core: file header at offset 0x12: a core of machine 0; only x86-64 (62) is \
                    supported";
     assert_eq!(refused(&elf), machine);
+
     elf[18] = 62;
     elf[16] = 2;
     assert!(refused(&elf).contains("ELF type 2 is not a core"));
@@ -311,6 +328,7 @@ fn threads_and_registers_of_a_core_are_those_of_gdb() {
     let (taken, imported) = take(core(), &nowhere()).expect("a core");
     assert_eq!(imported.problems, []);
     assert_eq!(imported.skipped.len(), 0);
+
     let (mut tid, mut compared) = (0, 0);
     for line in text("cores/threads.expected.txt").lines() {
         let words: Vec<&str> = line.split(' ').collect();
@@ -328,6 +346,7 @@ fn threads_and_registers_of_a_core_are_those_of_gdb() {
             }
         }
     }
+
     assert_eq!((taken.samples.len(), compared), (3, 3 * 19));
     let comm = |e: &Event| matches!(e, Event::Comm { name, .. } if name == "unwind-sim-threa");
     assert!(taken.events.iter().any(comm), "{:?}", &taken.events[..2]);
@@ -373,8 +392,10 @@ fn stacks_of_a_core_hold_the_red_zone_and_the_stack_that_a_signal_left() {
 #[test]
 fn files_of_a_core_are_those_of_gdb() {
     let (taken, imported) = take(core(), &nowhere()).expect("a core");
+
     let expected = text("cores/threads.expected.txt");
     let mut found = Vec::new();
+
     for event in &taken.events {
         let Event::Map {
             range,
@@ -386,12 +407,14 @@ fn files_of_a_core_are_those_of_gdb() {
         else {
             continue;
         };
+
         if name.starts_with('/') && image.is_none() {
             let offset = range.start.wrapping_sub(*bias);
             let (start, end) = (range.start, range.end);
             let line = format!("file {start:#x} {end:#x} {offset:#x} {name}");
             assert!(expected.lines().any(|l| l == line), "{line}");
         }
+
         if let Some(index) = image {
             let image = &taken.images[index.0 as usize];
             let svma = range.start.wrapping_sub(*bias);
@@ -402,10 +425,12 @@ fn files_of_a_core_are_those_of_gdb() {
             found.push(name.rsplit('/').next().unwrap_or(""));
         }
     }
+
     assert_eq!(
         found,
         ["unwind-sim-threads", "[vdso]", "ld-linux-x86-64.so.2"]
     );
+
     let vdso = &taken.images[1];
     assert!(
         vdso.symbols()
@@ -413,6 +438,7 @@ fn files_of_a_core_are_those_of_gdb() {
             .any(|s| s.name == "__vdso_gettimeofday")
     );
     assert!(vdso.section(SectionKind::EhFrame).is_some());
+
     let ours: String = taken.images[0]
         .build_id()
         .iter()
@@ -426,6 +452,7 @@ fn files_of_a_core_are_those_of_gdb() {
 fn damaged_recordings_never_panic() {
     let options = nowhere();
     let mut refused = 0;
+
     let mut damage = |whole: &[u8], at: &mut dyn Iterator<Item = usize>| {
         for at in at {
             let mut bytes = whole.to_vec();
@@ -436,15 +463,18 @@ fn damaged_recordings_never_panic() {
             refused += u32::from(take(whole[..at].to_vec(), &options).is_err());
         }
     };
+
     let perf = std::fs::read(corpus("perfdata/dwarf.data")).expect("the corpus");
     damage(&perf, &mut (0..perf.len()).step_by(37));
     let pipe = std::fs::read(corpus("perfdata/fp-pipe.data")).expect("the corpus");
     damage(&pipe, &mut (0..pipe.len()).step_by(37));
     let branches = std::fs::read(corpus("perfdata/LBR-stitch-grow.data")).expect("the corpus");
     damage(&branches, &mut (0..branches.len()).step_by(3));
+
     let core = core();
     // Headers, and the notes at the end.
     damage(&core, &mut (0..64 + 23 * 56).step_by(13));
     damage(&core, &mut (0xc_4548..core.len()).step_by(499));
+
     assert!(refused > 50, "{refused}");
 }

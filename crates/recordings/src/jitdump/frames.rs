@@ -30,19 +30,23 @@ fn copy(function: &Function, address: u64, out: &mut Vec<u8>) -> Option<()> {
     let (base, entries) = entries(function)?;
     let code = function.written_at..function.written_at.checked_add(function.size)?;
     let start = out.len();
+
     // How much further than meant the entries will be.
     let distance = address.checked_add(start as u64)?.wrapping_sub(base);
     let mut has_row = false;
     let mut at = 0;
+
     while let Some(length) = u32_at(entries, at) {
         // A length of 0 ends the section. Nothing writes the 64-bit form here.
         if length == 0 {
             break;
         }
+
         let body = at.checked_add(4)?;
         let end = body.checked_add(length as usize)?;
         let entry = entries.get(at..end)?;
         out.extend_from_slice(entry);
+
         let pointer = u32_at(entries, body)?;
         if pointer != 0 {
             // The CIE pointer counts back from itself.
@@ -54,14 +58,18 @@ fn copy(function: &Function, address: u64, out: &mut Vec<u8>) -> Option<()> {
                 PCREL => base.wrapping_add(place as u64).wrapping_add(written),
                 _ => written,
             };
+            // Entries without a row of this function would be of no use.
             has_row |= code.contains(&begin);
+            // Only relative pointers change when the entries move.
             if encoding & 0x70 == PCREL {
                 let corrected = written.wrapping_sub(distance);
                 write(&mut out[start..], place, encoding, corrected)?;
             }
         }
+
         at = end;
     }
+
     has_row.then_some(())
 }
 
@@ -88,6 +96,7 @@ fn pointer_encoding(entries: &[u8], at: usize) -> Option<u8> {
     if u32_at(entries, body)? != 0 {
         return None;
     }
+
     // Version, augmentation string, code and data alignment, return address register.
     let version = *entries.get(body + 4)?;
     let string = entries.get(body + 5..)?;
@@ -95,13 +104,18 @@ fn pointer_encoding(entries: &[u8], at: usize) -> Option<u8> {
     let mut rest = &string[end + 1..];
     uleb(&mut rest)?;
     uleb(&mut rest)?;
+    // The return address register is a byte in version 1, and a ULEB128 number in later ones (DWARF
+    // 5, 6.4.1).
     match version {
         1 => rest = rest.get(1..)?,
         _ => uleb(&mut rest).map(drop)?,
     }
+
     let [b'z', augmentation @ ..] = &string[..end] else {
         return (end == 0).then_some(ABSPTR);
     };
+
+    // The augmentation data, in the order of the letters (LSB 5.0 Core, "Exception Frames").
     uleb(&mut rest)?;
     for letter in augmentation {
         match letter {
@@ -115,6 +129,7 @@ fn pointer_encoding(entries: &[u8], at: usize) -> Option<u8> {
             _ => return None,
         }
     }
+
     Some(ABSPTR)
 }
 

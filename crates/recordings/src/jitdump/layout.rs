@@ -55,6 +55,7 @@ impl Layout {
         let mut replaced = 0;
         let mut group: Vec<&Function> = Vec::new();
         for (function, is_shared) in order.into_iter().zip(shared) {
+            // Moved code has another bias, and shared memory has another image at another time.
             let is_alone = is_shared || function.address != function.written_at;
             let ends = group.last().is_some_and(|last| is_apart(last, function));
             if is_alone || ends || group.len() == IMAGE_FUNCTIONS_MAX {
@@ -62,6 +63,7 @@ impl Layout {
                 group.clear();
             }
             match (is_alone, is_shared && !has_times) {
+                // Without times it is not known which of them was there when.
                 (_, true) => replaced += 1,
                 (true, _) => layout.entries.extend(maker.entry(&[function])),
                 (false, _) => group.push(function),
@@ -69,6 +71,7 @@ impl Layout {
         }
         layout.entries.extend(maker.entry(&group));
 
+        // All of them are there from the start.
         if !has_times {
             layout.entries.iter_mut().for_each(|entry| entry.time = 0);
         }
@@ -149,9 +152,11 @@ impl Maker<'_> {
         let bias = first.address.wrapping_sub(first.written_at);
         let range = first.address..last.address + last.size;
         let stated = range.start.wrapping_sub(bias)..range.end.wrapping_sub(bias);
+
         let mut sections = Vec::new();
         let mut table = Vec::new();
         let table_address = stated.end.checked_next_multiple_of(8);
+
         for function in functions {
             let code = function.code.clone();
             if !code.is_empty() {
@@ -164,6 +169,7 @@ impl Maker<'_> {
             if function.unwinding.is_some() {
                 let done = table_address.and_then(|at| frames::append(function, at, &mut table));
                 if done.is_none() {
+                    // One problem is reported for all of them.
                     if self.refused == 0 {
                         self.first_refused = function.address;
                     }
@@ -171,6 +177,7 @@ impl Maker<'_> {
                 }
             }
         }
+
         if let Some(address) = table_address.filter(|_| !table.is_empty()) {
             sections.push(Section {
                 kind: SectionKind::EhFrame,
@@ -178,12 +185,15 @@ impl Maker<'_> {
                 data: Bytes::from_vec(table),
             });
         }
+
         let symbols = functions.iter().map(|f| Symbol {
             address: f.written_at,
             size: f.size,
             name: f.name.clone(),
         });
+        // The image is there as soon as its first function is.
         let time = functions.iter().map(|f| f.time).min()?;
+
         let image = Image::new(ImageParts {
             name: self.name.to_owned(),
             text: vec![stated],
@@ -191,6 +201,7 @@ impl Maker<'_> {
             symbols: symbols.collect(),
             ..ImageParts::default()
         });
+
         Some(Entry {
             time,
             range,

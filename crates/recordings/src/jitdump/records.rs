@@ -44,6 +44,7 @@ impl Header {
             let have = bytes.len() as u64;
             return Err(Problem::Short { have });
         }
+
         let word = |at| u32_at(bytes, at).unwrap_or_default();
         let [version, size, machine, pid] = [4, 8, 12, 20].map(word);
         if version > VERSION {
@@ -55,6 +56,8 @@ impl Header {
         if (size as usize) < HEADER_SIZE {
             return Err(Problem::HeaderSize(size));
         }
+
+        // Bit 0 says that times are of the TSC (jitdump-specification.txt of perf).
         let flags = u64_at(bytes, 32).unwrap_or_default();
         Ok(Header {
             size: size as usize,
@@ -102,13 +105,16 @@ impl Records {
                 offset: offset + at as u64,
                 kind,
             };
+
             let end = at.checked_add(size as usize);
             let end = end
                 .filter(|end| *end >= at + RECORD_SIZE)
                 .ok_or(malformed)?;
             let Some(record) = bytes.part(at..end) else {
+                // The rest of the record is not written yet.
                 break;
             };
+
             self.record(kind, &record, known).ok_or(malformed)??;
             at = end;
         }
@@ -129,6 +135,7 @@ impl Records {
             kind::CODE_UNWINDING_INFO => self.unwinding = Some(unwinding_info(record)?),
             kind::CODE_LOAD => {
                 let (number, mut function) = load(record)?;
+                // Unwinding information comes before the function that it is about.
                 function.unwinding = self.unwinding.take();
                 self.numbers.insert(number, self.functions.len());
                 self.functions.push(function);
@@ -139,6 +146,7 @@ impl Records {
                 if let Some(function) = self.numbers.get(&number).map(|&i| &self.functions[i]) {
                     let entries = function.unwinding.as_ref().map_or(0, |u| u.data.len());
                     let repeated = self.repeated + function.name.len() + entries;
+                    // Every move copies a function, so the size of the file bounds the copies.
                     if repeated > known.max(MOVED_MIN) {
                         return Some(Err(Problem::TooMany));
                     }
@@ -156,6 +164,7 @@ impl Records {
             // Source lines (type 2) are not used. Types of later versions are skipped, as perf does.
             _ => {}
         }
+
         if self.functions.len() > FUNCTIONS_MAX {
             self.functions.pop();
             return Some(Err(Problem::TooMany));

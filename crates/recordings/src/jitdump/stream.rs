@@ -52,6 +52,7 @@ impl Stream {
             at = header.size;
             self.header = Some((self.rest[..HEADER_SIZE].to_vec(), header));
         }
+
         // Most pieces complete no record.
         let size = u32_at(&self.rest, at + 4).map(|size| size as usize);
         if size.is_none_or(|size| self.rest.len() - at < size) {
@@ -61,11 +62,13 @@ impl Stream {
             }
             return self.wait();
         }
+
         // Functions keep their parts of these bytes.
         let bytes = Bytes::from_vec(std::mem::take(&mut self.rest));
         let known = usize::try_from(self.offset).unwrap_or(usize::MAX);
         let known = known.saturating_add(bytes.len());
         let end = self.records.read(&bytes, self.offset, at, known)?;
+
         self.rest = bytes[end..].to_vec();
         self.offset += end as u64;
         self.wait()

@@ -219,6 +219,7 @@ fn neighbours_share_an_image_and_a_table() {
             .unwinding(n)
             .load(n, n, 0x1000 + n * 0x10, &format!("f{n}"));
     }
+
     let layout = Layout::new(
         &file.load(9, 9, 0x1030, "without rows").parse(),
         "jit-7.dump",
@@ -227,6 +228,7 @@ fn neighbours_share_an_image_and_a_table() {
     let [entry] = layout.entries.as_slice() else {
         panic!("{layout:?}");
     };
+
     assert_eq!((entry.time, entry.range.clone()), (0, 0x1000..0x103b));
     let functions = [(0x1000, 0x100b), (0x1010, 0x101b), (0x1020, 0x102b)];
     assert_eq!(rows(&entry.image), functions);
@@ -319,9 +321,11 @@ fn a_file_that_is_written_in_pieces_is_the_same() {
         .load(3, 2, 0x2000, "b")
         .record(kind::CODE_CLOSE, 4, &[])
         .load(5, 3, 0x4000, "behind the end");
+
     let whole = File(file.0.clone()).parse();
     let expected = names(&whole);
     let first_end = File::new(0).unwinding(1).load(1, 1, 0x1000, "a").0.len();
+
     for size in 1..=file.0.len() {
         let mut stream = Stream::default();
         let mut at = 0;
@@ -331,6 +335,7 @@ fn a_file_that_is_written_in_pieces_is_the_same() {
             at += piece.len();
             assert_eq!(!stream.functions().is_empty(), at >= first_end, "{at}");
         }
+
         let functions = stream.functions().iter();
         let found: Vec<_> = functions
             .map(|f| (f.name.as_str(), f.time, f.address))
@@ -338,6 +343,7 @@ fn a_file_that_is_written_in_pieces_is_the_same() {
         assert_eq!(found, expected, "pieces of {size} bytes");
         assert_eq!(stream.header(), Some(&file.0[..HEADER_SIZE]));
         assert_eq!(stream.problem(), None);
+
         let tables = stream.functions().iter().map(|f| {
             let entry = f.entry("x").expect("code");
             rows(&entry.image)

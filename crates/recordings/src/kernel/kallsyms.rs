@@ -83,12 +83,15 @@ pub(super) fn find(bytes: &[u8], address: u64, text: &[Range<u64>]) -> Option<Fo
     let bytes = bytes.get(skip..)?;
     let address = address.wrapping_add(skip as u64);
     let mut steps = STEPS_MAX;
+
     // The table is among the data. Code, if it is known, is searched last.
     let end = address.saturating_add(bytes.len() as u64);
     let offset = |at: u64| (at.clamp(address, end) - address) as usize;
     let code = text.iter().map(|r| offset(r.start)..offset(r.end));
     let mut code: Vec<_> = code.collect();
     code.sort_by_key(|range| range.start);
+
+    // The data is what lies between the ranges of code.
     let (mut data, mut start) = (Vec::new(), 0);
     for range in &mut code {
         let from = range.start.max(start);
@@ -97,6 +100,7 @@ pub(super) fn find(bytes: &[u8], address: u64, text: &[Range<u64>]) -> Option<Fo
         start = range.end;
     }
     data.push(start..bytes.len());
+
     data.into_iter()
         .chain(code)
         .flat_map(|range| token_indices(bytes, range))
@@ -146,28 +150,35 @@ impl<'a> Tokens<'a> {
     /// The token table directly before the index at `index_start`.
     fn before(bytes: &'a [u8], index_start: usize) -> Option<Tokens<'a>> {
         let index = read_index(bytes, index_start)?;
+        // The index has the place of each token in the table, in order.
         let last = usize::from(index[255]);
+
         let nearest = index_start.checked_sub(last + 1)? & !(ALIGN_MIN - 1);
         let farthest = nearest.saturating_sub(TOKEN_LEN_MAX);
         let mut starts = (farthest..=nearest).rev().step_by(ALIGN_MIN);
+
         starts.find_map(|table_start| {
             let table = bytes.get(table_start..index_start)?;
             let mut list = [&table[..0]; 256];
+
             for (i, slot) in list.iter_mut().enumerate() {
                 let rest = &table[usize::from(index[i])..];
                 let end = rest.iter().position(|b| *b == 0)?;
                 let next = index
                     .get(i + 1)
                     .map(|n| usize::from(*n) - usize::from(index[i]));
+                // A token ends with a zero, and the next one follows.
                 if next.is_some_and(|next| next != end + 1) {
                     return None;
                 }
+                // Nothing but padding is between the last token and the index.
                 if next.is_none() && (rest[end..].len() > 8 || rest[end..].iter().any(|b| *b != 0))
                 {
                     return None;
                 }
                 *slot = &rest[..end];
             }
+
             Some(Tokens {
                 list,
                 table_start,
@@ -237,25 +248,31 @@ impl<'a> Tokens<'a> {
         let area = &bytes[start..self.table_start];
         let mut markers = Vec::new();
         let mut at = 0;
+
         for number in 0..count {
             *steps = steps.checked_sub(1)?;
+            // `kallsyms_markers` has the offset of every 256th name (`scripts/kallsyms.c`).
             if number % 256 == 0 {
                 markers.push(u32::try_from(at).ok()?);
             }
             let (skip, len) = length(area, at)?;
             let first = *area.get(at + skip)?;
+            // The first letter of a name is the symbol's type, as nm(1) prints it.
             let kind = *self.list[usize::from(first)].first()?;
             if len == 0 || !(kind.is_ascii_alphabetic() || matches!(kind, b'?' | b'-')) {
                 return None;
             }
             at += skip + len;
         }
+
         let rest = area.get(at.next_multiple_of(align)..)?;
+        // Markers have 4 or 8 bytes, depending on the kernel's version.
         let (narrow, _) = rest.as_chunks::<4>();
         let (wide, _) = rest.as_chunks::<8>();
         let narrow = narrow.iter().map(|m| u64::from(u32::from_le_bytes(*m)));
         let wide = wide.iter().map(|m| u64::from_le_bytes(*m));
         let wanted = || markers.iter().map(|m| u64::from(*m));
+
         let len = markers.len();
         let fit = narrow.take(len).eq(wanted()) || wide.take(len).eq(wanted());
         fit.then_some(Names {
@@ -269,12 +286,14 @@ impl<'a> Tokens<'a> {
     fn unpack(&self, bytes: &[u8], names: &Names) -> Option<Plain> {
         let area = &bytes[names.start..self.table_start];
         let tokens = self.list.map(short);
+
         // Bytes that a copied token may need.
         let longest = self.list.iter().fold(16, |max, token| max.max(token.len()));
         // Most names are 10 to 30 letters long.
         let mut out = vec![0; names.count * 24];
         let mut ends = Vec::with_capacity(names.count);
         let (mut at, mut end) = (0, 0);
+
         for _ in 0..names.count {
             let (skip, len) = length(area, at)?;
             let start = end;
@@ -288,6 +307,7 @@ impl<'a> Tokens<'a> {
                     None => out[end..end + token.len()].copy_from_slice(token),
                 }
                 end += token.len();
+                // A damaged table could unpack to any size.
                 if end - start > NAME_LEN_MAX || end > NAME_BYTES_MAX {
                     return None;
                 }
@@ -295,6 +315,7 @@ impl<'a> Tokens<'a> {
             ends.push(end);
             at += skip + len;
         }
+
         out.truncate(end);
         Some(Plain {
             names: String::from_utf8(out)

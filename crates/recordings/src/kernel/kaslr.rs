@@ -59,11 +59,15 @@ fn is_behind_call(image: &Image, svma: u64) -> bool {
     let Some(start) = svma.checked_sub(LEN_MAX) else {
         return false;
     };
+
     let before = image.text_bytes(start, LEN_MAX as usize);
     let &[a, b, c, d, e, f, g] = before else {
         return false;
     };
+
+    // `/2` is in the middle bits of ModRM (Intel SDM volume 2, 3.1.1.1).
     let call = |opcode: u8, modrm: u8| opcode == 0xff && modrm & 0x38 == 0x10;
+    // Opcode, ModRM, SIB and displacement (Intel SDM volume 2, 2.1.5).
     let length = |modrm: u8, at: u64| {
         let sib = u64::from(modrm & 7 == 4 && modrm & 0xc0 != 0xc0);
         let displacement = match (modrm >> 6, modrm & 7) {
@@ -73,6 +77,7 @@ fn is_behind_call(image: &Image, svma: u64) -> bool {
         };
         2 + sib + displacement == LEN_MAX - at
     };
+
     let pairs = [
         (a, b, 0),
         (b, c, 1),
@@ -81,6 +86,7 @@ fn is_behind_call(image: &Image, svma: u64) -> bool {
         (e, f, 4),
         (f, g, 5),
     ];
+
     c == 0xe8
         || pairs
             .into_iter()

@@ -58,6 +58,7 @@ impl<'a> Rest<'a> {
 pub(super) fn unpack(data: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), Bad> {
     let mut rest = Rest { data, at: 0 };
     let flags = header(&mut rest)?;
+    // More than the limit, so that the caller sees that it is exceeded.
     while out.len() as u64 <= limit {
         let begin = rest.at;
         let bad = (begin, ErrorKind::InvalidData);
@@ -69,13 +70,16 @@ pub(super) fn unpack(data: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), B
         if unpacked_len > BLOCK_MAX || packed_len == 0 || packed_len > unpacked_len {
             return Err(bad);
         }
+
         let adler32 = rest.number_if(flags & ADLER32_D != 0)?;
         let crc32 = rest.number_if(flags & CRC32_D != 0)?;
+
         // An incompressible block is stored unpacked, without checksums of the packed block.
         let is_packed = packed_len < unpacked_len;
         rest.number_if(is_packed && flags & ADLER32_C != 0)?;
         rest.number_if(is_packed && flags & CRC32_C != 0)?;
         let packed = rest.bytes(packed_len)?;
+
         let from = out.len();
         if is_packed {
             out.resize(from + unpacked_len, 0);
@@ -86,6 +90,7 @@ pub(super) fn unpack(data: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), B
         } else {
             out.extend_from_slice(packed);
         }
+
         let unpacked = &out[from..];
         if adler32.is_some_and(|sum| sum != adler32_of(unpacked))
             || crc32.is_some_and(|sum| sum != crc32_of(unpacked))
@@ -101,33 +106,39 @@ fn header(rest: &mut Rest<'_>) -> Result<u32, Bad> {
     if rest.bytes(MAGIC.len())? != MAGIC {
         return Err((0, ErrorKind::InvalidData));
     }
+
     let version = rest.number(2)? as u16;
     let has_level = version >= VERSION_LEVEL;
     // The library's version, and the version needed for extracting.
     rest.bytes(2)?;
     rest.bytes(if has_level { 2 } else { 0 })?;
+
     let at = rest.at;
     let method = rest.number(1)? as u8;
     rest.bytes(usize::from(has_level))?;
     let flags_at = rest.at;
     let flags = rest.number(4)?;
+
     if !METHODS.contains(&method) {
         return Err((at, ErrorKind::Unsupported));
     }
     if flags & FILTER != 0 {
         return Err((flags_at, ErrorKind::Unsupported));
     }
+
     // Mode and time.
     rest.bytes(if has_level { 12 } else { 8 })?;
     let name_len = rest.number(1)? as usize;
     rest.bytes(name_len)?;
     // The checksums of the header and of the extra field.
     rest.bytes(4)?;
+
     if flags & EXTRA_FIELD != 0 {
         let extra_len = rest.number(4)? as usize;
         rest.bytes(extra_len)?;
         rest.bytes(4)?;
     }
+
     Ok(flags)
 }
 

@@ -101,23 +101,28 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<KernelImage, KernelErr
 pub fn open_system_map(path: &Path) -> Result<KernelImage, KernelError> {
     let name = path.to_text();
     let symbols = map_symbols(path)?;
+
     let text = symbols.range("_stext", "_etext");
     let text = text.ok_or_else(|| KernelErrorKind::MapWithoutText.of(&name))?;
     let range = symbols.range("_text", "_end").unwrap_or(text.clone());
+    // `.init.text` is outside of `_stext` to `_etext`.
     let init = symbols.range("_sinittext", "_einittext");
     let text: Vec<Range<u64>> = std::iter::once(text).chain(init).collect();
+
     // Distributions name the file `System.map-RELEASE`.
     let file = path
         .file_name()
         .and_then(|n| n.to_str())
         .unwrap_or_default();
     let version = file.strip_prefix("System.map-").map(str::to_owned);
+
     let image = Image::new(ImageParts {
         name,
         symbols: symbols.code(&text),
         text,
         ..ImageParts::default()
     });
+
     Ok(KernelImage {
         image: Arc::new(image),
         range,
@@ -137,7 +142,9 @@ pub fn from_bytes(
 ) -> Result<KernelImage, KernelError> {
     let map = options.system_map.as_deref();
     let map = map.map(|path| Ok((path, map_symbols(path)?))).transpose()?;
+
     let of = |what: KernelErrorKind| what.of(name);
+    // A bzImage has the kernel compressed in it.
     let payload = is_bzimage(&bytes)
         .then(|| Payload::find(&bytes))
         .transpose()
@@ -147,11 +154,13 @@ pub fn from_bytes(
         None if bytes.starts_with(b"\x7fELF") => bytes,
         None => return Err(of(KernelErrorKind::NotKernel)),
     };
+
     let vmlinux = Vmlinux::read(name, &file).map_err(of)?;
     let (symbols, source, form) = match map {
         Some((path, symbols)) => {
             let text = &vmlinux.elf.parts.text;
             let inside = |s: KernelSymbol<'_>| text.iter().any(|r| r.contains(&s.address));
+            // The map is of another kernel, or the stub that Debian installs.
             if !symbols.iter().any(inside) {
                 return Err(KernelErrorKind::MapForeign.of(&path.to_text()));
             }
@@ -159,8 +168,10 @@ pub fn from_bytes(
         }
         None => own_symbols(&vmlinux),
     };
+
     let version = payload.as_ref().and_then(|p| p.version.clone());
     let version = version.or_else(|| vmlinux.version(&symbols));
+
     let mut image = KernelImage {
         symbol_source: source,
         kallsyms_form: form,

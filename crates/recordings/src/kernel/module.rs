@@ -97,10 +97,12 @@ struct File<'a> {
 fn read(name: &str, bytes: &Bytes, load: &ModuleLoad) -> Result<Module, KernelErrorKind> {
     let data: &[u8] = bytes;
     let header = Header::parse(data).map_err(|_| KernelErrorKind::NotModule)?;
+    // A module is relocatable: it is linked when it is loaded.
     let is_module = header.e_type(LE) == elf::ET_REL && header.e_machine(LE) == elf::EM_X86_64;
     if !is_module || !header.is_little_endian() {
         return Err(KernelErrorKind::NotModule);
     }
+
     let cut = |section, offset| KernelErrorKind::Section {
         section,
         offset,
@@ -108,17 +110,21 @@ fn read(name: &str, bytes: &Bytes, load: &ModuleLoad) -> Result<Module, KernelEr
     };
     let table = header.sections(LE, data);
     let table = table.map_err(|_| cut("section headers", header.e_shoff(LE)))?;
+
     let addresses = load::addresses(&table, load);
     let file = File {
         bytes,
         table,
         addresses,
     };
+
     let code = file.code();
     let start = code.iter().map(|(r, _)| r.start).min();
     let end = code.iter().map(|(r, _)| r.end).max();
     let range = start.zip(end).map(|(a, b)| a..b);
     let range = range.ok_or(KernelErrorKind::NotLoaded)?;
+
+    // Addresses in the image count from the start of the code.
     let bias = range.start;
     let mut parts = ImageParts {
         name: name.to_owned(),
@@ -128,6 +134,7 @@ fn read(name: &str, bytes: &Bytes, load: &ModuleLoad) -> Result<Module, KernelEr
             .collect(),
         ..ImageParts::default()
     };
+
     for (range, data) in code {
         parts.sections.push(Section {
             kind: SectionKind::Text,
@@ -137,8 +144,10 @@ fn read(name: &str, bytes: &Bytes, load: &ModuleLoad) -> Result<Module, KernelEr
     }
     parts.sections.extend(file.orc(&range)?);
     parts.symbols = file.symbols(bias)?;
+
     let version = file.version();
     let encoding = encoding(&parts, version.as_deref(), None)?;
+
     Ok(Module {
         image: Arc::new(Image::new(parts)),
         range,
@@ -205,25 +214,31 @@ impl<'a> File<'a> {
         else {
             return Ok(Vec::new());
         };
+
         let wrong = |offset, what| KernelErrorKind::Section {
             section: IPS,
             offset,
             what,
         };
+
         let entries = self.bytes(entries, ".orc_unwind")?;
         let (entries, _) = entries.as_chunks::<ENTRY_LEN>();
         let count = self.bytes(ips, IPS)?.len() / 4;
+        // Entry n of one section belongs to entry n of the other.
         if count != entries.len() {
             return Err(wrong(
                 ips.sh_offset(LE),
                 "number of addresses differs from number of entries",
             ));
         }
+
         let targets = self.targets(ips_index, count)?;
         let place = text.end.checked_next_multiple_of(4096).unwrap_or(text.end);
         let mut kept_ips = Vec::with_capacity(count * 4);
         let mut kept = Vec::with_capacity(count * ENTRY_LEN);
+
         for (target, entry) in targets.iter().zip(entries) {
+            // Code that is not loaded, such as that of `.init.text`.
             let Some(target) = target else { continue };
             let slot = place.wrapping_add(kept_ips.len() as u64);
             let relative = target.wrapping_sub(slot).cast_signed();
@@ -232,6 +247,7 @@ impl<'a> File<'a> {
             kept_ips.extend_from_slice(&relative.to_le_bytes());
             kept.extend_from_slice(entry);
         }
+
         let address = place.wrapping_sub(text.start);
         let mut out = vec![
             section(SectionKind::OrcUnwindIp, address, Bytes::from_vec(kept_ips)),
@@ -241,6 +257,7 @@ impl<'a> File<'a> {
             let data = self.bytes(header, ".orc_header")?;
             out.push(section(SectionKind::OrcHeader, address, data));
         }
+
         Ok(out)
     }
 
@@ -257,11 +274,13 @@ impl<'a> File<'a> {
             offset: 0,
             what: "cannot be read",
         })?;
+
         let mut out = vec![None; count];
         for section in self.table.iter() {
             let Ok(Some((relocations, _))) = section.rela(LE, data) else {
                 continue;
             };
+            // sh_info is the section that the relocations apply to (gABI, "Section Header").
             if section.info_link(LE) != ips {
                 continue;
             }
@@ -271,17 +290,21 @@ impl<'a> File<'a> {
                     offset: rela.r_offset(LE),
                     what,
                 };
+
                 if rela.r_type(LE, false) != elf::R_X86_64_PC32 {
                     return Err(wrong("a relocation that is not R_X86_64_PC32"));
                 }
+
                 let slot = usize::try_from(rela.r_offset(LE) / 4).ok();
                 let slot = slot.filter(|_| rela.r_offset(LE) % 4 == 0);
                 let slot = slot.and_then(|slot| out.get_mut(slot));
                 let slot = slot.ok_or_else(|| wrong("a relocation that applies to no slot"))?;
+
                 let symbol = rela.symbol(LE, false);
                 let symbol = symbol.and_then(|index| symbols.symbol(index).ok());
                 let symbol = symbol.ok_or_else(|| wrong("a relocation without a symbol"))?;
                 let section = SectionIndex(symbol.st_shndx(LE).0.into());
+
                 *slot = self.address(section).map(|address| {
                     let offset = symbol.st_value(LE).wrapping_add(rela.r_addend(LE) as u64);
                     address.wrapping_add(offset)
@@ -299,16 +322,20 @@ impl<'a> File<'a> {
         };
         let strings = symbols.strings();
         let mut out = Vec::new();
+
         for symbol in symbols.iter() {
+            // Labels in assembly code often have no type.
             let is_code = matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_NOTYPE);
             let section = SectionIndex(symbol.st_shndx(LE).0.into());
             let Some(start) = self.address(section).filter(|_| is_code) else {
                 continue;
             };
+
             let name = symbol.name(LE, strings).unwrap_or_default();
             if name.is_empty() || name.len() > NAME_LEN_MAX {
                 continue;
             }
+
             let symbol_of = Symbol {
                 address: start.wrapping_add(symbol.st_value(LE)).wrapping_sub(bias),
                 size: symbol.st_size(LE),
@@ -316,6 +343,8 @@ impl<'a> File<'a> {
             };
             out.push((symbol_rank(symbol), symbol_of));
         }
+
+        // Of several names of an address, the first is the one that is shown.
         out.sort_by(|(a, one), (b, other)| {
             (one.address, a, &one.name).cmp(&(other.address, b, &other.name))
         });

@@ -99,10 +99,12 @@ pub(super) fn encoding(
     ) else {
         return Ok(None);
     };
+
     let table = Table::new(&entries.data, &ips.data, ips.address).map_err(KernelErrorKind::Orc)?;
     let by_version = version.and_then(Encoding::from_kernel_version);
     // The table does not tell what SP_INDIRECT means.
     let sp_indirect = by_version.map_or(SpIndirect::LoadThenAdd, |e| e.sp_indirect);
+
     let encoding = |layout, source| {
         let encoding = Encoding {
             layout,
@@ -110,8 +112,12 @@ pub(super) fn encoding(
         };
         Ok(Some((encoding, source)))
     };
+
     let header = section(SectionKind::OrcHeader);
+    // `.orc_header` has a hash of the entry's layout (`scripts/orc_hash.sh`).
     let by_header = header.and_then(|h| Layout::from_hash(&h.data));
+
+    // What the user says must at least fit.
     if let Some(told) = told {
         if let Some(fits) = orc::other_than(&table, header, told.layout) {
             let told = told.as_str();
@@ -123,6 +129,7 @@ pub(super) fn encoding(
         };
         return Ok(Some((encoding, EncodingSource::Told)));
     }
+
     if let Some(layout) = by_header {
         return encoding(layout, EncodingSource::Header);
     }
@@ -132,6 +139,7 @@ pub(super) fn encoding(
     {
         return encoding(by_version.layout, EncodingSource::Version);
     }
+
     match orc::by_entries(&table) {
         Some(layout) => encoding(layout, EncodingSource::Entries),
         None => Ok(None),

@@ -41,19 +41,24 @@ impl PageTables {
         entry: &mut dyn FnMut(u64) -> Result<u64, E>,
     ) -> Result<u64, PageFault<E>> {
         let mut table = self.root & PAGE_FRAME;
+
         for level in (1..=self.levels).rev() {
             let shift = 12 + 9 * u32::from(level - 1);
+            // A table has 512 entries of 8 bytes (Intel SDM volume 3, 4.5).
             let at = table + (address >> shift & 0x1ff) * 8;
+
             let entry = entry(at).map_err(|error| PageFault::NoEntry(at, error))?;
             if entry & PRESENT == 0 {
                 return Err(PageFault::NotMapped(level));
             }
+
             let inside = address & ((1 << shift) - 1);
             match level {
                 1 => return Ok(entry & PAGE_FRAME | inside),
                 2 | 3 if entry & LARGE != 0 => {
                     return Ok(entry & PAGE_FRAME & !((1 << shift) - 1) | inside);
                 }
+                // Bit 7 is reserved in entries of these levels (Intel SDM volume 3, 4.5).
                 4 | 5 if entry & LARGE != 0 => return Err(PageFault::BadEntry(entry)),
                 _ => table = entry & PAGE_FRAME,
             }

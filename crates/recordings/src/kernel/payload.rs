@@ -105,34 +105,44 @@ impl Payload {
         if !is_bzimage(file) {
             return Err(KernelErrorKind::NotKernel);
         }
+
         let u16_at = |at: usize| Some(u16::from_le_bytes(*file.get(at..)?.first_chunk()?));
         let u32_at = |at: usize| Some(u32::from_le_bytes(*file.get(at..)?.first_chunk()?));
         let protocol = u16_at(0x206).ok_or_else(|| boot(0x206, "the file ends early"))?;
+        // Linux 2.6.26 (`boot.rst`).
         if protocol < 0x0208 {
             return Err(boot(
                 0x206,
                 "a protocol before 2.08 does not give the payload's location",
             ));
         }
+
         let end = || boot(0x248, "the file ends");
+        // 0 means 4 (`Documentation/arch/x86/boot.rst`, `setup_sects`).
         let sectors = match file.get(0x1f1).copied().ok_or_else(end)? {
             0 => 4,
             n => u64::from(n),
         };
+
+        // `payload_offset` counts from the code behind the boot sector and the setup sectors.
         let offset = u64::from(u32_at(0x248).ok_or_else(end)?) + (sectors + 1) * SECTOR;
         let length = u64::from(u32_at(0x24c).ok_or_else(end)?);
+
         let range = usize::try_from(offset)
             .ok()
             .zip(usize::try_from(offset + length).ok());
         let data = range
             .and_then(|(from, to)| file.part(from..to))
             .ok_or_else(|| boot(0x248, "the payload lies outside the file"))?;
+
         let compression = Compression::from_magic(&data).ok_or_else(|| {
             let mut magic = [0; 4];
             let known = data.len().min(4);
             magic[..known].copy_from_slice(&data[..known]);
             KernelErrorKind::UnknownCompression { offset, magic }
         })?;
+
+        // `kernel_version` is the place of the string less 0x200.
         let version = u16_at(0x20e).filter(|at| *at != 0);
         Ok(Payload {
             offset,
@@ -188,12 +198,16 @@ pub(super) fn unpack(
         offset,
         why: why.kind(),
     };
+
+    // The hint comes from the file: a small payload must not allocate much at once.
     let believed = hint.min(max).min(data.len() as u64 * RATIO_TRUSTED);
     let believed = usize::try_from(believed).unwrap_or(0);
+    // These two are unpacked at once if their size is known, without this buffer.
     let mut out = match compression {
         Compression::Lz4 | Compression::Zstd => Vec::new(),
         _ => Vec::with_capacity(believed),
     };
+
     match compression {
         Compression::None => out.extend_from_slice(data),
         Compression::Gzip => {
@@ -226,6 +240,7 @@ pub(super) fn unpack(
             })?
         }
     }
+
     if out.len() as u64 > max {
         return Err(KernelErrorKind::UnpackLimit { limit: max });
     }

@@ -151,6 +151,7 @@ impl KernelSymbols {
         // Bit n: a name of n bytes is wanted. Nearly all others are passed by their lengths.
         let bit = |len: usize| 1_u128 << len.min(127);
         let lengths = names.iter().fold(0, |all, name| all | bit(name.len()));
+
         let (text, mut start, mut left) = (self.names.as_bytes(), 0, N);
         for row in &self.rows {
             let end = row.name_end as usize;
@@ -169,6 +170,7 @@ impl KernelSymbols {
             }
             start = end;
         }
+
         found
     }
 
@@ -188,10 +190,12 @@ impl KernelSymbols {
             addresses.extend(self.rows.iter().map(|r| r.address));
             addresses.sort_unstable();
         }
+
         let address_at = |i: usize| match sorted {
             true => self.rows.get(i).map(|r| r.address),
             false => addresses.get(i).copied(),
         };
+
         let code = || self.iter().filter(KernelSymbol::is_code);
         let mut out = Vec::with_capacity(code().count());
         out.extend(code().map(|s| Symbol {
@@ -199,9 +203,12 @@ impl KernelSymbols {
             size: 0,
             name: s.name.to_owned(),
         }));
+
         if !sorted {
             out.sort_by_key(|s| s.address);
         }
+
+        // Both are in the order of addresses, so one pass is enough.
         let mut next = 0;
         for symbol in &mut out {
             while address_at(next).is_some_and(|a| a <= symbol.address) {
@@ -212,6 +219,7 @@ impl KernelSymbols {
                 symbol.size = end - symbol.address;
             }
         }
+
         out
     }
 }

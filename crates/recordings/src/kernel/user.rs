@@ -24,8 +24,10 @@ pub fn user_memory(
     let Some(regs) = &space.regs else {
         return regions;
     };
+
     let start = regs.get_or_zero(Reg::Rsp) & !7;
     let mut stack = Vec::with_capacity((STACK_MAX + PAGE) as usize);
+    // Page by page, because any of them may be missing.
     while (stack.len() as u64) < STACK_MAX {
         let at = start.wrapping_add(stack.len() as u64);
         let Some(bytes) = read(at, (PAGE - at % PAGE) as usize) else {
@@ -33,6 +35,7 @@ pub fn user_memory(
         };
         stack.extend(bytes);
     }
+
     let region = |address, bytes| Region {
         role: RegionRole::User,
         bounds: 0..0,
@@ -40,9 +43,12 @@ pub fn user_memory(
         address,
         bytes: Cow::Owned(bytes),
     };
+
     if !stack.is_empty() {
         regions.push(region(start, stack));
     }
+
+    // Each walk ends where memory is missing; that piece is read for the next one.
     for _ in 0..PIECES_MAX {
         let copies = regions.iter().map(|r| MemoryCopy::new(r.address, &r.bytes));
         let memory = Regions::new(copies.collect());
@@ -50,6 +56,7 @@ pub fn user_memory(
         let UserEnd::Fault(error) = chain.end else {
             break;
         };
+
         let at = error.address();
         let len = PIECE.min(PAGE - at % PAGE) as usize;
         let Some(bytes) = read(at, len).filter(|_| regions.len() <= PIECES_MAX) else {
@@ -57,6 +64,7 @@ pub fn user_memory(
         };
         regions.push(region(at, bytes));
     }
+
     regions
 }
 

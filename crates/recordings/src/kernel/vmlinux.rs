@@ -40,16 +40,19 @@ impl Vmlinux {
     /// If it is not an x86-64 ELF file, or not a kernel.
     pub(super) fn read(name: &str, file: &Bytes) -> Result<Vmlinux, KernelErrorKind> {
         let owner: Owner = std::sync::Arc::new(Whole(file.clone()));
+        // Symbols are read later, from one of several sources.
         let options = image_elf::ReadOptions {
             symbols: false,
             plt: false,
             producers: false,
         };
+
         let mut elf =
             image_elf::read(name, owner.clone(), &options).map_err(KernelErrorKind::Elf)?;
         if !is_kernel(&elf) {
             return Err(KernelErrorKind::NoKernelText);
         }
+
         let code = code_sections(&owner);
         if !code.is_empty() {
             // Segments cover more than code: that of .text includes .rodata, and that of .init.text
@@ -66,6 +69,7 @@ impl Vmlinux {
                 }
             }
         }
+
         Ok(Vmlinux { elf, owner })
     }
 
@@ -109,6 +113,7 @@ impl Vmlinux {
         let symbols = table.symbols(LE, data, elf::SHT_SYMTAB).ok()?;
         let strings = symbols.strings();
         let mut out = KernelSymbols::with_capacity(symbols.len(), 0);
+
         for symbol in symbols.iter() {
             let index = symbol.st_shndx(LE);
             let kind = symbol.st_type();
@@ -119,6 +124,8 @@ impl Vmlinux {
             let Some(name) = name.filter(|_| index != elf::SHN_UNDEF && !is_file) else {
                 continue;
             };
+
+            // Letters as in System.map, which nm(1) writes: upper case is global.
             let section = table.section(object::SectionIndex(index.0.into())).ok();
             let code = section.is_some_and(|s| s.sh_flags(LE).0 & elf::SHF_EXECINSTR.0 != 0);
             let letter = if code { b't' } else { b'd' };
@@ -128,15 +135,18 @@ impl Vmlinux {
             } else {
                 letter
             };
+
             if !out.push(symbol.st_value(LE), letter, name) {
                 break;
             }
         }
+
         Some(out).filter(|symbols| !symbols.is_empty())
     }
 
     /// Adds ORC sections without a section header, from the symbols that mark their start and end.
     pub(super) fn add_orc(&mut self, symbols: &KernelSymbols) {
+        // The symbols are defined by `include/asm-generic/vmlinux.lds.h`.
         let tables = [
             (
                 SectionKind::OrcUnwind,
@@ -154,6 +164,7 @@ impl Vmlinux {
                 "__stop_orc_header",
             ),
         ];
+
         for (kind, start, end) in tables {
             if self.elf.parts.sections.iter().any(|s| s.kind == kind) {
                 continue;

@@ -151,12 +151,14 @@ fn the_samples_to_read_are_counted_by_their_headers() {
         if path.extension().is_none_or(|e| e != "data") {
             continue;
         }
+
         let open = Recording::open(&path, FileKind::PerfData, &OpenOptions::default());
         let Ok(recording) = open else { continue };
         let Some(all) = recording.samples_to_read() else {
             compressed += 1;
             continue;
         };
+
         let read = recording.views(&mut |_| ControlFlow::Continue(()));
         let skipped: u64 = recording.gaps().skipped.values().sum();
         let read = read.expect("it can be read");
@@ -167,5 +169,6 @@ fn the_samples_to_read_are_counted_by_their_headers() {
         );
         counted += 1;
     }
+
     assert!(counted > 1 && compressed > 0, "{counted}, {compressed}");
 }

@@ -203,17 +203,20 @@ fn what_is_tried_has_a_limit() {
         bytes.extend(4_u32.to_le_bytes());
         bytes.extend(back.to_le_bytes());
     }
+
     let objects = 1 << 12;
     let words: Vec<u64> = (0..objects).map(|n| 0x100_0000 + 48 * n).collect();
     let object = [0, 0, 0, 0x1000_0000, 0, 0_u64];
     let all: Vec<u8> = object.iter().flat_map(|word| word.to_le_bytes()).collect();
     let all = all.repeat(objects as usize);
     let data: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+
     let pieces = [
         (0x10_0000_u64, data),
         (0x100_0000, all),
         (0x1000_0000, bytes),
     ];
+
     let read = Cell::new(0_u64);
     let memory = |address: u64, size: u64| -> &[u8] {
         let bytes = pieces.iter().find_map(|(start, bytes)| {
@@ -225,8 +228,10 @@ fn what_is_tried_has_a_limit() {
         read.set(read.get() + u64::from(bytes.len() == 24));
         bytes
     };
+
     let data = 0x10_0000..0x10_0000 + 8 * objects;
     assert!(find(std::slice::from_ref(&data), &memory, TRIED_MAX).is_empty());
+
     // Each attempt reads the head of the CIE once.
     let attempts = TRIED_MAX / (8 * FDES as u64);
     assert!(read.get() >= attempts);
@@ -257,6 +262,7 @@ fn what_only_looks_like_a_list_is_not_taken() {
         piece.expect("a piece").1[offset] = byte;
         pieces.found()
     };
+
     let second = vec![range(SECOND)];
     assert!(changed(0x2000, 36, 1).is_empty(), "bits that no object has");
     assert!(
@@ -267,14 +273,17 @@ fn what_only_looks_like_a_list_is_not_taken() {
     assert!(changed(FIRST, 8, 2).is_empty(), "no version of a CIE");
     assert!(changed(FIRST, 9, 7).is_empty(), "no augmentation");
     assert!(changed(FIRST, 24, 16).is_empty(), "no CIE of an FDE");
+
     let end = table().len() - 4;
     assert!(changed(FIRST, end, 9).is_empty(), "no terminator");
     assert_eq!(changed(0x2000, 41, 0), [range(FIRST)], "another next");
+
     // The second object can be reached by itself.
     let mut apart = list();
     apart.words(DATA.start, &[0x2040]);
     apart.0.rotate_right(1);
     assert_eq!(apart.found(), second);
+
     // And a list may end in itself.
     let mut looping = list();
     looping.object(0x2040, SECOND, 0, 0x2000);

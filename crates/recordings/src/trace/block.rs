@@ -28,11 +28,14 @@ impl Block {
             needed,
             left: rest.len() as u64,
         };
+
         let Ok((header, _)) = BlockHeader::read_from_prefix(rest) else {
             return Err(short(BLOCK_HEADER_BYTES).at(offset, None));
         };
+
         let block = Block { offset, header };
         let flags = header.flags.get();
+        // Neither length is believed before it is checked.
         let larger = header.length.get().max(header.plain_length.get());
         let kind = if larger as usize > BLOCK_BYTES_MAX {
             TraceErrorKind::BlockTooLarge {
@@ -51,6 +54,7 @@ impl Block {
         } else {
             return Ok(block);
         };
+
         Err(kind.at(offset, None))
     }
 

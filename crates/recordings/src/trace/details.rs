@@ -65,17 +65,22 @@ impl Details {
                     next.ok_or_else(|| cursor.bad("a detail of more samples than there are"))?
                 }
             };
+
             self.at = cursor.at();
+            // It is of a later sample, and stays until then.
             if next != place {
                 self.next = Some(next);
                 return Ok(None);
             }
+
             (self.next, self.last) = (None, next);
             let (field, length) = (cursor.u64()?, cursor.u64()?);
             let start = cursor.at();
             cursor.take(usize::try_from(length).unwrap_or(usize::MAX))?;
             self.left -= 1;
             self.at = cursor.at();
+
+            // What follows the known parts is ignored: later versions may add to them.
             let mut content = Cursor::new(&self.payload[..cursor.at()], start);
             if let Some(detail) = Detail::read(field, &mut content)? {
                 return Ok(Some(detail));

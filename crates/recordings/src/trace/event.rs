@@ -91,15 +91,18 @@ pub(crate) fn encode(out: &mut Vec<u8>, position: u32, event: &Event) {
 /// Decodes the next event and its position, in a trace with `images` images.
 pub(crate) fn decode(cursor: &mut Cursor<'_>, images: usize) -> Result<(u32, Event), Bad> {
     let what = "an event after more samples than a block may have";
+    // Of samples of the next samples block.
     let position = cursor.count(CHUNK_SAMPLES_MAX as usize, what)? as u32;
     let number = cursor.u8()?;
     let pid = cursor.u32()?;
+
     let event = match number {
         kind::MAP => {
             let start = cursor.u64()?;
             let range = start..cursor.difference(start)?;
             let bias = cursor.difference(start)?;
             let image = cursor.count(images, "a mapping of a missing image")?;
+            // 0 means that there is no image.
             let image = image.checked_sub(1).map(|i| ImageIndex(i as u32));
             let name = cursor.string(NAME_BYTES_MAX)?.to_owned();
             Event::Map {
@@ -137,6 +140,7 @@ pub(crate) fn decode(cursor: &mut Cursor<'_>, images: usize) -> Result<(u32, Eve
         }
         _ => return Err(cursor.bad("an event of unknown kind")),
     };
+
     Ok((position, event))
 }
 

@@ -132,8 +132,11 @@ fn read_part(payload: &[u8], block: &Block) -> Result<Part, Bad> {
     let mut cursor = Cursor::new(payload, 0);
     let header = cursor.take(size_of::<IndexHeader>())?;
     let header = IndexHeader::read_from_bytes(header).map_err(|_| cursor.bad("no index header"))?;
+
     let mut entries = Vec::new();
+    // Offsets are not written: they follow from the lengths.
     let mut offset = header.start.get();
+
     while offset < block.offset {
         let number = cursor.count(u16::MAX.into(), "an invalid block type")? as u16;
         let (length, count) = (cursor.u32()?, cursor.u32()?);
@@ -146,11 +149,15 @@ fn read_part(payload: &[u8], block: &Block) -> Result<Part, Bad> {
         offset = entry.end();
         entries.push(entry);
     }
+
+    // The blocks follow each other without a gap, so none can be hidden.
     if offset != block.offset {
         return Err(cursor.bad("the blocks listed do not end where the index starts"));
     }
     cursor.end()?;
+    // An index block does not list itself.
     entries.push(Entry::of(block));
+
     let (previous, start) = (header.previous.get(), header.start.get());
     Ok(Part {
         previous,

@@ -122,22 +122,26 @@ mod field {
 /// omitted.
 pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
     let mut out = Vec::new();
+
     let mut text = |number, text: &str| {
         put(&mut out, number);
         put_bytes(&mut out, text.as_bytes());
     };
+
     meta.command
         .iter()
         .for_each(|word| text(field::COMMAND, word));
     meta.program
         .iter()
         .for_each(|word| text(field::PROGRAM, word));
+
     if meta.engine != Engine::Unknown {
         text(field::ENGINE, meta.engine.as_str());
     }
     if !meta.truth.is_empty() {
         text(field::TRUTH, &meta.truth);
     }
+
     let integers = [
         (
             field::TIME_UNIT,
@@ -147,8 +151,10 @@ pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
         (field::UNKNOWN_INSTRUCTIONS, meta.unknown_instructions),
         (field::LOST_SAMPLES, meta.lost_samples),
         (field::LOST_EVENTS, meta.lost_events),
+        // Plus 1, because 0 is omitted.
         (field::STATUS, meta.status.map_or(0, |s| u64::from(s) + 1)),
     ];
+
     let mut integer = Vec::new();
     for (number, value) in integers.into_iter().filter(|(_, value)| *value != 0) {
         integer.clear();
@@ -156,6 +162,7 @@ pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
         put(&mut out, number);
         put_bytes(&mut out, &integer);
     }
+
     for (key, value) in &meta.other {
         integer.clear();
         put_bytes(&mut integer, key.as_bytes());
@@ -163,6 +170,7 @@ pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
         put(&mut out, field::OTHER);
         put_bytes(&mut out, &integer);
     }
+
     out
 }
 
@@ -170,19 +178,23 @@ pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
 pub(crate) fn decode(payload: &[u8]) -> Result<Meta, Bad> {
     let mut meta = Meta::default();
     let mut fields = Cursor::new(payload, 0);
+
     while fields.left() > 0 {
         let number = fields.u64()?;
+        // The longest field has two names and their lengths.
         let content = fields.bytes(2 * NAME_BYTES_MAX + 16)?;
         let what = "a field has an invalid value";
         let bad = |_: Bad| Bad {
             what,
             at: fields.at() - content.len(),
         };
+
         let mut cursor = Cursor::new(content, 0);
         let text = || match std::str::from_utf8(content) {
             Ok(text) => Ok(text.to_owned()),
             Err(_) => Err(bad(fields.bad(what))),
         };
+
         match number {
             field::COMMAND => meta.command.push(text()?),
             field::PROGRAM => meta.program.push(text()?),
@@ -208,9 +220,11 @@ pub(crate) fn decode(payload: &[u8]) -> Result<Meta, Bad> {
                 let value = cursor.string(NAME_BYTES_MAX).map_err(bad)?.to_owned();
                 meta.other.push((key, value));
             }
+            // A field of a later version.
             _ => {}
         }
     }
+
     Ok(meta)
 }
 

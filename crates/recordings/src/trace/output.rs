@@ -111,15 +111,20 @@ impl<W: Write> Output<W> {
         if self.failed {
             return Err(WriteError::Failed);
         }
+
         WriteError::check("bytes in a block", payload.len(), BLOCK_BYTES_MAX)?;
+
         let is_packed = compress && self.options.level.is_some() && {
             self.packed.clear();
             let room = zstd::zstd_safe::compress_bound(payload.len());
+            // The compressor writes into the room that is there.
             self.packed.reserve(room);
             self.compressor
                 .compress_to_buffer(payload, &mut self.packed)?;
             shrinks(self.packed.len(), payload.len())
         };
+
+        // What does not shrink is stored as it is, and can be read in place.
         let stored = if is_packed { &self.packed } else { payload };
         let mut header = BlockHeader {
             block_type: (block_type as u16).into(),
@@ -130,9 +135,13 @@ impl<W: Write> Output<W> {
             reserved: 0.into(),
             crc32c: 0.into(),
         };
+
         header.crc32c = header.computed_crc32c(stored).into();
         let size = padded(stored.len() as u64);
+        // Blocks start at multiples of 8.
         let padding = &[0; 8][..(size - stored.len() as u64) as usize];
+
+        // After half a block no more can be written: a reader would not find what follows.
         self.failed = true;
         // In one write, without buffering: a recorder that is killed leaves complete blocks.
         self.block.clear();
@@ -142,6 +151,7 @@ impl<W: Write> Output<W> {
         self.out.write_all(&self.block)?;
         self.out.flush()?;
         self.failed = false;
+
         let offset = self.offset;
         self.offset += BLOCK_HEADER_BYTES + size;
         let (number, length) = (block_type as u16, header.length.get());
@@ -151,9 +161,12 @@ impl<W: Write> Output<W> {
             length,
             count,
         });
+
+        // A recording may be long, and the list of its blocks must not grow with it.
         if self.entries.len() >= INDEX_ENTRIES_MAX {
             self.index()?;
         }
+
         Ok(offset)
     }
 

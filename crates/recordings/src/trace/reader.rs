@@ -116,9 +116,11 @@ impl Trace {
 
     fn from_owner(file: Owner, path: Option<PathBuf>) -> Result<Trace, TraceError> {
         check_header((*file).as_ref())?;
+
         let blocks = index::find(&file);
         let mut trace = Trace {
             images: read_images(&file, &blocks.entries)?,
+            // A file that was cut is read up to its last whole block.
             cut: blocks.cut.map(|cut| {
                 Arc::new(TraceError {
                     file: path.clone(),
@@ -134,11 +136,15 @@ impl Trace {
             file,
             path,
         };
+
+        // The last one counts: at the end the writer knows more than at the start.
         let last = trace.entries.iter().rposition(|e| e.is(BlockType::Meta));
         if let Some(number) = last {
             let (block, payload) = trace.block_payload(number)?;
             trace.meta = meta::decode(&payload).map_err(|bad| block.error(bad))?;
         }
+
+        // From the list of blocks alone: no samples are read to open a trace.
         trace.make_spans();
         Ok(trace)
     }
@@ -146,6 +152,7 @@ impl Trace {
     fn make_spans(&mut self) {
         let mut events = Vec::new();
         let mut details = Vec::new();
+
         for (number, entry) in self.entries.iter().enumerate() {
             if entry.is(BlockType::Events) {
                 events.push(number);
@@ -153,6 +160,7 @@ impl Trace {
             } else if entry.is(BlockType::Details) {
                 details.push(number);
             } else if entry.is(BlockType::Samples) {
+                // What came since the last samples block belongs to this one.
                 let first = self.samples;
                 self.samples += u64::from(entry.count);
                 self.spans.push(Span {
@@ -163,6 +171,8 @@ impl Trace {
                 });
             }
         }
+
+        // Events after the last sample, such as the program's exit.
         if !events.is_empty() {
             let numbers = self.samples..self.samples;
             self.spans.push(Span {

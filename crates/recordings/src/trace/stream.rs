@@ -61,21 +61,26 @@ impl<'t> Events<'t> {
             (self.left, self.at) = (block.count(), 0);
             self.current = Some((block, payload));
         }
+
         let Some((block, payload)) = &self.current else {
             return Ok(None);
         };
+
         let mut cursor = Cursor::new(payload, self.at);
         let read = event::decode(&mut cursor, self.trace.images().len());
         self.left -= 1;
+
         let read = read.and_then(|(position, event)| {
             if position < self.last {
                 return Err(cursor.bad("events are not in order"));
             }
             match self.left {
+                // After the last event nothing may be left over.
                 0 => cursor.end().map(|()| (position, event)),
                 _ => Ok((position, event)),
             }
         });
+
         let (position, event) = read.map_err(|bad| block.error(bad))?;
         (self.at, self.last) = (cursor.at(), position);
         Ok(Some((position, event)))
@@ -108,13 +113,17 @@ impl Samples {
             let what = "more samples than a block may have";
             return Err(block.error(Bad { what, at: 0 }));
         }
+
         if details.len() > 1 {
             let what = "more than one details block before a samples block";
             return Err(block.error(Bad { what, at: 0 }));
         }
+
         let details = details.first().map(|number| Details::open(trace, *number));
         let head = Head::read(&payload).map_err(|bad| block.error(bad))?;
         let rest = head.records.end..payload.len();
+
+        // Without data blocks, the literals are read in place.
         let literals = if head.data.is_empty() {
             payload.part(rest)
         } else {
@@ -125,6 +134,7 @@ impl Samples {
                 &payload[rest],
             )?))
         };
+
         Ok(Samples {
             literals: literals.unwrap_or_else(|| Bytes::from_vec(Vec::new())),
             records: head.records,

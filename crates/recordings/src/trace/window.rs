@@ -156,25 +156,33 @@ pub(crate) fn encode(
     let region = address..address + bytes.len() as u64;
     let overlap = window.overlap(&region);
     let shared = (overlap.start - address) as usize..(overlap.end - address) as usize;
+
     let changes = window
         .get(&overlap)
         .map(|old| compare(old, &bytes[shared.clone()]));
+    // Without a common part, all bytes are literals.
     let changes = changes.unwrap_or_default();
+
     runs.clear();
     for &(same, other) in &changes {
         put(runs, same as u64);
         put(runs, other as u64);
     }
+
     if runs.len() > budget {
         runs.clear();
         return false;
     }
+
     window.cover(&region);
     let held = window.get_mut(&region);
+
     let mut change = |range: Range<usize>| {
         literals.extend_from_slice(&bytes[range.clone()]);
         held[range.clone()].copy_from_slice(&bytes[range]);
     };
+
+    // Literals come in the order of their addresses: below the old window, in it, above it.
     change(0..shared.start);
     let mut at = shared.start;
     for (same, other) in changes {
@@ -196,28 +204,36 @@ pub(crate) fn decode(
     let overlap = window.overlap(region);
     let below = (overlap.start - region.start) as usize;
     let above = (region.end - overlap.end) as usize;
+
+    // Before the window grows: the region's size comes from the file, that of the literals is real.
     if below.saturating_add(above) > literals.left() {
         return Err(runs.bad("the literals end too early"));
     }
+
     window.cover(region);
     let target = window.get_mut(region);
+
     let (low, rest) = target.split_at_mut(below);
     let (mut shared, high) = rest.split_at_mut(rest.len() - above);
+
     low.copy_from_slice(literals.take(below)?);
     while !shared.is_empty() {
         let what = "a run of words extends past the region";
         let most = words(shared);
         let same = runs.count(most, what)?;
         let other = runs.count(most - same, what)?;
+        // With such runs this loop would not end.
         if same + other == 0 {
             return Err(runs.bad("an empty run of words"));
         }
+
         let rest = shared.split_at_mut(shared.len().min(same * WORD)).1;
         let (changed, rest) = rest.split_at_mut(rest.len().min(other * WORD));
         let literal = literals.take(changed.len());
         changed.copy_from_slice(literal.map_err(|_| runs.bad("the literals end too early"))?);
         shared = rest;
     }
+
     high.copy_from_slice(literals.take(above)?);
     Ok(())
 }

@@ -301,17 +301,22 @@ impl<W: Write> TraceWriter<W> {
         if self.chunk.count == 0 {
             return Ok(());
         }
+
         /// Maximum size of the lengths before the records, bytes.
         const HEAD_BYTES: usize = 1024;
+        // What does not fit into the block goes into data blocks before it.
         if self.chunk.records.len() + self.chunk.literals.len() + HEAD_BYTES > BLOCK_BYTES_MAX {
             self.write_literals(0)?;
         }
+
         let (chunk, payload) = (&self.chunk, &mut self.payload);
+        // Details stand before the samples block that they are about.
         if chunk.details.count > 0 {
             let details = &chunk.details;
             self.out
                 .block(BlockType::Details, details.count, &details.bytes)?;
         }
+
         payload.clear();
         put(payload, chunk.records.len() as u64);
         put(payload, chunk.data.len() as u64);
@@ -320,6 +325,7 @@ impl<W: Write> TraceWriter<W> {
         }
         payload.extend_from_slice(&chunk.records);
         payload.extend_from_slice(&chunk.literals);
+
         let written = self.out.block(BlockType::Samples, chunk.count, payload);
         self.chunk.clear();
         written.map(drop)

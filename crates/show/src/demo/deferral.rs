@@ -33,11 +33,13 @@ pub(super) fn text(bytes: &[u8]) -> String {
     let Ok(file) = PerfFile::parse(bytes) else {
         return out;
     };
+
     let mut all = Vec::new();
     items(&file, |item| {
         all.push(item);
         ControlFlow::Continue(())
     });
+
     for item in &all {
         match &item.what {
             What::Sample { chain, .. } => {
@@ -59,11 +61,13 @@ pub(super) fn text(bytes: &[u8]) -> String {
             _ => {}
         }
     }
+
     out.push_str(JOINED);
     for sample in stitch(Mode::Own, all).0 {
         let _ = writeln!(out, "\n  thread {}: {}", sample.tid, sample.how.as_str());
         frames(&mut out, &sample.chain);
     }
+
     out.push_str(TAIL);
     out
 }

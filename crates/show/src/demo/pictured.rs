@@ -110,14 +110,17 @@ fn shown(
         let outcome = engine.examine(view, Variant::Hardware, setting, &mut Cache::new());
         walks.push((name, outcome));
     }
+
     let walked: Vec<Walked<'_>> = walks
         .iter()
         .map(|(name, outcome)| Walked { name, outcome })
         .collect();
+
     let text = match words {
         true => picture(view, &walked, setting, Hidden::Nothing),
         false => chains(view, &walked),
     };
+
     let line = |line: &str| match line.is_empty() {
         true => "\n".to_owned(),
         false => format!("  {line}\n"),

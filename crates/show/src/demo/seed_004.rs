@@ -205,16 +205,21 @@ const USER_PID: u32 = 1;
 fn user_space(loaded: user::Loaded) -> (UserSpace, Vec<Region<'static>>, World) {
     let frames = loaded.frames();
     let mut regs = Regs::frame(loaded.poll(), frames[0] - 0x40, frames[0]);
+    // `__USER_CS` (`arch/x86/include/asm/segment.h`).
     regs.set(Reg::Cs, 0x33);
+
     let space = UserSpace {
         regs: Some(regs),
         pid: USER_PID,
         ..UserSpace::default()
     };
+
+    // Each frame starts with the caller's rbp and the return address.
     let next = frames.iter().skip(1);
     let pairs = frames.iter().zip(next).zip(loaded.callers());
     let words = pairs
         .map(|((at, next), caller)| (*at, [next.to_le_bytes(), caller.to_le_bytes()].concat()));
+
     let code = (frames[3], user::CSU_INIT.to_vec());
     let regions = words.chain([code]).map(|(address, bytes)| Region {
         role: RegionRole::User,
@@ -223,6 +228,7 @@ fn user_space(loaded: user::Loaded) -> (UserSpace, Vec<Region<'static>>, World) 
         address,
         bytes: bytes.into(),
     });
+
     let mut world = World::new();
     for (name, start, end, functions) in loaded.images() {
         let symbols = functions.iter().map(|(name, address)| Symbol {
@@ -235,6 +241,7 @@ fn user_space(loaded: user::Loaded) -> (UserSpace, Vec<Region<'static>>, World) 
             symbols: symbols.collect(),
             ..ImageParts::default()
         });
+
         let map = Event::Map {
             pid: USER_PID,
             range: start..end,
@@ -244,6 +251,7 @@ fn user_space(loaded: user::Loaded) -> (UserSpace, Vec<Region<'static>>, World) 
         };
         world.apply(&map, &[Arc::new(image)]);
     }
+
     (space, regions.collect(), world)
 }
 
@@ -259,24 +267,30 @@ fn perf_script(view: &View<'_>, variant: Variant, event: &MmPageAlloc) -> String
     if let Some(own) = &mut sample.regs.own {
         own.set(Reg::Cs, KERNEL_CS);
     }
+
     sample.kernel = Some(Box::new(KernelSample {
         user: Some(space),
         ..KernelSample::default()
     }));
+
     let view = &View {
         sample: &sample,
         world: Some(&world),
         ..*view
     };
+
     let (setting, options) = (Setting::default(), CallchainOptions::default());
     let chain = perf_chain(view, &engine, variant, &setting, options, &mut Cache::new());
     let (regs, header) = (variant.as_str(), event.header());
+
     let mut out = format!("\n  --regs {regs}\n    {header}\n");
     out.push_str(&callchain_lines(view, &chain, "    "));
+
     let Some(outcome) = &chain.kernel else {
         return out;
     };
     let chain: &Chain = &outcome.chain;
+
     let frames = chain.frames.len();
     let derived = chain.steps().any(|step| match step.how {
         How::Rule { row, .. } => row.source().table.as_str().ends_with("(derived)"),
@@ -284,12 +298,14 @@ fn perf_script(view: &View<'_>, variant: Variant, event: &MmPageAlloc) -> String
     });
     let table = if derived { "orc(derived)" } else { "orc" };
     let s = unwind_sim_view::text::plural(frames as u64);
+
     let _ = writeln!(
         out,
         "  {table}: {frames} frame{s} of the kernel, {} {}",
         outcome.verdict.as_str(),
         outcome.verdict
     );
+
     if let Some(d) = &outcome.diagnosis {
         let place = Location::of(view.space, d.pc);
         let _ = writeln!(
@@ -299,5 +315,6 @@ fn perf_script(view: &View<'_>, variant: Variant, event: &MmPageAlloc) -> String
             d.code.description()
         );
     }
+
     out
 }

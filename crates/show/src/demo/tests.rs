@@ -27,6 +27,7 @@ fn each_listing_has_its_own_user_addresses() {
     let demo = ALL.iter().find(|demo| demo.name == "seed-004").unwrap();
     let text = demo.show().unwrap();
     let (first, second) = text.split_once("--regs fake:v5.2").unwrap();
+
     let user = |listing: &str| -> Vec<String> {
         let lines = listing.lines().map(str::trim_start);
         let frames = lines.filter(|line| line.ends_with(')') && !line.ends_with("(seed-004)"));
@@ -38,6 +39,7 @@ fn each_listing_has_its_own_user_addresses() {
             .map(str::to_owned)
             .collect()
     };
+
     let mailed = [
         "7efdf7f7d3e8",
         "5651468729c1",
@@ -46,6 +48,7 @@ fn each_listing_has_its_own_user_addresses() {
         "5541f689495641d7",
     ];
     assert_eq!(user(first), mailed);
+
     let mailed = [
         "7f71e92d03e8",
         "55a22960d9c1",

@@ -132,15 +132,19 @@ fn laid_out(lines: &[Line]) -> String {
     let wide = |of: fn(&Line) -> &str| lines.iter().map(|l| of(l).len()).max().unwrap_or(0);
     let (name, verdict) = (wide(|l| &l.name), wide(|l| &l.verdict));
     let indent = name + verdict + 4;
+
+    // One long chain must not move all reasons to the right.
     let fitting = lines
         .iter()
         .map(|l| l.chain.len())
         .filter(|len| *len <= CHAIN_WIDTH);
     let width = fitting.max().unwrap_or(0);
+
     let mut out = String::new();
     for line in lines {
         let chain = wrapped(&line.chain, LINE_MAX - indent, indent);
         let last = chain.lines().last().map_or(0, |l| l.chars().count());
+
         let reason = match line.reason.is_empty() {
             true => String::new(),
             // Beside the chain if there is room, else below it.
@@ -157,6 +161,7 @@ fn laid_out(lines: &[Line]) -> String {
             }
             false => format!("\n{:indent$}{}", "", line.reason),
         };
+
         let text = format!(
             "{:name$}  {:verdict$}  {chain}{reason}",
             line.name, line.verdict
@@ -165,6 +170,7 @@ fn laid_out(lines: &[Line]) -> String {
             let _ = writeln!(out, "{}", line.trim_end());
         }
     }
+
     out
 }
 

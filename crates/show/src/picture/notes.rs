@@ -85,9 +85,11 @@ fn read_by(view: &View<'_>, walk: &Walked<'_>, notes: &mut Notes) {
                 .or_default()
                 .read(format!("frame {number}"), walk.name);
         }
+
         let How::Rule { row, words } = frame.how else {
             continue;
         };
+
         let inner = number.checked_sub(1).and_then(|i| chain.frames.get(i));
         for word in words.iter().filter(|word| Some(word.address) != frame.slot) {
             let reg = register_at(row.rule(), inner, frame.sp, word.address);
@@ -95,14 +97,18 @@ fn read_by(view: &View<'_>, walk: &Walked<'_>, notes: &mut Notes) {
             notes.entry(word.address).or_default().read(what, walk.name);
         }
     }
+
     let failed = |reason: &Reason| match reason {
         Reason::Memory(error) => Some(error.address()),
         _ => None,
     };
+
+    // Far from all that was recorded, a word has no place in the picture.
     let near = |address: &u64| {
         let mut regions = view.sample.regions.iter();
         regions.any(|region| bounds(region).contains(address))
     };
+
     let lost = chain.events.iter().filter_map(|event| match event {
         Event::RegisterLost { reg, cause, .. } => {
             Some((format!("{reg} unreadable"), failed(cause)?))
@@ -116,6 +122,7 @@ fn read_by(view: &View<'_>, walk: &Walked<'_>, notes: &mut Notes) {
     {
         unread.push(("unreadable".to_owned(), address));
     }
+
     for (what, address) in unread.into_iter().filter(|(_, address)| near(address)) {
         notes.entry(address).or_default().read(what, walk.name);
     }

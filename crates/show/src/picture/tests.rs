@@ -50,6 +50,7 @@ fn drawn(name: &str, unwinder: &str, memory: MemoryView, hidden: Hidden) -> Stri
         .iter()
         .find(|demo| demo.name == name)
         .expect("a demo");
+
     let setting = Setting {
         view: memory,
         ..Setting::default()
@@ -58,11 +59,13 @@ fn drawn(name: &str, unwinder: &str, memory: MemoryView, hidden: Hidden) -> Stri
         sample: Some(0),
         ..Filter::default()
     };
+
     let mut out = String::new();
     let input = demo.input().expect("a recording");
     let done = input.for_each::<unwind_sim_judge::run::RunError>(&filter, &mut |view| {
         let engine = spec::engine(unwinder)?;
         let outcome = engine.examine(view, Variant::Hardware, &setting, &mut Cache::new());
+
         let walked = Walked {
             name: unwinder,
             outcome: &outcome,
@@ -70,6 +73,7 @@ fn drawn(name: &str, unwinder: &str, memory: MemoryView, hidden: Hidden) -> Stri
         out = picture(view, &[walked], &setting, hidden);
         Ok(())
     });
+
     done.expect("it is read");
     out
 }

@@ -33,6 +33,7 @@ pub(super) fn drawn(
     let notes = notes(view, walks);
     let mut lines: Vec<[String; 4]> = vec![columns("", "word", "value", "what it is")];
     let regions = by_role(view);
+
     for (number, region) in regions.iter().enumerate() {
         let mut of_region = region_lines(view, region, number, &notes, setting, hidden);
         if number > 0 && !of_region.is_empty() {
@@ -47,9 +48,11 @@ pub(super) fn drawn(
         }
         lines.append(&mut of_region);
     }
+
     if hidden == Hidden::Answers {
         lines[0][3].clear();
     }
+
     laid_out(&lines)
 }
 
@@ -104,12 +107,15 @@ fn region_lines(
     hidden: Hidden,
 ) -> Vec<[String; 4]> {
     let live = view.live();
+
     let bounds = bounds(region);
     let within = notes.range(bounds.clone());
     let mut noted: Vec<u64> = within.map(|(address, _)| *address).collect();
+    // Region 0 is the live stack, where rsp is shown even if nothing is known of the word.
     if number == 0 && bounds.contains(&live.rsp()) {
         noted.push(live.rsp());
     }
+
     let (all, seen) = (view.sample.memory(), view.memory(setting.view));
     if hidden == Hidden::Answers {
         // Which words are left out must not tell which ones matter.
@@ -123,6 +129,7 @@ fn region_lines(
     }
     noted.sort_unstable();
     noted.dedup();
+
     let mut lines = Vec::new();
     let mut was_seen = None;
     for (index, &wanted) in noted.iter().enumerate() {
@@ -144,9 +151,11 @@ fn region_lines(
             }
             false => from,
         };
+
         let plain = (start..wanted).step_by(WORD as usize);
         for at in plain.chain([wanted]) {
             let is_seen = seen.read_u64(at).is_ok();
+            // The processor's view has no copy.
             if setting.view != MemoryView::Cpu && was_seen.is_some_and(|was| was != is_seen) {
                 let what = match is_seen {
                     true => "--- the copy starts here",
@@ -171,6 +180,7 @@ fn region_lines(
             lines.push(columns(mark, &place(view, at), &value, &what));
         }
     }
+
     lines
 }
 

@@ -46,16 +46,19 @@ pub(super) fn table(groups: &BTreeMap<Key, Group>, command: Command) -> (Markup,
         Command::Verify => "unwinder",
         Command::Check => "table",
     };
+
     let (mut bytes, mut hidden) = (0, 0);
     let mut bodies = Vec::new();
     for (key, group) in groups {
         let body = group_html(key, group);
         bytes += body.0.len();
+        // What has no room is counted, so that the page can say so.
         match bytes <= BYTES_MAX {
             true => bodies.push(body),
             false => hidden += group.places,
         }
     }
+
     let table = html! {
         p #filter-box hidden { label { "Filter " input #filter type="search" autocomplete="off"; }
             " " span #filter-count role="status" {} }

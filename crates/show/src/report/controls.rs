@@ -43,8 +43,10 @@ pub(super) fn controls(
 fn ticks(noun: &str, states: &[(u64, bool)], marks: &MarksLine) -> Markup {
     let places = states.iter().enumerate();
     let places: HashMap<u64, usize> = places.map(|(place, state)| (state.0, place)).collect();
+
     let wrong = states.iter().enumerate().filter(|(_, state)| state.1);
     let wrong: Vec<usize> = wrong.map(|(place, _)| place).collect();
+
     let kind = |kind: &str| -> Vec<usize> {
         let of_kind = marks.marks.iter().filter(|mark| mark.kind == kind);
         let found = of_kind.filter_map(|mark| places.get(&mark.number).copied());
@@ -54,9 +56,11 @@ fn ticks(noun: &str, states: &[(u64, bool)], marks: &MarksLine) -> Markup {
         let ticks = places.iter();
         ticks.map(|at| format!("M{at}.5 {top}V{bottom}")).collect()
     };
+
     let count = states.len();
     let becoming = counted(wrong.len() as u64, noun);
     let label = format!("Marks: an unwinder becomes wrong at {becoming}");
+
     html! {
         svg .ticks viewBox=(format!("0 0 {count} 12")) preserveAspectRatio="none" role="img"
             aria-label=(label) {

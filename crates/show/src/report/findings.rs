@@ -62,8 +62,10 @@ pub fn findings(
 ) -> Result<Written, LinesError> {
     let mut found = Found::default();
     let command = lines(input, &mut |kind, line| found.add(kind, line))?;
+
     let (groups, hidden) = table(&found.groups, command);
     let left_out = found.left_out + hidden;
+
     let page = Page {
         source: source.to_owned(),
         summary: html! {
@@ -91,6 +93,7 @@ pub fn findings(
         },
         packed: None,
     };
+
     let page = page.html();
     out.write_all(page.as_bytes())?;
     Ok(Written {
@@ -199,6 +202,7 @@ impl Found {
             Some((name, _)) if name != image => name.to_owned(),
             _ => String::new(),
         };
+
         let key = Key {
             image,
             function,
@@ -207,12 +211,14 @@ impl Found {
             class: t("class"),
             register: t("register"),
         };
+
         let (register, truth) = (t("register"), t("truth"));
         let given = match t("given") {
             none if none.is_empty() => format!("no value for {register}"),
             given => format!("{register} is {given}"),
         };
         let what = format!("at {place}, by {}: {given}, true is {truth}", t("check"));
+
         let row = &line["row"];
         let mut rules = Vec::new();
         if row.is_object() {
@@ -225,6 +231,7 @@ impl Found {
             let place = format!("{} ({place})", text(row, "rule"));
             rules.push(("row", place));
         }
+
         let count = line["count"].as_u64().unwrap_or(1);
         self.finding(key, count, what, rules, line);
     }
@@ -235,6 +242,7 @@ impl Found {
             name if name.is_empty() => t("function_start"),
             name => name,
         };
+
         let key = Key {
             image: file_name(&t("file")).to_owned(),
             function,
@@ -243,17 +251,21 @@ impl Found {
             class: String::new(),
             register: t("register"),
         };
+
+        // The lines name the CFA and the return address by the registers that they become.
         let subject = match t("register").as_str() {
             "rsp" => "CFA".to_owned(),
             "rip" => "return address".to_owned(),
             register => register.to_owned(),
         };
+
         let what = format!(
             "at {}: the row's {subject} is {}; rsp is {} here",
             t("address"),
             t("found"),
             t("sp")
         );
+
         let mut rules = vec![("row", rule(&line["row"]))];
         if line["right"].is_object() {
             rules.push(("right", rule(&line["right"])));
@@ -277,15 +289,19 @@ impl Found {
             group.count = group.count.saturating_add(count);
             return;
         }
+
+        // Groups that come later would make the page too large; they are only counted.
         if self.groups.len() >= GROUPS_MAX {
             self.left_out = self.left_out.saturating_add(places);
             return;
         }
+
         let listed = line["listing"].as_array().into_iter().flatten();
         let listing = listed.map(|insn| {
             let is_it = insn["is_marked"].as_bool() == Some(true);
             (text(insn, "address"), text(insn, "text"), is_it)
         });
+
         let group = Group {
             places,
             count,

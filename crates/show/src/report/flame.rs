@@ -57,9 +57,11 @@ fn graph(title: &str, special: &str, root: &Node, out: &mut Fragment) {
     let mut boxes = Vec::new();
     let mut small = 0;
     lay(root, (0, 0), root.count, &mut boxes, &mut small);
+
     let deepest = boxes.iter().map(|b| b.depth + 1).max().unwrap_or(1);
     let height = deepest * ROW;
     let label = format!("{title}: {}", counted(root.count, "stack"));
+
     out.put(html! { figure { figcaption { (label) }
         div .scroll tabindex="0" role="region" aria-label=(label) {
         svg .flame viewBox=(format!("0 0 {WIDTH} {height}")) role="img" aria-label=(label) {
@@ -94,11 +96,14 @@ fn lay<'a>(
         let from = x + before * WIDTH / total;
         before += child.count;
         let to = x + before * WIDTH / total;
+
+        // What is too narrow is counted, and nothing above it is drawn.
         let width = to - from;
         if width < MIN || out.len() >= DRAWN_MAX {
             *small += 1;
             continue;
         }
+
         out.push(Drawn {
             x: from,
             width,
@@ -107,6 +112,7 @@ fn lay<'a>(
             fate: *fate,
             count: child.count,
         });
+
         lay(child, (from, depth + 1), total, out, small);
     }
 }

@@ -76,32 +76,40 @@ pub(super) fn lines(
     let mut bytes = Vec::new();
     loop {
         bytes.clear();
+        // A line without end must not fill the memory.
         let mut limited = (&mut *input).take(LINE_BYTES_MAX);
         if limited.read_until(b'\n', &mut bytes)? == 0 {
             break;
         }
+
         number += 1;
         let fail = |what: String| LinesError::Line { line: number, what };
         if bytes.len() as u64 == LINE_BYTES_MAX {
             return Err(fail("it is too long".to_owned()));
         }
+
         let value: Value = match (serde_json::from_slice(&bytes), command) {
             (Ok(value), _) => value,
             // The piece of a line at the end of a file.
             (Err(error), Some(command)) if error.is_eof() => return Err(cut(number - 1, command)),
             (Err(error), _) => return Err(fail(format!("it is not JSON: {error}"))),
         };
+
         if value["schema"].as_str() != Some(SCHEMA) {
             return Err(fail(format!("it is not a line of {SCHEMA}")));
         }
+
         let Some(kind) = value["type"].as_str() else {
             return Err(fail("it has no type".to_owned()));
         };
+
+        // Summaries are lines of both commands.
         let its = match (Command::of(kind), kind) {
             (Some(its), _) => Some(its),
             (None, "summary") if is_summary_of_either(&value) => command.or(summary_of(&value)),
             _ => None,
         };
+
         let Some(its) = its else {
             return Err(fail(format!("it is of another command (`{kind}`)")));
         };
@@ -110,10 +118,13 @@ pub(super) fn lines(
                 "it is of another command than the lines before".to_owned(),
             ));
         }
+
         command = Some(its);
+        // The sums come last; of `tables check`, each file's sums are the end of its lines.
         is_whole = matches!(kind, "summary") || its == Command::Check && kind == "check";
         take(kind, &value);
     }
+
     match command {
         None => Err(LinesError::Line {
             line: 1,

@@ -31,19 +31,23 @@ pub(super) fn matrix(function: &FunctionCells, walkers: &[Walker], out: &mut Fra
             @for walker in walkers { th scope="col" { (walker.name()) } } } }
         (PreEscaped("<tbody>"))
     });
+
     let mut skipped = 0;
     let mut shown = 0;
     let columns = walkers.len() + 1;
+
     for line in &function.code.lines {
         let Some(cells) = function.cells.get(&line.address.0) else {
             skipped += 1;
             continue;
         };
+
         if shown == ROWS_MAX {
             break;
         }
         shown += 1;
         gap(&mut skipped, columns, out);
+
         out.put(html! {
             (PreEscaped("<tr>")) th scope="row" { code { (line.address) " " (line.text) } }
         });
@@ -52,16 +56,19 @@ pub(super) fn matrix(function: &FunctionCells, walkers: &[Walker], out: &mut Fra
         }
         out.tag("</tr>");
     }
+
     gap(&mut skipped, columns, out);
     // Code that the function's instructions do not lead to.
     let stray = |address: &&u64| function.code.line(**address).is_none();
     let strays = function.cells.keys().filter(stray).count();
     let left_out = function.cells.len() - shown - strays;
+
     if strays + left_out > 0 {
         out.put(html! { tr { td colspan=(columns) .fold {
             (strays + left_out) " instructions with states are not shown"
         } } });
     }
+
     out.tag("</tbody></table>");
 }
 
@@ -81,17 +88,21 @@ fn one(cell: &Cell, walker: &Walker) -> Markup {
         .filter(|c| is_wrong(c.0))
         .map(|c| c.1.count)
         .sum();
+
     // What is wrong most often, or else what is met most often.
     let worst = cell
         .iter()
         .max_by_key(|(letter, met)| (is_wrong(letter), met.count, std::cmp::Reverse(**letter)));
+
     let Some((letter, met)) = worst else {
         return html! { td {} };
     };
+
     let class = match (words::class(*letter), wrong < total) {
         ("wrong", true) => "mixed",
         (class, _) => class,
     };
+
     html! {
         td .(class) {
             a href=(link(met.first, &walker.name())) {

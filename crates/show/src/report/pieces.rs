@@ -137,9 +137,11 @@ fn difference(last: &[u32], ids: &[u32], mut known: u32) -> String {
         places.entry(id).or_default().push(place);
     }
     let mut out = String::new();
+
     let mut cursor = 0;
     let mut at = 0;
     while at < ids.len() {
+        // Pieces that are new got their numbers one after the other.
         let fresh = (at..ids.len()).take_while(|&i| ids[i] == known + (i - at) as u32);
         let fresh = fresh.count();
         if fresh > 0 {
@@ -148,15 +150,18 @@ fn difference(last: &[u32], ids: &[u32], mut known: u32) -> String {
             at += fresh;
             continue;
         }
+
         let run = |place: usize| {
             let pairs = last[place..].iter().zip(&ids[at..]);
             pairs.take_while(|(a, b)| a == b).count()
         };
+
         let found = places.get(&ids[at]).and_then(|places| {
             // The next one, or else the first.
             let next = places.partition_point(|&place| place < cursor);
             places.get(next).or(places.first()).copied()
         });
+
         match found {
             Some(place) => {
                 let len = run(place);
@@ -188,6 +193,7 @@ mod tests {
                 .expect("compressed text");
             text
         });
+
         let texts: Vec<&str> = texts.split('\n').collect();
         let (mut last, mut known) = (Vec::<usize>::new(), 0);
         let mut out = Vec::new();
@@ -195,6 +201,8 @@ mod tests {
             let mut words = line.split(' ');
             let key = words.next().expect("a key").to_owned();
             let (mut ids, mut cursor) = (Vec::new(), 0_i64);
+
+            // The three kinds of words that `difference` writes.
             for word in words {
                 if let Some(n) = word.strip_prefix('+') {
                     let n: usize = n.parse().expect("a number");
@@ -209,6 +217,7 @@ mod tests {
                     ids.extend_from_slice(&last[from as usize..cursor as usize]);
                 }
             }
+
             out.push((key, ids.iter().map(|&id| texts[id]).collect()));
             last = ids;
         }
@@ -217,14 +226,17 @@ mod tests {
 
     #[test]
     fn entries_are_read_back() {
+        // The same entries in every run, so that a failure can be repeated.
         let mut random = 1_u64;
         let mut next = |below: u64| {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
             (random >> 33) % below
         };
+
         let mut entries = Entries::new();
         let mut wanted = Vec::new();
         let mut words: Vec<u64> = (0..30).collect();
+
         for number in 0..200 {
             for _ in 0..next(4) {
                 let at = next(words.len() as u64) as usize;
@@ -234,6 +246,7 @@ mod tests {
                     _ => drop(words.remove(at)),
                 }
             }
+
             let mut fragment = Fragment::default();
             for word in &words {
                 fragment.text(&format!("<{word} (rsp+{word}) & more"));
@@ -242,6 +255,7 @@ mod tests {
             entries.add(&number.to_string(), &fragment);
             wanted.push((number.to_string(), fragment.html()));
         }
+
         assert_eq!(unpack(entries.finish()), wanted);
     }
 

@@ -42,6 +42,7 @@ pub(super) fn picture(state: &State, walkers: &[Walker], out: &mut Fragment) {
         out.put(html! { p .note { "No stack memory was recorded."
         @if !state.knows_rsp() { " Nor was rsp, so no unwinder can start." } } });
     }
+
     let lines = lines(state);
     let mut rows: HashMap<u64, usize> = HashMap::new();
     for (row, line) in lines.iter().enumerate() {
@@ -49,14 +50,18 @@ pub(super) fn picture(state: &State, walkers: &[Walker], out: &mut Fragment) {
             rows.insert(address.0, row);
         }
     }
+
+    // The longest list decides, since the arrows between the lists have one height.
     let height = lines
         .len()
         .max(state.frames.len().min(FRAMES_MAX + 1))
         .max(1);
+
     out.tag("<div class=\"picture\" tabindex=\"0\" role=\"region\" aria-label=\"Stack\">");
     for (walk, walker) in state.walks.iter().zip(walkers) {
         found(walk, &walker.name(), &rows, height, out);
     }
+
     out.tag("<div class=\"side\"><h4>Stack</h4><ol class=\"words\">");
     word_list(state, &lines, out);
     truth(state, &rows, height, out);
@@ -75,11 +80,14 @@ fn lines(state: &State) -> Vec<Line> {
     } in &state.stack.words
     {
         words.insert(address.0, (*value, notes));
+        // That a word is outside of the copy says nothing about the word.
         let is_known = |note: &Note| !matches!(note, Note::BelowCopy | Note::BeyondCopy);
         if notes.iter().any(is_known) || *address == state.stack.rsp {
             kept.insert(address.0);
         }
     }
+
+    // Walks also read words of other memory, which the state does not list.
     let steps = state.walks.iter().flat_map(|walk| &walk.steps);
     for frame in steps.filter_map(|step| step.frame.as_ref()) {
         for [address, value] in &frame.words {
@@ -89,8 +97,10 @@ fn lines(state: &State) -> Vec<Line> {
             }
         }
     }
+
     let mut out = Vec::new();
     let mut plain: Vec<Line> = Vec::new();
+
     let flush = |plain: &mut Vec<Line>, out: &mut Vec<Line>| match plain.len() {
         0..=PLAIN_MAX => out.append(plain),
         n => {
@@ -98,6 +108,7 @@ fn lines(state: &State) -> Vec<Line> {
             out.push(Line::Folded(n));
         }
     };
+
     for (address, (value, notes)) in words {
         let line = Line::Word {
             address: Hex(address),
@@ -112,6 +123,7 @@ fn lines(state: &State) -> Vec<Line> {
             false => plain.push(line),
         }
     }
+
     flush(&mut plain, &mut out);
     if out.len() > WORDS_MAX {
         let words = |line: &Line| match line {
@@ -197,12 +209,14 @@ fn note_text(note: &Note, is_known: bool, out: &mut Fragment) {
 /// The true frames, with arrows to them.
 fn truth(state: &State, rows: &HashMap<u64, usize>, height: usize, out: &mut Fragment) {
     start_arrows(height, out);
+
     let shown = state.frames.iter().take(FRAMES_MAX).enumerate();
     for (index, frame) in shown.clone() {
         if let Some(&row) = frame.slot.and_then(|slot| rows.get(&slot.0)) {
             arrow("ret", row, index, true, out);
         }
     }
+
     for word in &state.stack.words {
         for note in &word.notes {
             if let Note::Saved { frame, .. } = note
@@ -213,11 +227,13 @@ fn truth(state: &State, rows: &HashMap<u64, usize>, height: usize, out: &mut Fra
             }
         }
     }
+
     out.tag("</svg>");
     out.tag("<div class=\"side\"><h4>True frames</h4><ol class=\"frames\">");
     for (index, frame) in shown {
         true_frame(index, frame, out);
     }
+
     more(state.frames.len(), out);
     if state.truth != "complete" {
         let known = match state.truth {
@@ -226,6 +242,7 @@ fn truth(state: &State, rows: &HashMap<u64, usize>, height: usize, out: &mut Fra
         };
         out.put(html! { li .fold { (known) } });
     }
+
     out.tag("</ol></div>");
 }
 
@@ -267,15 +284,18 @@ fn found(walk: &Walk, name: &str, rows: &HashMap<u64, usize>, height: usize, out
         (PreEscaped("<div class=\"side\" hidden data-walker=\"")) (name)
         (PreEscaped("\"><h4>Found by ")) (name) (PreEscaped("</h4><ol class=\"frames\">"))
     });
+
     let steps = walk.steps.iter().enumerate();
     let frames = steps.filter(|(_, s)| matches!(s.kind, StepKind::Frame | StepKind::Missing));
     for (step, at) in frames.clone().take(FRAMES_MAX) {
         let (mark, class, word) = mark(at.judged, at.kind);
         let reads: Vec<String> = at.reads.iter().map(ToString::to_string).collect();
+
         let place = match &at.frame {
             Some(frame) => words::short(&frame.place),
             None => format!("missing: true frame {}", at.truth.unwrap_or_default()),
         };
+
         out.put(html! {
             (PreEscaped("<li tabindex=\"0\" class=\"")) (class) (PreEscaped("\" data-step=\""))
         });
@@ -285,13 +305,16 @@ fn found(walk: &Walk, name: &str, rows: &HashMap<u64, usize>, height: usize, out
             span .mark title=(word) { (mark) } " " (place) (PreEscaped("</li>"))
         });
     }
+
     more(frames.clone().count(), out);
     out.put(html! { (PreEscaped("</ol></div><div class=\"arrows\" hidden data-walker=\"")) (name) (PreEscaped("\">")) });
     start_arrows(height, out);
+
     for (nth, (_, at)) in frames.take(FRAMES_MAX).enumerate() {
         let class = mark(at.judged, at.kind).1;
         let slot = at.frame.as_ref().and_then(|frame| frame.slot.as_deref());
         for read in &at.reads {
+            // The word may be folded, or beyond those that are shown.
             let Some(&row) = rows.get(&read.0) else {
                 continue;
             };
@@ -301,6 +324,7 @@ fn found(walk: &Walk, name: &str, rows: &HashMap<u64, usize>, height: usize, out
             }
         }
     }
+
     out.tag("</svg></div>");
 }
 

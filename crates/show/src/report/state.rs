@@ -42,18 +42,22 @@ fn heading(state: &State, kind: SourceKind, out: &mut Fragment) {
         SourceKind::Program => "Instruction ",
         SourceKind::Recording => "Sample ",
     };
+
     out.put(html! { (PreEscaped("<h3 id=\"state-heading\">")) (noun) });
     out.text(&state.number.to_string());
     out.put(html! { ": " (words::place(&state.place)) (PreEscaped("</h3><p>")) });
+
     if let Some(instruction) = &state.instruction {
         out.put(html! { code { (instruction.text) } " " });
     }
+
     out.put(html! {
         span .note {
             "process " (state.pid) ", thread " (state.tid)
             @if let Some(name) = &state.name { " (" (name) ")" }
         }
     });
+
     out.put(html! {
         (PreEscaped("</p>"))
         @if !state.faults.is_empty() {
@@ -175,6 +179,7 @@ fn one_step(step: &Step, out: &mut Fragment) {
             None => ("", "", ""),
         },
     };
+
     if mark.is_empty() {
         out.tag("\"><p>");
     } else {
@@ -183,14 +188,17 @@ fn one_step(step: &Step, out: &mut Fragment) {
             span .mark title=(word) { (mark) } " "
         });
     }
+
     out.text(&step.text);
     out.tag("</p>");
+
     let frame = step.frame.as_ref();
     let row = frame.and_then(|frame| frame.row.as_ref());
     if row.is_none() && step.carried.is_empty() {
         out.tag("</li>");
         return;
     }
+
     out.put(html! {
         (PreEscaped("<details><summary>Rule and words</summary><dl>"))
         @if let Some(row) = row {
@@ -206,6 +214,7 @@ fn one_step(step: &Step, out: &mut Fragment) {
             }
         }
     });
+
     out.put(html! {
         @if !step.carried.is_empty() {
             dt { "carried" } dd { (stack::registers(&step.carried)) }
@@ -222,11 +231,13 @@ fn listing(state: &State, code: &Code, out: &mut Fragment) {
     else {
         return;
     };
+
     out.put(html! {
         (PreEscaped("<section class=\"scroll\" tabindex=\"0\" aria-label=\"Code\"><h4>Code"))
         @if let Some(function) = &code.function { " of " (words::limited(function)) }
         (PreEscaped("</h4><ol class=\"code\">"))
     });
+
     let from = at.saturating_sub(AROUND);
     let lines = code.lines.iter().enumerate().skip(from);
     for (index, line) in lines.take(at - from + AROUND + 1) {
@@ -240,6 +251,7 @@ fn listing(state: &State, code: &Code, out: &mut Fragment) {
             (PreEscaped("</li>"))
         });
     }
+
     out.tag("</ol></section>");
 }
 

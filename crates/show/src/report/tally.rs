@@ -124,14 +124,18 @@ impl Tally {
         let is_wrong = |walk: &Walk| words::class(walk.letter) == "wrong";
         self.without_truth += u64::from(state.truth == "unknown");
         self.without_memory += u64::from(state.stack.words.is_empty());
+
         let walks = state.walks.iter().enumerate();
         let wrong: BTreeSet<usize> = walks
             .filter(|(_, walk)| is_wrong(walk))
             .map(|(walker, _)| walker)
             .collect();
+
+        // A mark is for the state at which an unwinder becomes wrong, not for all where it is.
         let becomes = !wrong.is_subset(&self.wrong);
         self.states.push((state.number, becomes));
         self.wrong = wrong;
+
         for (walker, walk) in state.walks.iter().enumerate() {
             let word = Verdict::WORDS.iter().position(|w| w.0 == walk.letter);
             if let Some(word) = word {
@@ -142,6 +146,7 @@ impl Tally {
             }
             self.graphs[walker].add(state, walk);
         }
+
         if let Some(code) = code {
             self.instruction(state, code);
         }
@@ -170,24 +175,31 @@ impl Tally {
         let Some(instruction) = &state.instruction else {
             return;
         };
+
         let start = code.lines.first().map_or(0, |line| line.address.0);
         let key = (
             code.image.clone().unwrap_or_default(),
             code.function.clone().unwrap_or_default(),
             start,
         );
+
+        // A recording of a large program has many functions; the page has room for few of their
+        // maps.
         if !self.functions.contains_key(&key) && self.functions.len() >= FUNCTIONS_MAX {
             self.functions_left_out += 1;
             return;
         }
+
         let function = self.functions.entry(key).or_insert_with(|| FunctionCells {
             code: code.clone(),
             cells: BTreeMap::new(),
             wrong: 0,
         });
+
         let walks = state.walks.len();
         let row = function.cells.entry(instruction.address.0);
         let row = row.or_insert_with(|| vec![Cell::new(); walks]);
+
         for (cell, walk) in row.iter_mut().zip(&state.walks) {
             let first = state.number;
             let met = cell.entry(walk.letter).or_insert(Met { count: 0, first });
@@ -203,6 +215,7 @@ impl Graphs {
             self.unjudged += 1;
             return;
         }
+
         let kept: BTreeSet<usize> = walk
             .steps
             .iter()
@@ -215,6 +228,7 @@ impl Graphs {
             .frames
             .len()
             .saturating_sub(walk.verdict.known as usize);
+
         let truth = state.frames.iter().enumerate().skip(from).rev();
         let truth = truth.map(|(index, frame)| {
             let fate = match kept.contains(&index) {
@@ -224,6 +238,7 @@ impl Graphs {
             (words::frame(&frame.place), fate)
         });
         let truth: Vec<_> = truth.collect();
+
         let frames = walk.steps.iter().rev();
         let frames = frames.filter(|step| step.kind == StepKind::Frame);
         let found = frames.filter_map(|step| {
@@ -235,6 +250,7 @@ impl Graphs {
             Some((words::frame(&step.frame.as_ref()?.place), fate))
         });
         let found: Vec<_> = found.collect();
+
         for (name, fate) in truth.iter().chain(&found) {
             match fate {
                 Fate::Kept => {}
@@ -242,6 +258,7 @@ impl Graphs {
                 Fate::Invented => self.frames.entry(name.clone()).or_default()[1] += 1,
             }
         }
+
         let whole = grow(&mut self.truth, truth, &mut self.boxes);
         let whole = grow(&mut self.found, found, &mut self.boxes) && whole;
         self.cut += u64::from(!whole);

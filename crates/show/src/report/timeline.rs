@@ -49,15 +49,19 @@ pub fn timeline(
     let kind = kind_of(states);
     let walkers = builder.walkers();
     let mut tally = Tally::new(walkers.len());
+
     let mut entries = Entries::new();
     let mut opening = None;
     let (mut next, mut piece) = (first, PIECE);
     let end = first.saturating_add(count);
     let mut is_cut = false;
+
+    // The first state is plain HTML, too, which is shown where no script runs.
     let is_full = |entries: &Entries, opening: &Option<String>| {
         let plain = opening.as_ref().map_or(0, String::len);
         plain + entries.bytes() >= STATES_BYTES_MAX
     };
+
     while next < end && !is_full(&entries, &opening) {
         let wanted = piece.min(end - next);
         let taken = states.range(next, wanted, &mut |at| {
@@ -73,16 +77,20 @@ pub fn timeline(
             entries.add(&built.number.to_string(), &fragment);
             opening.get_or_insert_with(|| fragment.html());
         })?;
+
         next += taken;
         piece = piece.saturating_mul(2);
+        // There are no more states.
         if taken < wanted {
             break;
         }
     }
+
     is_cut |= next < end && states.total().is_some_and(|total| next < total);
     let Some(opening) = opening else {
         return Err(TimelineError::NoState(first));
     };
+
     let shown = tally.states.len() as u64;
     let found = MarksLine::of(index, first..first.saturating_add(shown));
     let content = Content {
@@ -95,6 +103,7 @@ pub fn timeline(
         notices: states.notices(),
         is_cut,
     };
+
     let main = content.main(&opening, &mut entries);
     let page = Page {
         summary: content.summary(),
@@ -104,6 +113,7 @@ pub fn timeline(
         packed: Some(entries.finish()),
     };
     let html = page.html();
+
     out.write_all(html.as_bytes())?;
     Ok(Written {
         shown,
@@ -230,15 +240,19 @@ impl Content<'_> {
     fn findings(&self) -> Markup {
         let tally = self.tally;
         let mut all: Vec<_> = tally.findings.iter().collect();
+        // Ties are broken by what is shown, so that the same run gives the same page.
         all.sort_by(|a, b| b.1.count.cmp(&a.1.count).then_with(|| a.0.cmp(b.0)));
         let more: u64 = all.iter().skip(FINDINGS_MAX).map(|f| f.1.count).sum();
         let more = more + tally.findings_left_out;
+
         let shown = tally.states.first().map_or(0, |s| s.0)..;
         let last = tally.states.last().map_or(0, |s| s.0);
         let is_here = |number: u64| shown.contains(&number) && number <= last;
+
         let here = self.marks.marks.iter();
         let here = here.filter(|mark| mark.kind == "wrong" && is_here(mark.number));
         let here = here.count();
+
         if tally.without_truth == tally.states.len() as u64 && self.marks.wrong == 0 {
             return html! {
                 section { h2 { "Findings" }
@@ -246,6 +260,7 @@ impl Content<'_> {
                 }
             };
         }
+
         html! {
             section { h2 { "Findings" }
                 p { "In the whole run, as far as it was searched, an unwinder "
@@ -280,9 +295,11 @@ impl Content<'_> {
     fn maps(&self, entries: &mut Entries) -> Markup {
         let mut functions: Vec<&FunctionCells> = self.tally.functions.values().collect();
         functions.sort_by_key(|function| std::cmp::Reverse(function.wrong));
+
         let before = entries.bytes();
         let mut opening = None;
         let mut titles = Vec::new();
+
         for (number, function) in functions.iter().enumerate() {
             if number == MAPS_MAX || entries.bytes() >= before + MORE_BYTES_MAX {
                 break;
@@ -293,9 +310,11 @@ impl Content<'_> {
             titles.push((title(function), function.wrong));
             opening.get_or_insert_with(|| plain(&fragment));
         }
+
         let left_out = functions.len() - titles.len();
         let others = self.tally.functions_left_out;
         let is_judged = self.tally.without_truth < self.tally.states.len() as u64;
+
         html! {
             section { h2 { "Where each unwinder is wrong" }
                 @if let Some(opening) = opening {
@@ -325,11 +344,13 @@ impl Content<'_> {
             let wrong = counts.filter(|(word, _)| words::class(word.0) == "wrong");
             wrong.map(|(_, n)| n).sum()
         };
+
         let all = 0..self.walkers.len();
         let worst = all
             .clone()
             .max_by_key(|w| (wrong(w), std::cmp::Reverse(*w)));
         let worst = worst.unwrap_or(0);
+
         let mut opening = None;
         for walker in all {
             let mut fragment = Fragment::default();
@@ -340,6 +361,7 @@ impl Content<'_> {
                 opening = Some(plain(&fragment));
             }
         }
+
         html! {
             section { h2 { "What was lost, what was invented" }
                 p { label { "unwinder " select .entry data-entry="flame" disabled {

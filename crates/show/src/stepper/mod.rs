@@ -132,12 +132,16 @@ impl<'a> Stepper<'a> {
             is_explored: false,
             is_done: false,
         };
+
         if stepper.go_to(number)? {
             return Ok(Some(stepper));
         }
+
+        // A run may be shorter than the number that was given.
         if number == 0 || !stepper.go_to(0)? {
             return Ok(None);
         }
+
         stepper.message = format!("there is no state {number}");
         Ok(Some(stepper))
     }
@@ -252,13 +256,17 @@ impl<'a> Stepper<'a> {
     /// If the recording cannot be read.
     pub fn mouse(&mut self, column: u16, row: u16, lines: i32) -> Result<(), InputError> {
         self.message.clear();
+
         let hit = hit::at(&self.hits.borrow(), column, row);
+
         let Some(hit) = hit else {
+            // A click beside what covers the panes closes it, but not a line that is being typed.
             if lines == 0 && !matches!(self.over, Over::Prompt(..)) {
                 self.over = Over::Nothing;
             }
             return Ok(());
         };
+
         if lines != 0 {
             match hit.pane() {
                 Some(Pane::Code) => self.scroll.code += lines,
@@ -269,6 +277,7 @@ impl<'a> Stepper<'a> {
             }
             return Ok(());
         }
+
         match hit {
             What::Walker(index) => self.choose_walker(index),
             What::Step(step) => self.step = Some(step.min(self.walk_len())),

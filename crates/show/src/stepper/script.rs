@@ -36,20 +36,25 @@ pub fn play(
     if lines.is_empty() {
         lines.push(Vec::new());
     }
+
     let Ok(mut terminal) = Terminal::new(TestBackend::new(columns, rows));
     for (index, keys) in lines.into_iter().enumerate() {
         for key in keys {
             stepper.press(key)?;
         }
+
         let Ok(_) = terminal.draw(|frame| draw(stepper, frame, false));
         if index > 0 {
             writeln!(out, "{}", "-".repeat(usize::from(columns)))?;
         }
+
         let buffer = terminal.backend().buffer();
+        // `chunks` does not take 0.
         for row in buffer.content().chunks(usize::from(columns.max(1))) {
             let line: String = row.iter().map(|cell| cell.symbol()).collect();
             writeln!(out, "{}", line.trim_end())?;
         }
+
         if stepper.is_done() {
             break;
         }

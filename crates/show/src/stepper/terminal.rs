@@ -116,6 +116,7 @@ impl Session<'_, '_> {
         let mut drawn = Instant::now();
         self.draw()?;
         let mut is_working = true;
+
         while !self.stepper.is_done() {
             // Work fills the time in which nothing happens.
             let wait = if is_working { Duration::ZERO } else { TICK };
@@ -203,12 +204,14 @@ fn read_events(sender: &Sender<Happened>, shared: &Shared, stop: &AtomicBool, en
             let _ = sender.send(Happened::End);
             return;
         }
+
         match event::poll(TICK) {
             Ok(false) => tell_busy(shared),
             Ok(true) => {
                 let Ok(event) = event::read() else {
                     break;
                 };
+                // Keys wait while the other thread works, but Escape must end that work.
                 let is_busy = lock(&shared.busy).is_some_and(|since| since.elapsed() > LONG);
                 if is_busy && is_stop(&event) {
                     stop.store(true, Ordering::Relaxed);
@@ -219,6 +222,8 @@ fn read_events(sender: &Sender<Happened>, shared: &Shared, stop: &AtomicBool, en
             Err(_) => break,
         }
     }
+
+    // The other thread may be busy, and would not see the end before its work is done.
     stop.store(true, Ordering::Relaxed);
     let _ = sender.send(Happened::End);
 }

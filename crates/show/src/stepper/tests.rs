@@ -175,6 +175,7 @@ fn a_recording_without_samples_has_no_stepper() {
 #[test]
 fn c_finds_the_wrong_states() {
     let run = run(&["fp"], &[], MemoryView::Cpu);
+
     let mut all = Vec::new();
     let mut steps = stepper(open("traces/throws.bin"), &run);
     for _ in 0..30 {
@@ -184,9 +185,11 @@ fn c_finds_the_wrong_states() {
         }
         steps.press(Key::Char('s')).expect("it is read");
     }
+
     assert!(all.len() > 1, "{all:?}");
     let mut steps = stepper(open("traces/throws.bin"), &run);
     let mut found: Vec<u64> = (all[0] == 0).then_some(0).into_iter().collect();
+
     for _ in found.len()..all.len() {
         let before = steps.state.number;
         steps.press(Key::Char('c')).expect("it is read");
@@ -264,6 +267,7 @@ fn any_keys_on_any_screen() {
             &["hw", "fake:v5.2"],
             MemoryView::Cpu,
         );
+
         let bare = trace(&[bare(Some(0x1234)), bare(None)]);
         for input in [open("traces/seed-004.bin"), bare] {
             let mut steps = stepper(input, &run);
@@ -275,10 +279,13 @@ fn any_keys_on_any_screen() {
                     Does::Mouse(x, y, lines) => steps.mouse(x, y, lines).expect("it is read"),
                     Does::Size(columns, rows) => size = (columns, rows),
                 }
+
                 let Ok(mut terminal) = Terminal::new(TestBackend::new(size.0, size.1));
                 let Ok(_) = terminal.draw(|frame| draw(&steps, frame, true));
                 let text = terminal.backend().to_string();
                 let covered = steps.over != super::Over::Nothing;
+
+                // A smaller screen has no room for both panes.
                 if size.0 >= 12 && size.1 >= 6 && !covered {
                     assert!(text.contains("code") && text.contains("stack"), "{text}");
                 }
@@ -286,6 +293,7 @@ fn any_keys_on_any_screen() {
         }
         true
     }
+
     let runs = match std::env::var_os("UNWIND_SIM_SLOW") {
         Some(_) => 400,
         None => 10,
@@ -302,12 +310,14 @@ fn the_mouse_chooses() {
     let mut steps = stepper(open("traces/throws.bin"), &run);
     let Ok(mut terminal) = Terminal::new(TestBackend::new(200, 60));
     let Ok(_) = terminal.draw(|frame| draw(&steps, frame, false));
+
     let rows: Vec<String> = terminal
         .backend()
         .to_string()
         .lines()
         .map(str::to_owned)
         .collect();
+
     let at = |text: &str| {
         let row = rows.iter().position(|row| row.contains(text)).expect(text);
         let column = rows[row].find(text).expect(text);
@@ -315,13 +325,17 @@ fn the_mouse_chooses() {
         let column = rows[row][..column].chars().count() - 1;
         (column as u16, row as u16)
     };
+
     let (x, y) = at("3 fp");
     steps.mouse(x, y, 0).expect("it is read");
     assert_eq!(steps.walker, 2);
+
     let (x, y) = at("#0 main");
+    // A click means what was drawn last.
     let Ok(_) = terminal.draw(|frame| draw(&steps, frame, false));
     steps.mouse(x, y, 0).expect("it is read");
     assert!(steps.step.is_some());
+
     let (x, y) = at("stack from");
     steps.mouse(x, y, 3).expect("it is read");
     assert_eq!(steps.scroll.stack, 3);

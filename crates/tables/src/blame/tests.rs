@@ -121,20 +121,25 @@ fn a_moved_stack_pointer_names_the_cause() {
         // What is off is not what the instruction did.
         (Row::cfa(ADD, (4, 0), 16), Cause::Distance),
     ];
+
     for (number, (row, cause)) in all.iter().enumerate() {
         assert_eq!(row.cause(), *cause, "{number}");
     }
+
     let jump = |row: Row| Row {
         is_jump_target: true,
         ..row
     };
     assert_eq!(jump(Row::cfa(PUSH, (1, 0), -8)).cause(), Cause::Way);
+
     let by_rbp = |row: Row| Row {
         rule: Rule::call(rule::Value::reg(Reg::Rbp, 16)),
         ..row
     };
+
     assert_eq!(by_rbp(Row::cfa(POP, (1, 0), 8)).cause(), Cause::BaseLost);
     assert_eq!(by_rbp(Row::cfa(PUSH, (1, 0), 8)).cause(), Cause::Distance);
+
     let lost = Row {
         found: Value::Computed,
         ..by_rbp(Row::cfa(PUSH, (1, 0), 8))
@@ -152,6 +157,7 @@ fn a_registers_rule_names_the_cause() {
         len: 2,
         load: true,
     });
+
     let all = [
         (Row::register(MOV, 3, same, lost), Cause::Changed),
         // Its rule is taken back where it is still to be popped, behind another register.
@@ -177,9 +183,11 @@ fn a_registers_rule_names_the_cause() {
         (Row::register(POP, 1, by_rbp, same), Cause::BaseLost),
         (Row::register(MOV, 3, by_rbp, same), Cause::NotSaved),
     ];
+
     for (number, (row, cause)) in all.iter().enumerate() {
         assert_eq!(row.cause(), *cause, "{number}");
     }
+
     // A register that is changed is that, however the code got there.
     let jump = |row: Row| Row {
         is_jump_target: true,
@@ -190,6 +198,7 @@ fn a_registers_rule_names_the_cause() {
         Cause::Changed
     );
     assert_eq!(jump(Row::register(MOV, 3, slot, same)).cause(), Cause::Way);
+
     let address = Row {
         subject: Subject::ReturnAddress,
         ..Row::cfa(MOV, (3, 0), 0)

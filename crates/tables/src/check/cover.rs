@@ -61,6 +61,7 @@ pub fn gaps(program: &Program<'_>) -> Vec<Gap> {
         range: range.clone(),
     };
     gaps.extend(program.overlapping.iter().take(GAPS_MAX).map(overlap));
+
     for code in program.file.code() {
         let mut at = code.range.start;
         let first = program
@@ -68,6 +69,7 @@ pub fn gaps(program: &Program<'_>) -> Vec<Gap> {
             .partition_point(|f| f.range.end <= code.range.start);
         let inside = program.functions[first..].iter();
         let inside = inside.take_while(|f| f.range.start < code.range.end);
+
         let mut before = None;
         for function in inside {
             uncovered(program.file, before, at..function.range.start, &mut gaps);
@@ -76,6 +78,7 @@ pub fn gaps(program: &Program<'_>) -> Vec<Gap> {
         }
         uncovered(program.file, before, at..code.range.end, &mut gaps);
     }
+
     let without = &program.without_code;
     for range in without.dead.iter().chain(&without.misplaced) {
         if gaps.len() < GAPS_MAX {
@@ -85,6 +88,7 @@ pub fn gaps(program: &Program<'_>) -> Vec<Gap> {
             });
         }
     }
+
     gaps.sort_by_key(|g| (g.range.start, g.hole));
     gaps
 }
@@ -121,18 +125,24 @@ fn uncovered(file: &File, before: Option<&Range<u64>>, range: Range<u64>, gaps: 
     if range.is_empty() || gaps.len() >= GAPS_MAX {
         return;
     }
+
+    // A gap of a damaged file may be gigabytes long: only its start is decoded.
     let end = range.end.min(range.start.saturating_add(GAP_BYTES_MAX));
     let Some(mut body) = Body::new(file, range.start..end) else {
         return;
     };
+
     let mut offset = 0;
     let length = usize::try_from(end - range.start).unwrap_or(usize::MAX);
     let bytes = file.bytes(range.start);
     let bytes = &bytes[..bytes.len().min(length)];
+
     let starts_with_nop = body.insn(file, 0).is_some_and(|insn| is_nop(&insn));
     let runs_on =
         starts_with_nop && before.is_some_and(|b| b.end == range.start && runs_on(file, b));
     while offset < length {
+        // Zeros decode, as `add %al,(%rax)`, but up to the end of a gap they are a linker's
+        // padding.
         if bytes
             .get(offset..)
             .is_none_or(|rest| rest.iter().all(|&b| b == 0))
@@ -148,6 +158,7 @@ fn uncovered(file: &File, before: Option<&Range<u64>>, range: Range<u64>, gaps: 
             _ => break,
         }
     }
+
     let code = range.start + offset as u64;
     let uncovered = match (runs_on, offset < length) {
         (true, true) => range.start..range.end,
@@ -155,6 +166,7 @@ fn uncovered(file: &File, before: Option<&Range<u64>>, range: Range<u64>, gaps: 
         (false, true) => code..range.end,
         (false, false) => return,
     };
+
     gaps.push(Gap {
         hole: Hole::NoRow,
         range: uncovered,

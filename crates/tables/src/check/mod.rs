@@ -118,6 +118,7 @@ impl Report {
             assumptions: Assumption::ALL.map(|a| (a, 0)).to_vec(),
             ..Totals::default()
         };
+
         for checked in &self.functions {
             totals.all.add(checked);
             let verdict = checked.verdict.verdict();
@@ -126,18 +127,24 @@ impl Report {
                 Verdict::Unproven => totals.unproven.add(checked),
                 Verdict::Contradicted => totals.contradicted.add(checked),
             }
+
             if checked.entry == Entry::Plt {
                 totals.plt.add(checked);
             }
+
             let by = (checked.convention, checked.evidence);
             match totals.conventions.iter_mut().find(|c| c.0 == by) {
                 Some((_, count)) => *count += 1,
                 None => totals.conventions.push((by, 1)),
             }
+
             totals.rows_proven += u64::from(checked.verdict.rows_proven);
             totals.below_sp += u64::from(checked.verdict.below_sp);
+
             for (doubt, count) in &mut totals.doubts {
                 let doubted = checked.verdict.doubts.iter().any(|d| d.0 == *doubt);
+                // In a contradicted function a doubt changes nothing, nor does an assumption in an
+                // unproven one.
                 *count += u64::from(doubted && verdict == Verdict::Unproven);
             }
             for (assumption, count) in &mut totals.assumptions {
@@ -145,6 +152,7 @@ impl Report {
                 *count += u64::from(used && verdict == Verdict::Proven);
             }
         }
+
         totals.doubts.retain(|d| d.1 != 0);
         totals.assumptions.retain(|a| a.1 != 0);
         totals.conventions.sort_unstable();

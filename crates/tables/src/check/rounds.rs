@@ -50,9 +50,11 @@ pub(crate) fn follow(program: &mut Program<'_>, threads: usize) -> Vec<Option<Ou
     let count = program.functions.len();
     let mut outcomes: Vec<Option<Outcome>> = Vec::new();
     outcomes.resize_with(count, || None);
+    // Parts are followed from the functions that jump into them.
     let mut todo: Vec<usize> = (0..count)
         .filter(|&i| program.functions[i].entry != Entry::Part)
         .collect();
+
     for _ in 0..RECONSIDERED_MAX {
         // What functions leave changed only grows, so that there are not many rounds without a limit.
         for round in 0.. {
@@ -68,6 +70,7 @@ pub(crate) fn follow(program: &mut Program<'_>, threads: usize) -> Vec<Option<Ou
                 break;
             }
         }
+
         todo = reconsider(program, &mut outcomes);
         if todo.is_empty() {
             break;
@@ -81,6 +84,7 @@ pub(crate) fn follow(program: &mut Program<'_>, threads: usize) -> Vec<Option<Ou
 fn reconsider(program: &mut Program<'_>, outcomes: &mut [Option<Outcome>]) -> Vec<usize> {
     let mut is_led_to = vec![false; outcomes.len()];
     let mut jumped: HashSet<u64> = HashSet::new();
+
     for (index, outcome) in outcomes.iter().enumerate() {
         let Some(outcome) = outcome else { continue };
         let parts = outcome.parts.iter().map(|p| p.function);
@@ -91,8 +95,10 @@ fn reconsider(program: &mut Program<'_>, outcomes: &mut [Option<Outcome>]) -> Ve
             .for_each(|function| is_led_to[function] = true);
         jumped.extend(&outcome.jumped);
     }
+
     let callees = outcomes.iter().flatten().flat_map(|o| &o.callees);
     let called: HashSet<u64> = callees.filter(|c| jumped.contains(*c)).copied().collect();
+
     let mut todo = Vec::new();
     for index in 0..outcomes.len() {
         let unit = &program.functions[index];
@@ -107,9 +113,11 @@ fn reconsider(program: &mut Program<'_>, outcomes: &mut [Option<Outcome>]) -> Ve
         let Some(entry) = program.reconsider(index, seen, is_orphan) else {
             continue;
         };
+
         let start = unit.range.start;
         program.functions[index].entry = entry;
         if entry == Entry::Part {
+            // It has no outcome of its own any more: those that jump to it follow it from now on.
             outcomes[index] = None;
             program.set_returns(index, Returns::Maybe);
             let jumps_here = |o: &Outcome| o.jumped.contains(&start);
@@ -120,6 +128,8 @@ fn reconsider(program: &mut Program<'_>, outcomes: &mut [Option<Outcome>]) -> Ve
             todo.push(index);
         }
     }
+
+    // Some have become parts after they were listed.
     todo.retain(|&index| program.functions[index].entry != Entry::Part);
     todo.sort_unstable();
     todo.dedup();
@@ -169,6 +179,7 @@ fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_
         misfits,
         steps,
     } = followed;
+
     let parts = found.into_iter().map(|found| {
         let Found {
             function,
@@ -179,6 +190,7 @@ fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_
         // Another function may lead to what this one did not reach by itself.
         let is_whole = body.unreached(program.file).is_none();
         let is_partly = !is_whole || body.reached.has_dead();
+        // Merging asks what was reached only where something was not, or is dead.
         let reached = is_partly.then(|| std::mem::take(&mut body.reached));
         walker.recycle(body);
         Part {
@@ -189,6 +201,7 @@ fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_
             marks,
         }
     });
+
     let parts = parts.collect();
     Outcome {
         parts,
@@ -222,10 +235,12 @@ fn callers_of_news(
     // The starts (svma) of functions that turned out never to return, or to do otherwise.
     let mut news: HashSet<u64> = HashSet::new();
     let mut any = false;
+
     for &index in todo {
         let returns = outcomes[index].as_ref().map(|o| o.returns);
         let entered = program.functions[index].entry == Entry::Call;
         let returns = returns.filter(|_| entered).unwrap_or(Returns::Maybe);
+        // What is not entered by calls says nothing to callers.
         let effect = outcomes[index].as_ref().filter(|_| entered);
         let does_otherwise =
             program.set_effect(index, effect.map_or(Effect::default(), |o| o.effect));
@@ -236,9 +251,11 @@ fn callers_of_news(
         }
         any |= is_new | does_otherwise;
     }
+
     if !any {
         return Vec::new();
     }
+
     let calls_news = |outcome: &Outcome| {
         let returns = |&target: &u64| program.surely_returns(target);
         let awaited = &outcome.awaited;
@@ -246,6 +263,7 @@ fn callers_of_news(
             || !awaited.is_empty() && awaited.iter().all(returns);
         about_returns && is_awaited || outcome.callees.iter().any(|target| news.contains(target))
     };
+
     let all = outcomes.iter().enumerate();
     all.filter(|(_, o)| o.as_ref().is_some_and(calls_news))
         .map(|(index, _)| index)

@@ -88,6 +88,7 @@ impl<'f> Proven<'f> {
         let program = self.program;
         let mut kinds: Vec<_> = program.tables.iter().map(Table::kind).collect();
         kinds.dedup();
+
         let mut report = Report {
             tables: kinds,
             index: index::check(program.file, &program.tables),
@@ -97,20 +98,25 @@ impl<'f> Proven<'f> {
             unchecked: Unchecked::of(program.tables.iter()),
             ..Report::default()
         };
+
         for table in &program.tables {
             let problems = table.problems().iter();
             report.problems.extend(problems.map(ToString::to_string));
         }
+
+        // Nothing was followed there, but the report has every function of the tables.
         report.functions.extend(
             program
                 .hidden
                 .iter()
                 .map(|range| doubted(&program, range, Doubt::Overlap)),
         );
+
         let misplaced = program.without_code.misplaced.iter();
         report
             .functions
             .extend(misplaced.map(|range| doubted(&program, range, Doubt::NoCode)));
+
         report.functions.sort_by_key(|f| f.range.start);
         report.problems.extend(absence(program.file));
         (program, report)
@@ -121,6 +127,7 @@ impl<'f> Proven<'f> {
 fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Options) -> Vec<Checked> {
     let mut merged: Vec<Option<Part>> = Vec::new();
     merged.resize_with(outcomes.len(), || None);
+
     // What its effect says, its callers were followed with.
     let breaks = |target: &u64| {
         let callee = program.starting_at(*target).map(|c| &outcomes[c]);
@@ -131,6 +138,7 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
         .iter()
         .map(|o| o.as_ref().is_some_and(|o| o.called.iter().any(breaks)))
         .collect();
+
     let misread = misread(program, &outcomes);
     let mut misfits = Vec::new();
     // For each function: those that lead into it.
@@ -148,9 +156,12 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
             }
         }
     }
+
+    // A misfit is compared with all that reaches its target, so that all parts are merged before.
     for (from, misfit) in misfits {
         settle(program, &mut merged, from, misfit, &leaders);
     }
+
     let functions = merged.into_iter().zip(&program.functions).zip(broken);
     functions
         .zip(misread)
@@ -170,16 +181,22 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
                     verdict
                 }
             };
+
+            // A proof by an assumption that was not allowed is none.
             let is_too_much = verdict.assumptions.iter().any(|a| !options.assume.has(a));
             if is_too_much && verdict.verdict() == Verdict::Proven {
                 verdict.doubt(Doubt::Assumption, unit.range.start);
             }
+            // Behind such a mark, walks look up the return address itself (see `misread`).
             if misread {
                 verdict.doubt(Doubt::SignalFrame, unit.range.start);
             }
+            // It was followed as if all callees kept the registers of psABI 3.2.1, and one does
+            // not.
             if broken && verdict.verdict() == Verdict::Proven {
                 verdict.doubt(Doubt::Callee, unit.range.start);
             }
+
             verdict.sort();
             let (convention, evidence) = program.convention(unit.range.start);
             Checked {
@@ -261,20 +278,25 @@ fn settle(
     let is_reached = |p: &Part| p.reached.as_ref().is_none_or(|r| r.has(offset));
     let is_alive = |p: &Part| p.reached.as_ref().is_none_or(|r| r.is_alive(offset));
     let is_doubtful = throws_nothing(program, misfit.from) || tests_a_bound(program, misfit.from);
+
     // Behind what never returns, nothing says which frame is right.
     let fits = known.is_some_and(|p| is_alive(p) || is_doubtful && is_reached(p));
+
+    // A call that throws nothing never takes the way to a landing pad.
     if fits && throws_nothing(program, misfit.from) {
         if let Some(part) = &mut merged[from] {
             part.verdict.assumptions.add(Assumption::Unreachable);
         }
         return;
     }
+
     if fits && !is_folded(program, misfit.target) {
         if let Some(part) = &mut merged[misfit.function] {
             part.verdict.doubt(Doubt::Guessed, misfit.target);
         }
         return;
     }
+
     if fits {
         let others = owners[misfit.function]
             .iter()
@@ -282,10 +304,12 @@ fn settle(
         let other = others
             .filter_map(|&other| jump_to(program, other, misfit.target))
             .next();
+        // A finding then shows a way that fits as well.
         for wrong in &mut misfit.verdict.contradictions {
             wrong.fits = other.map(|other| (other, misfit.target));
         }
     }
+
     match &mut merged[misfit.function] {
         Some(part) => part.verdict.add(misfit.verdict),
         place => {

@@ -95,6 +95,7 @@ pub fn convert_in_file(
             file: file.name().to_owned(),
         });
     }
+
     let source = read_source(file, options)?;
     let editor = Editor::open(file.name(), data)?;
     let options = Options {
@@ -102,10 +103,13 @@ pub fn convert_in_file(
         ..options.clone()
     };
     let converted = convert_table(file, &source, &options)?;
+
     let (bytes, converted, reused) = match over_old(&editor, file, &source, &options, &converted)? {
         Some((bytes, converted)) => (bytes, converted, true),
         None => (editor.add(&converted.sections)?, converted, false),
     };
+
+    // From here on only the bytes count, read again as any reader would.
     let owner = Arc::new(bytes);
     let new = File::read(file.name(), owner.clone())?;
     if !is_found(&new, &converted) {
@@ -114,6 +118,7 @@ pub fn convert_in_file(
             to: options.to.as_str(),
         });
     }
+
     let comparison = compare(&source, &new, options.to, &converted.report);
     if let Some(first) = comparison.listed.first() {
         return Err(InFileError::Differs {
@@ -124,6 +129,8 @@ pub fn convert_in_file(
             found: shown(first.found.as_ref()),
         });
     }
+
+    // It shares the bytes, which could not be taken out of the `Arc` without a copy otherwise.
     drop(new);
     let mut converted = converted;
     converted.report.lose_others(file, &source);
@@ -163,6 +170,7 @@ fn over_old(
     let [section] = &converted.sections[..] else {
         return Ok(None);
     };
+
     let room = editor.reusable(section.name, PT_GNU_SFRAME);
     let room = room.filter(|room| {
         let fits = room.end - room.start >= section.bytes.len() as u64;
@@ -171,6 +179,8 @@ fn over_old(
     let Some(room) = room else {
         return Ok(None);
     };
+
+    // Written once more, because offsets in the table depend on where it lies.
     let options = Options {
         address: room.start,
         ..options.clone()
@@ -179,6 +189,7 @@ fn over_old(
     let Some(section) = converted.sections.first() else {
         return Ok(None);
     };
+
     let bytes = editor.replace(section)?;
     Ok(Some((bytes, converted)))
 }

@@ -208,6 +208,7 @@ pub fn convert_table(
 ) -> Result<Converted, ConvertError> {
     let source = Source::new(file, table);
     let mut report = Report::default();
+
     let written = match options.to {
         Target::Sframe(version) => {
             let writer = SframeWriter::new(version);
@@ -219,18 +220,22 @@ pub fn convert_table(
             write(&source, writer, options.address, &mut report)
         }
         Target::Orc(encoding) => {
+            // `.orc_lookup` is for all of the text.
             let writer = OrcWriter::new(encoding, text(file));
             write(&source, writer, options.address, &mut report)
         }
         Target::EhFrame => {
+            // The expressions of rules are ranges of the source's section.
             let writer = EhFrameWriter::new(table.section());
             write(&source, writer, options.address, &mut report)
         }
     };
+
     let sections = written.map_err(|error| ConvertError::Write {
         file: file.name().to_owned(),
         error,
     })?;
+
     if report.rows_written == 0 {
         return Err(ConvertError::Nothing {
             file: file.name().to_owned(),
@@ -239,6 +244,7 @@ pub fn convert_table(
             rows: report.rows_read,
         });
     }
+
     Ok(Converted {
         from: table.kind(),
         sections,

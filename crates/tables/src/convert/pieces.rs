@@ -96,6 +96,7 @@ impl<W: Writer> Piece<'_, W> {
         if says_nothing(rule) {
             return self.flush();
         }
+
         let row = match self.writer.row(rule) {
             Ok(row) => row,
             Err(lost) => {
@@ -103,9 +104,12 @@ impl<W: Writer> Piece<'_, W> {
                 return self.flush();
             }
         };
+
         if !W::HOLDS_CALLEE_SAVED && has_callee_saved(rule) {
             self.lose(Lost::Rule(Loss::CalleeSaved), range);
         }
+
+        // Signal frames are marked by function, not by row, so a piece is all of one kind.
         let signal = self.writer.signal(&row);
         let parted = matches!((signal, self.signal), (Some(a), Some(b)) if a != b);
         let full = self.rows.len() >= self.writer.rows_max();
@@ -114,13 +118,16 @@ impl<W: Writer> Piece<'_, W> {
         if parted || full || large || self.range.end != range.start {
             self.flush()?;
         }
+
         if range.end - range.start > size_max {
             self.lose(Lost::Rule(Loss::TooLarge), range);
             return Ok(());
         }
+
         if self.rows.is_empty() {
             self.range = range.clone();
         }
+
         self.signal = self.signal.or(signal);
         self.range.end = range.end;
         let offset = u32::try_from(range.start - self.range.start).unwrap_or(u32::MAX);
@@ -160,6 +167,7 @@ impl<W: Writer> Piece<'_, W> {
         let lead = (block - u64::from(repeat.phase)) % block.max(1);
         let middle = range.start.saturating_add(lead).min(range.end);
         let fits = range.end - middle > block && u32::try_from(range.end - middle).is_ok();
+
         let rows = repeat.rows.iter().map(|(_, rule)| self.writer.row(rule));
         let rows: Option<Vec<W::Row>> = rows.map(Result::ok).collect();
         let marks = |row: &W::Row| self.writer.signal(row);
@@ -170,8 +178,11 @@ impl<W: Writer> Piece<'_, W> {
         }) else {
             return self.expand(range.clone(), repeat);
         };
+
+        // Before the first whole block, rows cannot repeat.
         self.expand(range.start..middle, repeat)?;
         self.flush()?;
+
         for ((offset, rule), row) in repeat.rows.iter().zip(rows) {
             if !W::HOLDS_CALLEE_SAVED && has_callee_saved(rule) {
                 self.lose(Lost::Rule(Loss::CalleeSaved), range);
@@ -180,10 +191,12 @@ impl<W: Writer> Piece<'_, W> {
                 self.rows.push(((*offset).into(), row));
             }
         }
+
         let end = middle.saturating_add(block * BLOCKS_MAX).min(range.end);
         self.range = middle..end;
         self.write(Some(repeat.size))?;
         self.rows.clear();
+
         if end < range.end {
             self.lose(Lost::Rule(Loss::TooManyRows), &(end..range.end));
         }

@@ -53,12 +53,14 @@ pub fn compare(source: &Table, new: &Table, target: Target, report: &Report) -> 
         // Readers find no row from the first malformed one on.
         let error = function.error.as_ref().map_or(u64::MAX, |error| error.0);
         let end = function.range.end.min(next).min(error);
+
         let mut at = function.range.start;
         for row in source.rows(function) {
             let range = row.start.max(at)..row.end.min(end);
             if range.is_empty() {
                 continue;
             }
+
             at = range.end;
             let rule = simplify(row.rule, source.section());
             compare_row(
@@ -70,6 +72,7 @@ pub fn compare(source: &Table, new: &Table, target: Target, report: &Report) -> 
             );
         }
     }
+
     nothing_more(source, new, &mut out);
     out
 }
@@ -90,9 +93,11 @@ fn compare_row(
     out: &mut Comparison,
 ) {
     let plt = repeated_cfa(rule, section).map(u64::from);
+
     let mut at = range.start;
     while at < range.end {
         let (mut rule, mut end) = (*rule, range.end);
+        // The formula of a lazy PLT: the CFA is 8 bytes higher once an entry has pushed its number.
         if let Some(threshold) = plt {
             let (block, inside) = (at - at % PLT_ENTRY_LEN, at % PLT_ENTRY_LEN);
             let pushed = inside >= threshold;
@@ -100,22 +105,27 @@ fn compare_row(
             let next = if pushed { PLT_ENTRY_LEN } else { threshold };
             end = end.min(block.saturating_add(next));
         }
+
         let found = new.row_at(at).filter(|row| !says_nothing(row.rule));
         end = match (&found, new.function_at(at)) {
             (Some(row), _) => end.min(row.end),
             (None, Some(function)) => end.min(next_row(new, function, at)),
             (None, None) => end.min(next_start(new, at)),
         };
+        // Rows of a damaged table may end where they start; the loop must get on.
         let end = end.max(at + 1);
+
         let expected = expressible(&rule, target).then(|| projected(&rule, target));
         let expected = expected.filter(|_| !says_nothing(&rule));
         let found = found.map(|row| projected(&simplify(row.rule, new.section()), target));
+
         if let (Some(_), None, Some(left_out)) = (&expected, &found, limited_until(report, at)) {
             let end = left_out.min(range.end);
             out.limited += end - at;
             at = end;
             continue;
         }
+
         let same = same(expected.as_ref(), section, found.as_ref(), new.section());
         out.count(at..end, expected, found, same);
         at = end;

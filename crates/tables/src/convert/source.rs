@@ -124,6 +124,7 @@ impl<'a> Source<'a> {
             let repeat = repeats.binary_search_by_key(&first.offset, |r| r.0).ok();
             let repeat = repeat.and_then(|i| repeats.get(i)).map(|r| r.1);
             let repeat = repeat.filter(|_| first.error.is_none());
+
             let mut last = at;
             while let (Some(_), Some(this), Some(next)) =
                 (repeat, functions.get(last), functions.get(last + 1))
@@ -132,16 +133,21 @@ impl<'a> Source<'a> {
             {
                 last += 1;
             }
+
             let range = first.range.start..functions.get(last).map_or(0, |f| f.range.end);
             report.functions_read += 1;
+            // Only `.eh_frame` leads to LSDAs, and it is never converted into itself.
             if first.lsda.is_some() {
                 report.lose(&range, Lost::Lsda, 0, range.clone());
             }
+
+            // Readers take an address for that of the last function which starts at or before it.
             let next = functions.get(last + 1);
             let found = range.start..range.end.min(next.map_or(u64::MAX, |n| n.range.start));
             if found.end < range.end {
                 report.lose(&range, Lost::Overlap, 0, found.end..range.end);
             }
+
             let readable = match &first.error {
                 Some((from, _)) => found.start..found.end.min(*from),
                 None => found.clone(),
@@ -149,11 +155,13 @@ impl<'a> Source<'a> {
             if readable.end < found.end {
                 report.lose(&range, Lost::Unreadable, 0, readable.end..found.end);
             }
+
             let parts = match repeat {
                 Some(size) if last > at => vec![self.repeated(first, size, readable)],
                 _ => self.parts(first, &readable),
             };
             report.rows_read += parts.len() as u64;
+
             each(&SourceFunction { range, parts }, report)?;
             at = last + 1;
         }
@@ -192,6 +200,7 @@ impl<'a> Source<'a> {
             range: 0..0,
             parts: Vec::new(),
         };
+
         let mut flush = |run: &mut SourceFunction, report: &mut Report| -> Result<(), E> {
             if run.parts.is_empty() {
                 return Ok(());
@@ -202,6 +211,7 @@ impl<'a> Source<'a> {
             run.parts.clear();
             Ok(())
         };
+
         for function in self.table.functions() {
             for row in self.table.rows(function) {
                 let nothing = says_nothing(row.rule) || row.start >= row.end;
@@ -209,9 +219,11 @@ impl<'a> Source<'a> {
                 if nothing || starts || row.start != run.range.end {
                     flush(&mut run, report)?;
                 }
+
                 if nothing {
                     continue;
                 }
+
                 if run.parts.is_empty() {
                     run.range = row.start..row.end;
                 }
@@ -219,6 +231,8 @@ impl<'a> Source<'a> {
                 run.parts.push(Part::Row(row.start..row.end, *row.rule));
             }
         }
+
+        // No row follows that would end the last run.
         flush(&mut run, report)
     }
 }

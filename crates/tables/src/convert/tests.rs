@@ -64,6 +64,7 @@ fn the_source_is_the_best_table_there_is() {
     let orc = Target::from_name("orc").expect("a name");
     assert_eq!(source_kind(&file, orc), Some(TableKind::EhFrame));
     assert_eq!(source_kind(&file, Target::EhFrame), Some(TableKind::Sframe));
+
     let missing = Options {
         from: Some(TableKind::DebugFrame),
         ..options(orc)
@@ -73,6 +74,7 @@ fn the_source_is_the_best_table_there_is() {
         error.to_string(),
         "file has no debug_frame to convert to orc:6.4"
     );
+
     let same = Options {
         from: Some(TableKind::EhFrame),
         ..options(Target::EhFrame)
@@ -81,6 +83,7 @@ fn the_source_is_the_best_table_there_is() {
         convert(&file, &same),
         Err(ConvertError::Same { .. })
     ));
+
     let data = PROGRAM;
     let kept = convert_in_file(&file, data, &options(Target::EhFrame), false);
     assert!(matches!(kept, Err(InFileError::HasEhFrame { .. })));
@@ -128,14 +131,17 @@ fn a_function_is_divided_around_rows_that_cannot_be_held() {
     let held = Rule::call(Value::reg(Reg::Rsp, 8));
     let lost = Rule::call(Value::reg(Reg::R10, 0));
     let saved = held.with_saved(Reg::Rbx, Value::at_cfa(-24));
+
     let data = with_function([held, held, lost, lost, saved, held].into_iter());
     let written = convert_bytes(&data, &options(Target::Sframe(Version::V2))).expect("converted");
+
     let report = &written.converted.report;
     assert_eq!((report.functions_written, report.rows_written), (2, 2));
     assert_eq!(
         (written.comparison.equal, written.comparison.inexpressible),
         (4, 2)
     );
+
     let losses = report.by_reason();
     let shown: Vec<_> = losses
         .iter()
@@ -157,12 +163,14 @@ fn a_function_is_divided_around_rows_that_cannot_be_held() {
 
 #[test]
 fn a_plt_of_gigabytes_is_cut_off() {
+    // `rsp + 8 + (((rip & 15) >= 11) << 3)`, as linkers write it for a lazy PLT.
     let formula = [0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22];
     let expression = unwind_sim_unwind::rule::Expression {
         start: 0,
         len: 11,
         load: false,
     };
+
     let size = 1 << 30;
     let mut writer = EhFrameWriter::new(&formula);
     let function = Function {
@@ -173,9 +181,11 @@ fn a_plt_of_gigabytes_is_cut_off() {
         rows: &[(0, Rule::call(Value::Expression(expression)))],
     };
     writer.function(&function).expect("a function");
+
     let editor = Editor::open("file", PROGRAM).expect("an ELF file");
     let sections = writer.finish(editor.room()).expect("sections");
     let data = editor.add(&sections).expect("a file");
+
     for (to, equal) in [
         ("sframe-v1", 1 << 19),
         ("sframe-v3", 1 << 20),
@@ -185,6 +195,7 @@ fn a_plt_of_gigabytes_is_cut_off() {
         let written = convert_bytes(&data, &options).expect("converted");
         let (found, limited) = (written.comparison.equal, written.comparison.limited);
         assert_eq!((found, found + limited), (equal, size.into()), "{to}");
+
         let losses = written.converted.report.losses;
         let reasons: Vec<_> = losses.iter().map(|loss| loss.lost.as_str()).collect();
         assert_eq!(reasons, ["too-many-rows"], "{to}");

@@ -40,15 +40,18 @@ pub fn diff(first: Input<'_>, second: Input<'_>) -> Builds {
     let symbols = [first, second].map(|input| functions(input.file));
     let mut join = Join::new(first, second);
     let mut windows: Vec<(Range<u64>, u64)> = Vec::new();
+
     for (name, own) in &symbols[0] {
         let Some(other) = symbols[1].get(name) else {
             builds.only[0] += 1;
             continue;
         };
+        // Several functions have that name: which of them is meant is not known.
         let (Some(a), Some(b)) = (own, other) else {
             builds.ambiguous += 1;
             continue;
         };
+
         match parting([first.file, second.file], [a, b]) {
             None => {
                 let range = a.address..a.address.saturating_add(a.size);
@@ -60,17 +63,21 @@ pub fn diff(first: Input<'_>, second: Input<'_>) -> Builds {
             }),
         }
     }
+
     let unknown = symbols[1]
         .keys()
         .filter(|name| !symbols[0].contains_key(*name));
     builds.only[1] = unknown.count() as u64;
+
     windows.sort_by_key(|(range, _)| (range.start, range.end));
     // Aliases have the same code.
     windows.dedup_by(|b, a| b.0.start == a.0.start && b.1 == a.1);
+
     builds.functions = windows.len() as u64;
     for (range, shift) in windows {
         join.window(range, shift);
     }
+
     builds.diff = join.finish();
     builds
 }
@@ -97,6 +104,8 @@ fn parting(files: [&File; 2], symbols: [&Symbol; 2]) -> Option<[u64; 2]> {
     if bytes[0] == bytes[1] {
         return None;
     }
+
+    // Bytes also differ where only addresses have moved.
     let mut decoders =
         [0, 1].map(|i| Decoder::with_ip(64, bytes[i], symbols[i].address, DecoderOptions::NONE));
     loop {
@@ -106,6 +115,7 @@ fn parting(files: [&File; 2], symbols: [&Symbol; 2]) -> Option<[u64; 2]> {
             [true, true] => {}
             _ => return Some(at),
         }
+
         let [a, b] = decoders.each_mut().map(Decoder::decode);
         let starts = symbols.map(|symbol| symbol.address);
         if !is_same(&a, &b, starts, symbols[0].size) {
@@ -122,26 +132,33 @@ fn is_same(a: &Instruction, b: &Instruction, starts: [u64; 2], size: u64) -> boo
     }
     let frame = |r: Register| matches!(r.full_register(), Register::RSP | Register::RBP);
     let mut touches_frame = false;
+
     for i in 0..a.op_count() {
         if a.op_kind(i) != b.op_kind(i) || a.op_register(i) != b.op_register(i) {
             return false;
         }
         touches_frame |= a.op_kind(i) == OpKind::Register && frame(a.op_register(i));
     }
+
     if matches!(a.op0_kind(), OpKind::NearBranch64) {
         let offsets = [a, b].map(|i| i.near_branch64());
         let offsets = [0, 1].map(|i| offsets[i].wrapping_sub(starts[i]));
+        // A target out of the function may have moved, in whatever direction.
         return offsets[0] == offsets[1] || offsets.iter().all(|offset| *offset >= size);
     }
+
     if a.memory_base() != b.memory_base() || a.memory_index() != b.memory_index() {
         return false;
     }
+
     if a.memory_base() != Register::None && !a.is_ip_rel_memory_operand() {
         let same = a.memory_displacement64() == b.memory_displacement64();
         if !same && frame(a.memory_base()) {
             return false;
         }
     }
+
+    // An immediate next to rsp or rbp changes the frame; elsewhere it may be an address.
     let immediates = (0..a.op_count()).filter(|&i| a.try_immediate(i).is_ok());
     !touches_frame
         || immediates

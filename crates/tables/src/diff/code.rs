@@ -49,6 +49,7 @@ impl Code {
             first_writes: [u64::MAX; Reg::CALLEE_SAVED.len()],
             padding: padding(file, range),
         };
+
         let mut factory = InstructionInfoFactory::new();
         let mut known = [None; 16];
         let mut reached = range.start;
@@ -56,14 +57,20 @@ impl Code {
             if known.iter().any(Option::is_some) {
                 code.distances.push((instruction.ip(), known));
             }
+
+            // Up to its first write, a register still has the caller's value (see `compare.rs`).
             for (first, reg) in code.first_writes.iter_mut().zip(Reg::CALLEE_SAVED) {
                 if *first == u64::MAX && writes(&mut factory, &instruction, number(reg)) {
                     *first = instruction.ip();
                 }
             }
+
             known = after(&instruction, known, &mut factory);
             reached = instruction.next_ip();
         }
+
+        // Behind what cannot be decoded a write may be missed: a register counts as written from
+        // the start.
         for first in &mut code.first_writes {
             if reached < range.end && *first == u64::MAX {
                 *first = 0;
@@ -118,16 +125,20 @@ impl Code {
 
 /// The padding of the function at `range` (svma) that nothing executes.
 fn padding(file: &File, range: &Range<u64>) -> Vec<Range<u64>> {
+    // All of them first: one that comes later may lead back to what looks like padding.
     let jumps = instructions(file, range).filter_map(|insn| {
         let is_near = insn.op0_kind() == OpKind::NearBranch64;
         is_near.then(|| insn.near_branch64())
     });
     let jumps: BTreeSet<u64> = jumps.collect();
+
     let mut out: Vec<Range<u64>> = Vec::new();
     let mut is_dead = false;
     for insn in instructions(file, range) {
         let (start, end) = (insn.ip(), insn.next_ip());
+        // What a jump leads to is executed, and so is what follows it.
         is_dead &= !jumps.contains(&start) && is_padding(&insn);
+
         if is_dead {
             match out.last_mut() {
                 Some(last) if last.end == start => last.end = end,
@@ -135,6 +146,7 @@ fn padding(file: &File, range: &Range<u64>) -> Vec<Range<u64>> {
             }
             continue;
         }
+
         is_dead = matches!(
             insn.flow_control(),
             FlowControl::Return | FlowControl::UnconditionalBranch | FlowControl::IndirectBranch
@@ -187,14 +199,18 @@ fn after(
             }
             return known;
         }
+        // What follows is reached from elsewhere.
         _ => return [None; 16],
     }
+
+    // Read before the registers that are written are forgotten: a copy's source may be one of them.
     let copy = copied(instruction, &known);
     let step = match copy {
         // `mov %rbp, %rsp`: rsp moves to where the other register is.
         Some((RSP, distance)) => Some(distance),
         _ => step(instruction),
     };
+
     let moves_rsp = writes(factory, instruction, Some(RSP));
     let written: Vec<usize> = (0..known.len())
         .filter(|&register| register != RSP && writes(factory, instruction, Some(register)))
@@ -202,11 +218,13 @@ fn after(
     for register in written {
         known[register] = None;
     }
+
     if moves_rsp {
         for distance in &mut known {
             *distance = distance.zip(step).and_then(|(d, step)| d.checked_sub(step));
         }
     }
+
     if let Some((register, distance)) = copy.filter(|(register, _)| *register != RSP) {
         known[register] = Some(distance);
     }

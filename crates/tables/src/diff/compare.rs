@@ -81,19 +81,23 @@ pub(super) struct Place<'a> {
 pub(super) fn compare(a: &Side<'_>, b: &Side<'_>, place: &Place<'_>) -> Found {
     let mut found = Found::default();
     let is_root = |side: &Side<'_>| side.rule.kind == RuleKind::Outermost;
+    // Where the stack ends there is no caller whose registers could differ.
     if is_root(a) || is_root(b) {
         if is_root(a) != is_root(b) {
             found.causes.add(Cause::Root);
         }
         return found;
     }
+
     kind(a, b, &mut found);
     if found.causes.has(Cause::Kind) {
         return found;
     }
+
     if let Some(cause) = cfa(a, b, place) {
         found.causes.add(cause);
     }
+
     let (ra, form) = (Cause::ReturnAddress, Cause::ReturnAddressForm);
     value(a, b, (a.rule.ra, b.rule.ra), (ra, form), &mut found);
     value(
@@ -103,6 +107,7 @@ pub(super) fn compare(a: &Side<'_>, b: &Side<'_>, place: &Place<'_>) -> Found {
         (Cause::Sp, Cause::SpForm),
         &mut found,
     );
+
     for reg in Reg::CALLEE_SAVED {
         register(a, b, reg, place, &mut found);
     }
@@ -140,10 +145,13 @@ fn cfa(a: &Side<'_>, b: &Side<'_>, place: &Place<'_>) -> Option<Cause> {
     if same_expression(a, b, values) {
         return None;
     }
+
     let is_expression = |value| matches!(value, Value::Expression(_));
+    // Two expressions are ranges of two sections: equal ranges do not mean equal bytes.
     if values.0 == values.1 && !is_expression(values.0) {
         return None;
     }
+
     let unchanged = |x: Value, other: &Rule| {
         let reg = x.base_reg().and_then(Rule::saved_index);
         reg.is_some_and(|i| other.saved[i] == Value::Same)
@@ -155,6 +163,7 @@ fn cfa(a: &Side<'_>, b: &Side<'_>, place: &Place<'_>) -> Option<Cause> {
     {
         return Some(Cause::CfaUnchanged);
     }
+
     match values {
         (
             Value::Offset {
@@ -229,19 +238,24 @@ fn register(a: &Side<'_>, b: &Side<'_>, reg: Reg, place: &Place<'_>, found: &mut
     if same_expression(a, b, values) {
         return;
     }
+    // Two expressions are ranges of two sections, as above.
     if values.0 == values.1 && !matches!(values.0, Value::Expression(_)) {
         return;
     }
+
+    // A format without the register does not contradict one that has it.
     if !a.format.describes(reg) || !b.format.describes(reg) {
         found.loss = found.loss.or(Some(Loss::CalleeSaved));
         return;
     }
+
     let has = |is: fn(Value) -> bool| is(values.0) || is(values.1);
     let is_saved_but_unwritten = || {
         has(|v| v == Value::Same)
             && has(|v| matches!(v, Value::Load { .. }))
             && !place.function.code().is_written(reg, place.address)
     };
+
     let cause = if has(|v| v == Value::Undefined) {
         Cause::RegisterLost
     } else if has(|v| matches!(v, Value::Expression(_))) || is_saved_but_unwritten() {

@@ -72,6 +72,7 @@ fn not_in_v2(rule: &Rule) -> Option<Loss> {
         RuleKind::Call => {}
         _ => return Some(Loss::SignalFrame),
     }
+
     match rule.cfa {
         Value::Offset {
             base: Base::Reg(Reg::Rsp | Reg::Rbp),
@@ -80,11 +81,14 @@ fn not_in_v2(rule: &Rule) -> Option<Loss> {
         Value::Load { .. } => return Some(Loss::CfaLoad),
         _ => return Some(Loss::CfaRegister),
     }
+
+    // The header of V1 and V2 has the return address's offset from the CFA, and no row has one.
     match rule.ra {
         ra if ra == Value::at_cfa(-8) => {}
         Value::Load { .. } => return Some(Loss::RaSlot),
         _ => return Some(Loss::RaRegister),
     }
+
     match rule.saved(Reg::Rbp) {
         Value::Same | Value::Unspecified => None,
         Value::Load {

@@ -71,15 +71,18 @@ impl<'a> Join<'a> {
             0 => range.clone(),
             _ => range.start.wrapping_add(shift)..range.end.wrapping_add(shift),
         };
+
         let [first, second] = self.inputs.map(|input| input.table);
         let mut a = Segments::new(first, range);
         let mut b = Segments::new(second, other).map(|mut segment| {
+            // In addresses of the first file, by which both are compared.
             segment.start = segment.start.wrapping_sub(shift);
             segment.end = segment.end.wrapping_sub(shift);
             segment.function.start = segment.function.start.wrapping_sub(shift);
             segment.function.end = segment.function.end.wrapping_sub(shift);
             segment
         });
+
         let mut now = [a.next(), b.next()];
         let mut at = 0;
         loop {
@@ -91,9 +94,11 @@ impl<'a> Join<'a> {
             while is_over(now[1], at) {
                 now[1] = b.next();
             }
+
             let starts = now.iter().flatten().map(|s| s.start.max(at));
             let Some(start) = starts.min() else { break };
             let active = now.map(|s| s.filter(|s| s.start <= start));
+            // Nothing changes before one that is active ends, or the other starts.
             let limits = now.iter().flatten().map(|s| match s.start <= start {
                 true => s.end,
                 false => s.start,
@@ -102,6 +107,7 @@ impl<'a> Join<'a> {
             self.visit(start..end, active);
             at = end;
         }
+
         for side in [0, 1] {
             self.close(side);
         }
@@ -111,6 +117,7 @@ impl<'a> Join<'a> {
     fn visit(&mut self, range: Range<u64>, said: [Option<Segment>; 2]) {
         for (side, segment) in said.iter().enumerate() {
             let Some(segment) = segment else { continue };
+            // Another function begins: nothing more will be known of the last one.
             if self.open[side].range != segment.function {
                 self.close(side);
                 self.open[side] = Open {
@@ -121,11 +128,14 @@ impl<'a> Join<'a> {
             }
             self.open[side].is_known |= said[1 - side].is_some();
         }
+
+        // What cannot be read differs from whatever the other table says there.
         let is_malformed =
             |s: &Option<Segment>| matches!(s.map(|s| s.said), Some(Said::Malformed(_)));
         if said.iter().any(is_malformed) {
             return self.differ(range, said, Causes::one(Cause::Malformed));
         }
+
         let rule = |s: Option<Segment>| match s.map(|s| s.said) {
             Some(Said::Row(rule, _)) => Some(rule),
             _ => None,
@@ -141,6 +151,7 @@ impl<'a> Join<'a> {
     fn compare(&mut self, range: Range<u64>, said: [Option<Segment>; 2]) {
         self.diff.rows += 1;
         self.diff.bytes += range.end - range.start;
+
         let side = |i: usize| match said[i].map(|s| s.said) {
             Some(Said::Row(rule, _)) => Some(Side {
                 rule,
@@ -149,15 +160,20 @@ impl<'a> Join<'a> {
             }),
             _ => None,
         };
+
         let (Some(a), Some(b)) = (side(0), side(1)) else {
             return;
         };
+
         self.enter(said[0]);
         let place = Place {
             address: range.start,
             function: &self.function,
         };
+
         let found = compare(&a, &b, &place);
+
+        // The table whose format is the poorer one has lost it.
         if let Some(loss) = found.loss {
             let narrow = |format: Format| match loss {
                 Loss::SignalFrame => !format.marks_signals(),
@@ -166,6 +182,7 @@ impl<'a> Join<'a> {
             let which = if narrow(b.format) { 1 } else { 0 };
             self.lose(which, loss, &range);
         }
+
         if !found.causes.is_empty() {
             self.differ_in_code(range, said, found.causes);
         }
@@ -217,11 +234,14 @@ impl<'a> Join<'a> {
     fn differ(&mut self, range: Range<u64>, said: [Option<Segment>; 2], causes: Causes) {
         let function = said[0].or(said[1]).map(|s| s.function).unwrap_or_default();
         let function = function.start..function.end;
+
         let claims = said.map(|segment| match segment.map(|s| s.said) {
             Some(Said::Row(rule, offset)) => Claim::Row { rule, offset },
             Some(Said::Malformed(reason)) => Claim::Malformed(reason),
             Some(Said::Nothing) | None => Claim::Nothing,
         });
+
+        // The next row differs in the same way: one difference, however many rows it has.
         if let Some(last) = self.diff.differences.last_mut()
             && last.range.end == range.start
             && last.causes == causes
@@ -232,6 +252,7 @@ impl<'a> Join<'a> {
             last.rows += 1;
             return;
         }
+
         self.diff.differences.push(Difference {
             other: range.start.wrapping_add(self.shift),
             range,
@@ -249,7 +270,9 @@ impl<'a> Join<'a> {
         if open.is_known || open.range.end == 0 {
             return;
         }
+
         let other = 1 - side;
+        // What a table has unread lies at addresses of its own file.
         let of_second = match other {
             0 => open.range.start,
             _ => open.range.start.wrapping_add(self.shift),
@@ -258,8 +281,10 @@ impl<'a> Join<'a> {
             true => Cause::Unread,
             false => Cause::MissingFunction,
         };
+
         let missing = Causes::one(Cause::MissingRow);
         let range = open.range.start..open.range.end;
+        // Those that were added since the function began.
         let mut rest = self
             .diff
             .differences
@@ -271,6 +296,7 @@ impl<'a> Join<'a> {
             }
             difference.causes = Causes::one(cause);
         }
+
         if let (Some(loss), Cause::MissingFunction) = (open.loss, cause) {
             let (lost, kept): (Vec<_>, Vec<_>) = rest
                 .into_iter()
@@ -282,6 +308,7 @@ impl<'a> Join<'a> {
                 entry.bytes += difference.range.end - difference.range.start;
             }
         }
+
         self.diff.differences.extend(rest);
     }
 

@@ -16,6 +16,7 @@ pub(super) fn normal(rule: &Rule, section: &[u8]) -> Rule {
     if rule.kind == RuleKind::Outermost {
         return Rule::OUTERMOST;
     }
+
     let own = match rule.cfa {
         Value::Offset {
             base: Base::Reg(reg),
@@ -23,6 +24,8 @@ pub(super) fn normal(rule: &Rule, section: &[u8]) -> Rule {
         } => Some((reg, offset)),
         _ => None,
     };
+
+    // If the CFA is `reg + n`, `reg + m` is `cfa + (m - n)`.
     let rebase = |value| match (value, own) {
         (
             Value::Offset {
@@ -54,6 +57,7 @@ pub(super) fn normal(rule: &Rule, section: &[u8]) -> Rule {
         },
         _ => value,
     };
+
     rule.ra = rebase(rule.ra);
     rule.sp = match rebase(rule.sp) {
         Value::Offset {
@@ -62,6 +66,7 @@ pub(super) fn normal(rule: &Rule, section: &[u8]) -> Rule {
         } => Value::Unspecified,
         sp => sp,
     };
+
     for (reg, value) in Reg::CALLEE_SAVED.into_iter().zip(&mut rule.saved) {
         let itself = Value::reg(reg, 0);
         *value = match *value {

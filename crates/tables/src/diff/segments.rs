@@ -88,14 +88,18 @@ impl<'a> Segments<'a> {
             if function.range.start >= self.range.end {
                 return false;
             }
+
             self.next_function += 1;
+            // A search ends at the next function from its start on, even if this one goes on there.
             let next = self.functions.get(self.next_function);
             let limit = next.map_or(u64::MAX, |next| next.range.start);
             let start = function.range.start.max(self.range.start);
             let end = function.range.end.min(limit).min(self.range.end);
+
             if start >= end {
                 continue;
             }
+
             self.current = start..end;
             self.function = FunctionRange {
                 start: function.range.start,
@@ -136,8 +140,11 @@ impl<'a> Segments<'a> {
         if start >= end {
             return None;
         }
+
         let section = self.table.section();
         let rule = normal(row.rule, section);
+
+        // The formula of a PLT gives two CFAs in every entry: two segments instead of one.
         if let Value::Expression(e) = rule.cfa {
             let from = e.start as usize;
             let bytes = section.get(from..from.saturating_add(e.len.into()));
@@ -151,6 +158,7 @@ impl<'a> Segments<'a> {
                 return self.plt();
             }
         }
+
         let said = match says_something(&rule) {
             true => Said::Row(rule, row.offset),
             false => Said::Nothing,

@@ -88,16 +88,19 @@ fn load(reg: Reg, offset: i32) -> Value {
 fn the_same_in_other_words_is_no_difference() {
     let by_register = rbp(16).with_saved(Reg::Rbp, load(Reg::Rbp, 0));
     assert_eq!(causes(rbp(16), by_register), []);
+
     let by_sp = Rule {
         sp: Value::reg(Reg::Rsp, 8),
         ..rsp(8)
     };
     assert_eq!(causes(rsp(8), by_sp), []);
+
     let by_itself = rsp(8).with_saved(Reg::Rbx, Value::reg(Reg::Rbx, 0));
     assert_eq!(
         causes(rsp(8).with_saved(Reg::Rbx, Value::Same), by_itself),
         []
     );
+
     // cfa - 16 is rbp's own value where the CFA is rbp + 16.
     let own = Value::Offset {
         base: Base::Cfa,
@@ -105,6 +108,7 @@ fn the_same_in_other_words_is_no_difference() {
     };
     let unchanged = rbp(16).with_saved(Reg::Rbp, Value::Same);
     assert_eq!(causes(unchanged, rbp(16).with_saved(Reg::Rbp, own)), []);
+
     let ra = Rule {
         ra: load(Reg::Rsp, 0),
         ..rsp(8)

@@ -26,12 +26,14 @@ pub fn write(
     let mut out = Text::new(out);
     let mut dumped = Dumped::default();
     let image = file.image();
+
     let sections = image
         .section(SectionKind::OrcUnwind)
         .zip(image.section(SectionKind::OrcUnwindIp));
     let Some((entries, ips)) = sections else {
         return Ok(dumped);
     };
+
     let table = match Table::new(&entries.data, &ips.data, ips.address) {
         Ok(table) => table,
         Err(error) => {
@@ -39,11 +41,14 @@ pub fn write(
             return Ok(dumped);
         }
     };
+
+    // No entry says which layout it has.
     let Some(encoding) = encoding.or_else(|| detect(image, &table)) else {
         let what = "the entries fit no known layout; give the kernel's version";
         dumped.problem(".orc_unwind", 0, Wrong::Reader(what));
         return Ok(dumped);
     };
+
     for index in 0..table.len() {
         let Some(ip) = table.ip(index) else { break };
         if !filter.shows(&(ip..ip.saturating_add(1))) {
@@ -66,6 +71,7 @@ pub fn write(
             None => break,
         }
     }
+
     out.flush()?;
     Ok(dumped)
 }

@@ -85,11 +85,13 @@ impl<W: Write> Writer<'_, W> {
         out.text("    Version: SFRAME_VERSION_");
         out.decimal(header.version as u64);
         out.text("\n    Flags: ");
+
         const FLAGS: [(u8, &str); 3] = [
             (FLAG_FDE_SORTED, "SFRAME_F_FDE_SORTED"),
             (FLAG_FRAME_POINTER, "SFRAME_F_FRAME_POINTER"),
             (FLAG_FUNC_START_PCREL, "SFRAME_F_FDE_FUNC_START_PCREL"),
         ];
+
         let mut separator = "";
         for (_, name) in FLAGS.iter().filter(|(flag, _)| header.has(*flag)) {
             out.text(separator);
@@ -99,6 +101,8 @@ impl<W: Write> Writer<'_, W> {
         if header.flags == 0 {
             out.text("NONE");
         }
+
+        // In the form of V1, that of binutils 2.40, these lines are missing.
         if header.version > Version::V1 {
             for (name, offset) in [
                 ("FP", header.cfa_fixed_fp_offset),
@@ -109,6 +113,7 @@ impl<W: Write> Writer<'_, W> {
                 }
             }
         }
+
         out.text("\n    Num FDEs: ");
         out.decimal(header.num_fdes.into());
         out.text("\n    Num FREs: ");
@@ -122,6 +127,7 @@ impl<W: Write> Writer<'_, W> {
             return Ok(());
         }
         self.dumped.functions += 1;
+
         let place = self.file.place(fde.start);
         let base = place.map_or(0, |(_, offset)| fde.start.wrapping_sub(offset));
         let attributes = match (fde.signal, fde.flex) {
@@ -130,6 +136,7 @@ impl<W: Write> Writer<'_, W> {
             (false, true) => ", attr = \"F\"",
             (false, false) => "",
         };
+
         let start = fde.start.wrapping_sub(base);
         let repeats = if fde.rep_size.is_some() { "[m]" } else { "   " };
         self.out.text(&format!(
@@ -140,6 +147,7 @@ impl<W: Write> Writer<'_, W> {
             "    STARTPC{repeats}      CFA       FP        RA           "
         ));
         self.out.line()?;
+
         for row in text_rows(table, fde) {
             let Some(rest) = left.checked_sub(1) else {
                 let what = "too many functions share these rows";
@@ -150,6 +158,7 @@ impl<W: Write> Writer<'_, W> {
             *left = rest;
             match row {
                 Ok(row) => {
+                    // Rows of a repeated function are offsets in its block, which need no base.
                     let base = if fde.rep_size.is_some() { 0 } else { base };
                     self.row(&row, base)?;
                 }

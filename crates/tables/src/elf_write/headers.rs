@@ -215,25 +215,33 @@ pub(super) fn read(name: &str, data: &[u8]) -> Result<Parts, ElfWriteError> {
     let many = || ElfWriteError::TooManyHeaders {
         name: name.to_owned(),
     };
+
+    // Only `ELFCLASS64` and `ELFDATA2LSB`.
     if data.get(..6) != Some(b"\x7fELF\x02\x01") || (data.len() as u64) < EHDR_LEN {
         return Err(not_elf());
     }
+
     let half = |at| u16_at(data, at).map(usize::from).ok_or_else(not_elf);
     let (entry, count) = (half(0x36)?, half(0x38)?);
     if count >= PROGRAMS_MAX {
         return Err(many());
     }
+
     let offset = program_table(data);
     let programs = table(data, offset, count, entry, phdr::LEN, Program::read);
     let programs = programs.ok_or_else(|| cut("program headers", offset))?;
+
     let (entry, count, index) = (half(0x3a)?, half(0x3c)?, half(0x3e)?);
     let offset = section_table(data);
+    // A count of 0 with a table means that the count is in the first header (gABI, `e_shnum`).
     if offset != 0 && count == 0 || index >= SECTIONS_MAX {
         return Err(many());
     }
+
     let sections = table(data, offset, count, entry, shdr::LEN, Section::read);
     let mut sections = sections.ok_or_else(|| cut("section headers", offset))?;
     let table_end = offset.saturating_add((count * shdr::LEN) as u64);
+
     let names_section = sections.get(index).filter(|_| index != 0);
     if index != 0 && names_section.is_none() {
         return Err(cut("section names", offset));
@@ -249,12 +257,14 @@ pub(super) fn read(name: &str, data: &[u8]) -> Result<Parts, ElfWriteError> {
             vec![0]
         }
     };
+
     let before = used(&programs, &sections);
     let used = before.max(table_end).max(EHDR_LEN);
     let len = data.len() as u64;
     if used > len {
         return Err(cut("contents of segments or sections", used));
     }
+    // A program may find data that no header has from the end of its file.
     if len - used >= PADDING {
         return Err(ElfWriteError::Overlay {
             name: name.to_owned(),
@@ -262,11 +272,16 @@ pub(super) fn read(name: &str, data: &[u8]) -> Result<Parts, ElfWriteError> {
             len: len - used,
         });
     }
+
+    // A section header table at the very end is written anew, so that the old one can go.
     let at_end = count != 0 && offset >= before && offset >= EHDR_LEN;
     let kept = if at_end { offset.min(len) } else { len };
+
+    // Section header 0 is reserved and all zeros (gABI, `SHN_UNDEF`).
     if sections.is_empty() {
         sections.push(Section::default());
     }
+
     let names_index = has_names.then_some(index);
     Ok(Parts {
         programs,

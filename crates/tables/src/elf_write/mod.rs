@@ -83,19 +83,24 @@ impl<'a> Editor<'a> {
         let no_room = || ElfWriteError::NoRoom {
             name: self.name.to_owned(),
         };
+
         let loads = || self.programs.iter().filter(|p| p.kind == PT_LOAD);
         let first = loads().min_by_key(|p| p.address);
         let first = first.ok_or_else(|| ElfWriteError::NoSegments {
             name: self.name.to_owned(),
         })?;
+
         let end = loads().map(|p| p.address.checked_add(p.memory_size));
         let end = end.collect::<Option<Vec<_>>>().ok_or_else(no_room)?;
         let end = end.into_iter().max().unwrap_or(0);
         let end = end.checked_next_multiple_of(PAGE).ok_or_else(no_room)?;
+
         let offset = self
             .kept
             .checked_next_multiple_of(PAGE)
             .ok_or_else(no_room)?;
+
+        // Kept if possible, for those that compute `AT_PHDR` (see above).
         let distance = first.address.wrapping_sub(first.offset);
         let wanted = end.wrapping_sub(distance).max(offset);
         let is_aligned = distance % PAGE == 0;
@@ -103,6 +108,7 @@ impl<'a> Editor<'a> {
             let address = wanted.checked_add(distance).ok_or_else(no_room)?;
             return Ok((wanted, address));
         }
+
         Ok((offset, end))
     }
 
@@ -169,23 +175,29 @@ impl<'a> Editor<'a> {
         let program = new.program.ok_or_else(no_room)?;
         let range = self.reusable(new.name, program).ok_or_else(no_room)?;
         let (index, old) = self.section(new.name).ok_or_else(no_room)?;
+        // The contents were made for one address: offsets in them count from there.
         if range.start != new.address || new.end() > range.end {
             return Err(no_room());
         }
+
         let mut out = self.data.to_vec();
         let mut contents = new.bytes.clone();
         contents.resize(old.size as usize, 0);
         put(&mut out, old.offset, &contents);
+
         let mut section = old.clone();
         section.size = new.bytes.len() as u64;
         section.kind = new.kind;
         section.align = new.align;
+
+        // Nothing moves, so that only the section's own headers change.
         let table = headers::section_table(self.data);
         put(
             &mut out,
             table + (index * shdr::LEN) as u64,
             &section.bytes(),
         );
+
         let table = headers::program_table(self.data);
         for (index, found) in self.programs.iter().enumerate() {
             if found.kind == program {
@@ -198,6 +210,7 @@ impl<'a> Editor<'a> {
                 put(&mut out, table + (index * phdr::LEN) as u64, &found.bytes());
             }
         }
+
         Ok(out)
     }
 
@@ -213,16 +226,19 @@ impl<'a> Editor<'a> {
         };
         let (offset, address) = self.segment;
         let at = |a: u64| offset.checked_add(a.checked_sub(address)?);
+
         let end = new.last().map_or(self.room(), NewSection::end);
         let room = new.first().map_or(self.room(), |first| first.address);
         if room < self.room() {
             return Err(no_room());
         }
+
         let mut out = self
             .data
             .get(..self.kept as usize)
             .unwrap_or(self.data)
             .to_vec();
+
         let programs = self.new_programs(new, end)?;
         resize(&mut out, offset, no_room)?;
         for program in &programs {
@@ -233,25 +249,31 @@ impl<'a> Editor<'a> {
             resize(&mut out, start, no_room)?;
             out.extend_from_slice(&section.bytes);
         }
+
         let (mut sections, names) = self.new_sections(new);
         // Without a table of names, the one to be added comes last.
         let names_index = self.names_index.unwrap_or(sections.len() - 1);
         let names_at = out.len() as u64;
         out.extend_from_slice(&names);
+        // The old names stay behind as dead bytes.
         if let Some(own) = sections.get_mut(names_index) {
             own.offset = names_at;
             own.size = names.len() as u64;
         }
+
         if sections.len() >= headers::SECTIONS_MAX {
             return Err(ElfWriteError::TooManyHeaders {
                 name: self.name.to_owned(),
             });
         }
+
+        // gABI, "Data Representation": structures in the file have their natural alignment.
         let table = aligned(out.len() as u64, 8);
         resize(&mut out, table, no_room)?;
         for section in &sections {
             out.extend(section.bytes());
         }
+
         headers::patch(
             &mut out,
             offset,
@@ -260,6 +282,7 @@ impl<'a> Editor<'a> {
             sections.len(),
             names_index,
         );
+
         Ok(out)
     }
 
@@ -267,6 +290,7 @@ impl<'a> Editor<'a> {
     fn new_programs(&self, new: &[NewSection], end: u64) -> Result<Vec<Program>, ElfWriteError> {
         let (offset, address) = self.segment;
         let mut out = self.programs.clone();
+
         let last = out.iter().rposition(|p| p.kind == PT_LOAD);
         let load = Program {
             kind: PT_LOAD,
@@ -278,7 +302,9 @@ impl<'a> Editor<'a> {
             memory_size: end - address,
             align: PAGE,
         };
+        // gABI: loadable segments stand in ascending order of their addresses.
         out.insert(last.map_or(out.len(), |at| at + 1), load);
+
         for section in new {
             let Some(kind) = section.program else {
                 continue;
@@ -294,17 +320,21 @@ impl<'a> Editor<'a> {
                 memory_size: size,
                 align: section.align,
             };
+
             match out.iter_mut().find(|p| p.kind == kind) {
                 Some(old) => *old = program,
                 None => out.push(program),
             }
         }
+
         let size = (out.len() * phdr::LEN) as u64;
         if out.len() > self.programs_max() || out.len() >= headers::PROGRAMS_MAX {
             return Err(ElfWriteError::TooManyHeaders {
                 name: self.name.to_owned(),
             });
         }
+
+        // The table that it describes is now at the start of the new segment.
         for program in out.iter_mut().filter(|p| p.kind == PT_PHDR) {
             program.offset = offset;
             program.address = address;
@@ -312,6 +342,7 @@ impl<'a> Editor<'a> {
             program.file_size = size;
             program.memory_size = size;
         }
+
         Ok(out)
     }
 
@@ -319,6 +350,7 @@ impl<'a> Editor<'a> {
     fn new_sections(&self, new: &[NewSection]) -> (Vec<Section>, Vec<u8>) {
         let (offset, address) = self.segment;
         let (mut sections, mut names) = (self.sections.clone(), self.names.clone());
+
         for added in new {
             let old = self
                 .section(added.name)
@@ -336,11 +368,14 @@ impl<'a> Editor<'a> {
                 align: added.align,
                 entry_size: added.entry_size,
             };
+
             match old.and_then(|(index, _)| sections.get_mut(index)) {
                 Some(place) => *place = section,
                 None => sections.push(section),
             }
         }
+
+        // New sections need names, and this file has had none.
         if self.names_index.is_none() {
             let name = push_name(&mut names, ".shstrtab");
             sections.push(Section {
@@ -350,6 +385,7 @@ impl<'a> Editor<'a> {
                 ..Section::default()
             });
         }
+
         (sections, names)
     }
 }

@@ -57,16 +57,19 @@ fn the_new_segment_holds_the_program_headers_and_the_sections() {
         let editor = Editor::open(name, data).expect("an ELF file");
         let new = section(".new", editor.room(), 5000, Some(0x6fff_0001));
         let out = editor.add(std::slice::from_ref(&new)).expect("a file");
+
         let (before, after) = (headers_of(data), headers_of(&out));
         let loads: Vec<_> = after
             .programs
             .iter()
             .filter(|p| p.kind == PT_LOAD)
             .collect();
+
         assert!(loads.is_sorted_by_key(|p| p.address), "{name}");
         let (load, others) = loads.split_last().expect("segments");
         let old = before.programs.iter().filter(|p| p.kind == PT_LOAD);
         assert!(others.iter().copied().eq(old), "{name}");
+
         assert_eq!(load.address % PAGE, load.offset % PAGE);
         let first = loads[0];
         assert_eq!(
@@ -74,15 +77,18 @@ fn the_new_segment_holds_the_program_headers_and_the_sections() {
             first.address - first.offset,
             "{name}"
         );
+
         let table = headers::program_table(&out);
         assert_eq!(table, load.offset);
         let len = (after.programs.len() * phdr::LEN) as u64;
         assert!(table + len <= load.offset + load.file_size);
         assert_eq!(load.address + load.file_size, new.end());
+
         for phdr in after.programs.iter().filter(|p| p.kind == PT_PHDR) {
             assert_eq!((phdr.offset, phdr.address), (load.offset, load.address));
             assert_eq!(phdr.file_size, len);
         }
+
         let found = after.programs.iter().find(|p| p.kind == 0x6fff_0001);
         let found = found.expect("the new program header");
         assert_eq!((found.address, found.file_size), (new.address, 5000));
@@ -144,17 +150,21 @@ fn large_zeroed_memory_leaves_no_hole_in_the_file() {
         .iter()
         .rposition(|p| p.kind == PT_LOAD)
         .expect("a segment");
+
     let size = 1u64 << 34;
+    // `p_memsz`.
     field(
         &mut data,
         table + last * phdr::LEN + 40,
         &size.to_le_bytes(),
     );
+
     let editor = Editor::open(name, &data).expect("an ELF file");
     let out = editor
         .add(&[section(".new", editor.room(), 10, None)])
         .expect("a file");
     assert!(out.len() < data.len() + 0x4000, "{}", out.len());
+
     let after = headers_of(&out);
     let mut loads = after.programs.iter().filter(|p| p.kind == PT_LOAD);
     let load = loads.next_back().expect("a segment");
@@ -167,28 +177,35 @@ fn what_cannot_be_changed_is_refused() {
     let (name, data) = FILES[0];
     let refused = |data: &[u8]| Editor::open(name, data).map(|_| ()).expect_err("refused");
     assert!(matches!(refused(b"\x7fELF"), ElfWriteError::NotElf { .. }));
+
     let cut = &data[..data.len() - 1];
     assert!(matches!(refused(cut), ElfWriteError::Cut { .. }));
     let longer = [data, &[7; 100]].concat();
+
     let ElfWriteError::Overlay { offset, len, .. } = refused(&longer) else {
         panic!("not an overlay");
     };
     assert_eq!((offset, len), (data.len() as u64, 100));
+
     let mut many = data.to_vec();
+    // `e_phnum`.
     field(&mut many, 0x38, &[0xff, 0xff]);
     assert!(matches!(
         refused(&many),
         ElfWriteError::TooManyHeaders { .. }
     ));
+
     let mut none = data.to_vec();
     field(&mut none, 0x38, &[0, 0]);
     assert!(matches!(refused(&none), ElfWriteError::NoSegments { .. }));
+
     let mut high = data.to_vec();
     let table = headers::program_table(data) as usize;
     let last = headers_of(data)
         .programs
         .iter()
         .rposition(|p| p.kind == PT_LOAD);
+    // `p_vaddr`.
     let at = table + last.expect("a segment") * phdr::LEN + 16;
     field(&mut high, at, &0xffff_ffff_ffff_f000u64.to_le_bytes());
     assert!(matches!(refused(&high), ElfWriteError::NoRoom { .. }));

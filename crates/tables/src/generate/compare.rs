@@ -82,6 +82,7 @@ pub fn compare(
         options,
         Some(&mut |walker: &mut Walker<'_>| judge_function(walker, old, target, &mut meanings)),
     )?;
+
     let mut out = Comparison::default();
     for code in file.code() {
         if NOT_EXECUTED.contains(&code.name.as_str()) {
@@ -90,6 +91,7 @@ pub fn compare(
         let mut before = None;
         for address in code.range.clone() {
             let mut class = class(&new, old, target, address, &meanings);
+
             // Padding has no state; where both rows go on, so does what they mean.
             let rows = (
                 new.rule_at(address),
@@ -101,10 +103,12 @@ pub fn compare(
             {
                 class = meaning;
             }
+
             before = Some((rows, class));
             out.add(class, address);
         }
     }
+
     Ok((new, out))
 }
 
@@ -123,6 +127,7 @@ fn judge_function(
     for function in walker.functions(false) {
         for (range, rule) in &function.rows {
             let mut wanted = projected(rule, target);
+            // No table stores this, so that it is no difference.
             wanted.by_frame_pointer = false;
             for address in range.clone() {
                 let Some(known) = walker.known(address) else {
@@ -134,6 +139,7 @@ fn judge_function(
                 if projected(row.rule, target) == wanted {
                     continue;
                 }
+
                 let (mut proven, mut wrong) = (true, false);
                 let claims = Claims::of(Convention::SystemV);
                 claim::judge(
@@ -151,6 +157,7 @@ fn judge_function(
                         | Outcome::Overwritten => proven = false,
                     },
                 );
+
                 if proven || wrong {
                     let end = address + u64::from(known.len);
                     meanings.extend((address..end).map(|a| (a, proven)));

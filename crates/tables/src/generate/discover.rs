@@ -102,6 +102,8 @@ pub(super) fn ends(file: &File) -> HashSet<u64> {
             }
         }
     }
+
+    // Only now are all jumps known: one from further behind may lead back.
     let mut out = HashSet::new();
     for code in file.code() {
         let mut behind_a_call = None;
@@ -110,6 +112,7 @@ pub(super) fn ends(file: &File) -> HashSet<u64> {
             if is_padding(&insn) {
                 continue;
             }
+
             if let Some(end) = before {
                 // A jump to what begins as a function does may be a tail call.
                 let is_next = match begins_function(&insn) {
@@ -118,9 +121,11 @@ pub(super) fn ends(file: &File) -> HashSet<u64> {
                 } && at % ALIGN == 0;
                 out.extend(is_next.then_some(end));
             }
+
             behind_a_call = is_call(&insn).then_some(insn.next_ip());
         }
     }
+
     out
 }
 
@@ -130,6 +135,7 @@ pub(super) fn find(file: &File, taken: &Taken, ends: &HashSet<u64>) -> BTreeSet<
     let pointed: HashSet<u64> = file.pointers().iter().map(|pointer| pointer.1).collect();
     let mut named = pointed;
     let mut left = Vec::new();
+
     for code in file.code() {
         let name = code.name.as_str();
         if NOT_EXECUTED.contains(&name) || name.starts_with(".plt") || name == ".iplt" {
@@ -138,27 +144,32 @@ pub(super) fn find(file: &File, taken: &Taken, ends: &HashSet<u64>) -> BTreeSet<
         left.extend(taken.left(&code.range));
         named.extend(instructions(file, &code.range).filter_map(|insn| computed(&insn)));
     }
+
     let mut jumped: HashSet<u64> = HashSet::new();
     let mut across: Vec<Range<u64>> = Vec::new();
     for range in &left {
         for insn in instructions(file, range) {
             let Some(to) = jump(&insn) else { continue };
             jumped.insert(to);
+            // What a short jump leads across belongs to one function.
             let (low, high) = (to.min(insn.ip()), to.max(insn.ip()));
             if high - low <= ACROSS_MAX {
                 across.push(low + 1..high + 1);
             }
         }
     }
+
     let across = Taken::joined(across);
     for range in left {
         let mut is_behind_an_end = true;
         for insn in instructions(file, &range) {
             let at = insn.ip();
             if is_padding(&insn) || is_zeros(file, &insn) {
+                // No way goes on behind `int3`. Other padding is passed by.
                 is_behind_an_end |= insn.mnemonic() == Mnemonic::Int3;
                 continue;
             }
+
             let is_named = named.contains(&at);
             let begins = begins_function(&insn);
             let is_aligned = at % ALIGN == 0;
@@ -166,9 +177,11 @@ pub(super) fn find(file: &File, taken: &Taken, ends: &HashSet<u64>) -> BTreeSet<
             if may_be && !jumped.contains(&at) && (begins && is_named || !across.has(at)) {
                 out.insert(at);
             }
+
             is_behind_an_end = ends_way(&insn) || ends.contains(&insn.next_ip());
         }
     }
+
     out
 }
 
@@ -178,6 +191,7 @@ pub(super) fn is_function(file: &File, units: &[Unit], start: u64, functions: &[
     let [function] = functions else {
         return false;
     };
+
     let is_start = |at: u64| units.binary_search_by_key(&at, |u| u.range.start).is_ok();
     let mut is_left = false;
     let mut last_call = 0;
@@ -195,17 +209,20 @@ pub(super) fn is_function(file: &File, units: &[Unit], start: u64, functions: &[
             }
         }
     }
+
     // It may end in a call that never returns.
     let ends_in_a_call = |at: u64| {
         let padding = last_call..at.max(last_call);
         last_call > 0 && instructions(file, &padding).all(|insn| is_padding(&insn))
     };
+
     let is_fine = |(at, breach): &(u64, Breach)| match breach {
         Breach::FallsThrough { .. } => ends_in_a_call(*at),
         // Rules of the kernel, which others need not follow.
         Breach::NoFrame | Breach::ScratchBp => true,
         _ => false,
     };
+
     function.range.start == start
         && is_left
         && function.silent.is_empty()

@@ -174,12 +174,14 @@ impl Function {
     /// Joins the rows that other ways into the function gave. Where both have one and they differ,
     /// neither stays.
     pub(super) fn merge(&mut self, other: Function) {
+        // Between two neighbouring edges, neither of the two changes its row.
         let mut edges: Vec<u64> = Vec::new();
         for (range, _) in self.rows.iter().chain(&other.rows) {
             edges.extend([range.start, range.end]);
         }
         edges.sort_unstable();
         edges.dedup();
+
         let mut merged = Function::default();
         for (&start, &end) in edges.iter().zip(edges.iter().skip(1)) {
             match (self.rule_at(start), other.rule_at(start)) {
@@ -188,12 +190,15 @@ impl Function {
                 (None, None) => {}
             }
         }
+
         self.rows = merged.rows;
         self.silent.extend(other.silent);
         self.breaches.extend(other.breaches);
         self.breaches
             .sort_by_key(|(at, breach)| (*at, breach.as_str()));
         self.breaches.dedup();
+
+        // One place for each kind of gap is enough.
         for gap in other.gaps {
             if !self.gaps.iter().any(|known| known.0 == gap.0) {
                 self.gaps.push(gap);

@@ -109,15 +109,19 @@ pub fn open(file: &File, units: &mut Vec<Unit>, starts: &BTreeSet<u64>) -> Vec<u
         let Some(code) = code.filter(|code| !NOT_EXECUTED.contains(&code.name.as_str())) else {
             continue;
         };
+
         let after = units.partition_point(|u| u.range.start <= start);
         let before = after.checked_sub(1).and_then(|at| units.get_mut(at));
         if let Some(before) = before.filter(|before| start < before.range.end) {
+            // Only an end that no table and no symbol gives can be moved.
             if !before.is_open || before.range.start == start {
                 continue;
             }
+
             before.range.end = start;
             changed.push(before.range.start);
         }
+
         let next = units.get(after).map_or(u64::MAX, |u| u.range.start);
         let end = code.range.end.min(next);
         let end = end.min(start.saturating_add(OPEN_LEN_MAX));
@@ -131,6 +135,7 @@ pub fn open(file: &File, units: &mut Vec<Unit>, starts: &BTreeSet<u64>) -> Vec<u
         units.insert(after, unit);
         changed.push(start);
     }
+
     changed.sort_unstable();
     changed.dedup();
     changed
@@ -167,10 +172,13 @@ fn from_symbols(file: &File) -> Vec<Unit> {
             })
         })
         .collect();
+
+    // Of functions that overlap, the first stays; of those with one start, the longest.
     units.sort_by(|a, b| {
         let key = |u: &Unit| (u.range.start, u64::MAX - u.range.end);
         key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
     });
+
     let mut end = 0;
     units.retain(|unit| {
         let apart = unit.range.start >= end;
@@ -179,6 +187,7 @@ fn from_symbols(file: &File) -> Vec<Unit> {
         }
         apart
     });
+
     units
 }
 

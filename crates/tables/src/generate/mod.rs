@@ -126,7 +126,9 @@ pub(crate) fn generate_with(
         mut followed,
         ends,
     } = settle(file, sources, options);
+
     if let Some(each) = each {
+        // Once more, and with all states: only now it is known which functions never return.
         let mut walker = Walker::new(file, &units, sources, &never).ending_at(&ends);
         walker.keep_states();
         for index in 0..units.len() {
@@ -135,6 +137,7 @@ pub(crate) fn generate_with(
             }
         }
     }
+
     let mut found = Collected::default();
     for unit in &units {
         let kept = followed.remove(&unit.range.start).unwrap_or_default();
@@ -142,13 +145,16 @@ pub(crate) fn generate_with(
             found.add(function, &units);
         }
     }
+
     for unit in &units {
         if functions::is_untyped(file, unit.range.start) {
             found.add_unfollowed(unit);
         }
     }
+
     let plts = units.iter().filter(|unit| unit.entry == Entry::Plt);
     let plts: BTreeSet<u64> = plts.map(|unit| unit.range.start).collect();
+
     let mut generated = found.finish(&units);
     generated.outside = outside::find(file, &units, &generated.functions);
     for function in &mut generated.functions {
@@ -160,6 +166,7 @@ pub(crate) fn generate_with(
             function.breaches.push((at, Breach::Unreachable));
         }
     }
+
     Ok(generated)
 }
 
@@ -202,19 +209,23 @@ fn settle(file: &File, sources: (&Edges, &Hints), options: Options) -> Settled {
 
         functions::open(file, &mut settled.units, &entries);
     }
+
     let todo = (0..settled.units.len()).collect();
     rounds(file, sources, options, &mut settled, todo);
     if !discovers {
         return settled;
     }
+
     let mut refused = BTreeSet::new();
     for _ in 0..DISCOVERIES_MAX {
         let mut found = discovered(file, sources, options, &settled, &mut refused);
         if found.is_empty() {
             break;
         }
+
         let starts: Vec<u64> = found.iter().map(|unit| unit.range.start).collect();
         functions::insert(&mut settled.units, &mut found);
+        // Their numbers are known only now that all are in their places.
         let number = |start: u64| {
             let units = &settled.units;
             units.binary_search_by_key(&start, |u| u.range.start).ok()
@@ -237,16 +248,20 @@ fn discovered(
     let taken = Taken::new(&settled.units, &settled.followed);
     let mut starts = discover::find(file, &taken, &settled.ends);
     starts.retain(|start| !refused.contains(start));
+
+    // Tried on a copy: only what turns out to be a function is kept.
     let mut units = settled.units.clone();
     functions::open(file, &mut units, &starts);
     let number = |start: &u64| units.binary_search_by_key(start, |u| u.range.start).ok();
     let todo: Vec<usize> = starts.iter().filter_map(number).collect();
     let (never, ends) = (&settled.never, &settled.ends);
+
     let tried = follow_all(
         &todo,
         || Walker::new(file, &units, sources, never).ending_at(ends),
         options.pads,
     );
+
     let mut found = Vec::new();
     for done in tried {
         let Some(unit) = units.get(done.index) else {
@@ -258,6 +273,7 @@ fn discovered(
             false => drop(refused.insert(start)),
         }
     }
+
     found
 }
 
@@ -279,6 +295,7 @@ fn rounds(
             || Walker::new(file, units, sources, never).ending_at(ends),
             options.pads,
         );
+
         for done in all {
             let Some(unit) = units.get(done.index) else {
                 continue;
@@ -298,10 +315,14 @@ fn rounds(
                 kept.callees = followed.callees;
             }
         }
+
+        // The new functions, and those that have become shorter by them, are followed next.
         let mut starts = match finds_more {
             true => functions::open(file, &mut settled.units, &entered),
             false => Vec::new(),
         };
+
+        // Callers of what never returns were followed behind their calls, where no way leads.
         let calls_fresh = |kept: &Kept| kept.callees.iter().any(|callee| fresh.contains(callee));
         if !fresh.is_empty() {
             let concerned = settled
@@ -310,10 +331,13 @@ fn rounds(
                 .filter(|(_, kept)| calls_fresh(kept));
             starts.extend(concerned.map(|(start, _)| *start));
         }
+
+        // Only now, so that a whole round goes by the same knowledge, in whatever order it is done.
         settled.never.append(&mut fresh);
         if starts.is_empty() {
             break;
         }
+
         starts.sort_unstable();
         starts.dedup();
         let number = |start: u64| {

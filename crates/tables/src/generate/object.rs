@@ -76,9 +76,11 @@ pub(super) fn add_orc(
             true => Some(object.relocations(file, section).map_err(wrong)?),
             false => None,
         };
+        // With `SHT_RELA` the relocations have the addends, and the words in place do not count.
         if is_addresses {
             bytes.fill(0);
         }
+
         let index = object.put(Contents {
             name: section.name,
             kind: section.kind,
@@ -89,6 +91,8 @@ pub(super) fn add_orc(
             entry_size: 0,
             bytes,
         });
+        // gABI: `sh_link` of relocations is their symbol table, `sh_info` the section they apply
+        // to.
         if let Some(bytes) = relocations {
             object.put(Contents {
                 name: RELOCATIONS,
@@ -102,6 +106,7 @@ pub(super) fn add_orc(
             });
         }
     }
+
     object.finish().map_err(wrong)
 }
 
@@ -124,23 +129,28 @@ impl Object {
         let table = header
             .sections(LE, data)
             .map_err(|_| "its section headers are not within the file")?;
+        // gABI, `e_shnum`: the count is in the first header, and would have to be changed there.
         if header.e_shnum(LE) == 0 {
             return Err("it has too many sections to add one");
         }
+
         let names_index = usize::from(header.e_shstrndx(LE).0);
         let headers: Vec<SectionHeader> = table.iter().copied().collect();
         let names = headers.get(names_index).ok_or("it has no section names")?;
         let names = names
             .data(LE, data)
             .map_err(|_| "its section names are not within the file")?;
+
         let section_names = headers.iter().map(|section| {
             let name = table.section_name(LE, section).unwrap_or_default();
             String::from_utf8_lossy(name).into_owned()
         });
+
         let symbols = table
             .symbols(LE, data, elf::SHT_SYMTAB)
             .map_err(|_| "its symbol table is not readable")?;
         let symtab = u32::try_from(symbols.section().0).unwrap_or(0);
+
         let mut by_section = BTreeMap::new();
         for (index, symbol) in symbols.enumerate() {
             let Ok(Some(section)) = symbols.symbol_section(LE, symbol, index) else {
@@ -150,6 +160,8 @@ impl Object {
             else {
                 continue;
             };
+            // The section's own symbol is preferred: it is local, and its value is the section's
+            // start.
             let is_section = symbol.st_type() == elf::STT_SECTION;
             let value = (index, symbol.st_value(LE));
             match is_section {
@@ -161,6 +173,7 @@ impl Object {
                 }
             }
         }
+
         Ok(Object {
             section_names: section_names.collect(),
             names: names.to_vec(),
@@ -199,6 +212,7 @@ impl Object {
             .resize(self.bytes.len().next_multiple_of(align), 0);
         let offset = self.bytes.len() as u64;
         self.bytes.extend(&new.bytes);
+
         let index = match self.section_names.iter().position(|n| n == new.name) {
             Some(index) => index,
             None => {
@@ -213,8 +227,10 @@ impl Object {
                 self.headers.len() - 1
             }
         };
+
         if let Some(header) = self.headers.get_mut(index) {
             *header = SectionHeader {
+                // The name is in the table already, of an old section as of a new one.
                 sh_name: header.sh_name,
                 sh_type: U32::new(LE, elf::SectionType(new.kind)),
                 sh_flags: U64::new(LE, elf::SectionFlags(new.flags)),
@@ -227,6 +243,7 @@ impl Object {
                 sh_entsize: U64::new(LE, new.entry_size),
             };
         }
+
         u32::try_from(index).unwrap_or(0)
     }
 

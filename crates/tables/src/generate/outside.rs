@@ -30,6 +30,7 @@ pub(super) fn find(file: &File, units: &[Unit], functions: &[Function]) -> Vec<O
     let mut taken: Vec<Range<u64>> = units.collect();
     taken.extend(functions.iter().map(|function| function.range.clone()));
     taken.sort_by_key(|range| (range.start, range.end));
+
     let mut found = Vec::new();
     let executed = file.code().iter();
     for code in executed.filter(|code| !NOT_EXECUTED.contains(&code.name.as_str())) {
@@ -40,18 +41,22 @@ pub(super) fn find(file: &File, units: &[Unit], functions: &[Function]) -> Vec<O
             code_bytes: 0,
             first: 0,
         };
+
         let mut at = code.range.start;
         let first = taken.partition_point(|range| range.start < at);
         // One that starts before the section may reach into it.
         let first = first.saturating_sub(1);
+
         let inside = taken.iter().skip(first);
         let inside = inside.take_while(|range| range.start < code.range.end);
+        // An empty range at the end, for what lies behind the last function.
         for range in inside.chain([&(code.range.end..code.range.end)]) {
             if at < range.start {
                 outside.add(file, at..range.start);
             }
             at = at.max(range.end);
         }
+
         if outside.code_bytes > 0 {
             found.push(outside);
         }

@@ -76,6 +76,7 @@ fn rule(state: &State) -> Option<Rule> {
         sp: rule::Value::Unspecified,
         saved: [rule::Value::Unspecified; 6],
     };
+
     for (reg, saved) in Reg::CALLEE_SAVED.into_iter().zip(&mut rule.saved) {
         let entry = Value::entry(reg);
         let kept = || (state.reg(reg) == entry).then_some(rule::Value::Same);
@@ -84,6 +85,8 @@ fn rule(state: &State) -> Option<Rule> {
             let other = others.find(|&other| state.reg(other) == entry)?;
             Some(rule::Value::reg(other, 0))
         };
+
+        // A slot counts from the store on, even while the register itself is unchanged (see above).
         let value = places.of(entry);
         let at_cfa = value.filter(|value| is_at_cfa(*value));
         let value = at_cfa.or_else(kept).or(value).or_else(moved);

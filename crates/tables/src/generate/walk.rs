@@ -137,6 +137,7 @@ impl<'g> Walker<'g> {
         // A store through a pointer never hits a save slot: one that seems to comes from a loop over
         // a list in the frame, followed further than it ever runs.
         machine.is_in_loop = true;
+
         Walker {
             file,
             units,
@@ -195,13 +196,16 @@ impl<'g> Walker<'g> {
         self.breaches.clear();
         self.pushes_rbp = false;
         self.has_frame_pointer = false;
+
         let unit = self.units.get(index)?;
         let mut starts = match unit.entry {
+            // `STACK_FRAME_NON_STANDARD`: objtool leaves the function alone.
             _ if self.hints.non_standard.contains(&unit.range.start) => return None,
             Entry::Call => vec![unit.range.start],
             Entry::Plt => crate::proof::plt::stubs(self.file, &unit.range),
             Entry::Part | Entry::Signal | Entry::Resolver | Entry::Interrupt => Vec::new(),
         };
+
         // A hint needs no way that leads to it; where it restores, one does.
         let hints = self.hints.at.range(unit.range.clone());
         let hints = hints.filter(|hint| !matches!(hint.1, Hint::Restore(_)));
@@ -209,14 +213,18 @@ impl<'g> Walker<'g> {
         if starts.is_empty() {
             return None;
         }
+
         self.open(index)?;
         for at in starts {
             self.meet(at, &State::entry(), Standing::ENTRY);
         }
+
         while let Some(meeting) = self.meetings.next() {
             self.run(meeting);
         }
+
         self.examine_alternatives();
+
         Some(Followed {
             returns: self.returns,
             callees: std::mem::take(&mut self.callees),
@@ -239,11 +247,14 @@ impl<'g> Walker<'g> {
         if !body.read(self.file, unit.range.clone()) {
             return None;
         }
+
         found.clear();
         found.resize(body.len(), 0);
         let sites = unit
             .lsda
             .and_then(|lsda| call_sites(self.file, lsda, unit.range.start));
+
+        // Most functions have no such places, and need no memory for them.
         let mut is_told_of = Bits::default();
         let mut tell = |at: u64, len: usize| {
             if is_told_of.is_empty() {
@@ -251,16 +262,19 @@ impl<'g> Walker<'g> {
             }
             is_told_of.set((at - unit.range.start) as usize);
         };
+
         for at in self.edges.places(&unit.range) {
             tell(at, body.len());
         }
         for (&at, hint) in self.hints.at.range(unit.range.clone()) {
             tell(at, body.len());
+            // Hints are obeyed where ways meet.
             body.lead(at);
             if let Hint::Restore(Some(save)) = hint {
                 body.lead(*save);
             }
         }
+
         self.parts.push(Part {
             unit: index,
             body,
@@ -293,42 +307,54 @@ impl<'g> Walker<'g> {
         let mut row = None;
         let mut is_first = true;
         let file = self.file;
+
         loop {
             let Some(here) = self.parts.get_mut(part) else {
                 return;
             };
             let Some(offset) = here.body.offset(pc) else {
+                // It may run on into a function that is followed together with this one.
                 if self.part_at(pc).is_some() {
                     return self.meet(pc, &state, standing);
                 }
                 self.fall_through(part, pc, standing);
+                // `leave` knows by the address right before that the code runs on, and does not
+                // jump.
                 return self.leave(part, pc.wrapping_sub(1), pc, &state, standing);
             };
+
             self.steps += 1;
             if self.steps > STEPS_MAX {
                 return self.gap(part, Gap::Limit, pc);
             }
+
             let Some(insn) = here.body.insn(file, offset) else {
                 return self.gap(part, Gap::Undecodable, pc);
             };
+
             let is_told_of = here.is_told_of.has(offset);
             if !is_first && here.body.is_leader(offset) {
                 let Some(met) = self.arrive(part, offset, &state, standing) else {
                     return;
                 };
+                // Meetings at lower addresses are followed first: they may lead here, too.
                 if !self.meetings.is_next(met) {
                     return self.meetings.wait(met);
                 }
                 let known = self.meetings.take(met);
                 standing = known.way;
                 state.clone_from(&known.state);
+                // `row` has the version of the other state, with which this one's cannot be
+                // compared.
                 row = None;
             }
             is_first = false;
+
             if let Some(states) = &mut self.states {
                 let (state, len) = (state.clone(), insn.len() as u8);
                 states.insert(pc, Known { state, len });
             }
+
             let number = self.number(&mut row, &state, standing);
             if let Some(place) = self
                 .parts
@@ -337,9 +363,11 @@ impl<'g> Walker<'g> {
             {
                 *place = number;
             }
+
             if is_told_of {
                 self.side_ways(part, pc, &insn, &state, standing);
             }
+
             let next = self.step(part, &insn, &mut state, standing);
             self.examine(&insn, &state, standing);
             match self.told(&insn, next) {
@@ -379,6 +407,7 @@ impl<'g> Walker<'g> {
             original,
             replacement,
         } = alternative;
+
         let mut pc = replacement.start;
         for _ in 0..REPLACEMENT_MAX {
             let place = original.start + (pc - replacement.start);
@@ -386,9 +415,12 @@ impl<'g> Walker<'g> {
                 let rule = rows::row(&state, standing.frame).filter(|_| !standing.is_spoilt);
                 self.inside.entry(place).or_insert(rule);
             }
+
+            // What is longer in the original is filled with no-operations (`apply_alternatives`).
             if pc >= replacement.end {
                 return self.go(part, original.start, original.end, &state, standing);
             }
+
             let insn = match replaced(self.file, alternative, pc, &mut state) {
                 Replaced::Done(next) => {
                     pc = next;
@@ -397,6 +429,7 @@ impl<'g> Walker<'g> {
                 Replaced::Execute(insn) => insn,
                 Replaced::Undecodable => return,
             };
+
             match self.step(part, &insn, &mut state, standing) {
                 Next::Go(next) => pc = next,
                 Next::End => return,
@@ -429,6 +462,7 @@ impl<'g> Walker<'g> {
         standing: Standing,
     ) -> Next {
         let (pc, next) = (insn.ip(), insn.next_ip());
+
         match insn.flow_control() {
             FlowControl::Next => {
                 self.machine.execute(insn, state);
@@ -440,6 +474,7 @@ impl<'g> Walker<'g> {
                 Next::End
             }
             FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
+                // `xabort` and `xend` have no target.
                 if insn.op0_kind() == OpKind::NearBranch64 {
                     // Code that is never executed has rows, too.
                     match taken(insn, state) {
@@ -471,12 +506,14 @@ impl<'g> Walker<'g> {
                 self.examine_return(insn, state, standing);
                 Next::End
             }
+            // iced counts `syscall`, `vmcall` and others as calls. They push nothing.
             FlowControl::Call if insn.mnemonic() != Mnemonic::Call => {
                 self.machine.execute(insn, state);
                 Next::Go(next)
             }
             FlowControl::Call | FlowControl::IndirectCall => self.call(part, insn, state, standing),
             FlowControl::Interrupt if insn.mnemonic() == Mnemonic::Int => {
+                // The result of a system call, `int $0x80`.
                 state.set(Reg::Rax, Value::Computed);
                 Next::Go(next)
             }

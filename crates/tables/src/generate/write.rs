@@ -115,6 +115,7 @@ pub fn write_in_file(
     if to == Target::EhFrame && has_eh_frame {
         return Err(GenerateError::HasEhFrame { file: name });
     }
+
     let (bytes, sections, report) = match file.is_relocatable() {
         true => {
             let (sections, report) = sections(file, generated, to, 0)?;
@@ -128,7 +129,9 @@ pub fn write_in_file(
             (editor.add(&sections)?, sections, report)
         }
     };
+
     let owner = Arc::new(bytes);
+    // The reader shares the bytes: it ends before they are taken out of the `Arc`.
     let equal = {
         let new = File::read(file.name(), owner.clone())?;
         let same = read_back(&new, generated, to);
@@ -137,6 +140,7 @@ pub fn write_in_file(
             address,
         })?
     };
+
     Ok(Written {
         bytes: Arc::unwrap_or_clone(owner),
         sections,
@@ -163,16 +167,19 @@ fn sections(
         }
         Target::EhFrame => fill(generated, EhFrameWriter::new(&[]), address, &mut report),
     };
+
     let sections = written.map_err(|error| GenerateError::Write {
         file: file.name().to_owned(),
         error,
     })?;
+
     if report.rows_written == 0 {
         return Err(GenerateError::Nothing {
             file: file.name().to_owned(),
             to: to.as_str(),
         });
     }
+
     Ok((sections, report))
 }
 
@@ -204,7 +211,9 @@ fn read_back(new: &File, generated: &Generated, to: Target) -> Result<u64, u64> 
         Target::Orc(encoding) => Some(encoding),
         _ => None,
     };
+
     let table = Table::read_as(new, to.kind(), encoding).ok_or(0u64)?;
+
     let mut equal = 0;
     for function in &generated.functions {
         for (range, rule) in &function.rows {
@@ -214,6 +223,7 @@ fn read_back(new: &File, generated: &Generated, to: Target) -> Result<u64, u64> 
                 let end = found
                     .map_or(range.end, |row| row.end)
                     .clamp(at + 1, range.end);
+
                 let same = match found {
                     // A loaded CFA is an expression in `.eh_frame`.
                     Some(row) => {
@@ -222,6 +232,7 @@ fn read_back(new: &File, generated: &Generated, to: Target) -> Result<u64, u64> 
                     }
                     None => !expressible(rule, to),
                 };
+
                 if !same {
                     return Err(at);
                 }
@@ -230,6 +241,8 @@ fn read_back(new: &File, generated: &Generated, to: Target) -> Result<u64, u64> 
             }
         }
     }
+
+    // And no rows beside those that were generated.
     let rows = table.functions().iter().flat_map(|f| table.rows(f));
     let mut more = rows.filter(|row| !says_nothing(row.rule) && row.start < row.end);
     let unknown = more.find(|row| generated.rule_at(row.start).is_none());

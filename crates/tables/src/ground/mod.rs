@@ -117,11 +117,13 @@ impl<'f> Prover<'f> {
                 is_too_large,
             };
         }
+
         let options = Options {
             threads,
             ..Options::default()
         };
         let proven = prove(program, &options);
+
         Prover {
             file,
             program: proven.program,
@@ -145,6 +147,7 @@ impl<'f> Prover<'f> {
         if self.is_too_large {
             return Err(Why::TooLarge);
         }
+
         // Where the kernel or the loader starts a program, nothing has been called; the loader's own
         // start often has neither a row nor a symbol with a size.
         if pc.is_instruction() && self.file.entry() == Some(pc.value()) {
@@ -153,12 +156,14 @@ impl<'f> Prover<'f> {
                 assumptions: Assumptions::NONE,
             });
         }
+
         let at = pc.symbol_address();
         let index = self.program.function_at(at);
         let index = index.ok_or(match self.file.bytes(at).is_empty() {
             true => Why::NoCode,
             false => Why::NoFunction,
         })?;
+
         let known = match self.known.get(&index) {
             Some(known) => known.clone(),
             None => {
@@ -167,6 +172,7 @@ impl<'f> Prover<'f> {
                 known
             }
         };
+
         let known = (*known).as_ref().map_err(|why| *why)?;
         let after = known.sights.partition_point(|(start, _)| *start <= at);
         let (start, sight) = match after.checked_sub(1) {
@@ -174,6 +180,8 @@ impl<'f> Prover<'f> {
             None => return Err(Why::NotReached),
         };
         let assumptions = known.assumptions;
+
+        // A pc is where an instruction starts; a return address, where one ends.
         let is_there = match pc {
             CodeAddress::Instruction(pc) => *start == pc,
             CodeAddress::Return(pc) => sight.end == pc,
@@ -181,17 +189,20 @@ impl<'f> Prover<'f> {
         if !is_there {
             return Err(Why::NotReached);
         }
+
         let rule = match sight.rule {
             _ if !known.is_listed && self.program.is_start(at) => OUTERMOST,
             Err(Doubt::Outermost) if self.program.is_start(at) => OUTERMOST,
             Err(doubt) => return Err(Why::Unproven(doubt)),
             Ok(rule) => rule,
         };
+
         // A signal handler returns to the first instruction of the trampoline.
         let is_called = sight.is_call || rule.kind == RuleKind::Signal;
         if !pc.is_instruction() && !is_called {
             return Err(Why::NotBehindCall);
         }
+
         Ok(ProvenRule { rule, assumptions })
     }
 
@@ -199,20 +210,25 @@ impl<'f> Prover<'f> {
     fn look(&self, index: usize) -> Result<Known, Why> {
         let checked = self.functions.get(index).ok_or(Why::NoFunction)?;
         let start = checked.range.start;
+
         let mut tables = self.program.tables.iter();
         let is_listed =
             tables.any(|t| t.kind() != TableKind::Orc && t.function_at(start).is_some());
+
         // A symbol may name code that is not entered by calls.
         if !is_listed && !self.program.is_called(start) && !self.program.is_start(start) {
             return Err(Why::NoFunction);
         }
+
         let owners = &self.owners[index];
         let with_owners = std::iter::once(checked).chain(
             owners
                 .iter()
                 .filter_map(|&o| self.functions.get(o as usize)),
         );
+
         let mut assumptions = Assumptions::NONE;
+        // A way that is hidden in one of them may lead into this function.
         for function in with_owners {
             assumptions.add_all(function.verdict.assumptions);
             let mut doubts = function.verdict.doubts.iter().map(|d| d.0);
@@ -222,8 +238,11 @@ impl<'f> Prover<'f> {
                 None => {}
             }
         }
+
+        // Followed once more: of single instructions nothing was kept the first time.
         let mut walker = Walker::new(&self.program);
         let mut sights = Sights::of(index);
+        // Each of them may lead there by other ways, and all must agree.
         for &owner in owners {
             let (followed, seen) = walker.look(owner as usize, sights);
             sights = seen;
@@ -232,6 +251,7 @@ impl<'f> Prover<'f> {
                 assumptions.add(Assumption::Unreachable);
             }
         }
+
         let mut sights = sights.finish();
         for (pc, sight) in &mut sights {
             let is_signal = sight.rule.is_ok_and(|rule| rule.kind == RuleKind::Signal);
@@ -241,6 +261,7 @@ impl<'f> Prover<'f> {
                 sight.rule = Err(Doubt::SignalFrame);
             }
         }
+
         Ok(Known {
             sights,
             assumptions,

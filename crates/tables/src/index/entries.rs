@@ -118,6 +118,7 @@ fn check_absolute(file: &File, table: &Table, live: &[&Function], out: &mut Find
     let mut absolute: HashMap<usize, bool> = HashMap::new();
     let mut fixed: Vec<&Function> = Vec::new();
     let heads: HashMap<usize, usize> = entries(section).collect();
+
     for function in live {
         let Some((at, head)) = usize::try_from(function.offset)
             .ok()
@@ -125,6 +126,7 @@ fn check_absolute(file: &File, table: &Table, live: &[&Function], out: &mut Find
         else {
             continue;
         };
+
         let field = at + head;
         // Four bytes also behind a length of 64 bits (Linux Standard Base 5.0, .eh_frame).
         let Some(reference) = field.checked_sub(4) else {
@@ -136,11 +138,16 @@ fn check_absolute(file: &File, table: &Table, live: &[&Function], out: &mut Find
         else {
             continue;
         };
+
         let is_absolute = *absolute.entry(cie).or_insert_with(|| {
+            // Without an encoding in the CIE, an address is absolute (LSB 5.0 Core, augmentation
+            // `R`).
             let cie = frame.cie_from_offset(&bases, EhFrameOffset(cie));
             let encoding = cie.ok().map(|cie| cie.fde_address_encoding());
             encoding.is_some_and(|e| e.is_none_or(|e| e.0 & RELATIVE_TO == 0))
         });
+
+        // The loader adjusts a field that has a relocation.
         let place = table.address().wrapping_add(field as u64);
         let is_relocated = file
             .pointers()
@@ -150,6 +157,7 @@ fn check_absolute(file: &File, table: &Table, live: &[&Function], out: &mut Find
             fixed.push(function);
         }
     }
+
     if let Some(first) = fixed.first() {
         out.add(finding(table, Flaw::AbsoluteFde, first.offset, &fixed));
     }

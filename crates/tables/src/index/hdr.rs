@@ -35,6 +35,7 @@ pub(super) fn check(file: &File, table: &Table, out: &mut Findings) {
     let Some(section) = file.image().section(SectionKind::EhFrameHdr) else {
         return;
     };
+
     let mut live = table.functions().iter().filter(|f| is_live(file, f));
     let live: Vec<&Function> = live.by_ref().collect();
     let flaw = |flaw, offset| Finding {
@@ -44,7 +45,9 @@ pub(super) fn check(file: &File, table: &Table, out: &mut Findings) {
         code: live.first().map(|f| f.range.clone()),
         functions: live.len() as u64,
     };
+
     check_segment(file, &flaw, out);
+    // Version, then the encodings of the pointer, of the count and of the table (LSB 5.0 Core).
     let bytes: &[u8] = &section.data;
     let (Some(&[version, to_table, counted, searched]), false) =
         (bytes.first_chunk::<ENCODINGS>(), live.is_empty())
@@ -54,6 +57,7 @@ pub(super) fn check(file: &File, table: &Table, out: &mut Findings) {
         }
         return;
     };
+
     let address = section.address;
     let mut reader = Reader {
         bytes,
@@ -61,32 +65,42 @@ pub(super) fn check(file: &File, table: &Table, out: &mut Findings) {
         address,
     };
     let pointer = reader.pointer(to_table);
+
     let (true, Some(pointer)) = (version == 1, pointer) else {
         return out.add(flaw(Flaw::HdrUnreadable, 0));
     };
+
     if to_table != OMIT && pointer != table.address() {
         out.add(flaw(Flaw::HdrPointer, ENCODINGS as u64));
     }
+
+    // libgcc searches only a table of `DW_EH_PE_datarel | DW_EH_PE_sdata4`; other encodings are
+    // legal.
     if counted == OMIT || searched != SEARCHED {
         return out.add(flaw(Flaw::HdrNoTable, 2));
     }
     let Some(count) = reader.pointer(counted) else {
         return out.add(flaw(Flaw::HdrUnreadable, reader.at as u64));
     };
+
     let first = reader.at as u64;
     // libgcc goes through the section if the table is not aligned.
     if address.wrapping_add(first) % 4 != 0 {
         return out.add(flaw(Flaw::HdrNoTable, first));
     }
+
     let pairs = pairs(&bytes[reader.at..], address, table.address());
     if count > pairs.len() as u64 {
         out.add(flaw(Flaw::HdrCut, first + ENTRY * pairs.len() as u64));
     }
+    // What the header does not count is not searched, what it counts in excess does not exist.
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let pairs = &pairs[..count.min(pairs.len())];
     check_entries(table, pairs, first, out);
+
     let index = Index::new(table, pairs);
     if let Some(at) = pairs.windows(2).position(|two| two[1].start < two[0].start) {
+        // A binary search of an unsorted table loses only some functions.
         let lost = live.iter().filter(|f| index.lost(f).is_some());
         out.add(Finding {
             section: SECTION,
@@ -96,6 +110,8 @@ pub(super) fn check(file: &File, table: &Table, out: &mut Findings) {
             functions: lost.count() as u64,
         });
     }
+
+    // Each is searched for as an unwinder would.
     for function in live {
         let Some((flaw, at)) = index.lost(function) else {
             continue;
@@ -254,8 +270,12 @@ impl Reader<'_> {
         if encoding == OMIT {
             return Some(0);
         }
+
+        // `DW_EH_PE_pcrel` counts from the field itself.
         let at = self.address.wrapping_add(self.at as u64);
         let rest = self.bytes.get(self.at..)?;
+        // The lower four bits: `absptr`, `udata8`, `sdata8`, then `udata2`, `udata4`, `sdata2`,
+        // `sdata4`.
         let (value, size) = match encoding & 0x0f {
             0x00 | 0x04 | 0x0c => (u64::from_le_bytes(*rest.first_chunk()?), 8),
             0x02 => (u16::from_le_bytes(*rest.first_chunk()?).into(), 2),
@@ -270,7 +290,10 @@ impl Reader<'_> {
             }
             _ => return None,
         };
+
         self.at += size;
+        // The upper ones: absolute, `pcrel`, `datarel`, which is relative to the header (LSB 5.0
+        // Core).
         match encoding & 0xf0 {
             0x00 => Some(value),
             0x10 => Some(value.wrapping_add(at)),

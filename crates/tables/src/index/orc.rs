@@ -31,30 +31,38 @@ pub(super) fn check(file: &File, out: &mut Findings) {
         code: None,
         functions,
     };
+
     let name = SectionKind::OrcUnwindIp.as_str();
     let words = ips.data.as_chunks::<{ WORD as usize }>();
     let count = words.0.len();
     let is_whole = words.1.is_empty() && entries.data.len() % ENTRY_LEN == 0;
+
     if !is_whole || count != entries.data.len() / ENTRY_LEN {
         let fewer = count.min(entries.data.len() / ENTRY_LEN) as u64;
         return out.add(finding(Flaw::OrcCount, name, fewer * WORD, 0));
     }
+
+    // A module's tables are sorted when it is loaded (`unwind_module_init`).
     if file.is_relocatable() {
         return;
     }
+
     let starts: Vec<u64> = (0..)
         .zip(words.0)
         .map(|(number, word)| {
+            // `orc_ip`: an address is stored as its distance from the slot it is in.
             let slot = ips.address.wrapping_add(WORD * number);
             slot.wrapping_add_signed(i32::from_le_bytes(*word).into())
         })
         .collect();
+
     let backwards = |two: &[u64]| two[1] < two[0];
     if let Some(at) = starts.windows(2).position(backwards) {
         let all = starts.windows(2).filter(|two| backwards(two)).count();
         let offset = WORD * (at as u64 + 1);
         return out.add(finding(Flaw::OrcUnsorted, name, offset, all as u64));
     }
+
     check_lookup(file, &starts, &finding, out);
 }
 
@@ -67,11 +75,13 @@ fn check_lookup(
     let (Some(lookup), Some(text)) = (file.section_range(LOOKUP), text(file)) else {
         return;
     };
+
     let blocks = (text.end - text.start).div_ceil(LOOKUP_BLOCK_SIZE);
     let words = (lookup.end - lookup.start) / WORD;
     if words < blocks + 1 {
         return out.add(finding(Flaw::OrcLookup, LOOKUP, words * WORD, 0));
     }
+
     // Zeros, or nothing in the file: the kernel fills it when it starts.
     let bytes = file.bytes(lookup.start);
     let stored = bytes.as_chunks::<{ WORD as usize }>().0.iter();
@@ -79,8 +89,10 @@ fn check_lookup(
     if stored.clone().all(|word| *word == [0; WORD as usize]) {
         return;
     }
+
     for (block, word) in (0..).zip(stored) {
         let start = text.start + block * LOOKUP_BLOCK_SIZE;
+        // As `unwind_init` fills it: the last entry at or before the start of the block.
         let after = starts.partition_point(|&ip| ip <= start);
         let last = after.saturating_sub(1) as u64;
         // Entries with the same address are as good as each other.

@@ -23,10 +23,12 @@ pub(super) fn check(file: &File, table: &Table, out: &mut Findings) {
     if table.kind() != TableKind::Sframe {
         return;
     }
+
     // What cannot be read at all is a problem of the table.
     let Ok(read) = sframe::Table::parse(table.section(), table.address()) else {
         return;
     };
+
     let finding = |flaw, offset, code: Option<Range<u64>>, functions| Finding {
         section: SECTION,
         offset,
@@ -35,26 +37,33 @@ pub(super) fn check(file: &File, table: &Table, out: &mut Findings) {
         functions,
     };
     let range = |fde: &sframe::Fde| fde.start..fde.start.saturating_add(fde.size.into());
+
     if file.is_relocatable() {
         return check_relocations(file, table.section(), &finding, out);
     }
+
     for fde in uncounted(table) {
         let code = Some(range(&fde)).filter(|code| file.code_at(code.start).is_some());
         out.add(finding(Flaw::SframeUncounted, fde.offset, code, 1));
     }
+
     let fdes: Vec<sframe::Fde> = read.fdes().filter_map(Result::ok).collect();
     for second in doubles(file, &read, &fdes) {
         let code = Some(range(&second));
         out.add(finding(Flaw::SframeDouble, second.offset, code, 1));
     }
+
+    // Without the flag, readers go through all FDEs, and order does not matter.
     if !read.header().has(sframe::FLAG_FDE_SORTED) {
         return;
     }
+
     let is_lost = |fde: &&sframe::Fde| {
         let is_code = fde.size > 0 && file.code_at(fde.start).is_some();
         is_code && !matches!(read.find(fde.start, None), Ok(Some(_)))
     };
     let lost: Vec<&sframe::Fde> = fdes.iter().filter(is_lost).collect();
+
     let backwards = fdes.windows(2).find(|two| two[1].start < two[0].start);
     if let Some([_, second]) = backwards {
         let count = lost.len() as u64;

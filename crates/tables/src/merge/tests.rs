@@ -81,6 +81,7 @@ fn several_tables_become_one_that_is_sorted() {
         let (file, data) = program(&[(version, &later), (version, &first), (version, &between)]);
         let before = AnyTable::read(&file, TableKind::Sframe).expect("a table");
         assert_eq!(before.functions().len(), 2);
+
         let (functions, merged) = merged(&file, &data);
         let expected = [
             (CODE, 16, 1),
@@ -91,6 +92,7 @@ fn several_tables_become_one_that_is_sorted() {
         assert_eq!(functions, expected, "{version:?}");
         assert_eq!((merged.tables, merged.functions_found_before), (3, 2));
         assert_eq!(merged.version, version);
+
         // Two headers less: it stays where it was.
         assert_eq!(
             Some(merged.section.address),
@@ -162,15 +164,18 @@ fn damage_is_named_with_its_place() {
         .image()
         .section(SectionKind::Sframe)
         .expect("a section");
+
     let len = section.data.len() as u64;
     let start = data
         .windows(section.data.len())
         .position(|w| w == &section.data[..]);
     let start = start.expect("its bytes");
+
     // The version of the second table.
     let second = (28 + 16 + 5 + 3usize).next_multiple_of(8);
     let mut broken = data.to_vec();
     broken[start + second + 2] = 9;
+
     let broken = File::read("broken", Arc::new(broken)).expect("a file");
     let error = merge(&broken, section.address)
         .expect_err("refused")
@@ -182,7 +187,9 @@ fn damage_is_named_with_its_place() {
             second + 2
         )
     );
+
     assert!(len > second as u64);
+
     let mut none = data.to_vec();
     none[start] = 0;
     let none = File::read("none", Arc::new(none)).expect("a file");

@@ -176,6 +176,7 @@ impl Accesses {
     pub fn of(&mut self, insn: &Instruction) -> Used {
         let index = insn.code() as usize;
         let known = self.by_code.get(index).copied().unwrap_or_default();
+        // A repetition uses rcx as well, but has the code of the instruction without it.
         let repeated = insn.has_rep_prefix() || insn.has_repne_prefix();
         let uses = if known.known && !repeated {
             known
@@ -186,12 +187,15 @@ impl Accesses {
             }
             asked
         };
+
         let mut used = Used {
             regs: uses.implied,
             reads: uses.implied_reads,
             is_special: uses.is_special || writes_beside(insn),
             ..Used::default()
         };
+
+        // No instruction has more than five operands in iced.
         for operand in 0..insn.op_count().min(5) {
             let is_read = uses.read & 1 << operand != 0;
             let is_written = uses.written & 1 << operand != 0;
@@ -208,6 +212,7 @@ impl Accesses {
                 _ => {}
             }
         }
+
         used
     }
 
@@ -227,6 +232,7 @@ impl Accesses {
             });
             return places;
         }
+
         let info = self.factory.info(insn);
         for used in info.used_memory().iter().filter(|u| writes(u.access())) {
             let size = u32::try_from(used.memory_size().size()).ok();
@@ -249,36 +255,43 @@ impl Accesses {
                     || is_masked(insn.mnemonic()),
             });
         }
+
         places
     }
 
     fn ask(&mut self, insn: &Instruction) -> Uses {
+        // Registers of operands are replaced, to tell them from those that are always used.
         let other = with_other_registers(insn);
         let info = self.factory.info(&other);
         let mut out = Uses {
             known: true,
             ..Uses::default()
         };
+
         for operand in 0..insn.op_count().min(5) {
             let access = info.op_access(operand);
             let is_first = operand == 0 && may_leave_alone(insn.mnemonic());
             out.written |= u8::from(writes(access)) << operand;
             out.read |= u8::from(reads(access) || is_first) << operand;
         }
+
         for used in info.used_registers() {
             let bit = bit(used.register()) & !OTHERS;
             out.implied |= if writes(used.access()) { bit } else { 0 };
             out.implied_reads |= if reads(used.access()) { bit } else { 0 };
         }
+
         let written = info.used_memory().iter().filter(|u| writes(u.access()));
         let operands = (0..insn.op_count().min(5)).filter(|&operand| {
             out.written & 1 << operand != 0 && insn.op_kind(operand) == OpKind::Memory
         });
+        // What no operand shows as it is written is looked up one by one, by `places`.
         out.is_special = written.clone().count() != operands.count()
             || written.into_iter().any(|u| u.memory_size().size() == 0)
             || insn.is_vsib()
             || is_masked(insn.mnemonic());
         out.is_special &= info.used_memory().iter().any(|u| writes(u.access()));
+
         out
     }
 }

@@ -164,8 +164,10 @@ impl Body {
         let Some(bytes) = bytes else {
             return false;
         };
+
         self.range = range;
         self.insns.clear();
+        // x86-64 code has about four bytes for each instruction.
         self.insns.reserve(bytes.len() / 4);
         self.index.clear();
         self.index.resize(bytes.len(), 0);
@@ -177,6 +179,7 @@ impl Body {
         self.addresses.clear();
         self.reached_bytes = 0;
         self.is_overlapping = false;
+
         let mut decoder = Decoder::with_ip(64, bytes, self.range.start, DecoderOptions::NONE);
         let mut insn = Instruction::default();
         while decoder.can_decode() {
@@ -184,6 +187,7 @@ impl Body {
             decoder.decode_out(&mut insn);
             self.add(at, &insn);
         }
+
         self.merge_loops();
         true
     }
@@ -362,16 +366,20 @@ impl Body {
         let Some(first) = self.unreached(file) else {
             return all;
         };
+
         let mut offset = (first - self.range.start) as usize;
         while offset < self.index.len() {
+            // The data of a jump table within the code is not an instruction.
             if let Some(behind) = self.skip_table(file, offset) {
                 offset = behind;
                 continue;
             }
+
             let is_reached = self.reached.has(offset);
             let insn = self.insn(file, offset);
             let len = insn.map_or(1, |insn| insn.len());
             let is_open = !is_reached && !insn.is_some_and(|insn| is_padding(&insn));
+
             let start = self.range.start + offset as u64;
             if is_open {
                 match all.last_mut().filter(|last| last.end == start) {
@@ -379,6 +387,7 @@ impl Body {
                     None => all.push(start..start + len as u64),
                 }
             }
+
             offset += len;
         }
         all

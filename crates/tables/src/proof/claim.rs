@@ -89,6 +89,9 @@ impl Usual {
         if rule.kind != RuleKind::Call || !rule.sp_is_cfa() || base == Reg::Rip {
             return None;
         }
+
+        // The CFA lies 8 bytes above rsp at the entry (psABI 3.2.2): so much must the base register
+        // have.
         let mut usual = Usual {
             base,
             base_value: Packed::new(Value::frame(8i32.checked_sub(offset)?)),
@@ -98,9 +101,11 @@ impl Usual {
             lowest: i32::MAX,
             red_zone: claims.red_zone,
         };
+
         if claims.return_address {
             usual.place(rule.ra, RETURN_ADDRESS)?;
         }
+
         for (number, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
             match rule.saved[number] {
                 value if !is_claimed(table, claims, (number, reg), value) => {}
@@ -109,6 +114,7 @@ impl Usual {
                 claimed => usual.place(claimed, number)?,
             }
         }
+
         Some(usual)
     }
 
@@ -143,12 +149,14 @@ pub fn judge(
         // "There is no caller" cannot be told from the code.
         return;
     }
+
     let eye = Eye {
         table,
         pc,
         state,
         red_zone: claims.red_zone,
     };
+
     let cfa = eye.value(rule.cfa, Value::Unknown);
     let outcome = match expect(CFA, cfa, anchors) {
         // A row for a frame that has a caller has to say where it is.
@@ -168,15 +176,18 @@ pub fn judge(
         _ if !rule.sp_is_cfa() && cfa.is_stack() => eye.placed(rule.cfa, Value::Unknown, PROVEN),
         outcome => eye.placed(rule.cfa, Value::Unknown, outcome),
     };
+
     each(Subject::Cfa, outcome);
     if !matches!(outcome, Outcome::Proven { .. }) {
         // All else refers to it.
         return;
     }
+
     if !rule.sp_is_cfa() {
         let outcome = expect(CFA, eye.value(rule.sp, cfa), anchors);
         each(Subject::Sp, eye.placed(rule.sp, cfa, outcome));
     }
+
     if claims.return_address {
         let address = eye.value(rule.ra, cfa);
         let outcome = match expect(Value::ReturnAddress, address, anchors) {
@@ -187,6 +198,7 @@ pub fn judge(
         };
         each(Subject::ReturnAddress, eye.placed(rule.ra, cfa, outcome));
     }
+
     for (number, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
         let claimed = rule.saved[number];
         if !is_claimed(table, claims, (number, reg), claimed) {
@@ -198,12 +210,14 @@ pub fn judge(
             rule::Value::Same | rule::Value::Unspecified => state.reg(reg),
             claimed => eye.value(claimed, cfa),
         };
+
         let outcome = match expect(Value::entry(reg), found, anchors) {
             Outcome::Unproven if eye.is_invalid(claimed, cfa) => Outcome::Contradicted {
                 found: Value::Unknown,
             },
             outcome => outcome,
         };
+
         each(Subject::Register(reg), eye.placed(claimed, cfa, outcome));
     }
 }
@@ -312,6 +326,7 @@ impl Eye<'_> {
         if !matches!(outcome, Outcome::Proven { .. }) {
             return outcome;
         }
+
         let slot = match value {
             rule::Value::Load { base, offset, .. } => {
                 let base = match base {
@@ -326,6 +341,8 @@ impl Eye<'_> {
             }
             _ => return outcome,
         };
+
+        // Two addresses have a known distance only if both are relative to the same place.
         let distance = match (slot, self.state.reg(Reg::Rsp)) {
             (
                 Value::Entry {
@@ -346,6 +363,8 @@ impl Eye<'_> {
             ) if anchor == a => sp.saturating_sub(offset),
             _ => 0,
         };
+
+        // psABI 3.2.2, the red zone: what lies deeper below rsp, a signal handler overwrites.
         match distance > self.red_zone.max(0) {
             true => Outcome::Overwritten,
             false => Outcome::Proven {

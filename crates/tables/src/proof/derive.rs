@@ -35,9 +35,13 @@ fn cfa(state: &State) -> Option<rule::Value> {
         } => Some(rule::Value::reg(reg, 8i32.checked_sub(offset)?)),
         _ => None,
     };
+
+    // rsp and rbp first, which every format can express as a base.
     let others = Reg::ALL.into_iter().take(16);
     let mut registers = [Reg::Rsp, Reg::Rbp].into_iter().chain(others);
+
     registers.find_map(by_register).or_else(|| {
+        // GCC keeps the address of the frame in a slot where it realigns the stack.
         state.slots().find_map(|slot| match slot.value {
             Value::Entry {
                 reg: Reg::Rsp,
@@ -69,6 +73,7 @@ fn place(state: &State, value: Value) -> rule::Value {
             addend: 0,
         }),
     });
+
     let mut registers = Reg::ALL.into_iter().take(16);
     // The highest slot is the one that the prologue wrote.
     from_slot

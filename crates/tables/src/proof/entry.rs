@@ -86,6 +86,7 @@ fn outside(file: &File, functions: &[Unit]) -> Vec<Range<u64>> {
 impl References {
     pub(super) fn read(file: &File, functions: &[Unit]) -> References {
         let mut out = References::default();
+
         let starts: HashSet<u64> = functions.iter().map(|f| f.range.start).collect();
         for (index, function) in functions.iter().enumerate() {
             for insn in instructions(file, &function.range) {
@@ -97,28 +98,35 @@ impl References {
                         out.jumps.push((target, index));
                     }
                 } else if let Some(address) = address(&insn) {
+                    // What code names may be a function, or a jump table.
                     out.named.push(address);
                     if starts.contains(&address) {
                         out.addresses.insert(address);
                     }
                 }
+
                 // `jmp *table(,%rax,8)`
                 if insn.op_count() > 0 && insn.memory_index() != iced_x86::Register::None {
                     out.named.push(insn.memory_displacement64());
                 }
             }
         }
+
         for range in outside(file, functions) {
             let insns = instructions(file, &range);
             let branches = insns.filter(|insn| insn.op0_kind() == OpKind::NearBranch64);
             out.outside
                 .extend(branches.map(|insn| insn.near_branch64()));
         }
+
+        // All addresses at which something starts or ends: a jump table goes no further than the
+        // next.
         out.named.extend(starts);
         out.named.extend(functions.iter().map(|f| f.range.end));
         out.named
             .extend(file.pointers().iter().map(|pointer| pointer.1));
         out.named.extend(file.area_ends());
+
         out.named.sort_unstable();
         out.named.dedup();
         out.jumps.sort_unstable();
@@ -198,6 +206,7 @@ impl Program<'_> {
     ) -> Option<Entry> {
         let unit = self.functions.get(index)?;
         let start = unit.range.start;
+
         match unit.entry {
             Entry::Resolver if !seen.is_proven => Some(Entry::Call),
             Entry::Part if !seen.is_led_to => {
@@ -254,20 +263,25 @@ pub(super) fn entry(
     if section.is_some_and(|s| s.name.starts_with(".plt") || s.name == ".iplt") {
         return Entry::Plt;
     }
+    // Without section headers there is no name, and only the code tells.
     if section.is_some_and(|s| s.name.is_empty()) && plt::is_table(file, &function.range) {
         return Entry::Plt;
     }
+
     let Some(first) = table.rows(function).next() else {
         return Entry::Call;
     };
+
     if first.rule.kind == RuleKind::Signal
         && (is_trampoline(file, &function.range) || !is_entry_rule(first.rule))
     {
         return Entry::Signal;
     }
+
     if called.contains(&start) || first.rule.kind == RuleKind::Outermost {
         return Entry::Call;
     }
+
     // GCC begins a cold part with a nop if a landing pad would be its first instruction.
     if let Some(second) = table.rows(function).nth(1)
         && first.end - first.start == 1
@@ -276,6 +290,7 @@ pub(super) fn entry(
     {
         return Entry::Part;
     }
+
     match first.rule {
         rule if is_resolver_rule(rule) && jumps_anywhere(file, &function.range) => Entry::Resolver,
         rule if is_entry_rule(rule) => Entry::Call,

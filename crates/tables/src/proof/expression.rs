@@ -84,14 +84,18 @@ fn run(expression: &[u8], state: &State, pc: u64, initial: Option<Value>) -> Res
     let mut stack = Stack(ArrayVec::new());
     stack.0.extend(initial.map(Entry::Value));
     let mut rest = EndianSlice::new(expression, LittleEndian);
+
     for _ in 0..STEPS_MAX {
         if rest.is_empty() {
             return stack.pop();
         }
+
+        // An operation of a vendor may be right; it is only not known here.
         let operation = Operation::parse(&mut rest, ENCODING).map_err(|error| match error {
             gimli::Error::InvalidExpression(op) if op.0 >= FIRST_OF_VENDORS => Fault::Unknown,
             _ => Fault::Invalid,
         })?;
+
         let next = match operation {
             Operation::UnsignedConstant { value } => Entry::Number(value),
             Operation::SignedConstant { value } => Entry::Number(value.cast_unsigned()),
@@ -121,6 +125,7 @@ fn run(expression: &[u8], state: &State, pc: u64, initial: Option<Value>) -> Res
                 _ => UNKNOWN,
             },
             Operation::Deref { space: false, .. } => {
+                // A part of a word says nothing.
                 stack.pop()?;
                 UNKNOWN
             }
@@ -148,6 +153,7 @@ fn run(expression: &[u8], state: &State, pc: u64, initial: Option<Value>) -> Res
                 return Err(Fault::Unknown);
             }
             Operation::Skip { .. } => return Err(Fault::Unknown),
+            // Addresses of the file are not followed.
             Operation::Address { .. } => UNKNOWN,
             operation if is_binary(&operation) => {
                 let (b, a) = (stack.pop()?, stack.pop()?);
@@ -155,8 +161,10 @@ fn run(expression: &[u8], state: &State, pc: u64, initial: Option<Value>) -> Res
             }
             _ => return Err(Fault::Invalid),
         };
+
         stack.push(next)?;
     }
+
     Err(Fault::Unknown)
 }
 
@@ -235,7 +243,9 @@ fn binary(operation: &Op<'_>, a: Entry, b: Entry) -> Option<Entry> {
         }
         _ => return None,
     };
+
     let (x, y) = (a.cast_signed(), b.cast_signed());
+    // DWARF 5, sections 2.5.1.4 and 2.5.1.5: division and comparisons are signed.
     Some(Entry::Number(match operation {
         Operation::Plus => a.wrapping_add(b),
         Operation::Minus => a.wrapping_sub(b),

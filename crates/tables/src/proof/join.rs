@@ -61,6 +61,8 @@ impl State {
                 self.regs[reg as usize & 15] = joined;
             }
         }
+
+        // A slot that only `other` has is not known on both ways: it is not added.
         let before = self.slots.len();
         let mut index = 0;
         self.slots.retain(|slot| {
@@ -70,21 +72,26 @@ impl State {
             if there.is_some_and(|s| s == slot) {
                 return true;
             }
+
             let same = other.slots.iter().find(|s| s.key == slot.key);
             let Some(theirs) = same else {
                 matters |= slot.value.is_of_caller();
                 return false;
             };
+
             let joined = join_values(slot.value, theirs.value);
             if joined != slot.value {
                 changed = true;
                 matters |= slot.value.is_of_caller();
                 slot.value = joined;
             }
+
             joined.value().is_worth_keeping()
         });
+
         changed |= self.slots.len() != before;
         matters |= other.is_guessed && !self.is_guessed;
+
         for reg in registers(other.loaded & !self.loaded) {
             // It says something of stack addresses only.
             if self.packed(reg).is_stack() {
@@ -92,6 +99,8 @@ impl State {
                 changed = true;
             }
         }
+
+        // True on one way is true from here on. None becomes false again, so that joining ends.
         for (mine, theirs) in [
             (&mut self.is_lossy, other.is_lossy),
             (&mut self.is_elsewhere, other.is_elsewhere),
@@ -103,6 +112,7 @@ impl State {
             changed |= theirs && !*mine;
             *mine |= theirs;
         }
+
         if self.direction != other.direction && self.direction != Direction::Unknown {
             self.direction = Direction::Unknown;
             changed = true;
@@ -114,6 +124,7 @@ impl State {
         if self.swizzle != other.swizzle && self.swizzle.take().is_some() {
             changed = true;
         }
+
         if matters {
             self.version = self.version.wrapping_add(1);
         }
@@ -130,10 +141,12 @@ fn join_values(a: Packed, b: Packed) -> Packed {
     if a == b {
         return a;
     }
+
     let joined = match (a.value(), b.value()) {
         (Value::ByCallee, _) | (_, Value::ByCallee) => Value::ByCallee,
         (Value::Unknown, _) | (_, Value::Unknown) => Value::Unknown,
         (Value::Guessed, _) | (_, Value::Guessed) => Value::Guessed,
+        // The looser bound holds for both.
         (
             Value::Index {
                 shift,
@@ -153,5 +166,6 @@ fn join_values(a: Packed, b: Packed) -> Packed {
         _ if a.matters() || b.matters() => Value::Varies,
         _ => Value::Computed,
     };
+
     Packed::new(joined)
 }

@@ -47,6 +47,7 @@ impl JumpTable {
         let count = self
             .count
             .map_or(GUESSED_MAX, |count| count.min(ENTRIES_MAX));
+
         // A limit may come from a mask that is larger than the table.
         let end = next.unwrap_or(u64::MAX);
         let addresses = (0..count).map_while(|index| {
@@ -55,13 +56,19 @@ impl JumpTable {
             let target = self.entry(file, base, at)?;
             (at < end && may_be(target)).then_some(target)
         });
+
         let mut addresses: Vec<u64> = addresses.collect();
+
+        // It ended where an entry did not fit, not where the code says.
         let is_guess = self
             .count
             .is_none_or(|count| addresses.len() as u64 != u64::from(count));
+
+        // Counted before equal targets are joined, which says how long the table is.
         let entries = addresses.len() as u64;
         addresses.sort_unstable();
         addresses.dedup();
+
         Targets {
             addresses,
             is_guess,

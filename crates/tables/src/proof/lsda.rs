@@ -26,25 +26,32 @@ pub fn call_sites(file: &File, lsda: u64, start: u64) -> Option<Vec<CallSite>> {
     let mut input = all;
     let encoding = DwEhPe(input.read_u8().ok()?);
     let base = match encoding {
+        // Without `LPStart`, landing pads are relative to the start of the function.
         dw::DW_EH_PE_omit => start,
         _ => {
             let here = lsda.wrapping_add(input.offset_from(all) as u64);
             pointer(&mut input, encoding, here)?
         }
     };
+
     let types = DwEhPe(input.read_u8().ok()?);
+    // The offset of the table of types, which is not read.
     if types != dw::DW_EH_PE_omit {
         input.read_uleb128().ok()?;
     }
+
     let encoding = DwEhPe(input.read_u8().ok()?);
     let length = usize::try_from(input.read_uleb128().ok()?).ok()?;
     let mut table = input.split(length).ok()?;
+
     let mut sites = Vec::new();
     while !table.is_empty() && sites.len() < SITES_MAX {
         let from = number(&mut table, encoding)?;
         let length = number(&mut table, encoding)?;
         let pad = number(&mut table, encoding)?;
+        // The action, an offset in a table that is not read.
         table.read_uleb128().ok()?;
+        // 0 means that the call site has no landing pad.
         if pad != 0 {
             let first = start.wrapping_add(from);
             sites.push(CallSite {

@@ -251,6 +251,7 @@ mod tests {
             Value::Computed,
             Value::ReturnAddress,
         ];
+
         for n in numbers {
             values.extend(
                 Reg::ALL
@@ -275,6 +276,7 @@ mod tests {
                 });
             }
         }
+
         for &value in &values {
             let packed = Packed::new(value);
             assert_eq!(packed.value(), value);
@@ -282,6 +284,7 @@ mod tests {
             for &other in &values {
                 assert_eq!(packed == Packed::new(other), value == other);
             }
+
             if value.is_stack() {
                 for size in [4, 8] {
                     let key = Key::new(value, size);

@@ -101,18 +101,23 @@ impl<'f> Program<'f> {
                 .is_none_or(|f| unit.range.end <= f.range.start);
             is_apart && unit.entry == Entry::Call
         });
+
         let mut end = 0;
         others.retain(|unit| {
             let is_apart = unit.range.start >= end;
             end = end.max(unit.range.end);
             is_apart
         });
+
         program.functions.extend(others);
         program.functions.sort_by_key(|f| f.range.start);
+
+        // The numbers of functions have changed: whatever goes by number starts anew.
         program.starts = starts(&program.functions);
         let count = program.functions.len();
         program.returns.resize_with(count, || AtomicU8::new(0));
         program.effects.resize_with(count, || AtomicU64::new(0));
+
         program
     }
 
@@ -122,24 +127,33 @@ impl<'f> Program<'f> {
             .into_iter()
             .filter_map(|k| Table::read(file, k))
             .collect();
+        // A linker that does not know SFrame may leave these, which no reader finds.
         tables.extend(Table::behind(file));
+
         let empty = empty(&tables);
         let without_code = WithoutCode::of(file, &tables);
+
+        // What is exported may be called from elsewhere.
         let exports = file.exports().iter().copied();
         let called: HashSet<u64> = exports.filter(|start| !empty.contains(start)).collect();
+
         let (functions, shared) = match listed(file, &tables, &called) {
             Some(listed) => listed,
             None if tables.is_empty() => (Vec::new(), Shared::default()),
             // ORC has no functions.
             None => (by_symbols(file), Shared::default()),
         };
+
         let is_listed = tables.iter().any(|t| t.kind() != TableKind::Orc);
         let (pointed, labels) = pointed(file, if is_listed { &functions } else { &[] });
         let pointed: HashSet<u64> = pointed.into_iter().collect();
+
+        // Linking drops the sections that say where modules branch.
         let is_module = file.is_relocatable() && tables.iter().any(|t| t.kind() == TableKind::Orc);
         let edges = is_module.then(|| Edges::read(file));
         let returns = functions.iter().map(|_| AtomicU8::new(0)).collect();
         let effects = functions.iter().map(|_| AtomicU64::new(0)).collect();
+
         let mut program = Program {
             starts: starts(&functions),
             file,
@@ -163,9 +177,11 @@ impl<'f> Program<'f> {
             deferreturns: OnceLock::new(),
             start: 0..0,
         };
+
         program.find_resolvers();
         let start = file.start().and_then(|entry| program.function_at(entry));
         program.start = start.map_or(0..0, |start| program.functions[start].range.clone());
+
         program
     }
 
@@ -415,11 +431,15 @@ fn pointed(file: &File, functions: &[Unit]) -> (Vec<u64>, Vec<u64>) {
         before.is_some_and(|f| to < f.range.end)
             && functions.get(after).is_none_or(|f| f.range.start != to)
     };
+
     let pointers = file.pointers();
     let mut is_of_table = vec![false; pointers.len()];
+    // In both directions, because words of a table stand on either side of one with a label.
     mark_tables(pointers.iter().zip(&mut is_of_table), is_label);
     mark_tables(pointers.iter().zip(&mut is_of_table).rev(), is_label);
+
     let (mut called, mut labels) = (Vec::new(), Vec::new());
+
     // A single word of a program with fixed addresses may be text.
     let is_beside = |at: Option<usize>, pointer: &(u64, u64)| {
         let other = at.and_then(|at| pointers.get(at));
@@ -430,6 +450,7 @@ fn pointed(file: &File, functions: &[Unit]) -> (Vec<u64>, Vec<u64>) {
             || is_beside(at.checked_sub(1), pointer)
             || is_beside(Some(at + 1), pointer)
     };
+
     for (at, (pointer, is_of_table)) in pointers.iter().zip(is_of_table).enumerate() {
         if is_label(pointer) {
             if is_certain(at, pointer) {
@@ -439,6 +460,7 @@ fn pointed(file: &File, functions: &[Unit]) -> (Vec<u64>, Vec<u64>) {
             called.push(pointer.1);
         }
     }
+
     labels.sort_unstable();
     labels.dedup();
     (called, labels)

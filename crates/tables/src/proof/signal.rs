@@ -41,6 +41,7 @@ const fn offset(reg: Reg) -> Option<i32> {
 /// Calls `each` for every claim of a signal frame's rule: whether it names the place where the
 /// kernel saves that register. `None` for a form that is not understood.
 pub fn judge(table: &Table, rule: &Rule, mut each: impl FnMut(Subject, Option<bool>)) {
+    // glibc's trampoline has expressions for all of these rules.
     let rule = simplify(rule, table.section());
     let saved_at = |reg: Reg| offset(reg).map(|o| o + MCONTEXT);
     let place = |value: Value, cfa: Option<i32>| match value {
@@ -56,6 +57,7 @@ pub fn judge(table: &Table, rule: &Rule, mut each: impl FnMut(Subject, Option<bo
         } => cfa?.checked_add(offset),
         _ => None,
     };
+
     // The CFA is the interrupted rsp, or any known place if rsp has a rule of its own.
     let (cfa, by_register) = match rule.cfa {
         Value::Offset {
@@ -64,14 +66,17 @@ pub fn judge(table: &Table, rule: &Rule, mut each: impl FnMut(Subject, Option<bo
         } => (None, Some(offset)),
         value => (place(value, None), None),
     };
+
     let is_sp = |at: Option<i32>| at.map(|at| Some(at) == saved_at(Reg::Rsp));
     match rule.sp {
         _ if rule.sp_is_cfa() => each(Subject::Cfa, is_sp(cfa)),
         sp => each(Subject::Sp, is_sp(place(sp, by_register))),
     }
+
     let at = |value| place(value, by_register);
     let is = |reg, value| at(value).map(|at| Some(at) == saved_at(reg));
     each(Subject::ReturnAddress, is(Reg::Rip, rule.ra));
+
     for (reg, value) in Reg::CALLEE_SAVED.into_iter().zip(rule.saved) {
         match value {
             Value::Undefined => {}

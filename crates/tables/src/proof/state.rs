@@ -136,15 +136,18 @@ impl State {
 
     /// The state at the entry of a function that is called, and has to keep the registers `preserved`.
     pub fn entry_of(preserved: RegMask) -> State {
+        // The call has pushed the return address, to which rsp points (psABI 3.2.2).
         let mut slots = ArrayVec::new();
         slots.push(Kept {
             key: Key::new(Value::frame(0), 8),
             value: Packed::new(Value::ReturnAddress),
         });
+
         let mut regs = [Packed::UNKNOWN; 16];
         for (value, reg) in regs.iter_mut().zip(Reg::ALL) {
             *value = Packed::new(Value::entry(reg));
         }
+
         State {
             regs,
             slots,
@@ -157,6 +160,7 @@ impl State {
             is_guessed: false,
             has_branched: false,
             is_foreign: false,
+            // The direction flag is clear on entry (see `Direction`).
             direction: Direction::Up,
             loaded: 0,
             preserved,
@@ -206,6 +210,7 @@ impl State {
             }
             _ => value,
         };
+
         let value = Packed::new(value);
         self.loaded &= !(1 << (reg as usize & 15));
         let place = &mut self.regs[reg as usize & 15];
@@ -215,6 +220,8 @@ impl State {
             }
             *place = value;
         }
+
+        // Nothing that was known of the register's old value is true of the new one.
         self.swizzle = self.swizzle.filter(|swizzle| swizzle.top != reg);
         if let Some(c) = self.comparison
             && c.place == Place::Reg(reg)
@@ -355,18 +362,25 @@ impl State {
         let packed = Packed::new(at);
         let is_hit = |s: &Kept| s.key.overlaps(packed, size);
         if self.slots.iter().any(is_hit) {
+            // A slot that is hit in part is lost as a whole.
             self.slots.retain(|s| !is_hit(s));
             self.version = self.version.wrapping_add(1);
         }
+
+        // The memory compared may be what is stored to.
         if let Some(c) = self.comparison
             && matches!(c.place, Place::Memory(_))
         {
             self.comparison = None;
         }
+
+        // Only whole words are kept, and the indexes of jump tables, which may have 4 bytes.
         let fits = size == 8 || size == 4 && matches!(value, Value::Index { .. });
         if !fits || !value.is_worth_keeping() {
             return;
         }
+
+        // One has to go: at first one that only a jump table needs.
         if self.slots.is_full() {
             let spare = |s: &Kept| matches!(s.value.value(), Value::Index { .. });
             let unknown = |s: &Kept| s.value == Packed::UNKNOWN;
@@ -386,6 +400,7 @@ impl State {
             });
             self.slots.remove(drop);
         }
+
         self.version = self.version.wrapping_add(1);
         self.slots.push(Kept {
             key: Key::new(at, size as u8),

@@ -120,10 +120,12 @@ impl Value {
                 None
             }
         }
+
         if number == 0 {
             return self;
         }
         match self {
+            // What is not known stays so, and for the same reason.
             Value::Unknown | Value::Varies | Value::Guessed | Value::ByCallee => self,
             Value::Entry { reg, offset } => match add(offset, number) {
                 Some(offset) => Value::Entry { reg, offset },

@@ -29,6 +29,7 @@ pub enum Way {
 /// What is known where a conditional jump is taken, `state` being what is known before it; of a loop, its
 /// counter is changed in that, too. Where it is not taken, [`not_taken`] says the rest.
 pub fn taken(insn: &Instruction, state: &mut State) -> Way {
+    // It counts down before it decides, and changes no flags (Intel SDM volume 2, LOOP/LOOPcc).
     if insn.is_loop() || insn.is_loopcc() {
         let is_whole = counts_in_rcx(insn.code());
         let count = state.reg(Reg::Rcx);
@@ -39,17 +40,20 @@ pub fn taken(insn: &Instruction, state: &mut State) -> Way {
         };
         state.set(Reg::Rcx, count);
     }
+
     if insn.mnemonic() == Mnemonic::Xbegin {
         // Why the transaction was aborted.
         let mut aborted = state.clone();
         aborted.set(Reg::Rax, Value::Computed);
         return Way::With(aborted);
     }
+
     let condition = insn.condition_code();
     if !tells(state, condition, true) {
         state.has_branched = true;
         return Way::Same;
     }
+
     let mut taken = state.clone();
     match refine(&mut taken, condition, true) {
         true => {

@@ -24,25 +24,31 @@ impl WithoutCode {
         if file.is_debug_file() {
             return out;
         }
+
         let code = file.code().iter().map(|c| c.range.end - c.range.start);
         let code: u64 = code.fold(0, u64::saturating_add);
+
         let tables = tables.iter().filter(|t| t.kind() != TableKind::Orc);
         let functions = tables.flat_map(|t| t.functions().iter().map(move |f| (t, f)));
+
         for (table, function) in functions.filter(|(_, f)| !f.range.is_empty()) {
             if file.code_at(function.range.start).is_some() {
                 continue;
             }
+
             // No function is longer than all code: such a length is not one.
             let Range { start, end } = function.range;
             let range = match end - start > code {
                 true => start..start,
                 false => start..end,
             };
+
             match index::is_dead(file, table, function) {
                 true => out.dead.push(range),
                 false => out.misplaced.push(range),
             }
         }
+
         for ranges in [&mut out.dead, &mut out.misplaced] {
             ranges.sort_by_key(|range| (range.start, range.end));
             ranges.dedup();

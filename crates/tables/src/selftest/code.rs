@@ -29,6 +29,7 @@ pub(super) struct Code {
 impl Code {
     pub(super) fn read(program: &Program<'_>, range: &Range<u64>, has_pads: bool) -> Code {
         let mut insns = decode(program.file, range);
+        // A jump table behind the code decodes as instructions that nothing executes.
         if let Some(table) = table_at_end(program.file, range, &insns) {
             insns.truncate(insns.partition_point(|insn| insn.ip() < table));
             let zeros = |insn: &Instruction| {
@@ -40,14 +41,17 @@ impl Code {
                 insns.pop();
             }
         }
+
         let (convention, _) = program.convention(range.start);
         let is_final = |insn: &&Instruction| {
             let is_call = insn.flow_control() == FlowControl::Call;
             let callee = target(insn).filter(|_| is_call);
             callee.is_some_and(|at| program.file.names_at(at).any(no_return::is_known))
         };
+
         let final_calls = insns.iter().filter(is_final);
         let indirect = |insn: &Instruction| insn.flow_control() == FlowControl::IndirectBranch;
+
         Code {
             has_hidden_jumps: has_pads || insns.iter().any(indirect),
             claims: program.claims(range.start),

@@ -96,17 +96,22 @@ impl Pair<'_> {
         if touched.is_empty() {
             return Some(Argument::NoInstruction);
         }
+
         touched.retain(|&index| !self.is_padding(index));
         if touched.is_empty() {
             return Some(Argument::Padding);
         }
+
         let mut random = Random::new(seed);
+        // On several random stacks: on one, a wrong rule might be right by accident.
         if (0..STACKS).all(|_| self.same_frame(&touched, &mut random)) {
             return Some(Argument::SameFrame);
         }
+
         if is_unwritten(self, &touched) {
             return Some(Argument::Unwritten);
         }
+
         let first = touched.get(..1)?;
         let same = self.keeps_registers(&touched)
             && (0..STACKS).all(|_| self.same_frame(first, &mut random));
@@ -135,22 +140,28 @@ impl Pair<'_> {
         let (Some(&first), Some(&last)) = (touched.first(), touched.last()) else {
             return true;
         };
+
         let mut info = InstructionInfoFactory::new();
         let branch = self.code.first_branch();
+
         // Nothing before the last place where ways meet matters.
         let begin = (0..=first)
             .rev()
             .find(|&i| self.is_meeting(i, branch))
             .unwrap_or(0);
+
         let mut machine: Option<Machine> = None;
         for index in begin..=last {
             let Some(insn) = self.code.insns.get(index) else {
                 return false;
             };
+
             let right = rule_at(self.right, self.range.end, insn.ip());
+            // Where ways meet, all that is known is what the right rule says.
             if self.is_meeting(index, branch) || machine.is_none() {
                 machine = right.and_then(|rule| Machine::new(rule, random));
             }
+
             if touched.binary_search(&index).is_ok() {
                 let changed = rule_at(self.changed, self.changed_end, insn.ip());
                 let (Some(machine), Some(right), Some(changed)) = (&machine, right, changed) else {
@@ -160,10 +171,12 @@ impl Pair<'_> {
                     return false;
                 }
             }
+
             if let Some(machine) = &mut machine {
                 machine.step(insn, self.code.preserved, &mut info);
             }
         }
+
         true
     }
 
@@ -193,6 +206,7 @@ impl Pair<'_> {
         if !whole || self.code.has_hidden_jumps || insns.clone().skip(1).any(entered) {
             return false;
         }
+
         let mut info = InstructionInfoFactory::new();
         let mut kept = insns.map(|insn| {
             let right = rule_at(self.right, self.range.end, insn.ip())?;
@@ -207,6 +221,7 @@ impl Pair<'_> {
             let registers = [base(right.cfa)?, base(changed.cfa)?];
             Some(!ends_way(insn) && !writes(insn, registers, self.code.preserved, &mut info))
         });
+
         // The last instruction may do what it likes: the row ends behind it.
         let count = touched.len().saturating_sub(1);
         kept.by_ref().take(count).all(|kept| kept == Some(true))

@@ -53,18 +53,25 @@ impl<'f> Ground<'f> {
         if !matches!(table.kind(), TableKind::EhFrame | TableKind::DebugFrame) {
             return None;
         }
+
+        // By both, because several FDEs may have the same start.
         let by_place: HashMap<(u64, u64), usize> = (0..)
             .zip(table.functions())
             .map(|(number, f)| ((f.range.start, f.offset), number))
             .collect();
+
         let number = |u: &Unit| match u.table {
             0 => by_place.get(&(u.range.start, u.offset)).copied(),
             _ => None,
         };
         let numbers = program.functions.iter();
         let numbers: Vec<usize> = numbers.map(|u| number(u).unwrap_or(usize::MAX)).collect();
+
         let outcomes = follow(&mut program, 1);
         let mut owners = vec![Vec::new(); program.functions.len()];
+
+        // Whoever leads into a function may be the one that shows its defect, and is followed
+        // again.
         for (index, outcome) in outcomes.iter().enumerate() {
             let Some(outcome) = outcome else { continue };
             let parts = outcome.parts.iter().map(|p| p.function);
@@ -82,11 +89,14 @@ impl<'f> Ground<'f> {
                 }
             }
         }
+
         let found = proven(program, outcomes, &Options::default());
         let (functions, program) = (found.functions.iter(), found.program);
+
         let proven = functions
             .filter(|f| f.verdict.verdict() == Verdict::Proven && f.verdict.rows > 0)
             .filter_map(|f| program.function_at(f.range.start));
+
         Some(Ground {
             proven: proven.collect(),
             numbers,
@@ -165,14 +175,17 @@ impl<'f> Ground<'f> {
         let mut walker = Walker::new(&self.program);
         let mut owners = self.owners[index].clone();
         owners.retain(|&owner| owner != index);
+        // A part is only entered from others.
         if self.program.functions[index].entry != Entry::Part {
             owners.push(index);
         }
+
         let start = pair.range.start;
         let mut seen = Seen::default();
         let mut verdict = FunctionVerdict::default();
         let mut reached = Vec::new();
         let mut misfits = Vec::new();
+
         for &owner in &owners {
             let Some(followed) = walker.follow(owner) else {
                 continue;
@@ -190,6 +203,7 @@ impl<'f> Ground<'f> {
             let here = followed.misfits.into_iter();
             misfits.extend(here.filter(|misfit| misfit.function == index));
         }
+
         seen.is_led_to |= !misfits.is_empty();
         for misfit in misfits {
             let at = misfit.target.wrapping_sub(start);
@@ -199,11 +213,14 @@ impl<'f> Ground<'f> {
                 verdict.add(misfit.verdict);
             }
         }
+
         verdict.sort();
+
         let mut contradictions = verdict.contradictions.iter();
         let caught = contradictions.find(|c| pair.differs_at(c.pc));
         let doubt = verdict.doubts.first();
         seen.is_proven = verdict.contradictions.is_empty() && doubt.is_none();
+
         let answer = match (caught, verdict.contradictions.first(), doubt) {
             (Some(caught), ..) => Answer::Caught(caught.pc),
             (_, Some(other), _) => Answer::Elsewhere(other.pc),

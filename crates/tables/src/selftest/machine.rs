@@ -34,7 +34,9 @@ impl Machine {
         if rule.kind != RuleKind::Call || rule.sp != Value::Unspecified {
             return None;
         }
+
         let mut random = Random::new(random.number());
+        // psABI 3.2.2: a call is made with rsp, and so the CFA, at a multiple of 16.
         let cfa = STACK + ((random.number() & 0xff_ffff) << 4);
         let mut machine = Machine {
             regs: std::array::from_fn(|_| random.number()),
@@ -44,8 +46,10 @@ impl Machine {
             saved: std::array::from_fn(|_| random.number()),
             random,
         };
+
         let depth = 0x10_0000 + (machine.random.number() & 0xfff8);
         machine.set(Reg::Rsp, cfa - depth);
+
         let Value::Offset {
             base: Base::Reg(base),
             offset,
@@ -53,21 +57,27 @@ impl Machine {
         else {
             return None;
         };
+
         for (index, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
             if is_unchanged(rule.saved[index]) {
                 machine.set(reg, machine.saved[index]);
             }
         }
+
+        // The base may be one of them. Then what it has now is what the caller had.
         machine.set(base, cfa.wrapping_add_signed(-i64::from(offset)));
         for (index, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
             if is_unchanged(rule.saved[index]) {
                 machine.saved[index] = machine.reg(reg);
             }
         }
+
         for index in 0..6 {
             machine.put(rule.saved[index], machine.saved[index]);
         }
         machine.put(rule.ra, machine.return_address);
+
+        // Where two claims of a rule exclude each other, there is no such state.
         let all = Claims::of(Convention::SystemV);
         machine.is_right(rule, rule, &all).then_some(machine)
     }
@@ -207,6 +217,7 @@ impl Machine {
         };
         let memory = |operand| insn.op_kind(operand) == OpKind::Memory;
         let number = insn.try_immediate(1).ok();
+
         match (insn.mnemonic(), register(0), register(1)) {
             (M::Push, Some(from), _) => {
                 let value = self.read(from);
@@ -290,6 +301,7 @@ impl Machine {
                     | OpAccess::ReadCondWrite
             )
         };
+
         let info = factory.info(insn);
         if info.used_memory().iter().any(|m| writes(m.access())) {
             let at = self.address(insn);
@@ -300,6 +312,7 @@ impl Machine {
             };
             self.store(at, size, None);
         }
+
         for used in info
             .used_registers()
             .iter()

@@ -194,8 +194,10 @@ pub fn run(file: &File, options: &Options) -> Option<Score> {
             range.end - range.start <= BYTES_MAX && ground.is_whole(index)
         })
         .collect();
+
     let mut random = Random::new(options.seed);
     let mut score = Score::default();
+    // By turns, so that there are as many of each kind.
     for kind in Kind::ALL.into_iter().cycle().take(options.defects) {
         for _ in 0..DRAWS_MAX {
             let index = *random.one(&victims)?;
@@ -223,16 +225,20 @@ fn try_one(
     let other_start = ground.program.functions.get(other)?.range.start;
     let others = ground.rows(other);
     let code = Code::read(&ground.program, &unit.range, unit.lsda.is_some());
+
     let victim = Victim {
         range: unit.range.clone(),
         rows: &rows,
         code: &code,
         other: (&others, other_start),
     };
+
     let defect = victim.defect(kind, random)?;
+    // What a row does not claim cannot be wrong.
     if !victim.is_claimed(kind, &defect) {
         return None;
     }
+
     let pair = Pair {
         code: &code,
         range: unit.range.clone(),
@@ -241,8 +247,12 @@ fn try_one(
         changed_end: defect.end,
         targets,
     };
+
     let answer = ground.ask(index, &pair);
+    // Looked for in any case: an argument for a row that was contradicted shows that one of both is
+    // wrong.
     let argument = pair.argument(random.number());
+
     let rule = |rows, end| equal::rule_at(rows, end, defect.row).map(ToString::to_string);
     let show = |rule: Option<String>| rule.unwrap_or_else(|| "no row".to_owned());
     let before = show(rule(&rows, unit.range.end));
@@ -253,6 +263,7 @@ fn try_one(
         change: format!("{before} became {}", show(rule(&defect.rows, defect.end))),
         answer,
     };
+
     Some(match (answer, argument) {
         (Answer::Caught(_), None) => Outcome::Caught,
         (Answer::Caught(at), Some(argument)) => {

@@ -10,9 +10,11 @@ use unwind_sim_unwind::rule::{Rule, Value};
 /// Whether, at the instructions `touched`, the changed rows differ from the right ones only in
 /// that registers are unchanged, and no instruction that leads there writes one of them.
 pub(super) fn is_unwritten(pair: &Pair<'_>, touched: &[usize]) -> bool {
+    // A jump that is not seen may lead there from anywhere.
     if pair.code.has_hidden_jumps {
         return false;
     }
+
     let mut regs: Vec<Reg> = Vec::new();
     for &index in touched {
         let Some(dropped) = dropped_at(pair, index) else {
@@ -20,11 +22,14 @@ pub(super) fn is_unwritten(pair: &Pair<'_>, touched: &[usize]) -> bool {
         };
         regs.extend(dropped);
     }
+
     regs.sort_unstable_by_key(|reg| *reg as u16);
     regs.dedup();
+
     let Some(before) = all_before(pair, touched) else {
         return false;
     };
+
     let mut info = InstructionInfoFactory::new();
     let insns = before
         .iter()
@@ -65,21 +70,26 @@ fn all_before(pair: &Pair<'_>, touched: &[usize]) -> Option<Vec<usize>> {
             jumps.entry(target).or_default().push(index);
         }
     }
+
     let mut is_seen = vec![false; insns.len()];
     let (mut before, mut todo) = (Vec::new(), touched.to_vec());
+
     // A part of a function begins with what the jump to it left in the registers.
     let unchanged = |value| matches!(value, Value::Same | Value::Unspecified);
     let first = pair.right.first();
     let is_called = first.is_some_and(|row| row.rule.saved.into_iter().all(unchanged));
+
     while let Some(index) = todo.pop() {
         let pc = insns.get(index)?.ip();
         let from = jumps.get(&pc).map_or(&[][..], Vec::as_slice);
         let all = pair.targets.get(&pc).map_or(0, |&count| count as usize);
         match index {
             0 if !is_called => return None,
+            // Something out of the function jumps here, too.
             1.. if all != from.len() => return None,
             _ => {}
         }
+
         let previous = index.checked_sub(1).filter(|&i| !ends_way(&insns[i]));
         for &previous in from.iter().chain(&previous) {
             if !std::mem::replace(is_seen.get_mut(previous)?, true) {
@@ -88,5 +98,6 @@ fn all_before(pair: &Pair<'_>, touched: &[usize]) -> Option<Vec<usize>> {
             }
         }
     }
+
     Some(before)
 }

@@ -94,21 +94,28 @@ impl<'a> EhFrameWriter<'a> {
             cies.push(out.len());
             push_entry(&mut out, &cie_body(*cie))?;
         }
+
         let mut index = Vec::with_capacity(self.fdes.len());
         for fde in &self.fdes {
             let at = out.len();
             let cie = cies.get(fde.cie).copied().unwrap_or_default();
             let program = self.programs.get(fde.program.clone()).unwrap_or_default();
+
             let field = address.saturating_add(at as u64 + 8);
+            // LSB 5.0 Core: the distance from this field back to the CIE.
             let back = u32::try_from(at + 4 - cie).map_err(|_| TOO_LARGE)?;
+
             let mut body = back.to_le_bytes().to_vec();
             body.extend(relative32(FORMAT, fde.start, field)?.to_le_bytes());
             body.extend(fde.size.to_le_bytes());
+            // No augmentation data: a length of 0.
             body.push(0);
             body.extend_from_slice(program);
             push_entry(&mut out, &body)?;
             index.push((fde.start, address.saturating_add(at as u64)));
         }
+
+        // The terminator.
         out.extend([0; 4]);
         Ok((out, index))
     }
@@ -206,9 +213,11 @@ impl Writer for EhFrameWriter<'_> {
 
     fn finish(&self, address: u64) -> Result<Vec<NewSection>, WriteError> {
         let address = aligned(address, HEADER_ALIGN);
+        // The header comes first, because its length follows from the number of functions.
         let header_len = HEADER_LEN + 8 * self.fdes.len() as u64;
         let at = aligned(address.saturating_add(header_len), ALIGN);
         let (bytes, index) = self.bytes(at)?;
+
         let header = NewSection {
             name: ".eh_frame_hdr",
             kind: SHT_PROGBITS,
@@ -218,6 +227,7 @@ impl Writer for EhFrameWriter<'_> {
             program: Some(PT_GNU_EH_FRAME),
             bytes: header(address, at, &index)?,
         };
+
         let table = NewSection {
             name: ".eh_frame",
             kind: SHT_X86_64_UNWIND,
@@ -227,6 +237,7 @@ impl Writer for EhFrameWriter<'_> {
             program: None,
             bytes,
         };
+
         Ok(vec![header, table])
     }
 }

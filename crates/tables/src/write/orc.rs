@@ -113,9 +113,12 @@ fn entry(rule: &Rule, encoding: Encoding) -> Result<Entry, Loss> {
             addend: offset,
         };
     }
+
+    // ORC has no rule for that: the entry says that the stack ends.
     if rule.ra == Value::Undefined {
         rule.kind = RuleKind::Outermost;
     }
+
     let entry = Entry::from_rule(&rule)?;
     // The entry's definition, whose hash is in the header, has rax only since 7.1.
     if entry.sp_reg == OrcReg::Ax && encoding.layout != Layout::V7_1 {
@@ -161,18 +164,23 @@ impl Writer for OrcWriter {
             program: None,
             bytes,
         };
+
         let address = aligned(address, 4);
         let mut ips = Vec::with_capacity(entries.len() * 4);
         let mut table = Vec::with_capacity(entries.len() * ENTRY_LEN);
         for (start, entry) in &entries {
+            // An address is stored as its distance from its own slot (`orc_ip`).
             let slot = address.saturating_add(ips.len() as u64);
             ips.extend(relative32(FORMAT, *start, slot)?.to_le_bytes());
             table.extend(entry.encode(self.encoding.layout));
         }
+
         let ips = section(".orc_unwind_ip", address, 4, 4, ips);
         let table = section(".orc_unwind", ips.end(), 2, ENTRY_LEN as u64, table);
+
         let lookup = self.lookup(&entries)?;
         let lookup = section(".orc_lookup", table.end(), 4, 4, lookup);
+
         let mut sections = vec![ips, table, lookup];
         if let (Some(hash), Some(last)) = (self.encoding.layout.hash(), sections.last()) {
             sections.push(section(".orc_header", last.end(), 1, 0, hash.to_vec()));

@@ -186,28 +186,37 @@ impl SframeWriter {
             format: self.format(),
             max: u32::MAX.into(),
         };
+
         let fde_len = self.version.fde_len();
         let fdes = self.fdes.len() as u64 * fde_len;
         let (Ok(num_fdes), Ok(fdes)) = (u32::try_from(self.fdes.len()), u32::try_from(fdes)) else {
             return Err(too_large);
         };
         let len = u32::try_from(self.rows.len()).map_err(|_| too_large)?;
+
         let flags = match self.version {
             Version::V1 => FLAG_FDE_SORTED,
             Version::V2 | Version::V3 => FLAG_FDE_SORTED | FLAG_FUNC_START_PCREL,
         };
+
         let mut out = Vec::with_capacity(HEADER_LEN as usize + fdes as usize + len as usize);
         out.extend(MAGIC.to_le_bytes());
+        // Behind the ABI stands `cfa_fixed_fp_offset`: rbp has no fixed slot.
         out.extend([self.version as u8, flags, ABI_AMD64, 0]);
         out.extend(FIXED_RA.to_le_bytes());
+        // `auxhdr_len`.
         out.push(0);
+        // `fdeoff` and `freoff` count from the end of the header: the functions follow it, then
+        // their rows.
         for word in [num_fdes, self.num_rows, len, 0, fdes] {
             out.extend(word.to_le_bytes());
         }
+
         for fde in &self.fdes {
             self.fde(fde, address, &mut out)?;
         }
         out.extend_from_slice(&self.rows);
+
         Ok(out)
     }
 
@@ -282,6 +291,7 @@ impl Writer for SframeWriter {
     fn function(&mut self, function: &Function<'_, Row>) -> Result<(), WriteError> {
         let (rows, max) = (function.rows.len(), self.rows_max());
         self.order.accept(self.format(), function)?;
+
         let count = u32::try_from(rows).ok().filter(|_| rows <= max);
         let Some(count) = count else {
             return Err(WriteError::TooManyRows {
@@ -291,17 +301,22 @@ impl Writer for SframeWriter {
                 max,
             });
         };
+
+        // One row in the flexible form makes all rows of its function so (`SFRAME_FDE_TYPE_FLEX`).
         let flex = function.rows.iter().any(|(_, row)| !row.row.is_default());
         let mut info = match fre_type(function.rows) {
             FreType::Addr1 => 0,
             FreType::Addr2 => 1,
             FreType::Addr4 => 2,
         };
+
         info |= u8::from(function.repeat.is_some()) * PC_MASK;
         info |= u8::from(function.signal && self.version == Version::V3) * SIGNAL;
+
         let bytes = self.encode(function, flex, info);
         debug_assert!(bytes.len() as u64 >= V3_ATTRIBUTE_LEN || self.version != Version::V3);
         let rows = self.place(bytes, count)?;
+
         self.fdes.push(Fde {
             start: function.start,
             size: function.size,

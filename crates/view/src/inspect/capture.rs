@@ -15,12 +15,14 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
             wanted: "a kernel's capture (JSON)",
         }));
     };
+
     let mut out = "a kernel's capture\n".to_owned();
     for key in ["kernel", "scenario", "func"] {
         if let Some(text) = value[key].as_str() {
             let _ = writeln!(out, "{key}: {text}");
         }
     }
+
     for (key, what) in [
         ("points", "stops"),
         ("samples", "samples of perf"),
@@ -32,6 +34,7 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
             let _ = writeln!(out, "{key}: {} {what}", list.len());
         }
     }
+
     let _ = writeln!(out, "replay it with --kernel FILE, the image of its kernel");
     Ok(out)
 }

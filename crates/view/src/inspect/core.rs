@@ -17,12 +17,14 @@ use unwind_sim_unwind::image::Image;
 pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     let owner = map(path)?;
     let file_bytes = (*owner).as_ref().len();
+
     let mut threads = Columns::new(&["thread", "rip", "rsp", "stack bytes", "name"]);
     let mut mappings = Vec::new();
     let mut images: Vec<Arc<Image>> = Vec::new();
     let mut names = HashMap::new();
     let mut crashed = None;
     let (mut thread_count, mut stack_bytes) = (0_u64, 0_u64);
+
     let mut take = |item: ImportItem<'_>| {
         match item {
             ImportItem::Image { image, .. } => images.push(image),
@@ -55,11 +57,13 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
         }
         ControlFlow::Continue(())
     };
+
     let imported = import_bytes(owner, &ImportOptions::default(), &mut take);
     let imported = imported.map_err(|source| InspectError::Core {
         path: path.into(),
         source,
     })?;
+
     let mut out = String::from("an ELF core\n");
     field(&mut out, "file", counted(file_bytes, "byte"));
     if let Some(crash) = crashed {
@@ -69,10 +73,12 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
             format_args!("thread {}: {crash}", crash.tid),
         );
     }
+
     for (why, count) in &imported.skipped {
         let text = format_args!("{count}: {}", why.description());
         field(&mut out, "left out", text);
     }
+
     let _ = writeln!(
         out,
         "\n{}, {} of stacks",
@@ -113,6 +119,7 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
         let _ = writeln!(out, "\n{}", counted(images.len(), "image"));
         found.write(&mut out);
     }
+
     let problems: Vec<String> = imported
         .problems
         .iter()

@@ -38,13 +38,16 @@ pub(super) fn show(path: &Path, told: Option<&ToldLayout>) -> Result<String, Ins
     let elf = open(path)?;
     let mut out = String::from("an ELF file\n");
     head(&mut out, &elf);
+
     let problems: Vec<String> = elf.problems.iter().map(ToString::to_string).collect();
     for section in &elf.empty {
         let name = section.as_str();
         let _ = writeln!(out, "\n{name}: 0 bytes, an empty table of no function");
     }
+
     let image = elf.into_image();
     let told = told_encoding(path, &image, told)?;
+
     for kind in [TableKind::EhFrame, TableKind::DebugFrame] {
         dwarf_table(&mut out, &image, kind);
     }
@@ -52,6 +55,8 @@ pub(super) fn show(path: &Path, told: Option<&ToldLayout>) -> Result<String, Ins
         sframe_table(&mut out, &image, section);
     }
     orc_table(&mut out, &image, told);
+
+    // What would be lost of `.eh_frame` in formats that say less.
     if image.section(SectionKind::EhFrame).is_some() {
         let mut cache = Cache::new();
         let derived = derive_all::<SframeV3>(&image, &mut cache);
@@ -59,10 +64,12 @@ pub(super) fn show(path: &Path, told: Option<&ToldLayout>) -> Result<String, Ins
         let derived = derive_all::<OrcEntry>(&image, &mut cache);
         losses(&mut out, TableKind::OrcDerived, &derived);
     }
+
     if !problems.is_empty() {
         out.push_str("\nproblems\n");
         list(&mut out, &problems, LISTED_MAX);
     }
+
     Ok(out)
 }
 
@@ -79,13 +86,17 @@ fn head(out: &mut String, elf: &Elf) {
         "text",
         format_args!("{} in {}", counted(text, "byte"), counted(ranges, "range")),
     );
+
+    // Stripped files have only the symbols that the dynamic linker needs.
     let table = if elf.has_symtab { ".symtab" } else { ".dynsym" };
     let symbols = parts.symbols.len();
     field(out, "symbols", format_args!("{symbols} from {table}"));
+
     if let Some(link) = &elf.debug_link {
         let text = format_args!("{} (crc {:#x})", link.name, link.crc);
         field(out, "debug file", text);
     }
+    // `.gnu_debugdata`: the symbols of a stripped file.
     if let Some(data) = &elf.debug_data {
         let bytes = data.len();
         field(
@@ -94,6 +105,7 @@ fn head(out: &mut String, elf: &Elf) {
             format_args!("{}, compressed", counted(bytes, "byte")),
         );
     }
+
     let mut sections = Columns::new(&["section", "address", "bytes"]);
     let with_bytes =
         |section: &&Section| section.kind.has_contents() || section.kind == SectionKind::Got;
@@ -121,9 +133,11 @@ fn dwarf_table(out: &mut String, image: &Image, kind: TableKind) {
     let Some(section) = kind.section().and_then(|s| image.section(s)) else {
         return;
     };
+    // Nothing indexes `.debug_frame` in this way.
     let hdr = image.section(SectionKind::EhFrameHdr).is_some() && kind == TableKind::EhFrame;
     let indexed = if hdr { ", with .eh_frame_hdr" } else { "" };
     heading(out, section, indexed);
+
     let mut cache = Cache::new();
     let (mut units, mut rows, mut expressions, mut bad) = (0_u64, 0, 0_u64, Vec::new());
     let mut covered = 0_u64;
@@ -133,6 +147,7 @@ fn dwarf_table(out: &mut String, image: &Image, kind: TableKind) {
             covered = covered.saturating_add(size);
             dwarf::compile_unit(image, kind, unit.offset, &mut cache)
         });
+
         match compiled {
             Err(reason) => bad.push(reason.to_string()),
             Ok(unit) => {
@@ -152,6 +167,7 @@ fn dwarf_table(out: &mut String, image: &Image, kind: TableKind) {
             }
         }
     }
+
     field(out, "units", units);
     field(out, "rows", rows);
     field(
@@ -177,6 +193,7 @@ fn sframe_table(out: &mut String, image: &Image, section: &Section) {
             return;
         }
     };
+
     let header = table.header();
     heading(out, section, &format!(", version {}", header.version as u8));
     let flags = [
@@ -188,10 +205,12 @@ fn sframe_table(out: &mut String, image: &Image, section: &Section) {
     let set: Vec<&str> = set.map(|(_, name)| *name).collect();
     let flags = format!("{:#x} {}", header.flags, set.join(" "));
     field(out, "flags", flags.trim_end());
+
     let (mut fdes, mut fres, mut bad) = (0, BTreeSet::new(), Vec::new());
     let (mut flex, mut masked, mut signal) = (0_u64, 0_u64, 0_u64);
     let mut left = section.data.len() as u64 * ROWS_PER_BYTE_MAX;
     let mut unread = 0_u64;
+
     for fde in table.fdes() {
         match fde {
             Err(error) => bad.push(error.to_string()),
@@ -207,12 +226,15 @@ fn sframe_table(out: &mut String, image: &Image, section: &Section) {
             }
         }
     }
+
     if unread > 0 {
         bad.push(format!(
             "functions share their rows too often: those of {unread} were not read"
         ));
     }
+    // Tables that a linker put one behind the other: readers see only the first.
     bad.extend(table.behind().map(|unread| unread.to_string()));
+
     let kinds = format!("{flex} flexible, {masked} PCMASK, {signal} signal");
     let stated = header.num_fdes;
     field(out, "FDEs", format_args!("{fdes} of {stated}: {kinds}"));
@@ -225,7 +247,9 @@ fn sframe_table(out: &mut String, image: &Image, section: &Section) {
             format_args!("{found}; the header says {stated}"),
         ),
     }
+
     malformed(out, &bad);
+    // Readers refuse some tables that the format allows.
     for profile in sframe::Profile::ALL {
         if let Err(error) = profile.check_table(&table) {
             field(out, profile.as_str(), format_args!("rejects it: {error}"));
@@ -245,6 +269,7 @@ fn sframe_rows(
 ) -> Option<String> {
     let mut cache = Cache::new();
     let unit = sframe::compile_unit(table, fde, image, &mut cache);
+
     *left = left.saturating_sub(cache.unit_rows(unit).len() as u64);
     let Some((from, reason)) = cache.unit_error(unit) else {
         // Including rows past the function's end, which apply to no address.
@@ -255,10 +280,13 @@ fn sframe_rows(
         }));
         return None;
     };
+
+    // The rows before the one that cannot be read are readable.
     let rows = cache
         .unit_rows(unit)
         .map(|row| cache.source(row).row_offset);
     fres.extend(rows.filter(|&offset| offset != fde.offset));
+
     Some(format!("from {from:#x} on: {reason}"))
 }
 
@@ -267,6 +295,7 @@ fn orc_table(out: &mut String, image: &Image, told: Option<Encoding>) {
     let (Some(entries), Some(ips)) = (entries, image.section(SectionKind::OrcUnwindIp)) else {
         return;
     };
+
     let table = match orc::Table::new(&entries.data, &ips.data, ips.address) {
         Ok(table) => table,
         Err(error) => {
@@ -275,12 +304,15 @@ fn orc_table(out: &mut String, image: &Image, told: Option<Encoding>) {
             return;
         }
     };
+
+    // The layout differs between kernel versions, and the entries do not say which it is.
     let Some(encoding) = told.or_else(|| orc::detect(image, &table)) else {
         heading(out, entries, ", unknown layout");
         field(out, "entries", table.len());
         return;
     };
     heading(out, entries, &format!(", layout {}", encoding.as_str()));
+
     let mut bad = Vec::new();
     let mut kinds = std::collections::BTreeMap::new();
     for index in 0..table.len() {
@@ -292,6 +324,7 @@ fn orc_table(out: &mut String, image: &Image, told: Option<Encoding>) {
             }
             None => continue,
         };
+
         match entry.rule(encoding.sp_indirect) {
             Ok(_) => *kinds.entry(format!("{:?}", entry.kind)).or_insert(0_u64) += 1,
             Err(what) => {
@@ -306,12 +339,15 @@ fn orc_table(out: &mut String, image: &Image, told: Option<Encoding>) {
             }
         }
     }
+
     let kinds: Vec<String> = kinds
         .iter()
         .map(|(kind, n)| format!("{n} {kind}"))
         .collect();
     let kinds = kinds.join(", ").to_lowercase();
     field(out, "entries", format_args!("{}: {kinds}", table.len()));
+
+    // The kernel sorts a module's table when it loads it (`unwind_module_init`, `unwind_orc.c`).
     let sorted = table.order(encoding.layout).is_none();
     field(out, "sorted", if sorted { "yes" } else { "no" });
     malformed(out, &bad);

@@ -61,9 +61,12 @@ fn head(out: &mut String, kernel: &KernelImage) {
         "version",
         kernel.version.as_deref().unwrap_or("unknown"),
     );
+
     if !image.build_id().is_empty() {
         field(out, "build id", hex_bytes(image.build_id()));
     }
+
+    // A bzImage holds vmlinux as a compressed payload (`Documentation/arch/x86/boot.rst`).
     if let Some(payload) = &kernel.payload {
         let (bytes, offset) = (payload.data.len(), payload.offset);
         let how = payload.compression.as_str();
@@ -73,6 +76,7 @@ fn head(out: &mut String, kernel: &KernelImage) {
             format_args!("{} at {offset:#x}, {how}", counted(bytes, "byte")),
         );
     }
+
     field(out, "vmlinux", counted(kernel.size, "byte"));
     let range = &kernel.range;
     field(
@@ -80,6 +84,7 @@ fn head(out: &mut String, kernel: &KernelImage) {
         "addresses",
         format_args!("{:#x}..{:#x}", range.start, range.end),
     );
+
     let text = image.text();
     let bytes = text
         .iter()
@@ -90,11 +95,13 @@ fn head(out: &mut String, kernel: &KernelImage) {
         "text",
         format_args!("{} in {}", counted(bytes, "byte"), counted(ranges, "range")),
     );
+
     let (all, code) = (kernel.symbols.len(), image.symbols().len());
     let form = kernel
         .kallsyms_form
         .map(|form| format!(" ({})", form.as_str()));
     let form = form.unwrap_or_default();
+
     match kernel.symbol_source {
         Some(by) => field(
             out,
@@ -148,12 +155,14 @@ fn orc_table(
         out.push('\n');
         return;
     };
+
     let Some((encoding, how)) = encoding else {
         out.push_str(", unknown layout\n");
         field(out, "entries", table.len());
         return;
     };
     let _ = writeln!(out, ", layout {}, {}", encoding.as_str(), how.as_str());
+
     let (mut kinds, mut frame_pointers) = (BTreeMap::new(), BTreeMap::new());
     let (mut distinct, mut bad, mut signal) = (HashSet::new(), Vec::new(), 0_u64);
     for index in 0..table.len() {
@@ -162,6 +171,7 @@ fn orc_table(
             Some(Ok(entry)) => {
                 *kinds.entry((entry.kind, entry.sp_reg)).or_insert(0_u64) += 1;
                 signal += u64::from(entry.signal);
+                // Such an entry has no rule for rbp.
                 if !matches!(entry.kind, EntryType::Undefined | EntryType::EndOfStack) {
                     *frame_pointers.entry(entry.bp_reg).or_insert(0_u64) += 1;
                 }
@@ -170,9 +180,12 @@ fn orc_table(
             None => {}
         }
     }
+
+    // Of entries with the same address, the kernel takes the last (`__orc_find`, `unwind_orc.c`).
     let same = |i: &usize| table.ip(*i) == table.ip(*i - 1);
     let shared = (1..table.len()).filter(same).count();
     let (len, distinct) = (table.len(), distinct.len());
+
     field(
         out,
         "entries",
@@ -184,16 +197,20 @@ fn orc_table(
         format_args!("{shared} as the entry before"),
     );
     field(out, "signal", counted(signal, "entry"));
+
+    // Since Linux 5.6, only tables of modules are sorted at run time (`unwind_orc.c`).
     let sorted = table.order(encoding.layout).is_none();
     field(out, "sorted", if sorted { "yes" } else { "no" });
     field(out, "malformed", bad.len());
     list(out, &bad, LISTED_MAX);
+
     out.push('\n');
     let mut counts = Columns::new(&["type", "CFA from", "entries"]);
     for ((kind, reg), count) in kinds {
         counts.row(cells![type_name(kind), reg_name(reg), count]);
     }
     counts.write(out);
+
     out.push('\n');
     let mut counts = Columns::new(&["rbp from", "entries"]);
     for (reg, count) in frame_pointers {

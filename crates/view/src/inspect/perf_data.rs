@@ -21,6 +21,7 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
         path: path.into(),
         source,
     })?;
+
     let mut out = String::from("a perf.data\n");
     let mode = match file.mode() {
         Mode::File => "to a file",
@@ -28,18 +29,22 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     };
     field(&mut out, "written", mode);
     field(&mut out, "file", counted(bytes.len(), "byte"));
+
     let data = file.data_range();
     let data_bytes = data.end - data.start;
     let text = format_args!("{} from {:#x} on", counted(data_bytes, "byte"), data.start);
     field(&mut out, "records", text);
+
     features(&mut out, &file);
     attrs(&mut out, &file);
     records(&mut out, &file);
+
     let problems: Vec<String> = file.problems().iter().map(ToString::to_string).collect();
     if !problems.is_empty() {
         out.push_str("\nproblems\n");
         list(&mut out, &problems, 20);
     }
+
     Ok(out)
 }
 
@@ -97,6 +102,7 @@ fn features(out: &mut String, file: &PerfFile<'_>) {
             Err(error) => field(out, name, error),
         }
     }
+
     match features.command_line() {
         Ok(Some(words)) => {
             let words: Vec<String> = words.into_iter().map(lossy).collect();
@@ -105,6 +111,7 @@ fn features(out: &mut String, file: &PerfFile<'_>) {
         Ok(None) => {}
         Err(error) => field(out, "command line", error),
     }
+
     match features.compression() {
         Ok(Some(c)) => {
             let kind = if c.kind == 1 { "zstd" } else { "unknown" };
@@ -114,6 +121,7 @@ fn features(out: &mut String, file: &PerfFile<'_>) {
         Ok(None) => {}
         Err(error) => field(out, "compression", error),
     }
+
     let names: Vec<String> = features
         .numbers()
         .map(|n| match FEATURES.iter().find(|f| f.0 == n) {
@@ -121,6 +129,7 @@ fn features(out: &mut String, file: &PerfFile<'_>) {
             None => format!("feature {n}"),
         })
         .collect();
+
     if !names.is_empty() {
         field(out, "features", names.join(", "));
     }
@@ -255,10 +264,12 @@ struct Samples {
 impl Samples {
     fn add(&mut self, sample: &Sample<'_>) {
         self.number += 1;
+        // What `check` refuses would be counted by parts that make no sense.
         if sample.check().is_err() {
             self.damaged += 1;
             return;
         }
+
         if let Ok(Some(regs)) = sample.user_regs() {
             match regs.abi {
                 RegsAbi::Bits64 => self.with_regs += 1,
@@ -266,15 +277,18 @@ impl Samples {
                 RegsAbi::None | RegsAbi::Unknown(_) => {}
             }
         }
+
         if let Ok(Some(stack)) = sample.user_stack() {
             self.with_stack += u64::from(!stack.bytes.is_empty());
             self.stack_asked += stack.size;
             self.stack_bytes += stack.bytes.len() as u64;
         }
+
         if let Ok(Some(chain)) = sample.callchain() {
             self.with_chain += u64::from(!chain.is_empty());
             self.chain_words += chain.len() as u64;
         }
+
         if let Ok(Some(branches)) = sample.branch_stack() {
             self.with_branches += u64::from(!branches.is_empty());
             self.branches += branches.len() as u64;
@@ -310,6 +324,7 @@ impl Samples {
             ),
             ("damaged", self.damaged, String::new()),
         ];
+
         for (name, count, more) in lines {
             if count > 0 {
                 field(out, name, format_args!("{count}{more}"));
@@ -330,8 +345,10 @@ fn records(out: &mut String, file: &PerfFile<'_>) {
     for raw in file.records().map_while(Result::ok) {
         let sum = sums.entry(raw.kind).or_default();
         sum.stored += 1;
+        // With the header, `struct perf_event_header`, which has 8 bytes.
         sum.bytes += raw.body.len() as u64 + 8;
     }
+
     let mut samples = Samples::default();
     let summary = file.for_each(Order::File, |event| {
         if event.raw.unpacked {
@@ -344,6 +361,7 @@ fn records(out: &mut String, file: &PerfFile<'_>) {
         }
         ControlFlow::Continue(())
     });
+
     let mut table = Columns::new(&["record", "stored", "unpacked", "bytes"]);
     for (kind, sum) in &sums {
         table.row(cells![
@@ -356,6 +374,7 @@ fn records(out: &mut String, file: &PerfFile<'_>) {
     out.push_str("\nrecords\n");
     table.write(out);
     samples.write(out);
+
     if summary.skipped > 0 {
         let first = summary
             .first_skipped
@@ -366,6 +385,7 @@ fn records(out: &mut String, file: &PerfFile<'_>) {
             format_args!("{}{first}", counted(summary.skipped, "record")),
         );
     }
+
     if let Stop::Error(error) = summary.stop {
         field(out, "cut short", error);
     }

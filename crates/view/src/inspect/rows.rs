@@ -27,6 +27,7 @@ const FUNCTION_BYTES_MAX: u64 = 1 << 22;
 pub(super) fn show(path: &Path, name: &str) -> Result<String, InspectError> {
     let parts = elf::open(path)?.parts;
     let image = Image::new(parts.clone());
+
     let functions = functions(&image, name);
     if functions.is_empty() {
         return Err(InspectError::NoFunction {
@@ -35,6 +36,7 @@ pub(super) fn show(path: &Path, name: &str) -> Result<String, InspectError> {
             similar: similar(&image, name),
         });
     }
+
     let tables = tables(parts);
     let mut out = String::new();
     for symbol in functions.iter().take(FUNCTIONS_MAX) {
@@ -49,10 +51,12 @@ pub(super) fn show(path: &Path, name: &str) -> Result<String, InspectError> {
         );
         function(&mut out, &tables, &range);
     }
+
     if functions.len() > FUNCTIONS_MAX {
         let more = functions.len() - FUNCTIONS_MAX;
         let _ = writeln!(out, "\nand {} of this name", counted(more, "more function"));
     }
+
     Ok(out)
 }
 
@@ -93,12 +97,15 @@ struct Table {
 /// Every table of the file, and the derived ones.
 fn tables(parts: ImageParts) -> Vec<Table> {
     let has = |kind| parts.sections.iter().any(|s| s.kind == kind);
+
+    // The unwinder reads `.debug_frame` only where `.eh_frame` has no row, so each gets one alone.
     let only = |without: SectionKind| {
         let mut parts = parts.clone();
         parts.sections.retain(|s| s.kind != without);
         parts
     };
     let mut out: Vec<Table> = Vec::new();
+
     let mut add = |kind: TableKind, finder: Box<dyn Finder>, parts: ImageParts| {
         out.push(Table {
             name: kind.as_str(),
@@ -111,6 +118,7 @@ fn tables(parts: ImageParts) -> Vec<Table> {
             },
         });
     };
+
     let dwarf = || Box::new(Dwarf::new());
     if has(SectionKind::EhFrame) {
         add(TableKind::EhFrame, dwarf(), only(SectionKind::DebugFrame));
@@ -118,6 +126,7 @@ fn tables(parts: ImageParts) -> Vec<Table> {
     if has(SectionKind::DebugFrame) {
         add(TableKind::DebugFrame, dwarf(), only(SectionKind::EhFrame));
     }
+
     let sframe = |tables| Box::new(Sframe::new(Profile::Spec, tables));
     let orc = |tables| Box::new(Orc::new(None, tables));
     if has(SectionKind::Sframe) {
@@ -126,11 +135,14 @@ fn tables(parts: ImageParts) -> Vec<Table> {
     if has(SectionKind::OrcUnwind) {
         add(TableKind::Orc, orc(Tables::Real), parts.clone());
     }
+
+    // `.eh_frame` is the source of all derived tables.
     if has(SectionKind::EhFrame) {
         let derived = Tables::Derived;
         add(TableKind::SframeDerived, sframe(derived), parts.clone());
         add(TableKind::OrcDerived, orc(derived), parts.clone());
     }
+
     out
 }
 
@@ -186,6 +198,7 @@ fn stretches(table: &Table, range: &Range<u64>) -> Vec<Stretch> {
                 (at + 1, "-".to_owned(), text)
             }
         };
+
         let same = out
             .last()
             .is_some_and(|s| s.place == place && s.text == text);
@@ -193,8 +206,11 @@ fn stretches(table: &Table, range: &Range<u64>) -> Vec<Stretch> {
             let start = at;
             out.push(Stretch { start, place, text });
         }
+
+        // A row that ends before `at` must not make this an endless loop.
         at = next.max(at + 1);
     }
+
     out
 }
 
@@ -203,13 +219,17 @@ fn function(out: &mut String, tables: &[Table], range: &Range<u64>) {
     let mut starts: Vec<u64> = said.iter().flatten().map(|s| s.start).collect();
     starts.sort_unstable();
     starts.dedup();
+
     let mut text = Columns::new(&["address", "offset", "table", "row", "rule"]);
     for start in starts {
         let mut first = true;
+
+        // The address stands in the first line of each address only.
         for (table, stretches) in tables.iter().zip(&said) {
             let Some(stretch) = stretches.iter().find(|s| s.start == start) else {
                 continue;
             };
+
             let (address, offset) = if std::mem::take(&mut first) {
                 (
                     format!("{start:#x}"),
@@ -222,6 +242,7 @@ fn function(out: &mut String, tables: &[Table], range: &Range<u64>) {
             text.row(cells![address, offset, table.name, place, rule]);
         }
     }
+
     if text.is_empty() {
         out.push_str("  the file has no unwind table\n");
     } else {

@@ -83,14 +83,17 @@ fn concatenated_tables_and_objects_are_noticed() {
         "{text}"
     );
 
+    // The low byte of `e_type`: ET_REL.
     bytes[16] = 1;
     std::fs::write(&path, &bytes).unwrap();
+
     let error = inspect(&path, None, &OpenOptions::default(), &CaseLimits::default()).unwrap_err();
     assert!(
         error
             .to_string()
             .ends_with("`unwind-sim tables dump` shows the rows of an object")
     );
+
     std::fs::remove_file(&path).unwrap();
 }
 
@@ -139,9 +142,11 @@ fn rows_of_a_function_stand_side_by_side() {
         &CaseLimits::default(),
     )
     .unwrap();
+
     for table in ["eh_frame", "sframe", "sframe(derived)", "orc(derived)"] {
         assert!(text.contains(&format!(" {table} ")), "{table}:\n{text}");
     }
+
     let error = inspect(
         &path,
         Some("no_such_function"),
@@ -150,6 +155,7 @@ fn rows_of_a_function_stand_side_by_side() {
     )
     .unwrap_err();
     assert!(matches!(error, InspectError::NoFunction { .. }), "{error}");
+
     let error = inspect(
         &corpus("traces/seed-004.bin"),
         Some("main"),
@@ -172,6 +178,7 @@ fn damaged_files_are_withstood() {
     ] {
         let whole = std::fs::read(corpus(file)).unwrap();
         let path = folder.path().join("damaged");
+
         let try_it = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
             if let Err(error) =
@@ -186,10 +193,12 @@ fn damaged_files_are_withstood() {
                 &CaseLimits::default(),
             );
         };
+
         let step = (whole.len() / 40).max(1);
         for cut in (0..whole.len()).step_by(step) {
             try_it(&whole[..cut]);
         }
+
         for at in (0..whole.len()).step_by((whole.len() / 64).max(1)) {
             for flip in [0x01, 0xff] {
                 let mut bytes = whole.clone();
@@ -246,15 +255,18 @@ fn changed_tables(file: &Path, kind: SectionKind) {
     let len = section.data.len();
     let mut places = whole.windows(len);
     let start = places.position(|bytes| bytes == &section.data[..]).unwrap();
+
     let mut malformed = 0;
     // Two of the flips at each byte or, with UNWIND_SIM_SLOW=1, all.
     let flips = [[0x01, 0xff], [0x02, 0x60]];
     let is_slow = std::env::var_os("UNWIND_SIM_SLOW").is_some();
+
     for at in start..start + len {
         let chosen = match is_slow {
             true => &flips[..],
             false => &flips[at % 2..][..1],
         };
+
         for flip in chosen.as_flattened() {
             let mut bytes = whole.clone();
             bytes[at] ^= flip;
@@ -263,6 +275,7 @@ fn changed_tables(file: &Path, kind: SectionKind) {
             malformed += usize::from(is_malformed(&path, kind, &shown));
         }
     }
+
     assert!(malformed > 0, "{}", file.display());
 }
 

@@ -39,26 +39,31 @@ fn meta(out: &mut String, trace: &Trace) {
     if !meta.command.is_empty() {
         field(out, "made by", meta.command.join(" "));
     }
+
     if !meta.program.is_empty() {
         field(out, "program", meta.program.join(" "));
     }
+
     field(out, "engine", meta.engine.as_str());
     let unit = match meta.time_unit {
         TimeUnit::Nanoseconds => "nanoseconds",
         TimeUnit::Instructions => "instructions",
     };
     field(out, "time", unit);
+
     let truth = if meta.truth.is_empty() {
         "unknown"
     } else {
         &meta.truth
     };
     field(out, "truth", truth);
+
     if meta.instructions > 0 {
         let (all, unknown) = (meta.instructions, meta.unknown_instructions);
         let text = format_args!("{all} under the tracker, {unknown} without the truth");
         field(out, "instructions", text);
     }
+
     if meta.lost_samples + meta.lost_events > 0 {
         let (samples, events) = (meta.lost_samples, meta.lost_events);
         field(
@@ -71,6 +76,7 @@ fn meta(out: &mut String, trace: &Trace) {
             ),
         );
     }
+
     if let Some(status) = meta.status {
         field(out, "status", status_text(status));
     }
@@ -89,9 +95,11 @@ fn blocks(out: &mut String, trace: &Trace) -> u64 {
         plain: u64,
     }
     let mut sums: BTreeMap<u16, Sum> = BTreeMap::new();
+
     let (mut sampled, mut data) = (0, 0);
     for block in trace.blocks() {
         let sum = sums.entry(block.number).or_default();
+
         let stored = u64::from(block.stored_bytes);
         sum.blocks += 1;
         sum.items += u64::from(block.count);
@@ -105,6 +113,7 @@ fn blocks(out: &mut String, trace: &Trace) -> u64 {
             _ => {}
         }
     }
+
     let mut table = Columns::new(&["block", "number", "items", "stored", "plain"]);
     for (number, sum) in &sums {
         let name = BlockType::from_number(*number).map_or_else(
@@ -113,6 +122,7 @@ fn blocks(out: &mut String, trace: &Trace) -> u64 {
         );
         table.row(cells![name, sum.blocks, sum.items, sum.stored, sum.plain]);
     }
+
     out.push_str("\nblocks, bytes\n");
     table.write(out);
     sampled
@@ -179,6 +189,7 @@ impl Counted {
         self.threads.insert((sample.pid, sample.tid));
         let (first, last) = self.time.unwrap_or((sample.time, sample.time));
         self.time = Some((first.min(sample.time), last.max(sample.time)));
+
         let truth = match sample.truth {
             Truth::Complete(_) => 0,
             Truth::Known(_) => 1,
@@ -186,7 +197,10 @@ impl Counted {
         };
         self.truths[truth] += 1;
         self.true_frames += sample.truth.frames().len() as u64;
+
+        // A plain dump would have all registers and all memory of each sample.
         self.raw_bytes += REGISTERS_BYTES * (1 + u64::from(sample.regs.own.is_some()));
+
         for region in &sample.regions {
             let role = match region.role {
                 RegionRole::Stack => 0,
@@ -199,6 +213,7 @@ impl Counted {
             self.regions[role].1 += bytes;
             self.raw_bytes += bytes;
         }
+
         for chain in &sample.recorded {
             *self.recorded.entry(chain.source.clone()).or_default() += 1;
         }
@@ -226,6 +241,7 @@ fn items(out: &mut String, trace: &Trace, stored: u64) {
             }
         }
     }
+
     let n = sums.samples;
     let _ = writeln!(
         out,
@@ -233,6 +249,7 @@ fn items(out: &mut String, trace: &Trace, stored: u64) {
         counted(n, "sample"),
         counted(trace.events(), "event")
     );
+
     let processes: BTreeSet<u32> = sums.threads.iter().map(|(pid, _)| *pid).collect();
     let (threads, processes) = (sums.threads.len(), processes.len());
     field(
@@ -240,6 +257,7 @@ fn items(out: &mut String, trace: &Trace, stored: u64) {
         "threads",
         format_args!("{threads} in {}", counted(processes, "process")),
     );
+
     if let Some((first, last)) = sums.time {
         field(out, "time", format_args!("{first} to {last}"));
     }
@@ -249,6 +267,7 @@ fn items(out: &mut String, trace: &Trace, stored: u64) {
         "started",
         format_args!("{} hardware, {fake} fake", n - fake),
     );
+
     let [complete, known, unknown] = sums.truths;
     let text = format_args!("{complete} complete, {known} to a depth, {unknown} unknown");
     field(out, "truth", text);
@@ -256,6 +275,7 @@ fn items(out: &mut String, trace: &Trace, stored: u64) {
         let frames = per(sums.true_frames, complete + known);
         field(out, "true frames", format_args!("{frames} per sample"));
     }
+
     let names = ["stack", "other stacks", "data", "user"];
     for (name, (regions, bytes)) in names.into_iter().zip(sums.regions) {
         if regions > 0 {
@@ -271,6 +291,7 @@ fn items(out: &mut String, trace: &Trace, stored: u64) {
             );
         }
     }
+
     for (source, chains) in &sums.recorded {
         field(
             out,
@@ -278,6 +299,8 @@ fn items(out: &mut String, trace: &Trace, stored: u64) {
             format_args!("{} by {source}", counted(chains, "chain")),
         );
     }
+
+    // What the samples would take if nothing were shared or compressed, for comparison.
     if n > 0 {
         let (raw, kept) = (per(sums.raw_bytes, n), per(stored, n));
         let ratio = sums.raw_bytes as f64 / stored.max(1) as f64;
@@ -287,6 +310,7 @@ fn items(out: &mut String, trace: &Trace, stored: u64) {
         );
         field(out, "stored", text);
     }
+
     if !sums.damaged.is_empty() {
         out.push_str("  damaged\n");
         super::columns::list(out, &sums.damaged, 20);

@@ -19,19 +19,24 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
         path: path.into(),
         source,
     })?;
+
     let mut out = String::from("a kernel's dump\n");
     field(&mut out, "file", counted(bytes.len(), "byte"));
+
     let release = facts.release.as_deref();
     field(&mut out, "release", release.unwrap_or("not stated"));
+    // `KERNELOFFSET` of the note `VMCOREINFO`.
     match facts.kaslr {
         Some(bias) => field(&mut out, "KASLR offset", format_args!("{bias:#x}")),
         None => field(&mut out, "KASLR offset", "not stated; found with the image"),
     }
+    // Dumps by QEMU have the registers of the processors, with CR3.
     let page_tables = match facts.has_system_registers {
         true => "given by the processors",
         false => "found with the image",
     };
     field(&mut out, "page tables", page_tables);
+
     let mut memory = Columns::new(&["physical memory", "bytes"]);
     for piece in &facts.memory {
         let place = format!("{:x}-{:x}", piece.start, piece.end);
@@ -39,6 +44,7 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     }
     out.push('\n');
     memory.write(&mut out);
+
     let mut cpus = Columns::new(&["processor", "rip", "rsp", "cs"]);
     for (number, regs) in facts.cpus.iter().enumerate() {
         let hex = |reg| regs.get(reg).map_or("?".to_owned(), |v| format!("{v:#x}"));
@@ -46,6 +52,7 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     }
     out.push('\n');
     cpus.write(&mut out);
+
     if !facts.problems.is_empty() {
         let problems: Vec<_> = facts.problems.iter().map(ToString::to_string).collect();
         out.push_str("\nproblems\n");

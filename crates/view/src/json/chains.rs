@@ -59,7 +59,9 @@ impl Describe for ChainWriter<'_> {
         } = self;
         let (column, last) = &mut columns[column];
         let unwinder = run.engines[column.engine].name();
+
         head(view, unwinder, column.variant_for(view).as_str(), line)?;
+
         let verdict = (outcome.verdict, outcome.ground, outcome.unjudged);
         Kept::write(&mut last.verdict, &verdict, line, |_, out| {
             field(",\"verdict\":", &verdict_line(outcome), out)
@@ -68,9 +70,12 @@ impl Describe for ChainWriter<'_> {
         Kept::write(&mut last.end, &end, line, |_, out| {
             field(",\"end\":", &judged_end_line(outcome), out)
         })?;
+
         line.extend_from_slice(b",\"frames\":[");
         last.frames.write(texts, view.space, &outcome.chain, line)?;
         line.push(b']');
+
+        // Events name places, so their text holds only as long as the same images are mapped.
         let contents = view.space.contents();
         let known = events.take().filter(|(of, _)| *of == contents);
         let mut kept = known.map(|(_, kept)| kept);
@@ -78,17 +83,21 @@ impl Describe for ChainWriter<'_> {
             field(",\"events\":", &event_lines(view.space, events), out)
         })?;
         *events = kept.map(|kept| (contents, kept));
+
         let kernel = KernelPart::new(view, &outcome.chain);
         if !kernel.is_empty() {
+            // An object of its own: its opening brace becomes the comma, the closing one goes.
             let from = line.len();
             serde_json::to_writer(&mut *line, &kernel)?;
             line[from] = b',';
             line.pop();
         }
+
         if let Some(diagnosis) = &outcome.diagnosis {
             line.extend_from_slice(b",\"cause\":");
             texts.cause(view.space, diagnosis, line)?;
         }
+
         line.extend_from_slice(b"}\n");
         Ok(())
     }
@@ -172,20 +181,25 @@ impl Frames {
         out: &mut Vec<u8>,
     ) -> Result<(), serde_json::Error> {
         let contents = Some(space.contents());
+        // Chains that follow each other share their outer frames, so frames are kept outermost
+        // first.
         let pairs = self.frames.iter().zip(chain.steps().rev());
         let same = match self.contents == contents {
             true => pairs.take_while(|(kept, step)| kept.is(step)).count(),
             false => 0,
         };
+
         self.contents = contents;
         self.frames.truncate(same);
         self.ends.truncate(same);
         self.text.truncate(self.ends.last().copied().unwrap_or(0));
+
         for step in chain.steps().rev().skip(same) {
             self.frames.push(KeptFrame::new(&step));
             texts.frame(space, &step, &mut self.text)?;
             self.ends.push(self.text.len());
         }
+
         let mut end = self.text.len();
         for i in (0..self.ends.len()).rev() {
             let start = i.checked_sub(1).map_or(0, |outer| self.ends[outer]);
@@ -195,6 +209,7 @@ impl Frames {
             }
             end = start;
         }
+
         Ok(())
     }
 }

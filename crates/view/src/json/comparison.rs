@@ -114,6 +114,7 @@ pub fn comparison(
             .iter()
             .map(|(letter, word)| (*word, tally.count(*letter)))
             .filter(|(_, n)| *n > 0);
+
         lines.push(Line::Column(ColumnLine {
             schema: SCHEMA,
             column: name.clone(),
@@ -135,6 +136,7 @@ pub fn comparison(
                 .collect(),
         }));
     }
+
     for (column, name) in columns.iter().enumerate() {
         let groups = comparison.column_groups(column);
         lines.extend(
@@ -143,6 +145,7 @@ pub fn comparison(
                 .map(|(key, group)| divergence(name, key, group)),
         );
     }
+
     lines.push(summary(comparison, Some(origin), command));
     lines
 }

@@ -107,6 +107,7 @@ impl Line {
             assumed: BTreeMap::new(),
             interrupted: 0,
         };
+
         match resumed {
             Err(why) => line.not_resumed = Some(why),
             Ok(resumed) => {
@@ -119,6 +120,7 @@ impl Line {
                 line.interrupted = resumed.interrupted;
             }
         }
+
         Line::Resumed(Box::new(line))
     }
 
@@ -137,17 +139,21 @@ impl Line {
             contradicted,
             unjudged,
         } = Counts::of(judged);
+
         let passed = |(number, (frame, judgement)): (usize, (&Frame, &Judgement))| {
             let Judgement::Contradicted(reached) = judgement else {
                 return None;
             };
             Some(PassedLine {
                 frame: number,
+                // A call pushes the return address right below the caller's rsp (Intel SDM volume
+                // 2, CALL).
                 slot: hex(frame.sp.wrapping_sub(8)),
                 returned_by: hex(reached.slot),
                 returned_to: hex(reached.to),
             })
         };
+
         Line::Confirmed(Box::new(ConfirmedLine {
             schema: SCHEMA,
             sample: view.number,

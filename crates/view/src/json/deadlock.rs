@@ -121,11 +121,14 @@ pub fn deadlock(threads: &[DeadlockedThread]) -> Vec<Line> {
             }),
             _ => None,
         };
+
+        // A thread waits for one lock, or for any of several files.
         let files = match &waiting.what {
             WaitsFor::Files(files) => &files[..],
             WaitsFor::Lock(file) => std::slice::from_ref(file),
             _ => &[],
         };
+
         let truth = thread.truth.as_ref();
         Line::Deadlock(Box::new(DeadlockLine {
             schema: SCHEMA,
@@ -159,5 +162,6 @@ pub fn deadlock(threads: &[DeadlockedThread]) -> Vec<Line> {
             chains: thread.chains.iter().map(chain).collect(),
         }))
     };
+
     threads.iter().map(line).collect()
 }

@@ -124,12 +124,14 @@ pub fn doctor(report: &Report, command: &str) -> Vec<super::Line> {
     let mut lines: Vec<super::Line> = complaints
         .map(|complaint| super::Line::Complaint(Box::new(line(report, complaint))))
         .collect();
+
     let (proof, crashed) = (report.proof.as_ref(), report.crashed);
     let mut proof_ended = BTreeMap::new();
     for (ending, count) in proof.iter().flat_map(|p| &p.endings) {
         *proof_ended.entry(ending.as_str()).or_default() += count;
     }
     let assumptions = proof.map(|p| p.assumptions.iter().map(|a| a.as_str()).collect());
+
     lines.push(super::Line::Doctor(DoctorLine {
         schema: SCHEMA,
         samples: report.samples,

@@ -185,6 +185,7 @@ fn state_line(state: &State, skipped: bool) -> StateLine {
         ),
         State::Guess(s) => (0, Fields::Guess { sp: hex(s.sp) }),
     };
+
     StateLine {
         skipped,
         stack: stack_line(stack),
@@ -279,6 +280,7 @@ pub fn callchain(
             CallchainEntry::Context(context) => Some(context.as_str()),
             CallchainEntry::Kernel(..) | CallchainEntry::User(_) => None,
         };
+
         let read_at = match entry {
             CallchainEntry::User(frame) => match frame.found {
                 UserFound::Regs => None,
@@ -286,10 +288,12 @@ pub fn callchain(
             },
             CallchainEntry::Context(_) | CallchainEntry::Kernel(..) => None,
         };
+
         let hijack = match entry {
             CallchainEntry::User(frame) => frame.hijack,
             CallchainEntry::Context(_) | CallchainEntry::Kernel(..) => Hijack::None,
         };
+
         CallchainEntryLine {
             value: hex(entry.value()),
             context,
@@ -304,6 +308,7 @@ pub fn callchain(
             image: place.and_then(|p| p.image),
         }
     };
+
     let user = chain.callchain.user;
     Line::Callchain(Box::new(CallchainLine {
         schema: SCHEMA,

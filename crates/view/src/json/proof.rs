@@ -425,6 +425,7 @@ impl WrongRowLine {
     ) -> WrongRowLine {
         let (mut instruction, mut before) = (None, None);
         let mut listing = Vec::new();
+
         for shown in code::around(file, checked.range.start, wrong.pc) {
             let order = shown.address.cmp(&wrong.pc);
             match order {
@@ -435,6 +436,7 @@ impl WrongRowLine {
             let is_it = order == Ordering::Equal;
             listing.push(InstructionLine::new(shown.address, shown.text, is_it));
         }
+
         WrongRowLine {
             schema: SCHEMA,
             of: of.clone(),
@@ -549,6 +551,7 @@ impl CheckLine {
             let bytes: u64 = gaps.map(|g| g.range.end - g.range.start).sum();
             (hole.as_str(), bytes)
         };
+
         CheckLine {
             schema: SCHEMA,
             of,

@@ -219,6 +219,7 @@ pub fn write_verification(
 ) -> io::Result<()> {
     let results = &run.results;
     let some = |count: u64| (count > 0).then_some(count);
+
     for (unwinder, tally) in names.iter().zip(&results.tallies) {
         Line::Verified(VerifiedLine {
             schema: SCHEMA,
@@ -240,6 +241,7 @@ pub fn write_verification(
         })
         .write(out)?;
     }
+
     for function in &results.generated {
         Line::Jit(JitLine {
             schema: SCHEMA,
@@ -249,6 +251,7 @@ pub fn write_verification(
         })
         .write(out)?;
     }
+
     for finding in &results.findings {
         let place = verify::groups::location(finding, &results.places);
         let contradiction = &finding.contradiction;
@@ -277,6 +280,7 @@ pub fn write_verification(
         }))
         .write(out)?;
     }
+
     for store in &results.stores.all {
         let place = results
             .places
@@ -303,9 +307,12 @@ pub fn write_verification(
         })
         .write(out)?;
     }
+
     for line in deadlock(&run.deadlock) {
         line.write(out)?;
     }
+
+    // The summary comes last: a reader that does not find it knows that the lines were cut.
     Line::Verification(VerificationLine {
         schema: SCHEMA,
         end: run.end.to_string(),

@@ -141,6 +141,7 @@ impl Samples {
             is_return,
             ..
         } = *at;
+
         let table = &mut self.profile.table;
         // The call is before a return address, which may be the next function's.
         let called = value.wrapping_sub(u64::from(is_return));
@@ -155,11 +156,14 @@ impl Samples {
                 function: None,
             }];
         };
+
         let path = String::from_utf8_lossy(&tasks.object_name(map.object)).into_owned();
         let mut address = called.wrapping_add(map.bias);
+        // A handler returns to the start of `__restore_rt`, which no call is before.
         if is_return && starts_trampoline(symbols, &object, address.wrapping_add(1)) {
             address = address.wrapping_add(1);
         }
+
         let symbol = symbols.symbol(&object, address);
         // Kernel addresses are relative to its start, which differs from boot to boot.
         let base = match object {
@@ -170,21 +174,26 @@ impl Samples {
             let size = symbol.range.end.saturating_sub(symbol.range.start);
             (symbol.range.start.wrapping_sub(base), size)
         });
+
         let name = match &symbol {
             Some(symbol) => table.intern(&String::from_utf8_lossy(symbol.name)),
             None => table.intern(&bracketed(&path)),
         };
         let mangled = symbols.mangled(&object, address);
         let symbol = mangled.map_or(name, |raw| table.intern(&String::from_utf8_lossy(raw)));
+
         let functions = match inline && function.is_some() {
             true => symbols.inlined(&object, address).to_vec(),
             false => Vec::new(),
         };
+
+        // A perf.data need not have the build ids of its files; then the files themselves do.
         let build_id = match object {
             Object::File { build_id: [], .. } => symbols.build_id(&object).unwrap_or_default(),
             Object::File { build_id, .. } => build_id.to_vec(),
             _ => tasks.kernel_build_id(map.object).to_vec(),
         };
+
         let own = Frame {
             name,
             symbol,
@@ -192,9 +201,11 @@ impl Samples {
             address: address.wrapping_sub(base),
             function,
         };
+
         if functions.is_empty() {
             return vec![own];
         }
+
         let frame = |function: &Vec<u8>| {
             let name = table.intern(&String::from_utf8_lossy(function));
             match name == own.name {

@@ -144,8 +144,10 @@ pub fn profile(
     let Some(kind) = format.kind() else {
         return text(recording, options, places, unwinder, out);
     };
+
     let make =
         |file: &PerfFile<'_>| Ok(Samples::new(file, kind, recording.ended(), options.inline));
+
     let (report, mut samples, mut last) = each(
         recording,
         options,
@@ -157,6 +159,7 @@ pub fn profile(
             Ok(())
         },
     )?;
+
     samples.take(&mut last);
     format.write(&samples.finish(), recording.name(), out)?;
     Ok(report)
@@ -172,13 +175,17 @@ fn each<O: Output>(
     mut take: impl FnMut(&mut O, &mut O::Piece) -> std::io::Result<()>,
 ) -> Result<(Report, O, O::Piece), ScriptError> {
     let file = PerfFile::parse(recording.bytes())?;
+    // Modules have build ids, too; only that of the kernel itself is wanted.
     let mut kernels = file.build_ids().filter_map(Result::ok);
     let kernel = kernels.find(|id| id.kernel && is_core(id.path));
     places.kernel_build_id = kernel.map(|id| id.id.to_vec());
+
+    // A sample without either of them is not unwound (perf's `thread__resolve_callchain_unwind`).
     let copies = st::REGS_USER | st::STACK_USER;
     let unwinds = |attr: &EventAttr| attr.sample_type & copies == copies && !options.hide_chains;
     let as_perf = Engine::Table(Box::new(libdw()));
     let engine = unwinder.unwrap_or(&as_perf);
+
     let options = &Options {
         unwound: unwinder.is_some(),
         ..options.clone()
@@ -190,17 +197,22 @@ fn each<O: Output>(
     // The finder only unwinds: names come from `symbols`.
     files.elf.symbols = false;
     files.elf.plt = false;
+
     let mut stacks = file
         .attrs()
         .iter()
         .any(unwinds)
         .then(|| Stacks::new(&file, &files, engine, unwinder.is_none()));
     let unwind = stacks.as_mut().map(|stacks| stacks as &mut dyn Unwind);
+
     let mut symbols = Files::new(places, HELPER);
     let output = make(&file)?;
+
     let mut script = Script::with_output(&file, options, output, &mut symbols, unwind)?;
     let mut piece = O::Piece::default();
+    // The callback cannot return an error; it stops and leaves it here.
     let mut failed = None;
+
     let summary = file.for_each(Order::Time, |event| {
         script.event(&event, &mut piece);
         match take(script.output(), &mut piece) {
@@ -214,6 +226,7 @@ fn each<O: Output>(
     if let Some(error) = failed {
         return Err(error.into());
     }
+
     script.finish(&mut piece);
     let report = Report {
         summary,

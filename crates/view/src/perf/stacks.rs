@@ -95,6 +95,7 @@ impl Unwind for Stacks<'_> {
         if self.as_perf && pcs.first().is_none_or(|&pc| space.find(pc).is_none()) {
             return true;
         }
+
         let begin = chain.len();
         let numbered = pcs.iter().zip(0u32..).take(frames_max);
         let addresses = numbered.map(|(&pc, at)| {
@@ -103,6 +104,7 @@ impl Unwind for Stacks<'_> {
             let is_exact = at == 0 || exact.contains(&at) || exact.contains(&(at + 1));
             pc.wrapping_sub(u64::from(!is_exact))
         });
+
         if !self.as_perf {
             chain.extend(addresses);
             return true;

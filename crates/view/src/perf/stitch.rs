@@ -57,10 +57,12 @@ pub fn stitch(path: &Path, like: Mode) -> Result<Stitching, StitchError> {
         source,
     })?;
     let file = PerfFile::parse((*owner).as_ref())?;
+
     let mut ours = Stitcher::new(Mode::Own);
     ours.events(file.attrs());
     let mut theirs = Stitcher::new(like);
     let (mut own, mut other) = (Vec::new(), Vec::new());
+
     let summary = items(&file, |item| {
         theirs.push(item.clone());
         ours.push(item);
@@ -68,10 +70,13 @@ pub fn stitch(path: &Path, like: Mode) -> Result<Stitching, StitchError> {
         own.extend(std::iter::from_fn(|| ours.pop()));
         ControlFlow::Continue(())
     });
+
+    // Samples may still wait for records that did not come; now they are delivered without.
     theirs.finish();
     ours.finish();
     other.extend(std::iter::from_fn(|| theirs.pop()));
     own.extend(std::iter::from_fn(|| ours.pop()));
+
     Ok(Stitching {
         own,
         other,
@@ -113,14 +118,18 @@ impl Stitching {
     pub fn print(&self, show: Show, command: &str, out: &mut dyn Write) -> std::io::Result<()> {
         let mut judged = self.judged();
         let tally = Tally::of(&judged);
+
+        // Chains of the other way come in its order, which is judged, too.
         if show.other_chains {
             let places = self.other.iter().zip(0u64..);
             let places: HashMap<u64, u64> = places.map(|(s, place)| (s.key, place)).collect();
             judged.sort_by_key(|sample| places.get(&sample.own.key));
         }
+
         if !show.samples {
             judged.clear();
         }
+
         for sample in &judged {
             let shown = if show.other_chains {
                 sample.other
@@ -133,6 +142,7 @@ impl Stitching {
                 self.text_sample(sample, shown, out)?;
             }
         }
+
         if show.json {
             self.json_summary(&tally, command).write(out)
         } else {
@@ -173,8 +183,10 @@ impl Stitching {
                 .filter(|(count, _)| *count > 0)
                 .try_for_each(|(count, text)| writeln!(out, "{count:9}  {text}"))
         };
+
         writeln!(out, "{:9}  samples", counts.samples)?;
         writeln!(out, "{:9}  deferred", tally.deferred)?;
+
         rows(
             out,
             &[
@@ -184,9 +196,11 @@ impl Stitching {
                 (tally.empty, "got an empty record"),
             ],
         )?;
+
         for (why, count) in &tally.missing {
             writeln!(out, "{count:9}  without: {}", why.description())?;
         }
+
         writeln!(out, "{:9}  records", counts.records)?;
         rows(
             out,
@@ -199,7 +213,9 @@ impl Stitching {
                 (counts.lost, "records or samples reported as lost"),
             ],
         )?;
+
         let like = self.like.as_str();
+
         for judgement in Judgement::ALL {
             let count = tally.other.get(&judgement).copied().unwrap_or(0);
             if count == 0 && judgement == Judgement::Unproven {
@@ -207,6 +223,7 @@ impl Stitching {
             }
             writeln!(out, "{count:9}  {like}: {}", judgement.description())?;
         }
+
         let order = self.other_counts.out_of_order;
         writeln!(out, "{order:9}  {like}: not in order of time")
     }

@@ -369,6 +369,7 @@ impl Profile {
         if all.len() <= 1 {
             return all.pop();
         }
+
         let first = all.first()?;
         let mut whole = Profile::new(first.kind, first.series.clone());
         whole.clock = first.clock;
@@ -376,6 +377,8 @@ impl Profile {
             let (first, last) = whole.times.unwrap_or((from, to));
             whole.times = Some((first.min(from), last.max(to)));
         }
+
+        // Samples of one thread must stay in the order of time, whichever worker took which part.
         let mut parts = Vec::new();
         let mut numbers = Vec::new();
         for (of, one) in all.iter().enumerate() {
@@ -400,6 +403,7 @@ impl Profile {
         whole
             .samples
             .reserve(all.iter().map(|one| one.samples.len()).sum());
+
         for (_, of, range) in parts {
             let (nodes, threads) = &numbers[of];
             whole
@@ -411,6 +415,7 @@ impl Profile {
                     period: sample.period,
                 }));
         }
+
         Some(whole)
     }
 

@@ -52,13 +52,16 @@ pub fn write(
     let known = Known::of(source)?;
     let files = Mutex::new(KernelSymbols::new(known.places(source), HELPER));
     let series = known.series(&run.engines);
+
     let mut written = None;
     let mut all = Vec::new();
     let reasons = format != Format::Folded;
+
     for (engine, first) in run.engines.iter().zip((0..).step_by(known.event_count())) {
         let options = options(source, run, engine);
         let counts = match format.kind() {
             None => {
+                // Text has every sample in its order, so one thread writes it as it comes.
                 let names = series[first..][..known.event_count()].iter();
                 let names = names.map(|series| series.name.clone()).collect();
                 let mut text = format::text::Text::new(names, &files, out);
@@ -79,8 +82,10 @@ pub fn write(
         };
         written.get_or_insert(counts);
     }
+
     if let Some(profile) = Profile::join(all) {
         format.write(&profile, &source.path.display().to_string(), out)?;
     }
+
     Ok(written.unwrap_or_default())
 }

@@ -55,6 +55,7 @@ impl Known {
     pub(super) fn series(&self, engines: &[Engine]) -> Vec<Series> {
         let several_events = self.attrs.iter().filter(|attr| attr.is_sampled()).count() > 1;
         let several = engines.len() > 1;
+
         let of_engine = |engine: &Engine| {
             let unwinder = engine.name().to_owned();
             let named = move |attr: &EventAttr| {
@@ -69,7 +70,9 @@ impl Known {
                     event: Some(event),
                 }
             };
+
             let mut series: Vec<Series> = self.attrs.iter().map(named).collect();
+
             if series.is_empty() {
                 series.push(Series {
                     name: engine.name().to_owned(),
@@ -78,6 +81,7 @@ impl Known {
             }
             series
         };
+
         engines.iter().flat_map(of_engine).collect()
     }
 

@@ -104,6 +104,7 @@ impl<'f> Lookup<'f> {
                 (None, Some(mapping)) => bracketed(&mapping.name),
                 (None, None) => "[unknown]".to_owned(),
             };
+
             let name = table.intern(&name);
             return table.add(Frame {
                 name,
@@ -113,13 +114,16 @@ impl<'f> Lookup<'f> {
                 function: None,
             });
         };
+
         let svma = mapping.svma(address);
         let symbol = image.symbol(svma);
+
         let (name, own) = match symbol {
             None => {
                 let name = table.intern(&bracketed(image.name()));
                 (name, name)
             }
+            // Demangling is slow, and many addresses are of one function.
             Some(symbol) => *self
                 .symbols
                 .entry((image.id(), symbol.address))
@@ -128,6 +132,7 @@ impl<'f> Lookup<'f> {
                     (table.intern(&demangle(&symbol.name)), table.intern(own))
                 }),
         };
+
         let image = self.image(table, image);
         table.add(Frame {
             name,
@@ -150,6 +155,7 @@ impl<'f> Lookup<'f> {
         let number = match self.kernels.iter().rposition(is_it) {
             Some(number) => number,
             None => {
+                // Numbers of kernels are in the keys of the other cache, so both are emptied.
                 if self.kernels.len() >= KERNELS_MAX {
                     self.kernels.clear();
                     self.kernel.clear();
@@ -158,17 +164,23 @@ impl<'f> Lookup<'f> {
                 self.kernels.len() - 1
             }
         };
+
         let place = (address, number as u32);
         if let Some(&frame) = self.kernel.get(&place) {
             return frame;
         }
+
+        // All workers share the kernel's symbols.
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let frame = kernel_frame(table, kernel, address, &mut *files);
         drop(files);
+
+        // The cache is only emptied when it is full: a recording may have any number of addresses.
         if self.kernel.len() >= KNOWN_MAX {
             self.kernel.clear();
         }
         self.kernel.insert(place, frame);
+
         frame
     }
 
@@ -200,10 +212,12 @@ fn kernel_frame(
             function: None,
         });
     };
+
     let base = map.range.start;
     let path = String::from_utf8_lossy(&map.shown()).into_owned();
     let (object, at) = map.place(address);
     let symbol = symbols.symbol(&object, at);
+
     let name = match &symbol {
         Some(symbol) => table.intern(&String::from_utf8_lossy(symbol.name)),
         None => table.intern(&bracketed(&path)),
@@ -214,6 +228,7 @@ fn kernel_frame(
         let size = symbol.range.end.saturating_sub(symbol.range.start);
         (symbol.range.start.wrapping_sub(base), size)
     });
+
     let image = table.image(&Image {
         path,
         build_id: map.build_id.clone(),

@@ -108,9 +108,11 @@ impl Tree {
             let parent = (node.parent as usize).min(self.nodes.len());
             next[id] = std::mem::replace(&mut first[parent], id as u32);
         }
+
         let mut out = Vec::with_capacity(self.nodes.len());
         let mut open = Vec::new();
         let mut visit = self.nodes.len();
+
         loop {
             let begin = open.len();
             let mut child = first[visit];
@@ -118,8 +120,11 @@ impl Tree {
                 open.push(child);
                 child = next[child as usize];
             }
+
+            // The last one is visited first, so siblings are put there in reverse.
             open[begin..]
                 .sort_unstable_by_key(|&id| std::cmp::Reverse(rank(self.nodes[id as usize].frame)));
+
             let Some(id) = open.pop() else { return out };
             out.push(id);
             visit = id as usize;
@@ -151,6 +156,7 @@ mod tests {
             vec![1, 5],
             vec![4],
         ];
+
         let grow = |paths: &mut dyn Iterator<Item = &Vec<u32>>| {
             let mut tree = Tree::default();
             for path in paths {
@@ -159,6 +165,7 @@ mod tests {
             }
             tree
         };
+
         let frames = |tree: &Tree| -> Vec<u32> {
             let order = tree.ordered(|frame| frame);
             order
@@ -166,8 +173,10 @@ mod tests {
                 .map(|&id| tree.nodes()[id as usize].frame)
                 .collect()
         };
+
         let whole = grow(&mut paths.iter());
         assert_eq!(frames(&whole), [1, 2, 3, 5, 4, 2, 3]);
+
         let mut merged = grow(&mut paths[3..].iter().rev());
         let new = merged.merge(&grow(&mut paths[..3].iter()), |frame| frame);
         assert_eq!(new.len(), 6);

@@ -73,12 +73,14 @@ impl<'f> Walks<'f> {
             last,
             ..
         } = self;
+
         let mut root = last.thread.1;
         if self.reasons && taken.end != Code::RootReached {
             let (code, why) = (taken.end.as_str(), taken.end.description());
             let frame = profile.table.label(&format!("[stopped: {code} {why}]"));
             root = profile.tree.child(root, frame);
         }
+
         if root != last.root {
             last.path.clear();
             last.root = root;
@@ -94,22 +96,28 @@ impl<'f> Walks<'f> {
         } else {
             0
         };
+
         last.path.truncate(common);
         let mut node = last.path.last().map_or(root, |&(_, node)| node);
+
         let space = &*taken.task.space;
         for at in (0..taken.pcs.len() - common).rev() {
             let frame = lookup.frame(&mut profile.table, space, last.space, taken.lookup(at));
             node = profile.tree.child(node, frame);
             last.path.push((taken.pcs[at], node));
         }
+
         if !plain {
             last.path.clear();
         }
+
+        // User space called the kernel, so the kernel's frames are further in.
         for at in (0..taken.kernel.len()).rev() {
             let (table, kernel) = (&mut profile.table, &taken.task.kernel);
             let frame = lookup.kernel_frame(table, kernel, taken.kernel_lookup(at));
             node = profile.tree.child(node, frame);
         }
+
         node
     }
 
@@ -119,10 +127,13 @@ impl<'f> Walks<'f> {
         let task = taken.task;
         let event = taken.counted.map_or(0, |counted| counted.event);
         let contents = task.space.contents();
+
+        // Equal names at different places are rare, and cost only a new path.
         let same_name = last
             .name
             .as_ref()
             .is_some_and(|name| Arc::ptr_eq(name, &task.name));
+
         if last.contents == Some(contents)
             && same_name
             && last.ids == (task.pid, task.tid)
@@ -130,6 +141,7 @@ impl<'f> Walks<'f> {
         {
             return;
         }
+
         last.event = event;
         last.path.clear();
         last.contents = Some(contents);

@@ -78,38 +78,48 @@ impl List {
     /// If it cannot be read, or an entry is not a path.
     pub fn read(input: impl Read) -> Result<List, ListError> {
         let mut text = Vec::new();
+        // One byte more than is allowed, to tell a list that just fits from one that goes on.
         input.take(BYTES_MAX + 1).read_to_end(&mut text)?;
         if text.len() as u64 > BYTES_MAX {
             return Err(ListError::Long);
         }
+
+        // As of `find -print0`: a path may hold a newline, but not a NUL.
         let end = if text.contains(&0) { 0 } else { b'\n' };
+
         let mut list = List::default();
         let mut met = HashSet::new();
         for (number, entry) in text.split(|&byte| byte == end).enumerate() {
             if entry.is_empty() {
                 continue;
             }
+
             let wrong = |what| ListError::Entry {
                 number: number + 1,
                 what,
             };
+            // The package is behind the last tab, so that a path may hold tabs.
             let tab = entry.iter().rposition(|&byte| byte == b'\t');
             let (path, package) = match tab {
                 Some(tab) => (&entry[..tab], &entry[tab + 1..]),
                 None => (entry, &[][..]),
             };
+
             if path.is_empty() {
                 return Err(wrong("there is no path"));
             }
             if path.len() > PATH_BYTES_MAX {
                 return Err(wrong("the path is too long"));
             }
+
             let package = std::str::from_utf8(package);
             let package = package.map_err(|_| wrong("the package is not UTF-8"))?;
+
             if !met.insert(path) {
                 list.repeated += 1;
                 continue;
             }
+
             list.entries.push(Entry {
                 path: path.to_vec(),
                 package: (!package.is_empty()).then(|| package.to_owned()),

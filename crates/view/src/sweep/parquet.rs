@@ -175,14 +175,18 @@ impl Parquet {
         if self.columns[0].present.is_empty() {
             return Ok(());
         }
+
         let mut group = self.writer.next_row_group().map_err(failed)?;
         for (column, (_, form)) in self.columns.iter_mut().zip(COLUMNS) {
             let Some(mut out) = group.next_column().map_err(failed)? else {
                 break;
             };
+
+            // The memory of a column is free as soon as the column is written.
             let column = std::mem::take(column);
             let (texts, numbers) = (&column.texts, &column.numbers);
             let present = Some(&column.present[..]);
+
             let written = match form {
                 Form::Number | Form::Address => {
                     let out = out.typed::<Int64Type>();
@@ -193,9 +197,11 @@ impl Parquet {
                     out.write_batch(texts, present, None)
                 }
             };
+
             written.map_err(failed)?;
             out.close().map_err(failed)?;
         }
+
         group.close().map_err(failed)?;
         Ok(())
     }

@@ -106,12 +106,15 @@ impl Part {
     pub fn open(path: &Path, plan: &Plan<'_>) -> Result<Part, PartError> {
         let earlier = fs::metadata(path).ok();
         let header = plan.header();
+
+        // A pipe or device can be neither read back nor cut.
         if earlier.is_some_and(|e| !e.is_file() && !e.is_dir()) {
             let mut file = OpenOptions::new().append(true).open(path)?;
             file.write_all(&header)?;
             let kept = Kept::default();
             return Ok(Part { file, kept });
         }
+
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
         let mut file = options.open(path)?;
@@ -119,6 +122,7 @@ impl Part {
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             return Err(PartError::Busy);
         }
+
         let length = file.metadata()?.len();
         let files = plan.list.shard(plan.shard);
         let mut kept = read(BufReader::new(&file), &header, &files)?;
@@ -126,6 +130,7 @@ impl Part {
         if kept.cut > 0 {
             file.set_len(kept.bytes)?;
         }
+
         file.seek(SeekFrom::Start(kept.bytes))?;
         if kept.bytes == 0 {
             file.write_all(&header)?;
@@ -218,6 +223,7 @@ fn read(mut input: impl BufRead, header: &[u8], files: &[&Entry]) -> Result<Kept
         if header.starts_with(&line) {
             return Ok(Kept::default());
         }
+        // The part of another sweep gets another message than a file of any other kind.
         let is_part = Known::read(&line).is_some_and(|line| line.kind == "sweep");
         return Err(if is_part {
             PartError::Another
@@ -225,6 +231,7 @@ fn read(mut input: impl BufRead, header: &[u8], files: &[&Entry]) -> Result<Kept
             PartError::Else
         });
     }
+
     let mut bytes = line.len() as u64;
     let mut kept = Kept {
         bytes,
@@ -233,15 +240,20 @@ fn read(mut input: impl BufRead, header: &[u8], files: &[&Entry]) -> Result<Kept
     let mut expected = files.iter();
     let mut next = expected.next().map(|e| OfFile::listed(e.bytes(), None));
     let mut functions = 0;
+
     loop {
         next_line(&mut input, &mut line)?;
+        // The piece of a line that was being written.
         let Some(b'\n') = line.last() else {
             return Ok(kept);
         };
+
         bytes += line.len() as u64;
         let Some(known) = Known::read(&line) else {
             return Ok(kept);
         };
+
+        // What another sweep wrote is for files in another order.
         let is_next = next.as_ref().is_some_and(|n| n.file() == known.file);
         let sums = match &*known.kind {
             "function" if is_next => {
@@ -249,6 +261,7 @@ fn read(mut input: impl BufRead, header: &[u8], files: &[&Entry]) -> Result<Kept
                 continue;
             }
             "wrong_row" | "index" if is_next => continue,
+            // A file counts only if all its lines are there.
             "check" if is_next && known.all.functions == functions => Sums {
                 files: 1,
                 ..known.sums()
@@ -261,6 +274,8 @@ fn read(mut input: impl BufRead, header: &[u8], files: &[&Entry]) -> Result<Kept
             }
             _ => return Ok(kept),
         };
+
+        // Only here, at the end of a file's lines, is a place from which a sweep can go on.
         kept.sums.add(&sums);
         kept.files += 1;
         kept.bytes = bytes;

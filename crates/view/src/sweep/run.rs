@@ -169,10 +169,12 @@ pub fn run<P: Piece, E>(
         changed: Condvar::new(),
         large: Mutex::new(()),
     };
+
     let work = || {
         let stop = StopOnPanic(&shared);
         while let Some(number) = shared.take(files.len()) {
             let piece: P = piece(files[number], options, &shared.large);
+            // `take` waits while the results that cannot be handed out yet are too large.
             let mut state = shared.state();
             state.waiting_bytes += piece.bytes();
             state.done.insert(number, piece);
@@ -181,6 +183,7 @@ pub fn run<P: Piece, E>(
         }
         drop(stop);
     };
+
     std::thread::scope(|scope| {
         let threads = options.threads.clamp(1, files.len().max(1));
         scope.spawn(work);
@@ -190,6 +193,8 @@ pub fn run<P: Piece, E>(
                 break;
             }
         }
+
+        // In the order of the list, so that the output does not depend on the threads.
         for number in 0..files.len() {
             let mut state = shared.state();
             let piece = loop {
@@ -202,10 +207,13 @@ pub fn run<P: Piece, E>(
                 }
                 state = shared.wait(state);
             };
+
             state.waiting_bytes -= piece.bytes();
             state.handed += 1;
             drop(state);
             shared.changed.notify_all();
+
+            // Without a writer, the workers must not go on.
             if let Err(error) = write(piece) {
                 shared.stop();
                 return Err(error);

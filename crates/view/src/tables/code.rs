@@ -26,14 +26,17 @@ pub(crate) struct Shown {
 /// The instruction at `address` of the function that starts at `start`, and those around it. Empty
 /// if the file has no code there.
 pub(crate) fn around(file: &File, start: u64, address: u64) -> Vec<Shown> {
+    // x86 code cannot be decoded backwards, so what is before is decoded from the start on.
     let is_near = address.checked_sub(start).is_some_and(|d| d <= BYTES_MAX);
     let start = if is_near { start } else { address };
     if file.code_at(address).is_none() {
         return Vec::new();
     }
+
     let bytes = file.bytes(start);
     let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
     let mut before = VecDeque::new();
+
     while decoder.ip() < address && decoder.can_decode() {
         let instruction = decoder.decode();
         before.push_back(instruction);
@@ -41,6 +44,7 @@ pub(crate) fn around(file: &File, start: u64, address: u64) -> Vec<Shown> {
             before.pop_front();
         }
     }
+
     if decoder.ip() != address {
         // The row starts within an instruction.
         let Some(rest) = usize::try_from(address - start)
@@ -52,16 +56,19 @@ pub(crate) fn around(file: &File, start: u64, address: u64) -> Vec<Shown> {
         decoder = Decoder::with_ip(64, rest, address, DecoderOptions::NONE);
         before.clear();
     }
+
     let mut all: Vec<_> = before.into();
     for _ in 0..=AFTER {
         if decoder.can_decode() {
             all.push(decoder.decode());
         }
     }
+
     let resolver = Resolver::new(file, &all);
     let resolver = resolver.map(|resolver| Box::new(resolver) as Box<dyn SymbolResolver>);
     let mut formatter = GasFormatter::with_options(resolver, None);
     formatter.options_mut().set_uppercase_hex(false);
+
     let shown = all.iter().map(|instruction| {
         let mut text = String::new();
         formatter.format(instruction, &mut text);

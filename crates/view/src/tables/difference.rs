@@ -55,8 +55,10 @@ pub fn write_text(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()
             Printable::new(input.file.name())
         )?;
     }
+
     let file = compared.inputs[0].file;
     let mut names = Names::new(file);
+
     let mut function: Option<&Range<u64>> = None;
     for difference in &compared.found.diff.differences {
         if function != Some(&difference.function) {
@@ -68,8 +70,10 @@ pub fn write_text(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()
             let name = name.unwrap_or("function");
             writeln!(out, "\n{name}: {} at {text}", counted(size, "byte"))?;
         }
+
         write_difference(compared, difference, out)?;
     }
+
     write_changed(compared, out)?;
     write_sums(compared, out)
 }
@@ -85,13 +89,16 @@ fn write_difference(
     address(file, start, &mut text);
     text.push_str("..");
     address(file, difference.range.end, &mut text);
+
     let causes: Vec<&str> = difference.causes.iter().map(Cause::as_str).collect();
     let gravity = difference.gravity().as_str();
     let _ = write!(text, "  {gravity}: {}", causes.join(", "));
+
     if difference.rows > 1 {
         let _ = write!(text, " ({})", counted(difference.rows, "row"));
     }
     writeln!(out, "{text}")?;
+
     for (which, claim) in [Which::First, Which::Second]
         .into_iter()
         .zip(&difference.claims)
@@ -109,12 +116,14 @@ fn write_difference(
             }
         }
     }
+
     for shown in code::around(file, difference.function.start, start) {
         let mark = if shown.address == start { '>' } else { ' ' };
         let mut place = String::new();
         address(file, shown.address, &mut place);
         writeln!(out, "    {mark} {place}: {}", shown.text)?;
     }
+
     Ok(())
 }
 
@@ -178,12 +187,14 @@ fn write_sums(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()> {
         only,
         ambiguous,
     } = compared.found;
+
     writeln!(
         out,
         "\ncompared {} of {} bytes",
         counted(diff.rows, "row"),
         diff.bytes
     )?;
+
     if compared.is_builds {
         let [first, second] = only;
         let changed = changed.len();
@@ -194,6 +205,7 @@ fn write_sums(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()> {
             counted(functions, "function")
         )?;
     }
+
     for ((gravity, cause), sum) in sums(diff) {
         let (ranges, functions, bytes) = (sum.ranges, sum.functions, sum.bytes);
         let (gravity, cause, text) = (gravity.0.as_str(), cause.as_str(), cause.description());
@@ -205,6 +217,7 @@ fn write_sums(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()> {
             counted(bytes, "byte")
         )?;
     }
+
     for ((which, loss), lost) in &diff.losses {
         let (name, loss, text) = (compared.name(*which), loss.as_str(), loss.description());
         let (rows, bytes) = (lost.rows, lost.bytes);
@@ -215,6 +228,7 @@ fn write_sums(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()> {
             counted(bytes, "byte")
         )?;
     }
+
     if diff.differences.is_empty() {
         writeln!(out, "no disagreement")?;
     }
@@ -229,6 +243,7 @@ pub fn write_json(compared: &Compared<'_>, command: &str, out: &mut dyn Write) -
     let mut line = |line: Line| line.write(out);
     let mut names = Names::new(compared.inputs[0].file);
     let diff = &compared.found.diff;
+
     for difference in &diff.differences {
         let function = compared.function(&mut names, difference.function.start);
         let file = compared.inputs[0].file;
@@ -237,6 +252,7 @@ pub fn write_json(compared: &Compared<'_>, command: &str, out: &mut dyn Write) -
         let shown = TableDifferenceLine::new(inputs, difference, function, &code);
         line(Line::TableDifference(Box::new(shown)))?;
     }
+
     for ((which, loss), lost) in &diff.losses {
         let index = usize::from(*which == Which::Second);
         let kind = compared.inputs[index].table.kind();
@@ -244,13 +260,16 @@ pub fn write_json(compared: &Compared<'_>, command: &str, out: &mut dyn Write) -
             index, kind, *loss, *lost,
         )))?;
     }
+
     for changed in &compared.found.changed {
         line(Line::CodeChanged(ChangedLine::new(changed)))?;
     }
+
     let (files, tables) = (
         compared.inputs.map(|input| input.file.name().to_owned()),
         compared.inputs.map(|input| input.table.kind()),
     );
+
     let summary = TableDiffLine::new(files, tables, compared.found, command);
     line(Line::TableDiff(summary))
 }

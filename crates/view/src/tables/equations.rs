@@ -39,6 +39,7 @@ pub fn write(
     let mut texts: HashMap<Rule, String> = HashMap::new();
     let mut rows = 0;
     let mut text = String::with_capacity(2 * FULL);
+
     let functions = table.functions().iter();
     for function in functions.filter(|f| filter.shows(&f.range)) {
         for row in table.rows(function) {
@@ -48,6 +49,7 @@ pub fn write(
                 Line::TableRow(Box::new(line)).write(out)?;
                 continue;
             }
+            // Equal rules are frequent, so their texts are kept.
             line(file, table, &row, &mut names, &mut texts, &mut text);
             if text.len() >= FULL {
                 out.write_all(text.as_bytes())?;
@@ -55,6 +57,7 @@ pub fn write(
             }
         }
     }
+
     out.write_all(text.as_bytes())?;
     Ok(rows)
 }

@@ -14,6 +14,7 @@ pub(super) fn write(file: &File, guess: &Guess, out: &mut dyn Write) -> io::Resu
         address(file, at, &mut text);
         text
     };
+
     let what = match (&guess.claim, guess.store) {
         (Some(claim), Some(store)) => {
             let subject = claimed(claim.subject);
@@ -22,14 +23,18 @@ pub(super) fn write(file: &File, guess: &Guess, out: &mut dyn Write) -> io::Resu
         (Some(claim), None) => format!("the row's {} is {}", claimed(claim.subject), claim.found),
         (None, _) => "the row is for another frame".to_owned(),
     };
+
+    // The end of the way need not be named again if the last jump leads to it.
     let is_behind = guess.path.last().is_none_or(|jump| jump.1 != guess.pc);
     let behind = guess.store.into_iter().chain(is_behind.then_some(guess.pc));
     let text = way(file, &guess.path, &behind.collect::<Vec<_>>());
     writeln!(out, "    one way: {text}: {what}")?;
+
     let Some(Fork { at, to, other }) = guess.fork else {
         return Ok(());
     };
     let (at, to) = (place(at), place(to));
+
     match other {
         Some(other) => {
             let other = place(other);

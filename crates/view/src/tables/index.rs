@@ -71,6 +71,7 @@ pub(super) fn results(file: &File, names: &mut Names<'_>, findings: &[Finding]) 
         let place = place(file, names, finding);
         let name = finding.code.as_ref();
         let name = name.and_then(|code| Some(names.function(code.start)?.0.to_owned()));
+
         let mut location = json!({
             "physicalLocation": {
                 "artifactLocation": { "uri": uri(file.name()) },
@@ -79,17 +80,21 @@ pub(super) fn results(file: &File, names: &mut Names<'_>, findings: &[Finding]) 
                 },
             },
         });
+
         let section = file.section_range(finding.section);
         if let Some(offset) = section.and_then(|s| file.offset(s.start + finding.offset)) {
             location["physicalLocation"]["region"] =
                 json!({ "byteOffset": offset, "byteLength": WORD });
         }
+
         if let Some(code) = &finding.code {
             location["physicalLocation"]["address"]["absoluteAddress"] = json!(code.start);
         }
         if let Some(name) = &name {
             location["logicalLocations"] = json!([{ "name": name, "kind": "function" }]);
         }
+
+        // A fingerprint should stay the same where code has moved, so the name is preferred.
         let of = name.unwrap_or_else(|| format!("{:#x}", finding.offset));
         json!({
             "ruleId": finding.flaw.as_str(),
@@ -101,6 +106,7 @@ pub(super) fn results(file: &File, names: &mut Names<'_>, findings: &[Finding]) 
             },
         })
     };
+
     findings.iter().map(result).collect()
 }
 

@@ -75,9 +75,13 @@ impl KnownRows {
     pub fn read(text: &str) -> Result<KnownRows, KnownError> {
         let mut known = KnownRows::default();
         let mut sums = 0;
+
         for (number, line) in text.lines().enumerate() {
             let wrong = KnownError::Line { line: number + 1 };
+            // A baseline is compared with what is found now, so a line that is not read would be a
+            // new row.
             let line: Value = serde_json::from_str(line).map_err(|_| wrong.clone())?;
+
             match line.get("type").and_then(Value::as_str) {
                 Some("wrong_row") => {
                     let key = Key::of_line(&line).ok_or(wrong)?;
@@ -94,6 +98,7 @@ impl KnownRows {
                     known.keys.entry(key).or_default();
                     true
                 }
+                // Lines of the same commands, without a wrong row.
                 Some("unproven" | "function" | "unreadable" | "sweep" | "summary") => true,
                 Some("check") => {
                     sums += 1;
@@ -102,6 +107,7 @@ impl KnownRows {
                 _ => return Err(wrong),
             };
         }
+
         match sums {
             0 => Err(KnownError::NoSummary),
             _ => Ok(known),
@@ -114,22 +120,27 @@ impl KnownRows {
         let mut names = Names::new(file);
         let mut left: HashMap<&Key, Vec<Option<String>>> = HashMap::new();
         let mut rows: Vec<(&Key, String, RowPlace)> = Vec::new();
+
         for checked in &report.functions {
             if checked.verdict.contradictions.is_empty() {
                 continue;
             }
+
             let identity = Identity::of(file, &mut names, checked);
             for wrong in &checked.verdict.contradictions {
                 // Earlier versions named a function without a name by its address.
                 let keys = [identity.text(), format!("{:#x}", checked.range.start)];
                 let keys = keys.map(|function| Key::of(file, function, checked, wrong));
+
                 let known = keys.iter().find_map(|key| self.keys.get_key_value(key));
+
                 if let Some((key, known)) = known {
                     left.entry(key).or_insert_with(|| known.clone());
                     rows.push((key, hash(identity.shape), RowPlace::of(checked, wrong)));
                 }
             }
         }
+
         let mut known = HashSet::new();
         for is_same in [true, false] {
             rows.retain(|(key, hash, place)| {
@@ -146,6 +157,7 @@ impl KnownRows {
                 found.is_none()
             });
         }
+
         report.take_out(|checked, wrong| known.contains(&RowPlace::of(checked, wrong)));
         report.index.retain(|finding| {
             !self

@@ -48,6 +48,7 @@ pub fn write_text(
     for group in groups.iter().take(shown.groups) {
         write_group(file, group, shown, out)?;
     }
+
     if groups.len() > shown.groups {
         let more = groups.len() - shown.groups;
         let left = groups[shown.groups..].iter();
@@ -59,11 +60,13 @@ pub fn write_text(
             counted(functions, "function")
         )?;
     }
+
     let mut names = Names::new(file);
     index::write_text(file, &mut names, &report.index, shown.groups, out)?;
     if shown.unproven {
         write_unproven(file, &mut names, report, out)?;
     }
+
     write_sums(file, report, out)
 }
 
@@ -80,6 +83,7 @@ fn write_group(
         writer,
         known,
     } = &group.blame;
+
     writeln!(
         out,
         "{code} {}: {}, {}",
@@ -87,6 +91,7 @@ fn write_group(
         counted(group.functions.len(), "function"),
         counted(group.contradictions, "wrong claim")
     )?;
+
     let files = match group.sources.len() {
         0 | 1 => String::new(),
         n => format!(", and {}", counted(n - 1, "more file")),
@@ -100,8 +105,10 @@ fn write_group(
         )?,
         None => writeln!(out, "  like no class in docs/findings.md")?,
     }
+
     let mut names = Names::new(file);
     let functions = group.functions.iter().copied();
+
     if shown.all {
         for checked in functions {
             heading(file, &mut names, checked, out)?;
@@ -111,12 +118,15 @@ fn write_group(
         }
         return writeln!(out);
     }
+
+    // Functions of a group have one cause, so the first one shows it and the others are only named.
     for checked in functions.clone().take(1) {
         heading(file, &mut names, checked, out)?;
         for contradiction in checked.verdict.contradictions.iter().take(1) {
             write_contradiction(file, checked, contradiction, shown.explain, out)?;
         }
     }
+
     let mut named = Vec::new();
     for checked in functions.skip(1).take(NAMED_MAX) {
         named.push(place(file, &mut names, checked));
@@ -168,6 +178,7 @@ fn write_contradiction(
         code.description(),
         wrong.row_offset
     )?;
+
     for shown in code::around(file, checked.range.start, wrong.pc) {
         let is_it = shown.address == wrong.pc;
         let mark = if is_it { '>' } else { ' ' };
@@ -184,6 +195,8 @@ fn write_contradiction(
             )?;
         }
     }
+
+    // Where no row covers the address, there is no rule to print.
     match wrong.subject {
         Subject::Row => writeln!(out, "      row:   none")?,
         _ => writeln!(out, "      row:   {}", wrong.rule)?,
@@ -191,6 +204,7 @@ fn write_contradiction(
     if let Some(right) = right(wrong) {
         writeln!(out, "      right: {right}")?;
     }
+
     if let (Some((from, to)), Some(own)) = (wrong.fits, wrong.path.last()) {
         let own = own.0;
         writeln!(
@@ -198,6 +212,7 @@ fn write_contradiction(
             "    two frames: a jump at {own:#x} brings this one, a jump at {from:#x} to {to:#x} the row's"
         )?;
     }
+
     if explain {
         let text = way(file, &wrong.path, &[wrong.pc]);
         writeln!(out, "      way:   {text}")?;
@@ -241,6 +256,7 @@ pub(crate) fn right(wrong: &Contradiction) -> Option<String> {
 /// What the row says, and what the code has done.
 pub(super) fn what(file: &File, start: u64, wrong: &Contradiction) -> String {
     let found = wrong.found;
+
     if let (Value::Const(number), Subject::Register(reg), true) =
         (found, wrong.subject, file.is_relocatable())
     {
@@ -250,12 +266,14 @@ pub(super) fn what(file: &File, start: u64, wrong: &Contradiction) -> String {
         let is_address = before.is_some_and(|insn| {
             insn.is_ip_rel_memory_operand() && insn.ip_rel_memory_address() == number
         });
+
         if is_address {
             let mut text = format!("the row's {reg} is ");
             address(file, number, &mut text);
             return text;
         }
     }
+
     let subject = match wrong.subject {
         Subject::Row => {
             let size = counted(wrong.row.end - wrong.row.start, "byte");
@@ -263,6 +281,7 @@ pub(super) fn what(file: &File, start: u64, wrong: &Contradiction) -> String {
         }
         subject => claimed(subject),
     };
+
     match found {
         Value::Entry { .. } if wrong.subject == Subject::Cfa && found.is_stack() => {
             format!(
@@ -296,6 +315,7 @@ fn write_unproven(
             continue;
         }
         heading(file, names, checked, out)?;
+
         for (doubt, at) in &checked.verdict.doubts {
             let mut place = String::new();
             address(file, *at, &mut place);
@@ -322,6 +342,7 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
         true => "no unwind table".to_owned(),
         false => tables.join(", "),
     };
+
     let Count {
         functions,
         rows,
@@ -336,6 +357,8 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
         counted(rows, "row"),
         counted(bytes, "byte")
     )?;
+
+    // The three verdicts share one denominator, so that their percentages add up to the whole file.
     for (name, count) in [
         ("proven", totals.proven),
         ("contradicted", totals.contradicted),
@@ -355,6 +378,7 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
         totals.rows_proven,
         share(totals.rows_proven, rows)
     )?;
+
     let plt = totals.plt;
     if plt.functions > 0 {
         writeln!(
@@ -363,6 +387,8 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
             plt.functions
         )?;
     }
+
+    // Rows claim what the convention of their function says, so the reader must know it.
     for ((convention, evidence), count) in &totals.conventions {
         writeln!(
             out,
@@ -380,6 +406,8 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
             doubt.description()
         )?;
     }
+
+    // A decoder gap of ours must not look like damage in the file, so APX is named as such.
     let apx = report.functions.iter().filter(|checked| {
         let doubts = checked.verdict.doubts.iter();
         let mut undecodable = doubts.filter(|doubt| doubt.0 == Doubt::Undecodable);
@@ -393,6 +421,8 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
             counted(apx, "function")
         )?;
     }
+
+    // A proof holds only as far as what it takes for granted.
     let rests = totals.assumptions.iter();
     let rests: Vec<String> = rests
         .map(|(a, count)| format!("{} {count}", a.as_str()))
@@ -400,6 +430,7 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
     if !rests.is_empty() {
         writeln!(out, "  the proofs rest on: {}", rests.join(", "))?;
     }
+    // Allowed in the red zone (psABI 3.2.2), but the stack copies that perf takes start at rsp.
     if totals.below_sp > 0 {
         let code = "US203";
         writeln!(
@@ -408,6 +439,8 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
             counted(totals.below_sp, "address")
         )?;
     }
+
+    // Some claims of the table lie outside the proof; a reader must not take them as proven.
     if let Some(&first) = report.unchecked.functions.first() {
         let mut place = String::new();
         address(file, first, &mut place);
@@ -421,6 +454,7 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
             report.unchecked.names().join(", ")
         )?;
     }
+
     for hole in [Hole::NoRow, Hole::NoCode, Hole::Overlap] {
         let gaps = report.gaps.iter().filter(|g| g.hole == hole);
         let bytes: u64 = gaps.clone().map(|g| g.range.end - g.range.start).sum();
@@ -435,6 +469,8 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
             )?;
         }
     }
+
+    // A right row is of no use if a search through the index ends elsewhere.
     let found = report.index.len();
     if found > 0 {
         let lost: u64 = report.index.iter().map(|f| f.functions).sum();
@@ -445,6 +481,7 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
             counted(lost, "function")
         )?;
     }
+
     for problem in &report.problems {
         writeln!(out, "  {problem}")?;
     }
@@ -489,15 +526,19 @@ pub(crate) fn lines(
 ) -> io::Result<()> {
     let mut names = Names::new(file);
     let mut judge = Judge::new(file);
+
     for checked in &report.functions {
         let name = names.function(checked.range.start).map(|(name, _)| name);
         let blame = judge.blame(checked);
+        // The hash costs a pass over the code, and only the lines of wrong rows have it.
         let hash = blame.is_some().then(|| hash(shape(file, &checked.range)));
         let hash = hash.unwrap_or_default();
+
         for wrong in &checked.verdict.contradictions {
             let wrong = WrongRowLine::new(of, file, checked, wrong, name, blame.as_ref(), &hash);
             Line::WrongRow(Box::new(wrong)).write(out)?;
         }
+
         let function = || Box::new(FunctionLine::new(of, file, checked, name));
         match functions {
             Functions::All => Line::Function(function()).write(out)?,
@@ -507,9 +548,11 @@ pub(crate) fn lines(
             Functions::Unproven => {}
         }
     }
+
     for finding in &report.index {
         Line::Index(IndexLine::new(of, file, finding, &mut names)).write(out)?;
     }
+
     let sums = CheckLine::new(of.clone(), report, &report.totals());
     Line::Check(Box::new(sums)).write(out)
 }

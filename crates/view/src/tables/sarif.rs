@@ -83,11 +83,13 @@ impl Sarif {
         let start = checked.range.start;
         let distance = wrong.pc.wrapping_sub(start);
         let section = wrong.table.section().map_or("", |s| s.as_str());
+
         let name = identity.name.clone().unwrap_or_else(|| {
             let mut name = String::from("function at ");
             address(file, start, &mut name);
             name
         });
+
         let text = format!(
             "{} at {name}+{distance:#x}: {} ({section}+{:#x} says: {}).",
             wrong.code().description(),
@@ -99,6 +101,7 @@ impl Sarif {
             }
         );
         let rule = RULES.iter().position(|(code, ..)| *code == wrong.code());
+
         json!({
             "ruleId": wrong.code().as_str(),
             "ruleIndex": rule,
@@ -167,7 +170,9 @@ impl Sarif {
                 "properties": { "tags": ["unwind-tables"], "precision": "very-high" },
             })
         });
+
         let rules: Vec<Value> = rules.into_iter().chain(index::rules()).collect();
+
         let log = json!({
             "$schema": SCHEMA,
             "version": "2.1.0",
@@ -183,6 +188,7 @@ impl Sarif {
                 "results": self.results,
             }],
         });
+
         serde_json::to_writer_pretty(&mut *out, &log)?;
         writeln!(out)
     }
@@ -192,6 +198,8 @@ impl Sarif {
 /// the section of a relocatable object.
 fn physical(file: &File, start: u64, wrong: &Contradiction, name: String) -> Value {
     let mut address = json!({ "kind": "instruction", "fullyQualifiedName": name });
+
+    // Addresses in an object are made up, so its places are sections and offsets.
     if file.is_relocatable() {
         let mut place = String::new();
         super::names::address(file, wrong.pc, &mut place);
@@ -199,10 +207,12 @@ fn physical(file: &File, start: u64, wrong: &Contradiction, name: String) -> Val
     } else {
         address["absoluteAddress"] = wrong.pc.into();
     }
+
     let mut physical = json!({
         "artifactLocation": { "uri": uri(file.name()) },
         "address": address,
     });
+
     if let Some(offset) = file.offset(wrong.pc) {
         let lines = super::code::around(file, start, wrong.pc);
         let bytes = |shown: &[super::code::Shown]| {
@@ -215,12 +225,14 @@ fn physical(file: &File, start: u64, wrong: &Contradiction, name: String) -> Val
                 "snippet": { "text": text.join("\n") },
             }))
         };
+
         let at = lines.iter().position(|line| line.address == wrong.pc);
         if let Some(at) = at {
             physical["region"] = bytes(&lines[at..=at]).unwrap_or_default();
             physical["contextRegion"] = bytes(&lines).unwrap_or_default();
         }
     }
+
     physical
 }
 

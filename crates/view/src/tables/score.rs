@@ -12,6 +12,7 @@ use unwind_sim_unwind::printable::Printable;
 /// Those of `out`.
 pub fn write(file: &File, score: &Score, limit: usize, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", Printable::new(file.name()))?;
+
     let mut line = |name: &str, tally: unwind_sim_tables::selftest::Tally| {
         let score = tally.score();
         let score = score.map_or_else(|| "-".to_owned(), |score| format!("{score:.2} %"));
@@ -21,14 +22,17 @@ pub fn write(file: &File, score: &Score, limit: usize, out: &mut dyn Write) -> i
             tally.caught, tally.equivalent, tally.missed,
         )
     };
+
     for (kind, tally) in &score.kinds {
         line(kind.as_str(), *tally)?;
     }
     line("all", score.total())?;
+
     for (argument, count) in score.arguments.iter().filter(|a| a.1 > 0) {
         writeln!(out, "  equivalent by {}: {count}", argument.as_str())?;
     }
     write_misses(file, "missed", &score.misses, limit, out)?;
+
     let conflicts = score.total().conflicts;
     if conflicts > 0 {
         writeln!(
@@ -36,6 +40,7 @@ pub fn write(file: &File, score: &Score, limit: usize, out: &mut dyn Write) -> i
             "  contradicted, though equivalent, not counted above: {conflicts}"
         )?;
     }
+
     write_misses(
         file,
         "contradicted, though equivalent",
@@ -59,12 +64,14 @@ fn write_misses(
             address(file, at, &mut place);
             place
         });
+
         let (change, answer) = (&miss.change, &miss.answer);
         writeln!(
             out,
             "  {what}: {kind} at {row} of {function}: {change}: {answer}"
         )?;
     }
+
     if misses.len() > limit {
         writeln!(out, "  and {} more (--limit)", misses.len() - limit)?;
     }

@@ -29,23 +29,29 @@ fn verdicts(out: &mut String, tallies: &[Tally], columns: &[String], width: usiz
         .into_iter()
         .filter(|(letter, _)| tallies.iter().any(|t| t.count(*letter) > 0))
         .collect();
+
+    // Most of these numbers are 0 in most runs, and then have no column.
     let mut rare = RARE.to_vec();
     rare.retain(|(_, count)| tallies.iter().any(|t| count(t) > 0));
+
     let _ = write!(out, "{:width$}", "");
     for (letter, word) in &used {
         let _ = write!(out, "  {:>12}", format!("{word} {letter}"));
     }
+    // Without a truth, a column can only agree with what it is compared with.
     let right = if truth { "right" } else { "agree" };
     let _ = write!(out, "  {:>8}  {right:>8}  {:>8}", "judged", "frames");
     for (name, _) in &rare {
         let _ = write!(out, "  {name}");
     }
     out.push('\n');
+
     for (name, tally) in columns.iter().zip(tallies) {
         let _ = write!(out, "{name:width$}");
         for (letter, _) in &used {
             let _ = write!(out, "  {:>12}", tally.count(*letter));
         }
+
         let shares = [tally.right_permyriad(), tally.found_permyriad()].map(percent);
         let _ = write!(out, "  {:>8}  {}  {}", tally.judged(), shares[0], shares[1]);
         for (name, count) in &rare {

@@ -68,6 +68,7 @@ pub(super) fn extent(
     let mapping = view.space.find(address)?;
     let image = mapping.image.as_ref()?;
     let svma = mapping.svma(address);
+
     let mut row = || {
         let starts = finders.iter_mut().filter_map(|(finder, cache)| {
             let row = find_row(*finder, mapping, address, cache).ok()?;
@@ -75,10 +76,13 @@ pub(super) fn extent(
         });
         starts.min()
     };
+
     let symbol = image.symbol(svma);
     let start = symbol.map(|s| s.address).or_else(&mut row);
     let near = |start: &u64| *start <= svma && svma - start <= BEFORE_MAX;
     let start = start.filter(near).unwrap_or(svma);
+
+    // Functions in assembly often have symbols without a size.
     let end = match symbol {
         Some(s) if s.size > 0 => s.address.saturating_add(s.size),
         _ => u64::MAX,
@@ -91,6 +95,7 @@ pub(super) fn extent(
         false => far,
     };
     let end = end.min(far).max(svma.saturating_add(1));
+
     let moved = |svma: u64| svma.wrapping_add(mapping.bias);
     Some((moved(start), moved(end)))
 }

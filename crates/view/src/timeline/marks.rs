@@ -59,6 +59,7 @@ impl MarksLine {
         let count = |kind: fn(EventKind) -> bool| {
             found.events.iter().filter(|event| kind(event.kind)).count() as u64
         };
+
         let mark = |number, kind| Mark {
             number,
             kind,
@@ -66,10 +67,14 @@ impl MarksLine {
             signal: None,
             tid: None,
         };
+
         let inside = |number: &u64| window.contains(number);
         let mut marks = Vec::new();
+
         let calls = found.calls.iter().filter(|number| inside(number));
         marks.extend(calls.map(|&number| mark(number, "call")));
+
+        // Beyond the first ones, only events in the window: a long run may have very many.
         let mut listed = 0;
         for event in &found.events {
             listed += 1;
@@ -85,9 +90,11 @@ impl MarksLine {
                 });
             }
         }
+
         for (nth, wrong) in found.wrong.iter().enumerate() {
             if nth < LISTED_MAX || inside(&wrong.number) {
                 let names = index.unwinders().iter().enumerate();
+                // One bit for each unwinder of the index.
                 let is_wrong = |bit: usize| wrong.unwinders >> bit & 1 != 0;
                 let names = names.filter(|(bit, _)| is_wrong(*bit));
                 marks.push(Mark {
@@ -96,6 +103,7 @@ impl MarksLine {
                 });
             }
         }
+
         marks.sort();
         MarksLine {
             covered: index.covered(),

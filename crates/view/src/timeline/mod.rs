@@ -146,7 +146,9 @@ pub fn window(
 ) -> Result<Timeline, InputError> {
     let mut all = Vec::new();
     let mut code: BTreeMap<(u32, u64, usize), Code> = BTreeMap::new();
+
     states.range(first, count, &mut |at| {
+        // States of one function share its code; the length tells two windows of a long one apart.
         if let Some(lines) = builder.code(at.view)
             && let Some(start) = lines.lines.first()
         {
@@ -155,6 +157,7 @@ pub fn window(
         }
         all.push(builder.state(at));
     })?;
+
     Ok(Timeline {
         schema: SCHEMA,
         source: about.source,

@@ -93,14 +93,18 @@ impl Stack {
         let rsp = view.live().rsp();
         let memory = view.sample.memory();
         let mut notes = of_truth(view, dwarf, cache);
+
+        // The words of a stack are aligned, even where rsp is not.
         let near = (0..BELOW + ABOVE).map(|i| {
             let below = BELOW * 8;
             (rsp & !7).wrapping_sub(below).wrapping_add(i * 8)
         });
+
         let mut addresses: std::collections::BTreeSet<u64> = near
             .filter(|&address| memory.read_u64(address).is_ok())
             .collect();
         addresses.extend(notes.keys().copied().take(NOTED_MAX));
+
         let words = addresses.into_iter().map(|address| {
             let value = memory.read_u64(address).ok();
             let mut notes = notes.remove(&address).unwrap_or_default();
@@ -110,6 +114,7 @@ impl Stack {
             if value == Some(POISON) {
                 notes.push(Note::Poisoned);
             }
+            // An unwinder that gets a copy does not see what is outside of it.
             if let MemoryView::Copy(bytes) = memory_view {
                 if address < rsp {
                     notes.push(Note::BelowCopy);
@@ -117,19 +122,23 @@ impl Stack {
                     notes.push(Note::BeyondCopy);
                 }
             }
+
             let is_return = notes
                 .iter()
                 .any(|n| matches!(n, Note::ReturnAddress { .. }));
+            // A guess would take it for a return address.
             if let Some(value) = value.filter(|&v| !is_return && view.space.is_text(v)) {
                 let place = Location::of(view.space, CodeAddress::Return(value)).to_string();
                 notes.push(Note::CodeAddress { place });
             }
+
             Word {
                 address: Hex(address),
                 value: value.map(Hex),
                 notes,
             }
         });
+
         Stack {
             rsp: Hex(rsp),
             words: words.collect(),

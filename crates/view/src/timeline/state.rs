@@ -212,6 +212,7 @@ impl<'a> Builder<'a> {
         let view = at.view;
         let sample = view.sample;
         let live = view.live();
+
         let columns = self.run.columns();
         let mut walks = Vec::with_capacity(columns.len());
         for column in &columns {
@@ -222,10 +223,12 @@ impl<'a> Builder<'a> {
             let outcome = engine.examine(view, variant, setting, cache);
             walks.push(Walk::of(view, engine, variant, setting, &outcome, cache));
         }
+
         let threads = match view.world {
             Some(world) => at.threads.iter().map(|t| Thread::of(t, world)).collect(),
             None => Vec::new(),
         };
+
         State {
             number: view.number,
             pid: sample.pid,
@@ -267,14 +270,17 @@ impl<'a> Builder<'a> {
     fn faults(&mut self, view: &View<'_>, live: &Regs) -> Vec<RowFault> {
         let memory = view.memory(self.run.setting.view);
         let subject = Subject::of(view, &memory, live);
+
         let mut faults = Vec::new();
         if view.sample.regs.is_fake() {
             return faults;
         }
+
         for (engine, cache) in self.run.engines.iter().zip(&mut self.caches) {
             let Some(finder) = engine.finder() else {
                 continue;
             };
+
             let found = subject.check_frame(finder, 0, cache);
             faults.extend(found.iter().map(|wrong| {
                 RowFault {

@@ -139,6 +139,8 @@ impl Walk {
         let frames = &outcome.chain.frames;
         let rows = listing::rows(view, outcome);
         let carried = carried(view, engine, setting, outcome, cache);
+
+        // The first frame was found by the row of the last frame that was skipped.
         let skipped = outcome
             .chain
             .events
@@ -148,18 +150,23 @@ impl Walk {
                 Event::Skipped { pc, .. } => Some(*pc),
                 _ => None,
             });
+
         let (before, behind) = absent(&rows, frames.len());
         let of_frame = |index: usize| {
             let row = rows.iter().copied().find(|row| row.found() == Some(index));
             let registers = carried.get(index).and_then(Option::as_ref);
             let last = index.checked_sub(1).and_then(|last| frames.get(last));
             let last = last.map(|last| last.pc).or(skipped);
+
             let mut step = frame_step(view, engine, (last, index, outcome.chain.step(index)), row);
             step.carried = registers.map(known).unwrap_or_default();
             let missing = before[index].iter().map(|&truth| missing_step(view, truth));
             missing.chain([step]).collect::<Vec<_>>()
         };
+
+        // Frames and events are two lists of one walk, which are told in the order of the walk.
         let mut next = 0;
+
         for event in &outcome.chain.events {
             let until = frames_before(event, &frames[next..]);
             steps.extend((next..next + until).flat_map(of_frame));
@@ -167,8 +174,10 @@ impl Walk {
             steps.push(Step::new(kind_of(event), story::event(event, view)));
         }
         steps.extend((next..frames.len()).flat_map(of_frame));
+
         let text = story::ending(view, outcome, &behind);
         steps.push(Step::new(StepKind::Ended, text));
+
         Walk {
             start: variant.as_str(),
             verdict: verdict_line(outcome),
@@ -212,28 +221,36 @@ fn carried(
         Event::Started { regs, .. } => Some(*regs),
         _ => None,
     });
+
     let (Some(finder), Some(regs)) = (engine.finder(), started) else {
         return out;
     };
+
     let memory = view.memory(setting.view);
     let place = Place {
         space: view.space,
         memory: &memory,
     };
+    // As in the walk: it loses the registers that its unwinder does not carry.
     let carries = RegMask(finder.carries().0 | RegMask::FRAME.0);
     let mut frame = unwind::Frame::top(regs.restricted(carries));
+
+    // As many steps as the walk itself may have made.
     let mut next = 0;
     for _ in 0..setting.limits.frames_max {
         let is_this = |f: &Frame| f.pc == frame.pc && f.sp == frame.regs.rsp();
+        // Frames that were skipped are not in the chain.
         if frames.get(next).is_some_and(is_this) {
             out[next] = Some(frame.regs);
             next += 1;
         }
+
         match step(finder, &place, &frame, cache).caller {
             Ok(caller) if next < frames.len() => frame = caller,
             _ => break,
         }
     }
+
     out
 }
 
@@ -271,13 +288,17 @@ fn frame_step(
         StepKind::Frame,
         story::found(view, engine, last, (index, &frame)),
     );
+
     if let How::Rule { row, words } = frame.how {
         step.reads = words.iter().map(|word| Hex(word.address)).collect();
         step.table = table_bytes(view, &row.source());
     }
+
+    // Without a rule, as in a walk by guesses, the word that held the pc is what was read.
     if step.reads.is_empty() {
         step.reads.extend(frame.slot.map(Hex));
     }
+
     (step.judged, step.truth) = match row {
         Some(Row::Same { truth, .. }) => (Some("same"), Some(truth)),
         Some(Row::Wrong { truth, .. }) => (Some("wrong"), Some(truth)),
@@ -285,6 +306,7 @@ fn frame_step(
         Some(Row::Unjudged { .. }) => (Some("unjudged"), None),
         Some(Row::Absent { .. }) | None => (None, None),
     };
+
     step.text.push_str(&match row {
         Some(Row::Wrong { truth, .. }) => {
             let (_, place) = listing::true_place(view, truth);
@@ -293,6 +315,7 @@ fn frame_step(
         Some(Row::Extra { .. }) => " Wrong: there is no true frame here.".to_owned(),
         _ => String::new(),
     });
+
     step.frame = Some(frame_line(view.space, &frame));
     step
 }

@@ -36,6 +36,7 @@ pub(super) fn ending(view: &View<'_>, outcome: &Outcome, missing: &[usize]) -> S
         true => String::new(),
         false => format!(" ({reason})"),
     };
+
     let mut text = format!("The walk ends: {code} {short}{detail}.");
     if let Some(&first) = missing.first() {
         let places = missing.iter().take(NAMED_MAX);
@@ -50,6 +51,7 @@ pub(super) fn ending(view: &View<'_>, outcome: &Outcome, missing: &[usize]) -> S
             " {frames} from number {first} on not found: {names}{more}."
         ));
     }
+
     let verdict = outcome.verdict;
     let why = match outcome.unjudged {
         Some(why) => format!(": {why}"),
@@ -68,6 +70,7 @@ pub(super) fn found(
 ) -> String {
     let place = Location::of(view.space, frame.pc);
     let (name, pc) = (engine.name(), frame.pc.value());
+
     let text = match frame.how {
         How::Start => format!("{place}, where the walk starts."),
         How::SampledIp => format!("{place}, the sampled ip, which is reported first."),
@@ -97,6 +100,7 @@ pub(super) fn found(
             format!("{name} in {subject}: {row}: {read}{saved}")
         }
     };
+
     format!("#{index} {text}")
 }
 

@@ -23,8 +23,10 @@ const FRAME_WORDS_MAX: u64 = 1 << 12;
 /// The return addresses, saved registers and CFAs of the true frames, by address.
 pub fn of_truth(view: &View<'_>, dwarf: &Dwarf, cache: &mut Cache) -> BTreeMap<u64, Vec<Note>> {
     let mut notes: BTreeMap<u64, Vec<Note>> = BTreeMap::new();
+
     let truth = &view.sample.truth;
     let frames = truth.frames();
+
     for (index, frame) in frames.iter().enumerate() {
         if let Some(slot) = truth.slot(index) {
             let place = Location::of(view.space, frame.address()).to_string();
@@ -34,22 +36,27 @@ pub fn of_truth(view: &View<'_>, dwarf: &Dwarf, cache: &mut Cache) -> BTreeMap<u
             };
             notes.entry(slot).or_default().push(note);
         }
+        // The outermost frame's CFA is not known: nothing was called from outside of it.
         if index + 1 < frames.len() {
             let note = Note::Cfa { frame: index };
             notes.entry(frame.cfa).or_default().push(note);
         }
     }
+
     let (memory, live) = (view.sample.memory(), view.live());
     let subject = Subject::of(view, &memory, &live);
     let mut low = live.rsp();
+
     for (index, pair) in frames.windows(2).enumerate() {
         let [frame, caller] = pair else { continue };
+        // A right row says where the registers are; else words with the right values are searched.
         let is_right = subject.check_frame(dwarf, index, cache).is_empty();
         let saved = caller.saved.map(|values| {
             let row = is_right.then(|| by_row(view, frame, dwarf, cache));
             row.flatten()
                 .unwrap_or_else(|| by_value(view, low..frame.cfa, caller, &values))
         });
+
         for (address, reg) in saved.unwrap_or_default() {
             let note = Note::Saved {
                 register: reg.as_str(),
@@ -57,8 +64,10 @@ pub fn of_truth(view: &View<'_>, dwarf: &Dwarf, cache: &mut Cache) -> BTreeMap<u
             };
             notes.entry(address).or_default().push(note);
         }
+
         low = frame.cfa;
     }
+
     notes
 }
 
@@ -91,14 +100,18 @@ fn by_value(
     caller: &TrueFrame,
     values: &[u64; 6],
 ) -> Vec<(u64, Reg)> {
+    // The registers of interrupted code are in a signal frame, not where a function saves them.
     let is_call = caller.kind == TrueKind::Call;
+
     let bytes = range.end.checked_sub(range.start);
     if !is_call || bytes.is_none_or(|bytes| bytes / WORD > FRAME_WORDS_MAX) {
         return Vec::new();
     }
+
     let memory = view.sample.memory();
     let zeros = values.iter().filter(|value| **value == 0).count();
     let mut found = Vec::new();
+
     for address in (range.start..range.end.saturating_sub(WORD)).step_by(WORD as usize) {
         let Ok(word) = memory.read_u64(address) else {
             continue;

@@ -137,11 +137,14 @@ fn each_count_of_an_unwinder_has_its_column() {
         rows: 9,
         ..Tally::default()
     };
+
     let lines = table_of(&["dwarf"], &[tally]);
+
     let words = |line: &str| -> Vec<String> {
         let columns = line.split("  ").map(str::trim).filter(|c| !c.is_empty());
         columns.map(str::to_owned).collect()
     };
+
     let heads = [
         "checked",
         "right",
@@ -154,6 +157,7 @@ fn each_count_of_an_unwinder_has_its_column() {
         "walks wrong",
     ];
     assert_eq!(words(&lines[0]), heads);
+
     let values = [
         "dwarf",
         "1000",
@@ -343,6 +347,7 @@ fn each_class_of_each_unwinder_has_a_heading() {
         lost(of_unit(2)),
         of_unit(3),
     ]);
+
     let report = report(&results, false);
     let headings = report.lines().filter(|line| line.contains(" from "));
     let expected = [
@@ -436,16 +441,19 @@ fn a_cause_counts_addresses_and_times() {
         count,
         ..wrong(svma)
     };
+
     let head = |findings: Vec<Finding>| cause(&found(findings)).swap_remove(0);
     assert_eq!(
         head(vec![of(0x1000, 5, 2)]),
         "  US501 wrong CFA at first+0x0, 2 times, by walk"
     );
+
     let two = vec![of(0x1000, 5, 2), of(0x1001, 3, 3)];
     assert_eq!(
         head(two.clone()),
         "  US501 wrong CFA at first+0x1 and at 1 more address, 5 times, by walk"
     );
+
     let told = cause(&found(two));
     assert_eq!(
         told[1],
@@ -455,6 +463,7 @@ fn a_cause_counts_addresses_and_times() {
         told.last().map(|s| &**s),
         Some("      again dwarf 0x101001")
     );
+
     let three = vec![of(0x1000, 1, 1), of(0x1001, 3, 1), of(0x1004, 2, 1)];
     assert_eq!(
         head(three),

@@ -35,6 +35,8 @@ pub(super) fn xsave(subject: &Subject, random: &mut Random, case: &mut NativeCas
     if !has_area(subject.insn.mnemonic()) {
         return;
     }
+
+    // edx:eax is the bitmap of requested components.
     let bits = random.bits();
     let mut requested = bits & COMPONENTS;
     if bits >> 8 & 3 == 0 {
@@ -47,6 +49,7 @@ pub(super) fn xsave(subject: &Subject, random: &mut Random, case: &mut NativeCas
         insn.memory_base().full_register() == register
             || insn.memory_index().full_register() == register
     };
+
     if !uses(0) {
         case.state.gpr[RAX] = random.bits() << 32 | requested & 0xffff_ffff;
     } else {
@@ -55,21 +58,29 @@ pub(super) fn xsave(subject: &Subject, random: &mut Random, case: &mut NativeCas
     if !uses(RDX as u32) {
         case.state.gpr[RDX] = random.bits() << 32 | requested >> 32;
     }
+
     let Some(access) = subject.accesses.first() else {
         return;
     };
     let Some(at) = in_window(case, address(subject, access, case), AREA_SIZE as usize) else {
         return;
     };
+
     let window = &mut case.state.window;
+
+    // The upper half of MXCSR is reserved, and `xrstor` would nearly always raise #GP.
     if bits >> 10 & 15 != 0 {
         window[at + MXCSR + 2..at + MXCSR + 4].fill(0);
     }
+
     let form = match bits >> 14 & 3 {
         0 | 1 => 0,
         2 => IS_COMPACTED | (bits >> 16 & COMPONENTS),
         _ => IS_COMPACTED | COMPONENTS,
     };
+
+    // XSTATE_BV and XCOMP_BV. In the compacted form, the first must not have bits that the second
+    // lacks (SDM volume 2, XRSTOR).
     let mut words = [0; 8];
     words[0] = bits >> 24 & COMPONENTS;
     if form != 0 && bits >> 28 & 7 != 0 {
@@ -83,6 +94,7 @@ pub(super) fn xsave(subject: &Subject, random: &mut Random, case: &mut NativeCas
         2 | 3 => words[random.below(6) + 2] |= 1 << (bits >> 40 & 63),
         _ => {}
     }
+
     let header = window[at + HEADER..at + HEADER + 64].as_chunks_mut::<8>().0;
     for (to, word) in header.iter_mut().zip(words) {
         *to = word.to_le_bytes();
@@ -110,18 +122,23 @@ pub(super) fn far(subject: &Subject, random: &mut Random, case: &mut NativeCase)
         Code::Retfq | Code::Retfq_imm16 | Code::Iretq => (8, true),
         _ => return,
     };
+
     let start = match subject.accesses.iter().find(|access| !access.written) {
         Some(access) if !is_return => address(subject, access, case),
         _ => case.state.gpr[RSP],
     };
+
     let selector = selector(random, CODE);
     let window = case.window();
+
     let mut put = |number: u64, value: u64| {
         let place = start.wrapping_add(number * size as u64);
         if let Some(at) = in_window(case, place, size) {
             case.state.window[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
         }
     };
+
+    // A far pointer in memory: the offset, then a selector of 16 bits.
     if !is_return {
         let place = start.wrapping_add(size as u64);
         if let Some(at) = in_window(case, place, 2) {
@@ -131,6 +148,8 @@ pub(super) fn far(subject: &Subject, random: &mut Random, case: &mut NativeCase)
     }
     // What is above 16 bits does not matter.
     put(1, random.bits() << 16 | u64::from(selector));
+
+    // In 64-bit mode, `iret` always pops rip, cs, rflags, rsp and ss (SDM volume 2, IRET).
     if subject.is_iret() {
         put(2, random.bits() & LOADED);
         let stack = if random.chance(128) {

@@ -31,6 +31,7 @@ pub(super) fn random(
     let (first, second) = (random.bits().to_le_bytes(), random.bits().to_le_bytes());
     bytes[..8].copy_from_slice(&first);
     bytes[8..].copy_from_slice(&second[..7]);
+
     let choice = random.bits();
     let prefixes = match choice & 31 {
         // Too many for anything to follow.
@@ -39,10 +40,12 @@ pub(super) fn random(
         1..16 => choice >> 8 & 3,
         _ => 0,
     };
+
     let mut at = 0;
     for _ in 0..prefixes {
         put(bytes, &mut at, *random.pick(&PREFIXES));
     }
+
     let rex = 0x40 | (choice >> 16 & 15) as u8;
     match choice >> 24 & 15 {
         0..6 => {
@@ -77,9 +80,11 @@ pub(super) fn random(
             }
         }
     }
+
     let options = processor.decoder_options();
     let insn = Decoder::with_ip(64, bytes, ip, options).decode();
     let prefixes = bytes.iter().take_while(|byte| is_prefix(**byte)).count();
+
     let is_left_out = match bytes[prefixes..] {
         [EVEX, ..] => true,
         // Among them are calls of a hypervisor, which raises what it likes.
@@ -88,6 +93,8 @@ pub(super) fn random(
         // Where it ends is not known here.
         _ => insn.is_invalid() && processor.has_instruction(&insn, bytes),
     };
+
+    // With its checks off, iced names the instruction whose rule was broken.
     let code = match insn.is_invalid() {
         true => {
             let options = options | DecoderOptions::NO_INVALID_CHECK;
@@ -95,6 +102,7 @@ pub(super) fn random(
         }
         false => insn.code(),
     };
+
     let is_wanted = code == Code::INVALID || wanted.contains(&code);
     (!is_left_out && is_wanted).then_some(insn)
 }

@@ -95,6 +95,7 @@ pub(super) fn compare(
         arrived(subject, case.state.rip, native);
         native.0 = plain(subject, native.0);
     }
+
     let (fx, avx) = (case.mode != Mode::Plain, case.mode == Mode::Avx);
     let same = |native: &(Outcome, NativeState), machine: &(Outcome, NativeState)| {
         native.0 == machine.0
@@ -105,14 +106,18 @@ pub(super) fn compare(
             && (!avx || native.1.fx.upper == machine.1.fx.upper)
             && (!case.memory || native.1.window == machine.1.window)
     };
+
     if same(native, machine) {
         return Verdict::Same;
     }
+
     let mut forgiven = *machine;
     let used = forgive(subject, case, cpu, native, &mut forgiven);
     if same(native, &forgiven) {
         return Verdict::Open(used);
     }
+
+    // The child's own memory and program are not the machine's.
     if meddles(subject, case) || runs_the_child(machine) {
         return Verdict::Void;
     }
@@ -135,20 +140,26 @@ fn forgive(
         processor: end(native.0),
         machine: end(machine.0),
     };
+
     let mut used = Used::default();
+    // Of two faults of one instruction, a processor may raise either.
     if native.0 != machine.0
         && let Some(by) = about.may_end_differently()
     {
         machine.0 = native.0;
         used.add(by);
     }
+
     let mut theirs = native.1;
     used.add(about.forgive(
         &view(&mut theirs, case.mode),
         &mut view(&mut machine.1, case.mode),
     ));
+
     if case.memory && native.1.window != machine.1.window {
         let (by, open) = about.open_stores(native.1.rflags);
+
+        // Only bytes that the manuals leave open become the processor's; all others must be equal.
         let before = machine.1.window;
         for access in subject.accesses.iter().filter(|access| access.written) {
             let start = address(subject, access, case);
@@ -162,6 +173,7 @@ fn forgive(
                 }
             }
         }
+
         if machine.1.window != before {
             used.add(by);
         }
@@ -208,11 +220,15 @@ fn meddles(subject: &Subject, case: &NativeCase) -> bool {
     let is_reserved = |address: u64, access: &Access| {
         let end = address.wrapping_add(access.size.into());
         let reserved = address < RESERVED.end && end > RESERVED.start;
+
+        // The pages beside the window are free, so an access there faults on both sides.
         let near = [WINDOW_PAGE, MIDDLE_PAGES]
             .iter()
             .any(|pages| address >= pages.start - 0x1000 && end <= pages.end + 0x1000);
+
         reserved && !near && !(access.written && CODE_RANGE.contains(&address))
     };
+
     subject.accesses.iter().any(|access| {
         let first = address(subject, access, case);
         let elements = elements(subject, case);

@@ -10,9 +10,11 @@ use unwind_sim_emulator_native::single::{MIDDLE_PAGES, Mode, NativeCase, NativeS
 /// would outlast the case.
 pub fn excluded(code: Code) -> Option<&'static str> {
     use Mnemonic::*;
+
     if is_beyond(code) {
         return Some("no processor that the machine follows has it");
     }
+
     Some(match code.mnemonic() {
         Cpuid => "the machine has its own cpuid",
         Rdtsc | Rdtscp | Rdpmc => "depends on the time",
@@ -84,6 +86,7 @@ const EXCEPTIONS: u32 = 0x3f;
 
 /// The traits of a case that ended so on the processor, as bits.
 pub(super) fn traits(subject: &Subject, case: &NativeCase, native: &(Outcome, NativeState)) -> u32 {
+    // Bit 1 is #PF; 2 is #SS, #GP or #AC; 3 is #UD; 4 is any other signal.
     let mut all = match native.0 {
         Outcome::Signal { trapno: 14, .. } => 1 << 1,
         Outcome::Signal {
@@ -94,6 +97,7 @@ pub(super) fn traits(subject: &Subject, case: &NativeCase, native: &(Outcome, Na
         Outcome::Signal { .. } => 1 << 4,
         _ => 1,
     };
+
     if case.memory && case.middle && native.0 == Outcome::Done {
         let mut accesses = subject.accesses.iter();
         let crosses = accesses.any(|access| {
@@ -102,14 +106,18 @@ pub(super) fn traits(subject: &Subject, case: &NativeCase, native: &(Outcome, Na
         });
         all |= u32::from(crosses) << 5;
     }
+
     if case.mode == Mode::Plain {
         return all;
     }
+
     let word = |state: &NativeState, at: usize| {
         let bytes = [0, 1, 2, 3].map(|byte| state.fx.legacy[at + byte]);
         u32::from_le_bytes(bytes)
     };
+
     let before = word(&case.state, MXCSR);
+    // The flags are sticky: only those that were clear before tell.
     let new = |at| word(&native.1, at) & !word(&case.state, at) & EXCEPTIONS;
     all |= u32::from(before & ROUNDING != 0) << 6
         | u32::from(before & FTZ != 0) << 7
@@ -117,6 +125,7 @@ pub(super) fn traits(subject: &Subject, case: &NativeCase, native: &(Outcome, Na
         | u32::from(before & MASKS != MASKS) << 9
         | (new(MXCSR) | new(STATUS)) << 10
         | u32::from(has_nan(subject, case)) << 16;
+
     if case.mode == Mode::Avx {
         all |= u32::from(case.state.fx.upper != [0; 16]) << 17;
     }

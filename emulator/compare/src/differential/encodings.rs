@@ -79,12 +79,16 @@ impl Encodings {
     pub fn new(processor: Processor) -> Encodings {
         let mut all = vec![Templates::default(); Code::values().len()];
         let mut insn = Instruction::default();
+
         for template in vex() {
             template.add(&processor, &mut insn, &mut all);
         }
+
+        // Each form that iced decodes becomes a template of its code.
         for prefixes in 0..PREFIXES.len() {
             for wide in [false, true] {
                 for (map, opcode) in opcodes() {
+                    // Each ModRM.reg with a memory operand, and each pair of registers.
                     for modrm in (0..8).map(|reg| reg << 3).chain(0xc0..=0xff) {
                         let template = Template {
                             prefixes: prefixes as u8,
@@ -103,6 +107,7 @@ impl Encodings {
                 }
             }
         }
+
         Encodings {
             processor,
             templates: all,
@@ -304,32 +309,42 @@ impl Template {
         let mut prefixes = [0; 3];
         let mut count = 0;
         let mut rex = u8::from(self.wide) << 3;
+
         if extras {
             let choice = random.bits();
+
             let mut add = |prefix| {
                 prefixes[count] = prefix;
                 count += 1;
             };
+
             if choice & 15 == 0 {
                 add(*random.pick(&SEGMENTS));
             }
             if choice >> 4 & 15 == 0 && self.memory {
                 add(0x67);
             }
+
+            // LOCK before VEX is #UD whatever follows (SDM volume 2, 2.3.2).
             if choice >> 8 & 15 == 0 && self.memory && self.vex.is_none() {
                 add(0xf0);
             }
+
             if choice >> 12 & 1 == 0 {
                 rex |= 0x40 | (choice >> 13) as u8 & 7;
             }
         }
+
         let tail = random.bits();
         let sib = self.vex.is_some_and(|vex| vex.sib);
+
+        // Never 3 in ModRM.mod, which would be a register. With VSIB, ModRM.rm stays 4.
         let modrm = match self.memory {
             true if sib => self.modrm | ((tail % 3) as u8 * 0x40),
             true => self.modrm | ((tail % 3) as u8 * 0x40) | ((tail >> 8) as u8 & 7),
             false => self.modrm,
         };
+
         let at = match self.vex {
             Some(vex) => {
                 let registers = (tail >> 40) as u8;
@@ -339,13 +354,17 @@ impl Template {
             }
             None => self.fill(bytes, &prefixes[..count], rex, modrm),
         };
+
         let rest = &mut bytes[at..];
+
+        // Zeros, ones, one bit, or anything, for the displacement and the immediate.
         let filler = match tail >> 16 & 7 {
             0 => 0,
             1 => u64::MAX,
             2 => 1 << (tail >> 32 & 63),
             _ => random.bits(),
         };
+
         for (byte, value) in rest.iter_mut().zip(filler.to_le_bytes().iter().cycle()) {
             *byte = *value;
         }

@@ -110,10 +110,13 @@ impl CaseFile {
         for byte in &self.code {
             let _ = write!(text, " {byte:02x}");
         }
+
         let _ = writeln!(text, "\nindex {}", self.index);
         if let Some(cpu) = self.cpu {
             let _ = writeln!(text, "cpu {cpu}");
         }
+
+        // `avx` implies `fx` when the file is read.
         let parts = [
             ("fx", self.fx && !self.avx),
             ("avx", self.avx),
@@ -126,11 +129,14 @@ impl CaseFile {
                 let _ = writeln!(text, "uses {name}");
             }
         }
+
+        // Only what differs is written: before from an empty state, after from the state before.
         let start = NativeState {
             rip: Native::place(self.index),
             ..NativeState::default()
         };
         self.difference(&mut text, "before", &start, &self.before);
+
         match self.after.0 {
             Outcome::Signal {
                 signal,
@@ -146,6 +152,7 @@ impl CaseFile {
             }
             _ => text.push_str("after done\n"),
         }
+
         self.difference(&mut text, "after", &self.before, &self.after.1);
         text
     }
@@ -156,6 +163,7 @@ impl CaseFile {
                 let _ = writeln!(text, "{when} {name} {new:#x}");
             }
         }
+
         for (name, old, new) in [
             ("rip", old.rip, new.rip),
             ("rflags", old.rflags, new.rflags),
@@ -164,6 +172,7 @@ impl CaseFile {
                 let _ = writeln!(text, "{when} {name} {new:#x}");
             }
         }
+
         let upper = [old, new].map(|state| bytes(&state.fx.upper));
         for (name, used, old, new) in [
             ("fx", self.fx, &old.fx.legacy[..], &new.fx.legacy[..]),
@@ -199,13 +208,18 @@ impl CaseFile {
             before: NativeState::default(),
             after: (Outcome::Hung, NativeState::default()),
         };
+
+        // `after` lines change a copy of the state before, so all `before` lines precede them.
         let mut ended = false;
         for (number, line) in text.lines().enumerate() {
             let words: Vec<&str> = line.split_whitespace().collect();
+
             let fail = |what| CaseFileError {
                 line: number + 1,
                 what,
             };
+
+            // `None` if the line is known, but its value is wrong.
             let ok = match words[..] {
                 [] => Some(()),
                 [word, ..] if word.starts_with('#') => Some(()),
@@ -214,6 +228,7 @@ impl CaseFile {
                     .map(|byte| u8::from_str_radix(byte, 16).ok())
                     .collect::<Option<_>>()
                     .map(|code| file.code = code),
+                // The place of the code follows from the index.
                 ["index", index] => index
                     .parse()
                     .ok()
@@ -226,6 +241,7 @@ impl CaseFile {
                     file.fx = true;
                     Some(())
                 }
+                // The state of AVX includes that of `fx`.
                 ["uses", "avx"] => {
                     (file.avx, file.fx) = (true, true);
                     Some(())
@@ -238,6 +254,7 @@ impl CaseFile {
                     file.middle = true;
                     Some(())
                 }
+                // A step compares all registers.
                 ["uses", "step"] => {
                     (file.step, file.fx) = (true, true);
                     Some(())
@@ -260,12 +277,14 @@ impl CaseFile {
             };
             ok.ok_or_else(|| fail("an invalid number or name"))?;
         }
+
         if file.code.is_empty() || !ended {
             return Err(CaseFileError {
                 line: 0,
                 what: "the `code` line, or the `after` line with the outcome, is missing",
             });
         }
+
         Ok(file)
     }
 }

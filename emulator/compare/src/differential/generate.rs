@@ -133,6 +133,8 @@ impl Pools {
     /// Makes a state as `fxsave64` stores it.
     fn fx(&self, element: Element, random: &mut Random, fx: &mut [u8; 512]) {
         let bits = random.bits();
+
+        // All exceptions masked, all registers valid.
         let mut control = 0x37f_u16;
         let mut status = 0;
         let mut tags = 0xff_u8;
@@ -144,6 +146,7 @@ impl Pools {
                 4 => 0,
                 _ => 0xff,
             };
+
             if bits >> 4 & 15 == 0 {
                 control = control & !0x3f | (bits >> 48) as u16 & 0x3f;
             }
@@ -151,22 +154,28 @@ impl Pools {
             if bits >> 56 & 7 != 0 {
                 status &= !(!control & 0x3f);
             }
+
+            // ES and B say that an unmasked exception is pending (SDM volume 1, 8.1.3).
             if status & !control & 0x3f != 0 {
                 status |= 0x8080;
             }
         }
+
         fx[0..2].copy_from_slice(&control.to_le_bytes());
         fx[2..4].copy_from_slice(&status.to_le_bytes());
         fx[4] = tags;
+
         fx[24..28].copy_from_slice(&mxcsr(random).to_le_bytes());
         // MXCSR_MASK. It is stored, but not loaded.
         fx[28..32].copy_from_slice(&0xffff_u32.to_le_bytes());
+
         let (numbers, vectors) = fx[32..416].split_at_mut(128);
         for to in numbers.as_chunks_mut::<16>().0 {
             let (exponent, significand) = self.extended[random.below(EXTENDED)];
             to[..8].copy_from_slice(&significand.to_le_bytes());
             to[8..10].copy_from_slice(&exponent.to_le_bytes());
         }
+
         for to in vectors.as_chunks_mut::<64>().0 {
             let mut choice = random.bits();
             let vectors = self.vectors(element, choice);
@@ -197,23 +206,30 @@ pub(super) fn case(
 ) {
     let place = Native::place(index);
     let memory = !subject.accesses.is_empty();
+
     case.code = subject.bytes;
     case.code_len = subject.len();
     case.mode = subject.mode;
     case.memory = memory;
     case.middle = memory && random.chance(WITH_MIDDLE);
+
     let state = &mut case.state;
     pools.registers(random, &mut state.gpr);
+
     let bits = random.bits();
     state.rip = place;
+    // In user mode, IF is set, and bit 1 always is.
     state.rflags = 0x202 | bits & (FLAGS & !DIRECTION);
     if bits >> 32 & 3 == 0 {
         let rare = (bits >> 8) & (DIRECTION | NESTED | IDENTIFY);
         state.rflags |= rare;
+
+        // Linux sets CR0.AM, so with AC an unaligned access raises #AC.
         if !memory {
             state.rflags |= (bits >> 8) & ALIGNMENT;
         }
     }
+
     if subject.mode != Mode::Plain {
         pools.fx(subject.element, random, &mut state.fx.legacy);
         // Instructions of SSE keep the upper halves.
@@ -223,9 +239,11 @@ pub(super) fn case(
             pools.upper(subject.element, random, &mut state.fx);
         }
     }
+
     if memory {
         pools.window(subject.element, random, &mut state.window);
     }
+
     operands(&subject.insn, random, case);
     let mut first = None;
     for access in &subject.accesses {
@@ -236,6 +254,8 @@ pub(super) fn case(
         steer(subject, access, target, case);
         first.get_or_insert(target);
     }
+
+    // These change operands at addresses that are fixed by now.
     relate::relate(subject, first, random, case);
     if subject.insn.is_vsib() {
         gather(&subject.insn, random, case);
@@ -244,6 +264,8 @@ pub(super) fn case(
     jump(subject, first.unwrap_or(0), random, case);
     areas::far(subject, random, case);
     areas::xsave(subject, random, case);
+
+    // A popped TF would trap in the code behind the instruction.
     if matches!(subject.insn.mnemonic(), Mnemonic::Popf | Mnemonic::Popfq)
         && let Some(at) = in_window(case, case.state.gpr[RSP], 2)
     {
@@ -262,6 +284,8 @@ fn operands(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
                 Register::None => insn.memory_size().size(),
                 register => register.size(),
             };
+
+            // rdx:rax is the dividend, for bytes ax.
             if size == 1 {
                 let rax = gpr[RAX] as i8;
                 let ax = if signed {
@@ -272,6 +296,7 @@ fn operands(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
                 gpr[RAX] = gpr[RAX] & !0xffff | u64::from(ax);
                 return;
             }
+
             let negative = gpr[RAX] << (64 - 8 * size) >> 63 != 0;
             gpr[RDX] = if signed && negative { u64::MAX } else { 0 };
             if random.chance(128) {
@@ -288,12 +313,15 @@ fn operands(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
 fn gather(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
     let fx = &mut case.state.fx;
     let number = insn.memory_index().number();
+
     if !random.chance(8) {
         let mut halves = [0; 2];
+        // An index for each element.
         for half in &mut halves {
             for shift in (0..128).step_by(if insn.is_vsib64() { 64 } else { 32 }) {
                 // Nothing is mapped after the window.
                 let near = (random.below(80) as i128 - 64) as u128;
+
                 let value = if random.chance(6) {
                     random.bits().into()
                 } else {
@@ -309,6 +337,8 @@ fn gather(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
         }
         fx.set_ymm(number, halves);
     }
+
+    // The mask: all elements are loaded.
     if random.chance(128) && insn.op2_register().is_vector_register() {
         fx.set_ymm(insn.op2_register().number(), [u128::MAX; 2]);
     }
@@ -320,22 +350,28 @@ fn target(access: &Access, case: &NativeCase, random: &mut Random) -> u64 {
     let bits = random.bits();
     let room = WINDOW_SIZE as u64 - size + 1;
     let inside = case.window() + ((bits >> 16) & 0xffff_ffff) % room;
+
     if case.middle {
+        // Mostly across the boundary of the two pages.
         return match bits & 7 {
             0 => inside,
             _ if access.size == AREA_SIZE => (MIDDLE_PAGES.start + PAGE - (bits >> 8) % size) & !63,
             _ => MIDDLE_PAGES.start + PAGE - (bits >> 8) % size,
         };
     }
+
     let align = if size.is_power_of_two() || access.size == AREA_SIZE {
         size.min(64)
     } else {
         8
     };
+
+    // The small numbers are addresses that fault, or just do not.
     match bits & 0xff {
         0 if access.size == AREA_SIZE => (WINDOW_PAGE.end - (bits >> 8) % size) & !(align - 1),
         0 => WINDOW_PAGE.end - (bits >> 8) % size,
         1 => WINDOW_PAGE.start.wrapping_sub(1 + (bits >> 8) % size),
+        // Not canonical, and around the end of user space.
         2 => 1 << 63 | inside,
         3 => (1 << 47) - (bits >> 8) % (2 * size),
         4 if !access.written => WINDOW_PAGE.start + (bits >> 8) % 0x800,
@@ -354,6 +390,7 @@ fn steer(subject: &Subject, access: &Access, target: u64, case: &mut NativeCase)
     let gpr = &mut case.state.gpr;
     let want = target.wrapping_sub(access.displacement);
     let shift = access.scale.trailing_zeros();
+
     match (access.base, access.index) {
         (Part::Nothing, Part::Nothing) => displace(subject, target, case),
         (Part::Rip, _) => {
@@ -378,6 +415,7 @@ fn steer(subject: &Subject, access: &Access, target: u64, case: &mut NativeCase)
             let index = gpr[index as usize] << shift;
             set(&mut gpr[base as usize], want.wrapping_sub(index), access);
         }
+        // rip is never an index.
         (_, Part::Rip) => {}
     }
 }
@@ -413,7 +451,9 @@ fn string(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
         } else {
             160
         };
+
         let any = random.chance(8) && case.state.rflags & DIRECTION == 0;
+        // Otherwise the count is any number, which leads out of the window.
         if !any {
             gpr[RCX] = random.below(most) as u64 * u64::from(!random.chance(16));
         }
@@ -421,6 +461,7 @@ fn string(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
             gpr[RCX] &= 0xffff_ffff;
         }
     }
+
     let bit = matches!(
         insn.mnemonic(),
         Mnemonic::Bt | Mnemonic::Bts | Mnemonic::Btr | Mnemonic::Btc
@@ -432,6 +473,7 @@ fn string(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
             .iter()
             .any(|part| part.full_register() == register.full_register())
         {
+            // Bytes near the operand. If the register is part of the address, this would move it.
             let offset = (random.below(4096) as i64 - 2048) as u64;
             gpr[register.number()] = offset;
         }
@@ -443,9 +485,12 @@ fn jump(subject: &Subject, from: u64, random: &mut Random, case: &mut NativeCase
     if subject.jump == Jump::None {
         return;
     }
+
     let near = case.state.rip + SLOT / 2 + random.bits() % (SLOT / 2);
     let other = Native::place(random.below(Native::BATCH)) + SLOT / 2;
     let bits = random.bits();
+
+    // Rarely an address that is not canonical, or one in the null page.
     let anywhere = match bits & 63 {
         0 => 1 << 63 | bits,
         1 => 0x2000_0000 + (bits >> 40),
@@ -453,10 +498,13 @@ fn jump(subject: &Subject, from: u64, random: &mut Random, case: &mut NativeCase
         3 => (bits >> 20) & 0x7ff,
         _ => other + (bits >> 40) % (SLOT / 2),
     };
+
     match subject.jump {
         Jump::Relative => {
             let size = subject.offsets.immediate_size();
             let offset = subject.offsets.immediate_offset();
+
+            // A displacement of 8 bits reaches only this slot.
             let to = if size == 1 { near } else { other };
             let distance = to.wrapping_sub(case.state.rip + u64::from(case.code_len));
             case.code[offset..offset + size].copy_from_slice(&distance.to_le_bytes()[..size]);
@@ -468,6 +516,7 @@ fn jump(subject: &Subject, from: u64, random: &mut Random, case: &mut NativeCase
             } else {
                 from
             };
+
             if let Some(at) = in_window(case, from, 8) {
                 case.state.window[at..at + 8].copy_from_slice(&anywhere.to_le_bytes());
             }

@@ -37,15 +37,18 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, machine:", self.insn())?;
+
         let ((wanted, native), (outcome, machine)) = (&self.native, &self.machine);
         if outcome != wanted {
             write!(f, " {outcome:x?}")?;
         }
+
         for (number, (value, wanted)) in machine.gpr.iter().zip(native.gpr).enumerate() {
             if *value != wanted {
                 write!(f, " r{number} {value:#x}")?;
             }
         }
+
         for (name, value, wanted) in [
             ("rip", machine.rip, native.rip),
             ("rflags", machine.rflags, native.rflags),
@@ -54,6 +57,8 @@ impl fmt::Display for Failure {
                 write!(f, " {name} {value:#x}")?;
             }
         }
+
+        // Bytes from 416 on are reserved or software's (SDM volume 1, 10.5.1).
         for (name, used, value, wanted) in [
             (
                 "fx",
@@ -73,12 +78,14 @@ impl fmt::Display for Failure {
                 write!(f, " {name}+{:#x} {value:02x?}", 8 * number)?;
             }
         }
+
         let upper = machine.fx.upper.iter().zip(native.fx.upper).enumerate();
         for (number, (value, wanted)) in upper {
             if self.case.mode == Mode::Avx && *value != wanted {
                 write!(f, " ymm{number} {value:#034x}:..")?;
             }
         }
+
         Ok(())
     }
 }
@@ -110,6 +117,7 @@ pub fn hold(
     let cpu = emulated.processor();
     let insn = Decoder::with_ip(64, &case.code, place, cpu.decoder_options()).decode();
     let mode = mode(insn.code());
+
     let subject = Subject::new(
         &cpu,
         insn,
@@ -117,11 +125,14 @@ pub fn hold(
         mode,
         &mut InstructionInfoFactory::new(),
     );
+
+    // The state before, because the machine writes only what the case uses.
     let mut machine = (Outcome::Hung, case.state);
     match emulated.run(case, &mut machine.1) {
         Ended::As(outcome) => machine.0 = outcome,
         Ended::Unsupported => return Held::Unsupported,
     }
+
     match compare(&subject, case, cpu, &mut native, &machine) {
         Verdict::Same => Held::Same,
         Verdict::Open(used) => Held::Open(used),
@@ -143,6 +154,9 @@ pub(super) const SIMPLER: usize = 16 + 1 + 16 + 24 + 2 + 16;
 pub(super) fn simplify(case: &mut NativeCase, way: usize) -> bool {
     let default = NativeState::default();
     let state = &mut case.state;
+
+    // 16 general registers, rflags, 16 parts of the window, st and xmm, the control words of x87
+    // and SSE, upper halves.
     let (from, to) = match way {
         0..16 => return std::mem::take(&mut state.gpr[way]) != 0,
         16 => return std::mem::replace(&mut state.rflags, 0x202) != 0x202,
@@ -161,6 +175,7 @@ pub(super) fn simplify(case: &mut NativeCase, way: usize) -> bool {
         58 => (&mut state.fx.legacy[24..28], &default.fx.legacy[24..28]),
         _ => return std::mem::take(&mut state.fx.upper[way - 59]) != 0,
     };
+
     let changes = from != to;
     from.copy_from_slice(to);
     changes

@@ -62,8 +62,11 @@ impl Emulated {
         for (number, value) in before.gpr.iter().enumerate() {
             core.state.set_gpr(number, *value);
         }
+
         core.state.rip = before.rip;
         core.state.set_rflags(before.rflags);
+
+        // A plain case does not use x87 and SSE, so they are not copied.
         let fx = case.mode != Mode::Plain;
         if fx {
             let set = core.set_fx_image(&before.fx.legacy);
@@ -73,21 +76,27 @@ impl Emulated {
                 let vectors = &mut core.state.vectors;
                 vectors.set_ymm(number, [vectors.xmm(number), if avx { *upper } else { 0 }]);
             }
+
             // x87 records the opcode from memory.
             let placed = core.memory.poke(before.rip, &case.code);
             debug_assert_eq!(placed, Ok(()), "code is mapped there");
         }
+
         if case.memory {
             set_window(&mut core.memory, case, &before.window);
         }
+
+        // With TF, a processor traps after each iteration of a repeated string instruction.
         core.state.single_iteration = case.mode == Mode::Step;
         let processor = core.processor();
         self.single.decode(&case.code, before.rip, &processor);
         let exit = self.machine.execute(&self.single);
+
         let core = &mut self.machine.core;
         let Some(outcome) = outcome(exit, before, core.state.rip) else {
             return Ended::Unsupported;
         };
+
         for (number, value) in after.gpr.iter_mut().enumerate() {
             *value = core.state.gpr(number);
         }
@@ -97,15 +106,18 @@ impl Emulated {
         } else {
             core.state.rip
         };
+
         after.rflags = core.state.rflags();
         if fx {
             after.fx.legacy = core.fx_image();
             let vectors = &core.state.vectors;
             after.fx.upper = std::array::from_fn(|number| vectors.ymm(number)[1]);
         }
+
         if case.memory {
             get_window(&mut core.memory, case, &mut after.window);
         }
+
         Ended::As(outcome)
     }
 
@@ -178,7 +190,10 @@ fn outcome(exit: Exit, before: &NativeState, rip: u64) -> Option<Outcome> {
             address,
         })
     };
+
     let place = before.rip;
+
+    // The numbers are those of `X86_TRAP_*` (arch/x86/include/asm/trapnr.h).
     match exit {
         Exit::Limit => Some(Outcome::Done),
         Exit::Unsupported => None,
@@ -189,6 +204,7 @@ fn outcome(exit: Exit, before: &NativeState, rip: u64) -> Option<Outcome> {
             Exception::Debug => signal(SIGTRAP, 1, 0, rip),
             Exception::Breakpoint => signal(SIGTRAP, 3, 0, 0),
             Exception::Overflow => signal(SIGSEGV, 4, 0, 0),
+            // The error code names the entry of the IDT (SDM volume 3, 7.13).
             Exception::Interrupt(vector) => signal(SIGSEGV, 13, u64::from(vector) * 8 + 2, 0),
             Exception::InvalidOpcode => signal(SIGILL, 6, 0, place),
             Exception::GeneralProtection => signal(SIGSEGV, 13, 0, 0),
@@ -209,17 +225,21 @@ fn memory(fault: Fault) -> Option<Outcome> {
         FaultKind::NonCanonical => (13, 0),
         FaultKind::OutOfPages | FaultKind::Gone => return None,
     };
+
+    // Bits of the error code: 4 is user mode, 2 a write, 16 a fetch (SDM volume 3, 4.7).
     let access = match fault.access {
         Access::Read => 4,
         Access::Write => 6,
         Access::Execute => 0x14,
     };
+
     // Linux does not reveal which kernel addresses are mapped.
     let present = if fault.address >= TASK_END {
         1
     } else {
         present
     };
+
     let page_fault = trapno == 14;
     Some(Outcome::Signal {
         signal: SIGSEGV,

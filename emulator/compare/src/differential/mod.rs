@@ -95,9 +95,12 @@ impl Fuzzer {
     ) -> Result<Fuzzer, NativeError> {
         let native = Native::spawn()?;
         let mut random = Random::new(seed);
+
         let encodings = Encodings::new(processor);
         let mut emulated = Emulated::new(processor);
         let pools = Pools::new(&mut random);
+
+        // What the machine does not model, or this processor lacks, cannot be compared.
         let mut codes: Vec<_> = supported(&encodings, &mut emulated)
             .into_iter()
             .filter(|&(code, supported)| supported && wanted(code))
@@ -105,8 +108,10 @@ impl Fuzzer {
             .filter(|(_, mode)| *mode != Mode::Avx || Native::has_avx())
             .collect();
         codes.shrink_to_fit();
+
         let bytes = wanted(Code::INVALID).then(|| codes.iter().map(|(code, _)| *code).collect());
         let state = NativeState::default();
+
         Ok(Fuzzer {
             native,
             emulated,
@@ -143,12 +148,17 @@ impl Fuzzer {
         if self.codes.is_empty() {
             return Ok(Vec::new());
         }
+
         self.pools.renew(&mut self.random);
         let mut subjects = Vec::with_capacity(Native::BATCH / STATES);
+
         while subjects.len() < Native::BATCH / STATES {
             let first = subjects.len() * STATES;
+
+            // Each code in turn, so that none is rare.
             let (code, mode) = self.codes[self.next];
             self.next = (self.next + 1) % self.codes.len();
+
             let mut bytes = [0; 15];
             let place = Native::place(first);
             let processor = self.emulated.processor();
@@ -161,10 +171,13 @@ impl Fuzzer {
             let Some(insn) = insn else {
                 continue;
             };
+
+            // Random bytes may be another instruction than the one whose turn it is.
             let mode = match insn.code() == code {
                 true => mode,
                 false => subject::mode(insn.code()),
             };
+
             let subject = Subject::new(&processor, insn, bytes, mode, &mut self.factory);
             for index in first..first + STATES {
                 let case = &mut self.cases[index];
@@ -172,14 +185,17 @@ impl Fuzzer {
             }
             subjects.push(subject);
         }
+
         self.native.run(&self.cases, &mut self.results)?;
         self.emulated.clean();
+
         let mut failures = Vec::new();
         for index in 0..Native::BATCH {
             let subject = &subjects[index / STATES];
             match self.judge(subject, index) {
                 Verdict::Same => {}
                 Verdict::Open(used) => used.numbers().for_each(|number| self.open[number] += 1),
+                // It says nothing, so it does not count as covered either.
                 Verdict::Void => {
                     self.void += 1;
                     continue;
@@ -189,9 +205,11 @@ impl Fuzzer {
                     continue;
                 }
             }
+
             let traits = coverage::traits(subject, &self.cases[index], &self.results[index]);
             self.coverage.add(subject.insn.code(), traits);
         }
+
         Ok(failures)
     }
 
@@ -263,14 +281,19 @@ impl Fuzzer {
 /// All codes that are not excluded, and whether the machine models them. Those with a VEX prefix that
 /// raise #UD whatever features the machine has, such as those of AVX-512, count as not modelled.
 pub fn supported(encodings: &Encodings, emulated: &mut Emulated) -> Vec<(Code, bool)> {
+    // Always the same cases, and so the same answer.
     let mut random = Random::new(1);
     let pools = Pools::new(&mut random);
     let mut factory = InstructionInfoFactory::new();
     let mut case = NativeCase::new(Mode::Plain, &[0x90]);
     let mut after = case.state;
+
+    // A VEX instruction without its feature is #UD, so a machine with all features tells whether it
+    // is known.
     let mut processor = emulated.processor();
     Feature::all().for_each(|feature| processor.set(feature, true));
     let mut full = Emulated::new(processor);
+
     let mut has = |code: Code| {
         let is_vex = code.encoding() == EncodingKind::VEX;
         (0..PROBES).any(|_| {
@@ -279,10 +302,12 @@ pub fn supported(encodings: &Encodings, emulated: &mut Emulated) -> Vec<(Code, b
             let Some(insn) = encodings.random(code, place, &mut random, &mut bytes) else {
                 return false;
             };
+
             let mode = subject::mode(code);
             let mode = if mode == Mode::Avx { mode } else { Mode::Fx };
             let subject = Subject::new(&emulated.processor(), insn, bytes, mode, &mut factory);
             generate::case(&subject, 0, &pools, &mut random, &mut case);
+
             match is_vex {
                 false => emulated.run(&case, &mut after) != Ended::Unsupported,
                 true => match full.run(&case, &mut after) {
@@ -292,6 +317,7 @@ pub fn supported(encodings: &Encodings, emulated: &mut Emulated) -> Vec<(Code, b
             }
         })
     };
+
     let codes = coverage::included(encodings).into_iter();
     codes.map(|code| (code, has(code))).collect()
 }

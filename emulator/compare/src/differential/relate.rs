@@ -33,38 +33,49 @@ pub(super) fn relate(
     if subject.mode == Mode::Plain || insn.is_vsib() {
         return;
     }
+
     let is_shift = shifts(insn.mnemonic());
     if !random.chance(if is_shift { 128 } else { RELATED }) {
         return;
     }
+
     let registers = (0..insn.op_count()).map(|number| insn.op_register(number));
     let registers = registers.filter(|register| register.is_vector_register());
+
     let mut places: Vec<_> = registers
         .map(|register| Place::Register(register.number()))
         .collect();
+    // The first memory operand counts like a register.
     if let (Some(access), Some(first)) = (subject.accesses.first(), first) {
         let size = (access.size as usize).min(SIZE);
         places.extend(in_window(case, first, size).map(|at| Place::Memory(at, size)));
     }
+
+    // A random count would nearly always be too large.
     if is_shift {
         if let Some(count) = places.last() {
             small(insn.mnemonic(), random, case, *count);
         }
         return;
     }
+
     let is_fused = insn.cpuid_features().contains(&CpuidFeature::FMA);
+    // Both may be the same place: then its elements are related to themselves.
     let [source, target] = [
         random.below(places.len().max(1)),
         random.below(places.len().max(1)),
     ];
+
     let (Some(source), Some(target)) = (places.get(source), places.get(target)) else {
         return;
     };
+
     let (mut from, mut to) = (get(case, *source), get(case, *target));
     if is_fused && random.chance(160) {
         let other = get(case, places[random.below(places.len())]);
         product(subject.element, random, &mut from, &other);
     }
+
     alter(subject.element, random, &mut to, &from);
     set(case, *target, &to);
 }
@@ -140,12 +151,17 @@ fn alter(element: Element, random: &mut Random, to: &mut [u8; SIZE], from: &[u8;
         Element::Double => 8,
         Element::Other => 1 << random.below(4),
     };
+
     let mut choice = random.bits();
     for (to, from) in to.chunks_mut(size).zip(from.chunks(size)) {
         if choice & 3 != 0 {
             let mut word = [0; 8];
             word[..size].copy_from_slice(from);
+
             let mut value = u64::from_le_bytes(word);
+
+            // Equal, of opposite sign, a neighbour, or nearly the opposite: what cancels or
+            // overflows.
             match choice >> 2 & 7 {
                 0 | 1 => {}
                 2 | 3 => value ^= 1 << (8 * size - 1),

@@ -95,6 +95,7 @@ impl Subject {
         let mut decoder = Decoder::with_ip(64, &bytes, insn.ip(), processor.decoder_options());
         let insn = decoder.decode();
         let offsets = decoder.get_constant_offsets(&insn);
+
         let info = factory.info(&insn);
         let accesses = info.used_memory().iter().map(|memory| Access {
             base: if insn.is_ip_rel_memory_operand() && memory.base() == Register::None {
@@ -109,6 +110,7 @@ impl Subject {
             small: memory.address_size() == CodeSize::Code32,
             written: !matches!(memory.access(), OpAccess::Read | OpAccess::CondRead),
         });
+
         let mut accesses: Vec<_> = accesses.collect();
         if has_area(insn.mnemonic()) {
             // iced does not say how large it is.
@@ -117,9 +119,11 @@ impl Subject {
                 .iter_mut()
                 .for_each(|access| access.size = AREA_SIZE);
         }
+
         if insn.mnemonic() == Mnemonic::Clzero {
             accesses = vec![cache_line(insn.code() != Code::Clzeroq)];
         }
+
         Subject {
             accesses,
             jump: jump(&insn),
@@ -207,6 +211,7 @@ pub fn address(subject: &Subject, access: &Access, case: &NativeCase) -> u64 {
         Part::Rip => case.state.rip + u64::from(case.code_len),
         Part::Register(number) => case.state.gpr[usize::from(number)],
     };
+
     let mut displacement = access.displacement;
     let size = subject.offsets.displacement_size();
     if access.is_constant() && size != 0 {
@@ -219,6 +224,8 @@ pub fn address(subject: &Subject, access: &Access, case: &NativeCase) -> u64 {
             displacement = displacement as i32 as u64;
         }
     }
+
+    // A bit number in a register is signed and reaches beyond the operand (SDM volume 2, BT).
     let insn = &subject.insn;
     if matches!(
         insn.mnemonic(),
@@ -231,10 +238,13 @@ pub fn address(subject: &Subject, access: &Access, case: &NativeCase) -> u64 {
         let offset = (value << unused).cast_signed() >> unused >> 3;
         displacement = displacement.wrapping_add(offset.cast_unsigned());
     }
+
     let sum = part(access.base)
         .wrapping_add(part(access.index).wrapping_mul(access.scale.into()))
         .wrapping_add(displacement);
     let sum = if access.small { sum & 0xffff_ffff } else { sum };
+
+    // `clzero` clears the line that holds the address.
     match insn.mnemonic() {
         Mnemonic::Clzero => sum & !u64::from(CACHE_LINE - 1),
         _ => sum,

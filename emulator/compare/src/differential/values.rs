@@ -129,8 +129,10 @@ pub(super) fn single(random: &mut Random) -> u32 {
     let bits = random.bits();
     let sign = (bits as u32) & 1 << 31;
     let (small, large) = ((bits >> 8 & 31) as u32, (bits >> 41) as u32);
+
     match bits & 15 {
         0..3 => *random.pick(&SINGLES) | sign,
+        // Neighbours of the special values.
         3 | 4 => {
             random
                 .pick(&SINGLES)
@@ -138,8 +140,10 @@ pub(super) fn single(random: &mut Random) -> u32 {
                 .wrapping_sub(3)
                 ^ sign
         }
+        // Integers and their halves, which are ties when rounded to an integer.
         5 => (((bits >> 32) as i32 >> small) as f32).to_bits(),
         6 => (((bits >> 32) as i32 >> small) as f32 / 2.0).to_bits(),
+        // Of moderate size, so that a sum or a product of two is normal.
         7..10 => sign | (small + 112) << 23 | large,
         // Around the middle of two halves, also of denormal ones and of those that overflow.
         10 | 11 => {
@@ -147,6 +151,7 @@ pub(super) fn single(random: &mut Random) -> u32 {
             let middle = (large & !0x1fff | 0x1000).wrapping_add((bits >> 16 & 3) as u32);
             sign | exponent << 23 | middle.wrapping_sub(1)
         }
+        // Denormal numbers; NaNs.
         12 => sign | large,
         13 => sign | 0xff << 23 | large | 1 << (bits >> 16 & 15),
         _ => (bits >> 32) as u32,
@@ -158,8 +163,10 @@ pub(super) fn double(random: &mut Random) -> u64 {
     let bits = random.bits();
     let sign = random.bits() & 1 << 63;
     let large = bits >> 12;
+
     match bits & 15 {
         0..3 => *random.pick(&DOUBLES) | sign,
+        // Neighbours of the special values.
         3 | 4 => {
             random
                 .pick(&DOUBLES)
@@ -167,8 +174,10 @@ pub(super) fn double(random: &mut Random) -> u64 {
                 .wrapping_sub(3)
                 ^ sign
         }
+        // Integers and their halves, which are ties when rounded to an integer.
         5 => f64::from((bits >> 32) as i32 >> (bits >> 8 & 31)).to_bits(),
         6 => (f64::from((bits >> 32) as i32 >> (bits >> 8 & 31)) / 2.0).to_bits(),
+        // Of moderate size, so that a sum or a product of two is normal.
         7..10 => sign | ((bits >> 4 & 127) + 960) << 52 | large,
         // Around the middle of two singles, also of denormal ones and of those that overflow.
         10 | 11 => {
@@ -181,6 +190,7 @@ pub(super) fn double(random: &mut Random) -> u64 {
             let middle = (large & !0x1fff_ffff | 0x1000_0000) + (choice >> 8 & 3);
             sign | exponent << 52 | (middle - 1)
         }
+        // Denormal numbers; NaNs.
         12 => sign | large,
         13 => sign | 0x7ff << 52 | large | 1 << (bits >> 16 & 31),
         _ => random.bits(),
@@ -251,11 +261,14 @@ impl Element {
 pub(super) fn vector(element: Element, random: &mut Random) -> [u8; 16] {
     let wide = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
     let bits = random.bits();
+
+    // Integer instructions get floating-point values, too, now and then.
     let element = match (element, bits & 7) {
         (Element::Other, 0) => Element::Single,
         (Element::Other, 1) => Element::Double,
         (element, _) => element,
     };
+
     let value = match element {
         Element::Single => {
             let mut pair = || u64::from(single(random)) << 32 | u64::from(single(random));
@@ -276,5 +289,6 @@ pub(super) fn vector(element: Element, random: &mut Random) -> [u8; 16] {
             _ => wide(random.bits(), random.bits()),
         },
     };
+
     value.to_le_bytes()
 }

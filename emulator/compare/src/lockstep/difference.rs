@@ -113,6 +113,7 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes: Vec<String> = self.bytes.iter().map(|b| format!("{b:02x}")).collect();
         let (number, rip, insn) = (self.number, self.rip, &self.insn);
+
         if self.late {
             let cause = "memory differs already before it, due to an earlier instruction";
             writeln!(f, "instruction {number} at {rip:#x}: {cause}")?;
@@ -120,15 +121,18 @@ impl fmt::Display for Difference {
             let bytes = bytes.join(" ");
             writeln!(f, "instruction {number} at {rip:#x}: {insn}  ({bytes})")?;
         }
+
         writeln!(f, "{:9}{:>34}  {:>34}", "", "machine", "processor")?;
         for (name, machine, cpu) in self.values() {
             row(f, &name, &machine, &cpu)?;
         }
+
         for memory in &self.memory {
             writeln!(f, "memory at {:#x}", memory.address)?;
             writeln!(f, "  machine    {}", hex(&memory.machine))?;
             writeln!(f, "  processor  {}", hex(&memory.cpu))?;
         }
+
         writeln!(f, "before it")?;
         for (names, values) in NAMES.chunks(4).zip(self.before.gpr.chunks(4)) {
             for (name, value) in names.iter().zip(values) {
@@ -165,12 +169,16 @@ fn fx_values(a: &Extended, b: &Extended) -> Vec<(String, String, String)> {
         ("ftw".to_owned(), 4, 1),
         ("mxcsr".to_owned(), 24, 4),
     ];
+
+    // The offsets are those of the area of `fxsave` (SDM volume 1, 10.5.1).
     fields.extend((0..8).map(|i| (format!("st({i})"), 32 + 16 * i, 10)));
     fields.extend((0..16).map(|i| (format!("xmm{i}"), 160 + 16 * i, 16)));
+
     let number = |bytes: &[u8]| {
         let digits = bytes.iter().rev().map(|b| format!("{b:02x}"));
         digits.collect::<String>()
     };
+
     let mut values = Vec::new();
     for (name, at, size) in fields {
         let (a, b) = (&a.legacy[at..at + size], &b.legacy[at..at + size]);
@@ -178,11 +186,13 @@ fn fx_values(a: &Extended, b: &Extended) -> Vec<(String, String, String)> {
             values.push((name, number(a), number(b)));
         }
     }
+
     for (number, (a, b)) in a.upper.iter().zip(b.upper).enumerate() {
         if *a != b {
             let half = |value: u128| format!("{value:032x}:");
             values.push((format!("ymm{number}"), half(*a), half(b)));
         }
     }
+
     values
 }

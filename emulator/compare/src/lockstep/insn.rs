@@ -48,18 +48,22 @@ impl Reader {
         let rip = core.state.rip;
         let mut len = INSN_MAX;
         if core.memory.fetch(rip, &mut bytes).is_err() {
+            // 15 bytes may reach into a page that cannot be fetched.
             len = len.min((PAGE - rip % PAGE) as usize);
             if core.memory.fetch(rip, &mut bytes[..len]).is_err() {
                 len = 0;
             }
         }
+
         let options = core.processor().decoder_options();
         let insn = Decoder::with_ip(64, &bytes[..len], rip, options).decode();
+
         self.stores.clear();
         let info = self.info.info(&insn);
         let mut in_parts = info.used_memory().len() > 1;
         for memory in info.used_memory() {
             let size = memory.memory_size().size() as u64;
+            // Some parts of such an access may be done before another one faults.
             in_parts |= size > 32 || !size.is_power_of_two();
             if writes(memory.access())
                 && let Some(at) = memory.virtual_address(0, |r, _, _| value(r, core))
@@ -67,6 +71,7 @@ impl Reader {
                 self.stores.push(at..at.wrapping_add(size));
             }
         }
+
         let mnemonic = insn.mnemonic();
         Next {
             bytes,

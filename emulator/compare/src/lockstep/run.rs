@@ -99,39 +99,49 @@ pub fn run(
     let mut process = Kernel::start(&program.path, program.options)?;
     let skipped = skip(&mut process, request);
     let mut lockstep = Lockstep::new(process)?;
+
     let mut bare = Vec::new();
     if request.measure {
         bare.push(lockstep.bare_speed(BARE_STEPS)?);
     }
+
     let begin = Instant::now();
     let mut difference = None;
     let end = loop {
         if let Some(end) = skipped {
             break end;
         }
+
         let number = lockstep.executed();
         if number >= request.instructions_max {
             break End::Outcome(Outcome::Limit);
         }
+
+        // Not at each instruction, because reading the clock takes longer than many of them.
         if number.is_multiple_of(CLOCK_EVERY) {
             progress(number);
             if request.timeout.is_some_and(|most| begin.elapsed() >= most) {
                 break End::Timeout;
             }
         }
+
         let (outcome, found) = lockstep.step()?;
         difference = found;
         if difference.is_some() || outcome != Outcome::Limit {
             break End::Outcome(outcome);
         }
     };
+
+    // Steps compare memory and vector registers only now and then.
     if difference.is_none() {
         difference = lockstep.compare_all()?;
     }
+
     let time = begin.elapsed();
     if request.measure {
         bare.push(lockstep.bare_speed(BARE_STEPS)?);
     }
+
     Ok(Run {
         end,
         difference,

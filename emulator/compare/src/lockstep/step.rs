@@ -159,58 +159,76 @@ impl Lockstep {
     /// Executes one instruction, or raises one exception, on both sides.
     pub(super) fn step(&mut self) -> Result<Step, TraceError> {
         let number = self.executed();
+        // All memory, now and then: a store that neither side noted shows only here.
         if number.is_multiple_of(MEMORY_EVERY)
             && number != 0
             && let Some(difference) = self.compare_all()?
         {
             return Ok((Outcome::Limit, Some(difference)));
         }
+
+        // Another thread may be due; the process then takes over its state.
         self.watch = Watch {
             task: Some(self.process.task()),
             ..Watch::default()
         };
         self.process.take_turns(&mut self.watch);
+
         if self.watch.kernel {
             self.take_over()?;
         }
+
+        // With TF, a processor traps after each iteration of a repeated string instruction.
         let core = &mut self.process.machine.core;
         core.state.single_iteration = true;
+
         let before = cpu_of(core, core.state.rip);
         let processor = core.processor();
         let next = self.reader.next(core);
+
         self.watch = Watch {
             fx_wanted: next.fx || number.is_multiple_of(FX_EVERY),
             task: Some(self.process.task()),
             ..Watch::default()
         };
+
         let outcome = self.process.step(&mut self.watch);
+        // The machine cannot go on, so there is nothing to compare.
         let unsupported = matches!(outcome, Outcome::Unsupported { .. });
         if unsupported || matches!(outcome, Outcome::OutOfPages { .. }) {
             return Ok((outcome, None));
         }
+
         let memory = &mut self.process.machine.core.memory;
         memory.take_changes(&mut self.follower.changes);
+
+        // Its result is the kernel's, random, or the processor's own: nothing to compare.
         if next.led {
             self.led += 1;
             self.take_over()?;
             return Ok((outcome, None));
         }
+
         let stop = self.follower.stepper.step()?;
         let theirs = Ended {
             cpu: self.follower.stepper.cpu()?,
             how: stop,
         };
+
         let mut found = Found::default();
         let ours = match self.watch.exception {
             Some((exception, cpu)) => {
                 self.exceptions += 1;
                 let (mut ours, case) = (cpu, case(&next, &before, processor));
+
+                // How both ended decides which differences are permitted.
                 let case = Case {
                     processor: end_of(stop),
                     machine: end_of_exception(exception),
                     ..case
                 };
                 forgive(&case, (&mut ours, None), (&theirs.cpu, None));
+
                 let may_differ = case.may_end_differently().is_some();
                 let same = comparable(&ours) == comparable(&theirs.cpu);
                 found.differs = !same || !may_differ && !is_same(exception, stop);
@@ -230,13 +248,17 @@ impl Lockstep {
                 ours
             }
         };
+
         if found.differs {
             let difference = difference(number, &next, before, ours, theirs, found);
             return Ok((outcome, Some(Box::new(difference))));
         }
+
+        // What the kernel did, such as starting a handler, the process has to take over.
         if self.watch.kernel || self.watch.exception.is_some() {
             self.take_over()?;
         }
+
         self.follower.changes.clear();
         Ok((outcome, None))
     }
@@ -264,7 +286,9 @@ impl Lockstep {
     ) -> Result<(), TraceError> {
         let processor = self.process.machine.core.processor();
         let case = case(next, before, processor);
+
         let (mut cpu, mut fx) = (*ours, self.watch.fx);
+        // Only if ours are there, because it takes a system call.
         let their_fx = match fx {
             Some(_) => Some(*self.follower.fx()?),
             None => None,
@@ -274,11 +298,14 @@ impl Lockstep {
             (&mut cpu, fx.as_mut()),
             (&theirs.cpu, their_fx.as_ref()),
         );
+
         found.differs = theirs.how != Stop::Done || comparable(&cpu) != comparable(&theirs.cpu);
         if let (Some(fx), Some(theirs)) = (fx, their_fx) {
             found.differs |= !same_fx(&fx, &theirs);
             found.fx = self.watch.fx.zip(Some(theirs));
         }
+
+        // The machine goes on with the processor's values; a permitted difference must not spread.
         if !used.is_empty() && !found.differs && !self.watch.kernel {
             self.adopt(&cpu, fx.as_ref());
         }
@@ -286,11 +313,16 @@ impl Lockstep {
         if self.watch.kernel || theirs.how != Stop::Done {
             return Ok(());
         }
+
+        // The processor is stepped with TF, which its `pushf` stores.
         if matches!(next.insn.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfq) {
             self.hide_trap_flag(ours)?;
         }
+
         let (_, open) = case.open_stores(theirs.cpu.rflags);
         let mut last = 0..0;
+
+        // What the instruction may store as iced says, and what the machine has stored.
         for range in 0..self.reader.stores.len() + self.follower.changes.len() {
             let noted = range.checked_sub(self.reader.stores.len());
             let range = match noted.map(|index| &self.follower.changes[index]) {
@@ -298,10 +330,13 @@ impl Lockstep {
                 Some(Change::Stored(range)) => range.clone(),
                 Some(Change::Mapped(_)) => continue,
             };
+
+            // Usually both are the same range.
             if range.is_empty() || range == last {
                 continue;
             }
             last = range.clone();
+
             let memory = if open.is_empty() {
                 let core = &self.process.machine.core;
                 self.follower.compare(core, range)?
@@ -417,6 +452,7 @@ fn forgive(
     let (ours, fx) = ours;
     let (mut cpu, mut their_fx) = (*theirs.0, theirs.1.copied());
     let (their_fx, their_upper) = parts(their_fx.as_mut());
+
     let processor = View {
         gpr: &mut cpu.gpr,
         rip: &mut cpu.rip,
@@ -424,6 +460,7 @@ fn forgive(
         fx: their_fx,
         upper: their_upper,
     };
+
     let (fx, upper) = parts(fx);
     let mut machine = View {
         gpr: &mut ours.gpr,
@@ -432,6 +469,7 @@ fn forgive(
         fx,
         upper,
     };
+
     case.forgive(&processor, &mut machine)
 }
 
@@ -523,6 +561,7 @@ fn difference(
             address,
         } => format!("signal {signal}, code {code}, {address:#x}"),
     };
+
     let (ours_fx, theirs_fx) = found.fx.unzip();
     Difference {
         number,

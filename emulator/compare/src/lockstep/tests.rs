@@ -19,6 +19,8 @@ fn start(code: &[u8]) -> Option<Lockstep> {
         skip::skip("lockstep", format_args!("ptrace is denied: {error}"));
         return None;
     }
+
+    // The smallest ELF file: its header, one PT_LOAD that is readable and executable, the code.
     let mut elf = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let halves = |elf: &mut Vec<u8>, all: &[u16]| {
         all.iter()
@@ -28,23 +30,30 @@ fn start(code: &[u8]) -> Option<Lockstep> {
         all.iter()
             .for_each(|w| elf.extend_from_slice(&w.to_le_bytes()));
     };
+
+    // ET_EXEC, EM_X86_64 and the version; the entry and the program header's place.
     halves(&mut elf, &[2, 62, 1, 0]);
     words(&mut elf, &[CODE + 0x78, 64, 0]);
+    // The flags, and the sizes and numbers of headers.
     halves(&mut elf, &[0, 0, 64, 56, 1, 0, 0, 0]);
+    // PT_LOAD, readable and executable.
     halves(&mut elf, &[1, 0, 5, 0]);
     let size = 0x78 + code.len() as u64;
     words(&mut elf, &[0, CODE, CODE, size, size, 0x1000]);
     elf.extend_from_slice(code);
+
     let root = tempfile::tempdir().expect("a directory");
     std::fs::write(root.path().join("program"), elf).expect("written");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(root.path().join("program"), mode).expect("changed");
+
     let options = ProcessOptions {
         args: vec![b"program".to_vec()],
         root: root.path().to_path_buf(),
         processor: unwind_sim_emulator::processor::host::host().processor,
         ..ProcessOptions::default()
     };
+
     let mut process = Kernel::start(b"/program", options).expect("it starts");
     let core = &mut process.machine.core;
     let mapped = core
@@ -52,6 +61,7 @@ fn start(code: &[u8]) -> Option<Lockstep> {
         .map(DATA..DATA + 0x2000, Permissions::READ_WRITE);
     mapped.expect("it is free");
     core.state.set_gpr(3, DATA);
+
     Some(Lockstep::new(process).expect("it follows"))
 }
 
@@ -137,20 +147,26 @@ fn upper_halves_are_seen() {
         skip::skip("upper_halves_are_seen", "there is no AVX2");
         return;
     }
+
     // vpcmpeqd %ymm1,%ymm1,%ymm1; pxor %xmm1,%xmm1; vpaddq %ymm1,%ymm1,%ymm2
     let code = [
         0xc5, 0xf5, 0x76, 0xc9, 0x66, 0x0f, 0xef, 0xc9, 0xc5, 0xf5, 0xd4, 0xd1,
     ];
+
     let Some(mut lockstep) = start(&code) else {
         return;
     };
+
     for _ in 0..2 {
         assert!(lockstep.step().expect("a step").1.is_none());
     }
+
     let ones = lockstep.machine().state.vectors.ymm(1);
     assert_eq!(ones, [0, u128::MAX]);
+
     lockstep.machine().state.vectors.set_ymm(1, [0, 5]);
     let difference = lockstep.step().expect("a step").1.expect("a difference");
+
     let text = difference.to_string();
     assert!(
         text.contains("\nymm1 ") && text.contains("\nymm2 "),

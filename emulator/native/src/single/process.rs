@@ -144,21 +144,26 @@ impl Native {
         results: &mut [(Outcome, NativeState)],
     ) -> Result<(), NativeError> {
         self.bring();
+
         for (index, case) in cases.iter().enumerate() {
             self.fill(index, case);
         }
+
         // Cases that ended the child, and how.
         let mut fatal: Vec<(usize, Outcome)> = Vec::new();
         let mut first = 0;
         let mut died_at = None;
+
         while first < cases.len() {
             self.shared.ask(first, cases.len());
             let end = self.wait()?;
+
             // The child may have overwritten its own record of the current slot.
             let undone = (first..cases.len()).find(|&index| self.shared.kind(index) == UNDONE);
             let Some(index) = undone else {
                 break;
             };
+
             let outcome = match end {
                 // The first death may be chance: others can kill the child, too, and it dies with
                 // the thread that created it, even before it gets the batch.
@@ -168,18 +173,23 @@ impl Native {
                 }),
                 End::Done | End::Stuck => Some(Outcome::Hung),
             };
+
             self.replace()?;
             self.fill(index, &cases[index]);
             died_at = Some(index);
             first = index + usize::from(outcome.is_some());
             fatal.extend(outcome.map(|outcome| (index, outcome)));
         }
+
         for (index, (case, result)) in cases.iter().zip(&mut *results).enumerate() {
             self.harvest(index, case, result);
         }
+
+        // After `harvest`, which knows only what the child has written.
         for (index, outcome) in fatal {
             results[index].0 = outcome;
         }
+
         Ok(())
     }
 
@@ -251,6 +261,7 @@ impl Native {
             rflags: case.state.rflags & CASE_FLAGS | 2,
             ..Slot::default()
         };
+
         let mut jump = [0; JUMP_SIZE];
         match case.mode {
             Mode::Plain => {}
@@ -261,6 +272,8 @@ impl Native {
                 slot.rflags |= TF;
             }
         }
+
+        // `jmp rel32` to the driver's exit. A step ends with #DB instead.
         let then = if case.mode == Mode::Step {
             &[]
         } else {
@@ -269,6 +282,7 @@ impl Native {
             jump[1..].copy_from_slice(&(self.exit.wrapping_sub(from) as u32).to_le_bytes());
             &jump[..]
         };
+
         self.shared.set_code(index, &case.code[..length], then);
         if slot.flags & FX != 0 {
             self.shared.set_fx(index, &case.state);
@@ -276,10 +290,13 @@ impl Native {
         if slot.flags & AVX != 0 {
             self.shared.set_avx(index, &case.state);
         }
+
         if case.memory {
             slot.flags |= MEMORY | if case.middle { MIDDLE } else { 0 };
             self.shared.set_window(index, &case.state);
         }
+
+        // Last, because the flags are complete only now.
         self.shared.set_slot(index, &slot);
     }
 }
@@ -291,8 +308,10 @@ impl Native {
         let slot = self.shared.get_slot(index);
         let (outcome, state) = result;
         let stepped = slot.signal == libc::SIGTRAP && slot.trapno == TRAPNO_DEBUG;
+
         *outcome = match slot.kind {
             DONE => Outcome::Done,
+            // A step ends with #DB.
             SIGNAL if case.mode == Mode::Step && stepped => Outcome::Done,
             SIGNAL => Outcome::Signal {
                 signal: slot.signal,
@@ -303,13 +322,18 @@ impl Native {
             },
             _ => Outcome::Hung,
         };
+
         state.gpr = slot.gpr;
+        // Done: the jump behind the code was reached.
         state.rip = match slot.kind {
             DONE => slot.rip.wrapping_add(u64::from(case.code_len)),
             _ => slot.rip,
         };
+
+        // A fault sets RF in the rflags that it saves, and TF is from `fill`.
         let ours = if case.mode == Mode::Step { TF | RF } else { RF };
         state.rflags = slot.rflags & !ours;
+
         if slot.flags & FX != 0 {
             self.shared.get_fx(index, state);
         }
@@ -349,15 +373,21 @@ fn check(index: usize, case: &NativeCase, avx: bool) -> Result<(), NativeError> 
 /// Starts a child and waits until it is ready.
 fn start(shared: &mut Shared, image: &File) -> Result<(Child, ClockId), NativeError> {
     let system = |call| move |error: io::Error| NativeError::System { call, error };
+
     shared.reset();
+    // The image is a file in memory, which has no other path (memfd_create(2)).
     let mut child = Command::new(format!("/proc/self/fd/{}", image.as_raw_fd()))
         .env_clear()
+        // `setup` maps descriptor 0.
         .stdin(shared.file()?)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
+        // A signal from the terminal is for the parent.
         .process_group(0)
         .spawn()
         .map_err(system("execve"))?;
+
+    // An empty batch: when it is done, the child has set itself up.
     let begin = Instant::now();
     shared.ask(0, 0);
     while !shared.wait(LOOK) {
@@ -366,6 +396,8 @@ fn start(shared: &mut Shared, image: &File) -> Result<(Child, ClockId), NativeEr
         let Some(status) = status.or_else(|| late().then(|| end(&mut child)).flatten()) else {
             continue;
         };
+
+        // A failed call of the setup ends the child with its errno.
         return Err(match status.code() {
             Some(errno) => NativeError::Setup {
                 call: setup::name(shared.calls() as usize),
@@ -374,6 +406,7 @@ fn start(shared: &mut Shared, image: &File) -> Result<(Child, ClockId), NativeEr
             None => NativeError::NotReady(status),
         });
     }
+
     let pid = Pid::from_raw(child.id().cast_signed());
     match clock_getcpuclockid(pid) {
         Ok(clock) => Ok((child, clock)),

@@ -87,19 +87,24 @@ fn filter(sites: &Sites) -> [u64; 11] {
     const NUMBER: u32 = 0;
     const ARCH: u32 = 4;
     const IP: u32 = 8;
+
     let load = |at| filter_word(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at, 0, 0);
     let unless = |value, skip| {
         let code = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
         filter_word(code, value, 0, skip)
     };
+
     let when = |value: libc::c_long, skip| {
         let code = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
         filter_word(code, value as u32, skip, 0)
     };
+
     let answer = |value| filter_word(libc::BPF_RET | libc::BPF_K, value, 0, 0);
     [
+        // Numbers of calls depend on the architecture, so it is checked first (seccomp(2)).
         load(ARCH),
         unless(ARCH_X86_64, 7),
+        // The address behind `syscall`: only the driver's instruction may call.
         load(IP),
         unless(sites.syscall_end as u32, 5),
         load(IP + 4),
@@ -118,10 +123,12 @@ fn calls(data: &mut Data, sites: &Sites) -> Vec<Call> {
         libc::PROT_WRITE as u64,
         libc::PROT_EXEC as u64,
     );
+    // Fails instead of replacing what is mapped there (mmap(2)).
     let fixed = libc::MAP_FIXED_NOREPLACE as u64;
     let shared = fixed | libc::MAP_SHARED as u64;
     let private = fixed | (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
     let map = |name, arguments: [u64; 6]| call(name, libc::SYS_mmap, &arguments);
+
     let (code_offset, code_size) = (CODE_OFFSET as u64, CODE_RANGE.end - CODE);
     let mut calls = vec![
         map(
@@ -171,6 +178,9 @@ fn calls(data: &mut Data, sites: &Sites) -> Vec<Call> {
             )
         },
     ];
+
+    // The child dies with its parent and cannot be read or traced. Without privileges, seccomp(2)
+    // needs PR_SET_NO_NEW_PRIVS, so it precedes the filter.
     for (option, argument) in [
         (libc::PR_SET_PDEATHSIG, libc::SIGKILL as u64),
         (libc::PR_SET_DUMPABLE, 0),
@@ -178,13 +188,17 @@ fn calls(data: &mut Data, sites: &Sites) -> Vec<Call> {
     ] {
         calls.push(call("prctl", libc::SYS_prctl, &[option as u64, argument]));
     }
+
     let none = data.push([0, 0]);
     for resource in NO_MORE {
         let arguments = [resource as u64, none];
         calls.push(call("setrlimit", libc::SYS_setrlimit, &arguments));
     }
+
+    // A case may set rsp to anything, so the handler needs a stack of its own.
     let stack = data.push([STACKS, 0, SIGNAL_STACK_SIZE]);
     calls.push(call("sigaltstack", libc::SYS_sigaltstack, &[stack, 0]));
+
     let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | SA_RESTORER;
     // Handler, flags, restorer (the handler never returns), mask.
     let action = data.push([sites.handler, flags as u64, 0, 0]);
@@ -192,9 +206,13 @@ fn calls(data: &mut Data, sites: &Sites) -> Vec<Call> {
         let arguments = [signal as u64, action, 0, 8];
         calls.push(call("rt_sigaction", libc::SYS_rt_sigaction, &arguments));
     }
+
+    // Counts only the child's time in user mode, however busy the host is (setitimer(2)).
     let timer = data.push([0, TICK_US, 0, TICK_US]);
     let arguments = [libc::ITIMER_VIRTUAL as u64, timer, 0];
     calls.push(call("setitimer", libc::SYS_setitimer, &arguments));
+
+    // Last, because the filter refuses every call above.
     let words = filter(sites);
     let filter = data.push(words);
     let program = data.push([words.len() as u64, filter]);
@@ -207,6 +225,7 @@ fn calls(data: &mut Data, sites: &Sites) -> Vec<Call> {
             program,
         ],
     ));
+
     calls
 }
 

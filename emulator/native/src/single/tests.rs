@@ -46,15 +46,20 @@ fn the_child_is_shut_in() {
     let Some(native) = spawn("the_child_is_shut_in") else {
         return;
     };
+
     let status = std::fs::read_to_string(format!("/proc/{}/status", native.pid()))
         .expect("the child has a status");
+
     let value = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.expect("the kernel says so").trim()
     };
+
+    // A filter is in use (proc(5)).
     assert_eq!(value("Seccomp:"), "2");
     assert_eq!(value("NoNewPrivs:"), "1");
     assert_eq!(value("SigBlk:"), "0000000000000000");
+
     // Only root may see the memory of a process that is not dumpable.
     if let Ok(maps) = std::fs::read_to_string(format!("/proc/{}/maps", native.pid())) {
         for line in maps.lines() {
@@ -65,8 +70,10 @@ fn the_child_is_shut_in() {
             assert!(ours || line.contains(" [v"), "{line}");
         }
     }
+
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", native.pid()))
         .expect("the child has limits");
+
     for name in ["Max core file size", "Max file size", "Max open files"] {
         let line = limits.lines().find_map(|line| line.strip_prefix(name));
         let mut words = line.expect("the kernel says so").split_whitespace();

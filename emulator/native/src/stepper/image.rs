@@ -16,6 +16,7 @@ const SPIN_CODE: [u8; 6] = [0x48, 0x83, 0xc0, 0x01, 0xeb, 0xfa];
 pub(super) fn image() -> Vec<u8> {
     let size = PAGE.end - PAGE.start;
     let mut file = Vec::with_capacity(2 * size as usize);
+
     // The fields in the order of elf(5): ELF64, little-endian, ET_EXEC, EM_X86_64.
     file.extend(*b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
     file.extend([2_u16, 62].into_iter().flat_map(u16::to_le_bytes));
@@ -26,15 +27,18 @@ pub(super) fn image() -> Vec<u8> {
     file.extend(0_u32.to_le_bytes());
     let counts = [header_size, 56, 2, 64, 0, 0];
     file.extend(counts.into_iter().flat_map(u16::to_le_bytes));
+
     let mut segment = |kind: u32, flags: u32, rest: [u64; 6]| {
         file.extend([kind, flags].into_iter().flat_map(u32::to_le_bytes));
         file.extend(rest.into_iter().flat_map(u64::to_le_bytes));
     };
     segment(1, 5, [size, PAGE.start, PAGE.start, size, size, size]); // PT_LOAD, R X
     segment(0x6474_e551, 6, [0, 0, 0, 0, 0, 16]); // PT_GNU_STACK, R W
+
     let code = size as usize;
     file.resize(2 * code, 0xcc);
     file[code..code + SYSCALL_CODE.len()].copy_from_slice(&SYSCALL_CODE);
+
     let spin = code + (SPIN - PAGE.start) as usize;
     file[spin..spin + SPIN_CODE.len()].copy_from_slice(&SPIN_CODE);
     file

@@ -64,12 +64,15 @@ fn a_fault_leaves_the_instruction_to_be_executed() {
     let Some(mut stepper) = with(&[0x48, 0x89, 0x64, 0x24, 8]) else {
         return;
     };
+
     let before = stepper.cpu().unwrap();
+    // SEGV_MAPERR.
     let fault = Stop::Signal {
         signal: libc::SIGSEGV,
         code: 1,
         address: DATA + 4096 + 8,
     };
+
     assert_eq!(stepper.step().unwrap(), fault);
     assert_eq!(stepper.cpu().unwrap().rip, before.rip);
     stepper
@@ -77,6 +80,7 @@ fn a_fault_leaves_the_instruction_to_be_executed() {
         .unwrap();
     assert_eq!(stepper.cpu().unwrap().gpr, before.gpr);
     assert_eq!(stepper.step().unwrap(), Stop::Done);
+
     // Only what was mapped is there.
     stepper.clear().unwrap();
     let all = Maps::read(stepper.pid);
@@ -108,17 +112,21 @@ fn upper_halves_are_set_and_read() {
     let code = [
         0xc5, 0x7d, 0xd4, 0xf9, 0x66, 0x0f, 0xd4, 0xc1, 0xc5, 0xfc, 0x77,
     ];
+
     if !extended::has_avx() || !std::arch::is_x86_feature_detected!("avx2") {
         skip::skip("stepper", "there is no AVX2");
         return;
     }
+
     let Some(mut stepper) = with(&code) else {
         return;
     };
+
     let mut state = Extended::default();
     state.set_ymm(0, [40, 1 << 64]);
     state.set_ymm(1, [2, 3]);
     state.set_mxcsr(0x9fc0);
+
     // MXCSR_MASK is not set.
     let mask = stepper.extended().unwrap().legacy[28..32].to_vec();
     state.legacy[28..32].copy_from_slice(&mask);
@@ -128,8 +136,10 @@ fn upper_halves_are_set_and_read() {
         state.legacy[..416]
     );
     assert_eq!(stepper.extended().unwrap().upper, state.upper);
+
     assert_eq!(stepper.step().unwrap(), Stop::Done);
     assert_eq!(stepper.extended().unwrap().ymm(15), [42, 1 << 64 | 3]);
+
     // An SSE instruction keeps the upper half.
     assert_eq!(stepper.step().unwrap(), Stop::Done);
     assert_eq!(stepper.extended().unwrap().ymm(0), [42, 1 << 64]);

@@ -76,11 +76,13 @@ fn a_private_mapping_shows_the_object_until_it_is_written() {
 fn an_object_lives_as_long_as_somebody_has_it() {
     let (mut memory, object) = mapped_twice(100);
     let parent = memory.id();
+
     memory.store_bytes(A, [1]).expect("writable");
     memory.release_object(object);
     let child = memory.fork();
     memory.unmap(A + P..A + 2 * P).expect("in range");
     memory.unmap(A..A + 3 * P).expect("in range");
+
     // It is mapped over by itself.
     memory
         .map_shared(B..B + P, Permissions::READ, object, 2 * P)
@@ -88,23 +90,29 @@ fn an_object_lives_as_long_as_somebody_has_it() {
     memory
         .map(B..B + 3 * P, Permissions::READ)
         .expect("in range");
+
     assert!(memory.is_mapped(object), "by the child");
     memory.switch_to(child);
     assert_eq!(memory.load_bytes(B), Some([1]));
+
     let snapshot = memory.snapshot();
     memory.switch_to(parent);
     memory.remove_space(child);
     assert!(!memory.is_mapped(object));
     assert_eq!(memory.pages_in_use(), 0);
+
+    // Nobody has it now.
     let gone = memory.map_shared(A..A + P, Permissions::READ, object, 0);
     assert_eq!(gone, Err(MapError::Object));
     let unknown = Err(ObjectError::Unknown);
     assert_eq!(memory.read_object(object, 0, &mut [0]), unknown);
     assert_eq!(memory.write_object(object, 0, &[0]), unknown);
     assert_eq!(memory.truncate_object(object, 0), unknown);
+
     memory.restore(&snapshot).expect("there is a way back");
     assert_eq!(memory.load_bytes(B), Some([1]));
     assert_eq!(memory.pages_in_use(), 1);
+
     memory.remove_space(parent);
     memory.unmap(A..A + 3 * P).expect("in range");
     memory
@@ -142,6 +150,7 @@ fn objects_count_once_and_are_bounded() {
     let (mut memory, object) = mapped_twice(2);
     memory.store_bytes(A, [1]).expect("the first page");
     memory.store_bytes(B, [2]).expect("the same page");
+
     let too_large = memory.write_object(object, P - 1, &[1; P as usize + 2]);
     assert_eq!(too_large, Err(ObjectError::OutOfPages));
     assert_eq!(
@@ -149,16 +158,20 @@ fn objects_count_once_and_are_bounded() {
         Some([0]),
         "nothing was written"
     );
+
     memory.store_bytes(B + P, [3]).expect("the second page");
     let full = memory.write(A + 2 * P, &[4]).unwrap_err();
     assert_eq!(full.kind, FaultKind::OutOfPages);
     assert_eq!(memory.pages_in_use(), 2);
+
+    // Mappings that would end behind the largest object are refused.
     let end = SIZE_MAX - 2 * P;
     let mut map = |offset| memory.map_shared(A..A + 2 * P, Permissions::READ, object, offset);
     assert_eq!(map(end), Ok(()));
     for offset in [end + P, u64::MAX - P + 1, 1] {
         assert_eq!(map(offset), Err(MapError::Object), "{offset:#x}");
     }
+
     assert_eq!(memory.load_bytes::<1>(A), None, "no page is left");
     let range = Err(ObjectError::Range);
     assert_eq!(memory.read_object(object, SIZE_MAX - 1, &mut [0; 2]), range);
@@ -173,15 +186,19 @@ fn moved_mappings_keep_their_pages() {
         .expect("in range");
     memory.store_bytes(B + P, *b"own").expect("writable");
     memory.store_bytes(B, *b"THE").expect("writable");
+
     let pages = memory.pages_in_use();
     let child = memory.fork();
+
     memory.move_range(B..B + 3 * P, A + P).expect("apart");
     assert!(memory.area(B).is_none() && memory.area(B + 2 * P).is_none());
     assert_eq!(memory.load_bytes(A + P), Some(*b"THE file"));
     assert_eq!(memory.load_bytes(A + 2 * P), Some(*b"own"));
+
     memory.store_bytes(A, *b"tHE").expect("writable");
     assert_eq!(memory.load_bytes(A + P), Some(*b"tHE file"));
     assert_eq!(memory.pages_in_use(), pages, "nothing was copied");
+
     let places: Vec<_> = (0..4).map(|page| memory.place(A + page * P + 8)).collect();
     let shared = |offset| Some(Place::Shared { object, offset });
     let space = memory.id();
@@ -190,10 +207,15 @@ fn moved_mappings_keep_their_pages() {
         address: A + 2 * P + 8,
     };
     assert_eq!(places, [shared(8), shared(8), Some(own), shared(2 * P + 8)]);
+
     assert_eq!(memory.place(B), None);
+
+    // As mremap(2): the new range may not overlap the old one.
     let overlap = memory.move_range(A..A + 2 * P, A + P);
     let (start, end) = (A + P, A + 3 * P);
     assert_eq!(overlap, Err(MapError::Range { start, end }));
+
+    // The child has what was there before the move.
     memory.switch_to(child);
     assert_eq!(memory.load_bytes(B + P), Some(*b"own"));
 }

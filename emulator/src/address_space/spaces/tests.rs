@@ -31,6 +31,7 @@ fn byte(memory: &AddressSpace, space: SpaceId, page: u64) -> u8 {
 fn forks_use_pages_only_when_one_side_writes() {
     let mut memory = memory(1 << 16, 3000);
     let parent = memory.id();
+
     // A chain: each is the child of the one before.
     let chain: Vec<SpaceId> = (0..5)
         .map(|_| {
@@ -39,25 +40,32 @@ fn forks_use_pages_only_when_one_side_writes() {
             child
         })
         .collect();
+
     assert_eq!((memory.pages_in_use(), memory.resident()), (3000, 3000));
+
+    // The last of the chain runs, so the page that is copied is its own.
     memory.store_bytes(BASE + 7 * P, [100]).expect("writable");
     assert_eq!(memory.pages_in_use(), 3001);
+
     memory.switch_to(parent);
     memory.store_bytes(BASE + 7 * P, [101]).expect("writable");
     memory.store_bytes(BASE + 8 * P, [102]).expect("writable");
     assert_eq!(memory.pages_in_use(), 3003);
+
     let seven: Vec<u8> = [parent]
         .iter()
         .chain(&chain)
         .map(|&s| byte(&memory, s, 7))
         .collect();
     assert_eq!(seven, [101, 7, 7, 7, 7, 100]);
+
     // Each page goes with the last space that has it.
     for &space in &chain {
         assert!(memory.remove_space(space));
     }
     assert_eq!(memory.pages_in_use(), 3000);
     assert_eq!(byte(&memory, parent, 9), 9);
+
     memory.unmap(BASE..BASE + 3000 * P).expect("in range");
     assert_eq!((memory.pages_in_use(), memory.resident()), (0, 0));
 }
@@ -99,16 +107,21 @@ fn only_spaces_that_are_there_can_be_used() {
     let parent = memory.id();
     let child = memory.fork();
     assert_eq!(memory.spaces().collect::<Vec<_>>(), [parent, child]);
+
     assert!(!memory.remove_space(parent), "it runs");
     assert!(memory.switch_to(child) && memory.switch_to(child));
     assert_eq!(memory.spaces().collect::<Vec<_>>(), [parent, child]);
+
     assert!(memory.remove_space(parent) && !memory.remove_space(parent));
     assert!(!memory.switch_to(parent));
     assert_eq!(memory.with_space(parent, |_| ()), None);
     assert!(memory.peek_in(parent, BASE, &mut [0]).is_err());
+
     let created = memory.create();
     assert_ne!(created, parent);
     assert!(memory.peek_in(created, BASE, &mut [0]).is_err());
+
+    // Another space runs only for the time of the closure.
     let kept = memory.with_space(created, |memory| {
         memory
             .map(BASE..BASE + P, Permissions::READ_WRITE)
@@ -116,6 +129,7 @@ fn only_spaces_that_are_there_can_be_used() {
         memory.write(BASE, &[5]).expect("mapped");
         memory.id()
     });
+
     assert_eq!((kept, memory.id()), (Some(created), child));
     assert_eq!(byte(&memory, created, 0), 5);
     assert_eq!(byte(&memory, child, 0), 0);
@@ -129,6 +143,7 @@ fn a_snapshot_brings_ended_spaces_back() {
     memory.switch_to(child);
     memory.store_bytes(BASE, [50]).expect("writable");
     let snapshot = memory.snapshot();
+
     // The child ends, the parent writes, unmaps, and forks another child.
     memory.switch_to(parent);
     memory.remove_space(child);
@@ -140,6 +155,7 @@ fn a_snapshot_brings_ended_spaces_back() {
         .expect("in range");
     memory.write(BASE, &[70; 40 * P as usize]).expect("room");
     assert_eq!(memory.pages_in_use(), 41);
+
     memory.restore(&snapshot).expect("there is a way back");
     assert_eq!(memory.id(), child);
     assert_eq!(memory.spaces().collect::<Vec<_>>(), [parent, child]);
@@ -147,13 +163,16 @@ fn a_snapshot_brings_ended_spaces_back() {
     assert_eq!((byte(&memory, child, 0), byte(&memory, parent, 0)), (50, 0));
     assert_eq!((byte(&memory, child, 9), byte(&memory, parent, 9)), (9, 9));
     assert!(!memory.switch_to(second));
+
     // What a later snapshot saw is gone, but this one stays.
     let later = memory.snapshot();
     memory.restore(&snapshot).expect("there is a way back");
     assert_eq!(memory.restore(&later), Err(RestoreError::Undone));
+
     memory.switch_to(parent);
     memory.restore(&snapshot).expect("there is a way back");
     assert_eq!((memory.id(), memory.pages_in_use()), (child, 11));
+
     drop(snapshot);
     assert!(!memory.has_snapshots());
     assert_eq!(memory.history_bytes(), 0);
@@ -194,18 +213,23 @@ fn changes_are_noted_for_the_space_that_runs() {
     let parent = memory.id();
     memory.note_changes(true);
     let snapshot = memory.snapshot();
+
     let child = memory.fork();
     memory.switch_to(child);
     memory.store_bytes(BASE, [1]).expect("writable");
     memory.switch_to(parent);
     memory.store_bytes(BASE + P, [2]).expect("writable");
+
     let mut changes = Vec::new();
     memory.take_changes(&mut changes);
     assert_eq!(changes, [Change::Stored(BASE + P..BASE + P + 1)]);
+
     changes.clear();
+    // The child is gone, and with it what it changed; the parent's page is what it was.
     memory.restore(&snapshot).expect("there is a way back");
     memory.take_changes(&mut changes);
     assert_eq!(changes, [Change::Mapped(BASE + P..BASE + 2 * P)]);
+
     // In place, and in an object.
     let object = memory.create_object(Vec::new());
     let range = BASE + 2 * P..BASE + 4 * P;
@@ -213,10 +237,12 @@ fn changes_are_noted_for_the_space_that_runs() {
         .map_shared(range.clone(), Permissions::READ_WRITE, object, 0)
         .expect("free");
     let snapshot = memory.snapshot();
+
     memory.store_bytes(BASE, [3]).expect("writable");
     changes.clear();
     memory.take_changes(&mut changes);
     changes.clear();
+
     memory.restore(&snapshot).expect("there is a way back");
     memory.take_changes(&mut changes);
     assert_eq!(changes, [BASE..BASE + P, range].map(Change::Mapped));

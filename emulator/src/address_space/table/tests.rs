@@ -15,6 +15,8 @@ pub(in crate::address_space) fn audit<'a>(
     ) {
         let live = nodes.entry(Arc::as_ptr(link)).or_default();
         *live += 1;
+
+        // What a shared node holds counts once, however many have it.
         if *live > 1 {
             return;
         }
@@ -31,20 +33,25 @@ pub(in crate::address_space) fn audit<'a>(
             }
         }
     }
+
     fn check(link: &Arc<Node>, nodes: &HashMap<*const Node, u32>) {
         assert_eq!(link.live.load(Relaxed), nodes[&Arc::as_ptr(link)]);
         if let Links::Branch(links) = &link.links {
             links.iter().flatten().for_each(|link| check(link, nodes));
         }
     }
+
     let (mut nodes, mut owners) = (HashMap::new(), HashMap::new());
     let roots: Vec<&Arc<Node>> = tables.filter_map(|table| table.0.as_ref()).collect();
+
     for root in &roots {
         count(root, &mut nodes, &mut owners);
     }
+
     for root in roots {
         check(root, &nodes);
     }
+
     frames.audit(&owners);
 }
 
@@ -60,12 +67,14 @@ fn content(table: &Table) -> BTreeMap<u64, u32> {
 #[test]
 fn tables_agree_with_maps() {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    // xorshift64: the same steps in every run.
     let mut random = move |below: u64| {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
         seed % below
     };
+
     // Pages on both sides of the ends of leaves and branches, and the last one.
     let mut page = move || match random(4) {
         0 => (1 << 15) - 4 + random(8),
@@ -73,12 +82,15 @@ fn tables_agree_with_maps() {
         2 => random(600),
         _ => PAGES - 1 - random(3),
     };
+
     let mut frames = Frames::new(1 << 20);
     let mut tables = vec![(Table::default(), BTreeMap::new())];
     let mut held: Vec<(Held, BTreeMap<u64, u32>)> = Vec::new();
+
     for step in 0..6000_usize {
         let count = tables.len();
         let at = page() as usize % count;
+
         let (table, model) = &mut tables[at];
         match page() % 16 {
             0 if step % 8 == 0 => {
@@ -86,6 +98,7 @@ fn tables_agree_with_maps() {
                 tables.push(fork);
             }
             1 if count > 4 => tables.swap_remove(at).0.release(&mut frames),
+            // Snapshots hold tables in this way.
             2 => held.push((table.hold(), model.clone())),
             3 if !held.is_empty() => {
                 // The frames of that time must not be used for others yet, unlike those of memory.
@@ -118,6 +131,7 @@ fn tables_agree_with_maps() {
                 model.insert(page, frame);
             }
         }
+
         if step % 16 == 0 {
             audit(tables.iter().map(|(table, _)| table), &frames);
             for (table, model) in &tables {
@@ -125,13 +139,17 @@ fn tables_agree_with_maps() {
             }
         }
     }
+
+    // A copy has frames of its own: the original's release does not touch them.
     let mut copies = Copies::default();
     let copied: Vec<Table> = tables.iter().map(|(t, _)| t.copy(&mut copies)).collect();
     let mut copied_frames = frames.clone();
+
     for (table, _) in tables {
         table.release(&mut frames);
     }
     assert_eq!(frames.in_use(), 0);
+
     audit(copied.iter(), &copied_frames);
     for table in copied {
         table.release(&mut copied_frames);
@@ -147,20 +165,25 @@ fn a_shared_part_is_copied_only_where_it_changes() {
         let frame = frames.allocate().expect("room");
         table.set(page, frame, &mut frames);
     }
+
     let mut fork = table.fork();
     assert_eq!(table.find(300).map(|(_, is_alone)| is_alone), Some(false));
+
     let frame = frames.allocate().expect("room");
     fork.set(300, frame, &mut frames);
+
     // The leaf of page 300 has been copied, others have not.
     let owners = |table: &Table, page| {
         let (frame, is_alone) = table.find(page).expect("in use");
         (is_alone, frames.is_alone(frame))
     };
+
     assert_eq!(owners(&table, 300), (true, true));
     assert_eq!(owners(&fork, 300), (true, true));
     assert_eq!(owners(&table, 301), (true, false));
     assert_eq!(owners(&table, 700), (false, true));
     assert_eq!(frames.in_use(), 1001);
+
     fork.release(&mut frames);
     assert_eq!(table.find(700).map(|(_, is_alone)| is_alone), Some(true));
     assert_eq!(frames.in_use(), 1000);

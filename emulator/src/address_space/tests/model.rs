@@ -169,10 +169,12 @@ impl Test {
     fn map(&mut self) {
         let pages = self.pages();
         let range = pages.start * PAGE_SIZE..pages.end * PAGE_SIZE;
+
         let permissions = match self.random.below(5) {
             0 => Permissions::READ,
             _ => Permissions::ALL,
         };
+
         let objects = self.model.objects.clone();
         let object = self.any(objects.keys());
         let kinds: Vec<Kind> = match (self.random.below(4), object) {
@@ -180,16 +182,20 @@ impl Test {
                 let is_shared = self.random.below(3) != 0;
                 let count = pages.end - pages.start;
                 let first = self.random.below(OBJECT.saturating_sub(count) + 1);
+
                 let offset = first * PAGE_SIZE;
                 let memory = &mut self.memory;
+                // The range is longer than an object.
                 if first + count > OBJECT {
                     return;
                 }
+
                 match is_shared {
                     true => memory.map_shared(range, permissions, object, offset),
                     false => memory.map_private(range, permissions, object, offset),
                 }
                 .expect("in range");
+
                 let page = |page| Kind::Object {
                     object,
                     page,
@@ -204,15 +210,19 @@ impl Test {
                 self.memory
                     .map_file(range, permissions, bytes, 0)
                     .expect("in range");
+
+                // Pages after the file's end are zeros.
                 file.resize(10 * PAGE, 0);
                 let page = |page: &[u8]| Kind::Private(page.into());
                 file.chunks(PAGE).map(page).collect()
             }
             _ => {
                 self.memory.map(range, permissions).expect("in range");
+                // As many as a range can have.
                 vec![Kind::Private([0; PAGE].into()); 10]
             }
         };
+
         for (number, kind) in pages.zip(kinds) {
             let page = Page {
                 permissions,
@@ -221,12 +231,14 @@ impl Test {
             };
             self.model.own().insert(number, page);
         }
+
         self.model.drop_unused();
     }
 
     fn change_mappings(&mut self) {
         let pages = self.pages();
         let range = pages.start * PAGE_SIZE..pages.end * PAGE_SIZE;
+
         match self.random.below(4) {
             0 => {
                 self.memory.unmap(range).expect("in range");
@@ -238,8 +250,11 @@ impl Test {
                     0 => Permissions::READ,
                     _ => Permissions::ALL,
                 };
+
                 let done = self.memory.protect(range, permissions);
                 let own = self.model.own();
+
+                // `protect` stops at the first hole, as mprotect(2) does.
                 let hole = pages.clone().find(|page| !own.contains_key(page));
                 for page in pages.start..hole.unwrap_or(pages.end) {
                     own.get_mut(&page).expect("mapped").permissions = permissions;
@@ -247,6 +262,7 @@ impl Test {
                 assert_eq!(done.is_ok(), hole.is_none());
             }
             2 => {
+                // The space's own pages go; those of an object stay.
                 self.memory.discard(range).expect("in range");
                 for (_, page) in self.model.own().range_mut(pages) {
                     page.own = None;
@@ -255,6 +271,8 @@ impl Test {
             _ => {
                 let to = FIRST + self.random.below(COUNT - (pages.end - pages.start));
                 let done = self.memory.move_range(range, to * PAGE_SIZE);
+
+                // `move_range` refuses ranges that overlap.
                 let target = to..to + (pages.end - pages.start);
                 let is_apart = pages.end <= target.start || target.end <= pages.start;
                 assert_eq!(done.is_ok(), is_apart);
@@ -307,14 +325,17 @@ impl Test {
             0 => at & !(PAGE_SIZE - 1) | 8,
             _ => at,
         };
+
         let numbers = at / PAGE_SIZE..(at + 15) / PAGE_SIZE + 1;
         let own = &self.model.spaces[&self.model.running];
         let is_mapped = numbers.clone().all(|number| own.contains_key(&number));
+
         let may_write = |number| {
             let page: Option<&Page> = own.get(&number);
             page.is_some_and(|page| page.permissions.allow(Access::Write))
         };
         let may_write = numbers.clone().all(may_write);
+
         let bytes: [u8; 16] = self.bytes(16).try_into().expect("16");
         match self.random.below(8) {
             0 => {
@@ -336,6 +357,7 @@ impl Test {
                 let expected =
                     all.map(|all| all.concat()[(at % PAGE_SIZE) as usize..][..16].to_vec());
                 assert_eq!(loaded.map(Vec::from), expected);
+                // A load that fails leaves a refusal for the machine.
                 self.memory.take_refusal();
             }
             _ => {
@@ -373,6 +395,7 @@ impl Test {
                 let mut bytes = self.bytes(size);
                 let object = self.memory.create_object(bytes.clone());
                 bytes.resize(OBJECT as usize * PAGE, 0);
+
                 let object_model = Object {
                     pages: bytes.chunks(PAGE).map(Vec::from).collect(),
                     is_held: true,
@@ -380,6 +403,7 @@ impl Test {
                 self.model.objects.insert(object, object_model);
             }
             (1, Some(object)) => {
+                // It lives on as long as it is mapped.
                 self.memory.release_object(object);
                 self.model.objects.get_mut(&object).expect("there").is_held = false;
                 self.model.drop_unused();
@@ -387,6 +411,8 @@ impl Test {
             (2, Some(object)) => {
                 let size = self.random.below(OBJECT * PAGE_SIZE);
                 self.memory.truncate_object(object, size).expect("there");
+
+                // What is cut off reads as zeros when it is there again.
                 let pages = &mut self.model.objects.get_mut(&object).expect("there").pages;
                 let behind = pages.iter_mut().flatten().skip(size as usize);
                 behind.for_each(|byte| *byte = 0);
@@ -409,6 +435,7 @@ impl Test {
     fn change_spaces(&mut self) {
         let ids: Vec<SpaceId> = self.model.spaces.keys().copied().collect();
         let id = self.any(ids.iter()).copied().expect("one runs");
+
         match self.random.below(6) {
             0 | 1 if ids.len() < SPACES_MAX => {
                 let fork = self.memory.fork();
@@ -421,6 +448,8 @@ impl Test {
             }
             3 if self.random.below(2) == 0 => {
                 let is_resting = id != self.model.running;
+
+                // The space that runs cannot be removed.
                 assert_eq!(self.memory.remove_space(id), is_resting);
                 if is_resting {
                     self.model.spaces.remove(&id);
@@ -439,6 +468,7 @@ impl Test {
             0 | 1 => {
                 let snapshot = self.memory.snapshot();
                 self.held.push((snapshot, self.model.clone()));
+
                 if self.held.len() > SNAPSHOTS_MAX {
                     let index = self.random.below(self.held.len() as u64) as usize;
                     self.held.remove(index);
@@ -449,6 +479,7 @@ impl Test {
                 let (snapshot, model) = &self.held[index];
                 self.memory.restore(snapshot).expect("there is a way back");
                 self.model = model.clone();
+                // Restoring a snapshot ends those that were taken after it.
                 for (newer, _) in self.held.drain(index + 1..) {
                     assert_eq!(self.memory.restore(&newer), Err(RestoreError::Undone));
                 }
@@ -456,6 +487,7 @@ impl Test {
                 self.compare();
             }
             3 if self.random.below(4) == 0 => {
+                // A copy has none of the snapshots.
                 self.memory = self.memory.clone();
                 self.held.clear();
                 *self.seen.entry("copied").or_default() += 1;
@@ -471,6 +503,7 @@ impl Test {
         let model = &self.model;
         assert_eq!(memory.id(), model.running);
         assert!(memory.spaces().eq(model.spaces.keys().copied()));
+
         let mut page = vec![0; PAGE];
         for &id in model.spaces.keys() {
             for number in FIRST..FIRST + COUNT {
@@ -482,25 +515,32 @@ impl Test {
                 );
             }
         }
+
         for (number, page) in &model.spaces[&model.running] {
             let (_, area) = memory.area(number * PAGE_SIZE).expect("mapped");
             assert_eq!(area.permissions(), page.permissions);
         }
+
         for (&id, object) in &model.objects {
             let mut all = vec![0; object.pages.len() * PAGE];
             memory.read_object(id, 0, &mut all).expect("there");
             assert!(all == object.pages.concat(), "{id:?}");
             assert_eq!(memory.is_mapped(id), model.is_mapped(id));
         }
+
+        // No frame is lost, and none is counted twice.
         let objects = memory.objects.tables();
         let spaces = memory.resting.values().chain([&memory.own]);
         let tables = objects.chain(spaces.map(|space| &space.table));
         audit(tables, &memory.frames);
+
         // What is decoded and not reported is still there.
         let changes = memory.take_code_changes();
         self.forget(changes);
+
         let own = self.code.entry(self.memory.code_stamp()).or_default();
         *self.seen.entry("decoded").or_default() += own.len();
+
         for (&at, block) in own {
             let mut now = vec![0; BLOCK as usize];
             assert_eq!(self.memory.fetch(at, &mut now), Ok(()), "{at:#x}");
@@ -513,6 +553,7 @@ impl Test {
             self.map();
             self.change_object();
         }
+
         for step in 0..steps {
             match self.random.below(20) {
                 0 => self.map(),
@@ -523,15 +564,18 @@ impl Test {
                 7..10 => self.decode(),
                 _ => self.access(),
             }
+            // Comparing everything takes much longer than a step.
             if step % 20 == 0 {
                 self.compare();
             }
         }
         self.compare();
+
         // Without snapshots, only what the spaces hold remains.
         self.held.clear();
         assert!(!self.memory.has_snapshots());
         assert_eq!(self.memory.history_bytes(), 0);
+
         let ids: Vec<SpaceId> = self.memory.spaces().collect();
         for id in ids {
             self.memory.remove_space(id);
@@ -542,6 +586,7 @@ impl Test {
         self.memory
             .unmap(MMAP_MIN_ADDR..TASK_SIZE)
             .expect("in range");
+
         assert_eq!(self.memory.pages_in_use(), 0);
     }
 }

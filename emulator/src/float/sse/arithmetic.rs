@@ -53,11 +53,14 @@ pub(crate) fn multiply<T: Element>(a: T, b: T, env: Env) -> (T, Exceptions) {
     {
         return result;
     }
+
     let x = decode(a, env.denormals_are_zero);
     let y = decode(b, env.denormals_are_zero);
+
     if let Some(result) = propagate_nan((a, x.class), (b, y.class)) {
         return result;
     }
+
     let denormal = denormal_flag(x.class, y.class);
     match (x.class, y.class) {
         (Class::Infinity, Class::Zero) | (Class::Zero, Class::Infinity) => {
@@ -80,18 +83,24 @@ pub(crate) fn divide<T: Element>(a: T, b: T, env: Env) -> (T, Exceptions) {
     {
         return result;
     }
+
     let x = decode(a, env.denormals_are_zero);
     let y = decode(b, env.denormals_are_zero);
+
     if let Some(result) = propagate_nan((a, x.class), (b, y.class)) {
         return result;
     }
+
+    // Also of an infinity and of a zero.
     let negative = x.value.negative != y.value.negative;
     let denormal = denormal_flag(x.class, y.class);
+
     match (x.class, y.class) {
         (Class::Infinity, Class::Infinity) | (Class::Zero, Class::Zero) => {
             (default_nan(), Exceptions::INVALID)
         }
         (Class::Infinity, _) => (infinity(negative), denormal),
+        // #Z has priority over a denormal operand (SDM volume 1, 4.9.2).
         (_, Class::Zero) => (infinity(negative), Exceptions::DIVIDE_BY_ZERO),
         (_, Class::Infinity) => {
             let zero = super::super::unpacked::Unpacked::zero(negative);

@@ -61,17 +61,23 @@ pub(crate) fn to_integer<T: Element>(
         IntegerWidth::Bits32 => i64::from(i32::MIN),
         IntegerWidth::Bits64 => i64::MIN,
     };
+
     let x = decode(a, env.denormals_are_zero);
+    // What does not fit is invalid, and gives the integer indefinite (SDM volume 1, 11.5.2.1).
     if x.class.is_nan() || x.class == Class::Infinity {
         return (indefinite, Exceptions::INVALID);
     }
+
     let Some(integer) = round_to_integer(x.value, rounding) else {
         return (indefinite, Exceptions::INVALID);
     };
+
+    // The most negative integer has no positive counterpart.
     let limit = u128::from(indefinite.unsigned_abs()) - u128::from(!x.value.negative);
     if integer.magnitude > limit {
         return (indefinite, Exceptions::INVALID);
     }
+
     let magnitude = integer.magnitude as i64;
     let result = if x.value.negative {
         magnitude.wrapping_neg()
@@ -108,12 +114,16 @@ pub(crate) fn round_to_integral<T: Element>(
         }
         _ => {}
     }
+
+    // From here on, all values are integers.
     if x.value.exponent >= fraction_bits(T::FORMAT) as i32 {
         return (a, Exceptions::NONE);
     }
+
     let Some(integer) = round_to_integer(x.value, rounding) else {
         return (a, Exceptions::NONE);
     };
+
     let (result, _) = finish(Unpacked::integer(x.value.negative, integer.magnitude), env);
     (
         result,

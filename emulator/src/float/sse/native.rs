@@ -45,23 +45,30 @@ pub(super) fn add<T: Element>(
     if !(is_ordinary_or_zero(a) && is_ordinary_or_zero(b)) {
         return None;
     }
+
     let x = a.float();
     let y = if subtract { -b.float() } else { b.float() };
     let sum = x + y;
     let result = T::from_float(sum);
+
+    // Overflow, underflow and their flags take the long way.
     if !is_ordinary_or_zero(result) {
         return None;
     }
+
     if precision_ignored {
         return Some((result, Exceptions::NONE));
     }
+
     // Knuth's error term. It can overflow only to a NaN.
     let y_part = sum - x;
     let error = (x - (sum - y_part)) + (y - y_part);
+
     let error_bits = T::from_float(error).widen() & !sign_bit(T::FORMAT);
     if error_bits >= infinity_bits(T::FORMAT) {
         return None;
     }
+
     Some((result, Exceptions::PRECISION.when(error_bits != 0)))
 }
 

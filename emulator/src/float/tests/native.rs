@@ -35,6 +35,7 @@ fn arithmetic_is_the_hosts_when_rounding_to_nearest() {
     let mut sequence = Sequence(1);
     for _ in 0..PAIRS {
         let (a, b) = (sequence.binary64(), sequence.binary64());
+        // Rust's operators round to nearest, too.
         let (x, y) = (f64::from_bits(a), f64::from_bits(b));
         assert!(same64(sse::add(a, b, NEAREST).0, x + y), "{a:x} + {b:x}");
         assert!(
@@ -54,6 +55,7 @@ fn arithmetic_is_the_hosts_when_rounding_to_nearest() {
             same32(sse::to_binary32(a, NEAREST).0, x as f32),
             "{a:x} to binary32"
         );
+
         let (a, b) = (sequence.binary32(), sequence.binary32());
         let (x, y) = (f32::from_bits(a), f32::from_bits(b));
         assert!(same32(sse::add(a, b, NEAREST).0, x + y), "{a:x} + {b:x}");
@@ -81,6 +83,7 @@ fn arithmetic_is_the_hosts_when_rounding_to_nearest() {
 #[test]
 fn the_short_way_equals_the_long_one() {
     type Operation = fn(u64, u64, Env) -> (u64, Exceptions);
+
     let operations: [Operation; 5] = [
         sse::add,
         sse::subtract,
@@ -88,16 +91,20 @@ fn the_short_way_equals_the_long_one() {
         sse::divide,
         |a, _, env| sse::square_root(a, env),
     ];
+
     let mut sequence = Sequence(2);
     for _ in 0..PAIRS {
         let (a, b) = (sequence.binary64(), sequence.binary64());
         for (index, operation) in operations.iter().enumerate() {
+            // FTZ takes the long way. Where a result underflows, the two differ.
             let long = operation(a, b, FLUSHING);
             if long.1.contains(Exceptions::UNDERFLOW) || long.1.contains(Exceptions::DENORMAL) {
                 continue;
             }
+
             let short = operation(a, b, NEAREST);
             assert_eq!(short, long, "operation {index} on {a:x} and {b:x}");
+
             let ignored = operation(
                 a,
                 b,
@@ -121,6 +128,7 @@ fn directed_rounding_brackets_the_result() {
     let mut sequence = Sequence(3);
     for _ in 0..PAIRS {
         let (a, b) = (sequence.binary64(), sequence.binary64());
+
         let with = |rounding| {
             sse::multiply(
                 a,
@@ -131,12 +139,16 @@ fn directed_rounding_brackets_the_result() {
                 },
             )
         };
+
         let (down, exceptions) = with(Rounding::Down);
         let (up, zero) = (with(Rounding::Up).0, with(Rounding::Zero).0);
         let (x, y) = (f64::from_bits(down), f64::from_bits(up));
+
         if x.is_nan() {
             continue;
         }
+
+        // An inexact result lies between two neighbours.
         let inexact = exceptions.contains(Exceptions::PRECISION);
         assert_eq!(y, if inexact { x.next_up() } else { x }, "{a:x} * {b:x}");
         assert_eq!(
@@ -195,6 +207,7 @@ fn comparisons_and_integers_are_the_hosts() {
     let mut sequence = Sequence(4);
     for _ in 0..PAIRS {
         let (a, b) = (sequence.binary64(), sequence.binary64());
+
         let (x, y) = (f64::from_bits(a), f64::from_bits(b));
         let expected = match x.partial_cmp(&y) {
             Some(std::cmp::Ordering::Less) => Relation::Less,
@@ -207,6 +220,7 @@ fn comparisons_and_integers_are_the_hosts() {
             expected,
             "{a:x} {b:x}"
         );
+
         let integer = sequence.sparse() as i64;
         assert_eq!(
             sse::from_integer::<u64>(integer, NEAREST).0,
@@ -216,11 +230,14 @@ fn comparisons_and_integers_are_the_hosts() {
             sse::from_integer::<u32>(integer, NEAREST).0,
             (integer as f32).to_bits()
         );
+
         let (truncated, exceptions) =
             sse::to_integer(a, IntegerWidth::Bits64, Rounding::Zero, NEAREST);
+        // `as` saturates, and the instruction gives the integer indefinite.
         if !exceptions.contains(Exceptions::INVALID) {
             assert_eq!(truncated, x as i64, "{a:x}");
         }
+
         let (integral, _) = sse::round_to_integral(a, Rounding::Up, false, NEAREST);
         assert!(same64(integral, x.ceil()), "{a:x}");
     }

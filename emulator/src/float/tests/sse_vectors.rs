@@ -57,6 +57,7 @@ fn integer<T: Element>(
 fn compute(name: &str, a: u64, b: u64, env: Env) -> (u64, Exceptions) {
     let (x, y) = (a as u32, b as u32);
     let current = env.rounding;
+
     match name {
         "addsd" => sse::add(a, b, env),
         "subsd" => sse::subtract(a, b, env),

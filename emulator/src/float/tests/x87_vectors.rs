@@ -96,6 +96,7 @@ fn load((value, exceptions): (F80, Exceptions)) -> (String, u64) {
 
 fn compute(name: &str, a: F80, b: F80, memory: u64, env: Env) -> (String, u64) {
     let to_zero = Rounding::Zero;
+
     match name {
         "fadd" => outcome(x87::add(a, b, env), show),
         "fsub" => outcome(x87::subtract(a, b, env), show),

@@ -90,7 +90,10 @@ fn widen(bits: u64, format: Format, sign: u32) -> MemoryOperand {
     let negative = bits >> sign & 1 == 1;
     let biased = bits << (63 - sign) << 1 >> (64 - (sign - fraction_bits));
     let fraction = bits << (64 - fraction_bits);
+
     let largest = (1 << (sign - fraction_bits)) - 1;
+
+    // Infinity or a NaN, which stays signaling: the caller makes it quiet.
     if biased == largest {
         let significand = INTEGER_BIT | fraction >> 1;
         let value = F80 {
@@ -103,6 +106,7 @@ fn widen(bits: u64, format: Format, sign: u32) -> MemoryOperand {
             denormal: false,
         };
     }
+
     let (exponent, significand) = if biased != 0 {
         (
             biased as i32 - format.max_exponent,
@@ -111,6 +115,8 @@ fn widen(bits: u64, format: Format, sign: u32) -> MemoryOperand {
     } else {
         (format.min_exponent, u128::from(fraction) << 63)
     };
+
+    // Nothing is rounded: each value of a shorter format is one of the extended format.
     let value = Unpacked::new(negative, exponent, significand);
     MemoryOperand {
         value: F80::pack(round(value, Format::EXTENDED, Rounding::Zero)),
@@ -141,27 +147,34 @@ fn narrow(a: F80, format: Format, sign: u32, env: Env) -> Outcome<u64> {
     let fraction_bits = format.precision - 1;
     let sign_bit = u64::from(a.is_negative()) << sign;
     let infinity = (1 << sign) - (1 << fraction_bits);
+
     let Operand { class, value, .. } = a.operand();
     match class {
         Class::Infinity => return Outcome::exact(sign_bit | infinity, Exceptions::NONE),
         Class::QuietNan | Class::SignalingNan => {
+            // The upper bits of the payload stay, and the NaN becomes quiet.
             let payload = (a.significand | QUIET_BIT) << 1 >> (64 - fraction_bits);
             let invalid = Exceptions::INVALID.when(class == Class::SignalingNan);
             return Outcome::exact(sign_bit | infinity | payload, invalid);
         }
+        // Encodings that only the 8087 and the 80287 knew (SDM volume 1, 8.2.2).
         Class::Unsupported => {
             let quiet_nan = 1 << sign | infinity | 1 << (fraction_bits - 1);
             return Outcome::exact(quiet_nan, Exceptions::INVALID);
         }
         _ => {}
     }
+
     let rounded = round(value, format, env.rounding);
+
+    // Unmasked, the caller stores nothing: only the exception counts.
     if rounded.exceptions.contains(Exceptions::OVERFLOW) && !env.overflow_masked {
         return Outcome::exact(sign_bit | infinity, Exceptions::OVERFLOW);
     }
     if rounded.tiny && !env.underflow_masked {
         return Outcome::exact(sign_bit, Exceptions::UNDERFLOW);
     }
+
     let magnitude = if rounded.infinite {
         infinity
     } else {
@@ -174,6 +187,7 @@ fn narrow(a: F80, format: Format, sign: u32, env: Env) -> Outcome<u64> {
         };
         biased << fraction_bits | fraction
     };
+
     Outcome {
         value: sign_bit | magnitude,
         exceptions: rounded.exceptions,
@@ -189,7 +203,10 @@ pub(crate) fn to_integer(a: F80, width: IntegerWidth, rounding: Rounding) -> Out
         IntegerWidth::Bits32 => i64::from(i32::MIN),
         IntegerWidth::Bits64 => i64::MIN,
     };
+
+    // The most negative integer has no positive counterpart.
     let limit = indefinite.unsigned_abs() - u64::from(!a.is_negative());
+
     match bounded_integer(a, limit, rounding) {
         Some(Outcome {
             value,

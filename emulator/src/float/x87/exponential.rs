@@ -36,7 +36,10 @@ pub(crate) fn logarithm(x: F80, y: F80, env: Env) -> Outcome<F80> {
     if let Some(outcome) = propagate_nan(a, b) {
         return outcome;
     }
+
     let denormal = denormal_flag(a, b);
+
+    // The logarithm of 0 is minus infinity, with #Z; times 0 it is invalid (SDM volume 2, FYL2X).
     if a.class == Class::Zero {
         return match b.class {
             Class::Zero => INVALID,
@@ -44,16 +47,20 @@ pub(crate) fn logarithm(x: F80, y: F80, env: Env) -> Outcome<F80> {
             _ => Outcome::exact(F80::infinity(!y.is_negative()), Exceptions::DIVIDE_BY_ZERO),
         };
     }
+
     if x.is_negative() {
         return INVALID;
     }
+
     let sign_of_log = match a.class {
         Class::Infinity => Ordering::Greater,
         _ => a.value.compare(ONE),
     };
+
     if let Some(outcome) = extreme_product(a.class, sign_of_log, y, denormal) {
         return outcome;
     }
+
     finish_inexact(log2(a.value).multiply(b.value), env).raise(denormal)
 }
 
@@ -64,24 +71,31 @@ pub(crate) fn logarithm_plus_1(x: F80, y: F80, env: Env) -> Outcome<F80> {
     if let Some(outcome) = propagate_nan(a, b) {
         return outcome;
     }
+
     let denormal = denormal_flag(a, b);
     if a.class == Class::Infinity && x.is_negative() {
         return INVALID;
     }
+
     if a.class == Class::Zero && b.class != Class::Infinity {
         return Outcome::exact(F80::zero(x.is_negative() != y.is_negative()), denormal);
     }
+
     let sign_of_log = match (a.class, x.is_negative()) {
         (Class::Zero, _) => Ordering::Equal,
         (_, true) => Ordering::Less,
         (_, false) => Ordering::Greater,
     };
+
     if let Some(outcome) = extreme_product(a.class, sign_of_log, y, denormal) {
         return outcome;
     }
+
+    // The result is undefined for x <= -1 (SDM volume 2, FYL2XP1).
     if a.value.negative && a.value.exponent >= 0 {
         return Outcome::exact(x, Exceptions::PRECISION | denormal);
     }
+
     finish_inexact(log2_plus_1(a.value).multiply(b.value), env).raise(denormal)
 }
 

@@ -34,6 +34,7 @@ pub(crate) fn remainder(a: F80, b: F80, to_nearest: bool, env: Env) -> Remainder
     if let Some(outcome) = propagate_nan(x, y) {
         return Remainder::special(outcome);
     }
+
     let denormal = denormal_flag(x, y);
     match (x.class, y.class) {
         (Class::Infinity, _) | (_, Class::Zero) => return Remainder::special(INVALID),
@@ -44,6 +45,9 @@ pub(crate) fn remainder(a: F80, b: F80, to_nearest: bool, env: Env) -> Remainder
         }
         _ => {}
     }
+
+    // A remainder is partial if the exponents differ by 64 or more; then it takes 32 to 63 off the
+    // difference (SDM volume 2, FPREM).
     let distance = x.value.exponent - y.value.exponent;
     let partial = distance >= 64;
     // The exponent at which the division stops, relative to the divisor's.
@@ -52,10 +56,14 @@ pub(crate) fn remainder(a: F80, b: F80, to_nearest: bool, env: Env) -> Remainder
     } else {
         0
     };
+
+    // An extended operand uses the upper 64 bits only, so a shifted rest cannot overflow.
     let divisor = y.value.significand >> 64;
     let mut rest = x.value.significand >> 64;
+
     let mut quotient = 0_u128;
     let mut lowered = 0;
+
     if distance >= 0 {
         quotient = u128::from(rest >= divisor);
         rest -= quotient * divisor;
@@ -67,6 +75,7 @@ pub(crate) fn remainder(a: F80, b: F80, to_nearest: bool, env: Env) -> Remainder
             lowered += 1;
         }
     }
+
     let mut negative = x.value.negative;
     let exponent = x.value.exponent - lowered;
     if to_nearest && !partial && distance >= -1 {
@@ -76,6 +85,8 @@ pub(crate) fn remainder(a: F80, b: F80, to_nearest: bool, env: Env) -> Remainder
         } else {
             (rest, divisor << 1)
         };
+
+        // A tie goes to the even quotient.
         let above = twice > divisor || (twice == divisor && quotient & 1 == 1);
         if above {
             rest = unit - rest;
@@ -83,8 +94,11 @@ pub(crate) fn remainder(a: F80, b: F80, to_nearest: bool, env: Env) -> Remainder
             negative = !negative;
         }
     }
+
     let value = Unpacked::new(negative, exponent + 64, rest);
     let outcome = finish(value, Precision::Extended, env);
+
+    // The low three bits, for C0, C3 and C1. A partial remainder has no quotient yet.
     Remainder {
         value: outcome.value,
         quotient: (!partial).then_some(quotient as u8 & 7),

@@ -126,10 +126,12 @@ pub(crate) fn tan(a: F80, env: Env) -> Option<Outcome<(F80, F80)>> {
     if is_out_of_range(x) {
         return None;
     }
+
     if let Some(Outcome {
         value, exceptions, ..
     }) = special(x, a)
     {
+        // `fptan` pushes 1 after the result, and a NaN twice.
         let pushed = if value.class().is_nan() {
             value
         } else {
@@ -137,6 +139,8 @@ pub(crate) fn tan(a: F80, env: Env) -> Option<Outcome<(F80, F80)>> {
         };
         return Some(Outcome::exact((value, pushed), exceptions));
     }
+
+    // The short ways are the processor's: see the constants.
     let value = if x.value.exponent < TINY_ARGUMENT {
         x.value
     } else if x.value.exponent < SMALL_TANGENT {
@@ -145,6 +149,7 @@ pub(crate) fn tan(a: F80, env: Env) -> Option<Outcome<(F80, F80)>> {
         let (sine, cosine) = sine_and_cosine(x.value);
         sine.divide(cosine)
     };
+
     let tangent = finish_inexact(value, env).raise(denormal_flag(x, x));
     Some(Outcome {
         value: (tangent.value, F80::ONE),
@@ -159,9 +164,14 @@ pub(crate) fn arc_tan(y: F80, x: F80, env: Env) -> Outcome<F80> {
     if let Some(outcome) = propagate_nan(a, b) {
         return outcome;
     }
+
     let denormal = denormal_flag(a, b);
     let quarter = |quarters: u128| PI.multiply(Unpacked::integer(false, quarters)).scale(-2);
+
     let left = x.is_negative();
+
+    // The angle of the point (x, y), so that x decides the quadrant and y the sign (SDM volume 2,
+    // FPATAN).
     let angle = match (a.class, b.class) {
         (Class::Zero, _) | (Class::Denormal | Class::Normal, Class::Infinity) if !left => {
             return Outcome::exact(F80::zero(y.is_negative()), denormal);
@@ -175,6 +185,7 @@ pub(crate) fn arc_tan(y: F80, x: F80, env: Env) -> Outcome<F80> {
             if left { sum(PI, angle.negate()) } else { angle }
         }
     };
+
     let signed = Unpacked {
         negative: y.is_negative(),
         ..angle

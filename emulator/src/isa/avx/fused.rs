@@ -121,20 +121,27 @@ fn fused_rm<T: Element, const SHAPE: u8>(core: &mut Core, op: &Op) -> Flow {
 #[inline(always)]
 fn fused<T: Element, const SHAPE: u8>(core: &mut Core, op: &Op, c: [u128; 2]) -> Flow {
     let (a, b) = (ymm(core, op.dst), ymm(core, op.src));
+
+    // The name counts operands: 132 is the first times the third, plus the second.
     let [x, y, z] = match op.imm & ORDER {
         ORDER_132 => [a, c, b],
         ORDER_213 => [b, a, c],
         _ => [b, c, a],
     };
+
     let mut control = Control::new(core);
     let mut element = |half: usize, i: u32| {
+        // `vfmaddsub` and `vfmsubadd` treat even and odd elements differently.
         let even = i.is_multiple_of(2);
         let negate = if even { NEGATE_EVEN } else { NEGATE_ODD };
+
         let operands = [x, y, z].map(|operand| lane::<T>(operand[half], i));
         let signs = [NEGATE_PRODUCT, negate].map(|bit| op.imm & bit != 0);
         control.take(multiply_add(operands, signs, control.env))
     };
+
     let result = match SHAPE {
+        // The first operand keeps the rest of its lower half; VEX clears the upper one.
         SCALAR => {
             let low = u128::from(element(0, 0).widen());
             [a[0] >> width::<T>() << width::<T>() | low, 0]
@@ -142,9 +149,11 @@ fn fused<T: Element, const SHAPE: u8>(core: &mut Core, op: &Op, c: [u128; 2]) ->
         XMM => [lanes(|i| element(0, i)), 0],
         _ => [lanes(|i| element(0, i)), lanes(|i| element(1, i))],
     };
+
     if control.finish(core).is_none() {
         return Flow::Stop;
     }
+
     set_ymm(core, op.dst, result);
     Flow::Next
 }

@@ -17,6 +17,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
     use Mnemonic::*;
     // A gather of four elements may have only one ymm register, its indices or its result.
     let wide = is_wide(insn) || insn.memory_index().is_ymm();
+
     let run: Run = match (insn.mnemonic(), wide) {
         (Vpgatherdd | Vgatherdps, false) => gather::<4, 4, 4>,
         (Vpgatherdd | Vgatherdps, true) => gather::<4, 4, 8>,
@@ -28,16 +29,20 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         (Vpgatherqq | Vgatherqpd, true) => gather::<8, 8, 4>,
         _ => return None,
     };
+
     let numbers = [
         insn.op_register(0),
         insn.memory_index(),
         insn.op_register(2),
     ]
     .map(|register| register.number());
+
+    // #UD if two of the three registers are the same (SDM volume 2, VGATHERDPS).
     let [result, index, mask] = numbers;
     if result == index || result == mask || index == mask {
         return Some(crate::op::invalid);
     }
+
     Some(run)
 }
 
@@ -50,14 +55,17 @@ fn gather<const INDEX: usize, const SIZE: usize, const COUNT: usize>(
     let mut result = to_bytes(ymm(core, op.dst));
     let mut mask = to_bytes(ymm(core, op.extra));
     let base = core.state.gpr[(op.base & 31) as usize].wrapping_add(op.disp);
+
     let mut flow = Flow::Next;
     for number in 0..COUNT {
         let at = number * SIZE;
         if mask[at + SIZE - 1] & 0x80 != 0 {
+            // Indices are signed.
             let index = match INDEX {
                 4 => i64::from(i32::from_le_bytes(array(&indices, 4 * number))),
                 _ => i64::from_le_bytes(array(&indices, 8 * number)),
             };
+
             let offset = index.cast_unsigned() << (op.scale & 3);
             let address = linear(core, op, base.wrapping_add(offset));
             let Some(element) = core.memory.load_bytes::<SIZE>(address) else {
@@ -66,12 +74,17 @@ fn gather<const INDEX: usize, const SIZE: usize, const COUNT: usize>(
             };
             result[at..at + SIZE].copy_from_slice(&element);
         }
+
+        // Done elements leave the mask, so that the instruction goes on with the others after a
+        // fault (SDM volume 2, VGATHERDPS).
         mask[at..at + SIZE].fill(0);
     }
+
     if flow == Flow::Next {
         result[COUNT * SIZE..].fill(0);
         mask.fill(0);
     }
+
     set_ymm(core, op.dst, from_bytes(result));
     set_ymm(core, op.extra, from_bytes(mask));
     flow

@@ -75,11 +75,14 @@ fn recorded_results() {
     let lines = include_str!("tests/vectors.txt").lines();
     let mut count = 0;
     let mut wrong = Vec::new();
+
     for line in lines.filter(|line| !line.starts_with('#')) {
         let (before, after) = line.split_once('>').unwrap();
+        // The first word is the instruction's name.
         let mut before = before.split_whitespace().skip(1);
         let mut machine = machine(&bytes(before.next().unwrap()));
         let mut exit = Exit::Limit;
+
         let mut assign = |machine: &mut Machine, words: &mut dyn Iterator<Item = &str>| {
             for word in words {
                 match word.split_once('=') {
@@ -89,14 +92,18 @@ fn recorded_results() {
             }
         };
         assign(&mut machine, &mut before);
+
+        // The same machine with the recorded changes.
         let mut expected = Machine::new(machine.core.clone());
         assign(&mut expected, &mut after.split_whitespace());
+
         let found = machine.run(1, &mut ());
         if found != exit || visible(&machine) != visible(&expected) {
             wrong.push(format!("{line}\n  {found:?} {}", visible(&machine)));
         }
         count += 1;
     }
+
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(count > 1000);
 }
@@ -128,6 +135,7 @@ fn only_processors_with_the_feature_execute_it() {
 #[test]
 fn only_some_operands_are_aligned() {
     let protection = Exit::Exception(Exception::GeneralProtection);
+
     let aligned: [&[u8]; 7] = [
         &[0xc5, 0xfc, 0x28, 0x07],       // vmovaps ymm0, [rdi]
         &[0xc5, 0xfd, 0x7f, 0x07],       // vmovdqa [rdi], ymm0
@@ -137,11 +145,13 @@ fn only_some_operands_are_aligned() {
         &[0xc5, 0xfd, 0x2b, 0x07],       // vmovntpd [rdi], ymm0
         &[0xc5, 0xfd, 0x28, 0x07],       // vmovapd ymm0, [rdi]
     ];
+
     for code in aligned {
         let at = |address| run(code, |core| core.state.set_gpr(reg::RDI, address)).0;
         assert_eq!(at(OPERAND + 16), protection, "{code:x?}");
         assert_eq!(at(OPERAND + 32), Exit::Limit, "{code:x?}");
     }
+
     // vmovaps xmm0, [rdi]
     let half = |address| {
         run(&[0xc5, 0xf8, 0x28, 0x07], |core| {
@@ -151,6 +161,7 @@ fn only_some_operands_are_aligned() {
     };
     assert_eq!(half(OPERAND + 8), protection);
     assert_eq!(half(OPERAND + 16), Exit::Limit);
+
     // vmovups, vpaddd, vaddps, vpsllw with an xmmword, vmovaps' neighbours.
     for code in [
         &[0xc5, 0xfc, 0x10, 0x07][..],
@@ -176,6 +187,7 @@ const ALL: [u128; 2] = [u128::MAX; 2];
 fn masked_moves_touch_selected_elements_only() {
     let load = [0xc4, 0xe2, 0x75, 0x2c, 0x07]; // vmaskmovps ymm0, ymm1, [rdi]
     let store = [0xc4, 0xe2, 0x75, 0x2e, 0x07]; // vmaskmovps [rdi], ymm1, ymm0
+
     // The last four elements are not mapped.
     let prepare = |mask: [u128; 2]| {
         move |core: &mut Core| {
@@ -185,16 +197,20 @@ fn masked_moves_touch_selected_elements_only() {
             core.memory.poke(DATA_END - 16, &[7; 16]).unwrap();
         }
     };
+
     let low = [u128::MAX, 0];
     let (exit, machine) = run(&load, prepare(low));
     assert_eq!(exit, Exit::Limit);
     let expected = [u128::from_le_bytes([7; 16]), 0];
     assert_eq!(machine.core.state.vectors.ymm(0), expected);
     assert_eq!(run(&store, prepare(low)).0, Exit::Limit);
+
     for code in [load, store] {
         let (exit, machine) = run(&code, prepare(ALL));
         assert_eq!(fault_of(exit), DATA_END);
+        // A load that faults leaves its register.
         assert_eq!(machine.core.state.vectors.ymm(0), [5; 2]);
+
         let mut stored = [0; 16];
         machine
             .core
@@ -253,6 +269,7 @@ fn addresses_of_masked_elements_wrap_around() {
 fn gathers_are_restarted_after_a_fault() {
     // vpgatherdd ymm0, [rdi+ymm2*4], ymm3
     let code = [0xc4, 0xe2, 0x65, 0x90, 0x04, 0x97];
+
     let indices = [0, 1, 2, 3, 4, 5, 6, 7_u32];
     let (exit, mut machine) = run(&code, |core| {
         core.state.set_gpr(reg::RDI, DATA_END - 12);
@@ -266,6 +283,8 @@ fn gathers_are_restarted_after_a_fault() {
         vectors.set_ymm(0, [u128::from_le_bytes([9; 16]); 2]);
         core.memory.poke(DATA_END - 12, &[1; 12]).unwrap();
     });
+
+    // The elements before the fault are loaded, and their masks are cleared.
     assert_eq!(fault_of(exit), DATA_END);
     assert_eq!(machine.core.state.rip, CODE);
     let vectors = &machine.core.state.vectors;
@@ -274,11 +293,14 @@ fn gathers_are_restarted_after_a_fault() {
     let low = ones | nines << 32 | ones << 64 | nines << 96;
     assert_eq!(vectors.ymm(0), [low, u128::from_le_bytes([9; 16])]);
     assert_eq!(vectors.ymm(3), [0x8000_0000 << 96, u128::MAX]);
+
+    // The page that was missing is mapped, and the same instruction goes on.
     let memory = &mut machine.core.memory;
     let next = DATA_END..DATA_END + 0x1000;
     memory.map(next, Permissions::READ_WRITE).unwrap();
     memory.poke(DATA_END, &[2; 32]).unwrap();
     assert_eq!(machine.run(1, &mut ()), Exit::Limit);
+
     let vectors = &machine.core.state.vectors;
     let low = low & !(u128::MAX << 96) | 0x0202_0202 << 96;
     assert_eq!(vectors.ymm(0), [low, u128::from_le_bytes([2; 16])]);

@@ -56,12 +56,15 @@ fn instructions_do_what_a_processor_did() {
         let [code, before, after, text] = fields[..] else {
             panic!("four fields: {line}");
         };
+
         let before: Vec<[u128; 2]> = before.split(' ').map(ymm).collect();
+        // xmm0 is an operand of `sha256rnds2`, so another register gets its result.
         let first = if text.starts_with("sha256rnds2") {
             2
         } else {
             0
         };
+
         let run = |code: &[u8], source: Option<usize>| {
             let mut machine = machine(PROCESSOR, code);
             for (number, value) in before.iter().enumerate() {
@@ -81,14 +84,19 @@ fn instructions_do_what_a_processor_did() {
             assert_eq!(machine.run(1, &mut ()), Exit::Limit, "{line}");
             machine.core.state.vectors.ymm(first)
         };
+
+        // Once with registers, once with the source in memory.
         let code = bytes(code);
         assert_eq!(run(&code, None), ymm(after), "{line}");
+
+        // These two have no form with a memory operand.
         if !text.contains("extrq") && !text.contains("insertq") {
             let (code, source) = in_memory(&code, text);
             assert_eq!(run(&code, Some(source)), ymm(after), "{line} in memory");
         }
         lines += 1;
     }
+
     assert!(lines > 80);
 }
 
@@ -116,6 +124,7 @@ fn alignment() {
 #[test]
 fn features_that_are_off() {
     let invalid = Exit::Exception(Exception::InvalidOpcode);
+
     for (names, code) in [
         ("aes", &[0x66, 0x0f, 0x38, 0xdc, 0xc1][..]),
         ("pclmulqdq", &[0x66, 0x0f, 0x3a, 0x44, 0xc1, 0]),
@@ -134,11 +143,14 @@ fn features_that_are_off() {
         ("rdpid", &[0xf3, 0x0f, 0xc7, 0xf8]),
     ] {
         let all: String = names.split(' ').map(|name| format!(",+{name}")).collect();
+
         assert_eq!(
             machine(&format!("v2{all}"), code).run(1, &mut ()),
             Exit::Limit,
             "{names}"
         );
+
+        // Instructions of two features need both.
         for name in names.split(' ') {
             let text = format!("v2{all},-{name}");
             assert_eq!(machine(&text, code).run(1, &mut ()), invalid, "{text}");

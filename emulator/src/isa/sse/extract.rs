@@ -11,6 +11,7 @@ use iced_x86::{EncodingKind, Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
     use Mnemonic::*;
+
     let wide = is_wide(insn);
     Some(match (insn.mnemonic(), form(insn)) {
         (Pinsrb | Vpinsrb, _) => insert_function::<8>(insn),

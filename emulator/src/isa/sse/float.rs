@@ -351,6 +351,7 @@ fn dot_products<T: Element, const N: usize>(
     b: [u128; N],
     imm: u8,
 ) -> [u128; N] {
+    // A product that the immediate leaves out is +0, and raises nothing.
     let mut sums = std::array::from_fn(|n| {
         lanes(|i| {
             if imm >> (4 + i) & 1 == 0 {
@@ -359,6 +360,8 @@ fn dot_products<T: Element, const N: usize>(
             control.take(multiply::<T>(lane(a[n], i), lane(b[n], i), control.env))
         })
     });
+
+    // The sum of all is made in steps; an unmasked exception in one prevents the next.
     let mut step = |flip: u32, own_first: bool| {
         if !control.next_step() {
             return;
@@ -366,6 +369,8 @@ fn dot_products<T: Element, const N: usize>(
         sums = sums.map(|sums| {
             lanes(|i| {
                 let (own, other) = (lane(sums, i), lane(sums, i ^ flip));
+
+                // The order decides which of two NaNs the sum keeps.
                 let (first, second) = if own_first {
                     (own, other)
                 } else {
@@ -375,12 +380,14 @@ fn dot_products<T: Element, const N: usize>(
             })
         });
     };
+
     if width::<T>() == 32 {
         step(1, false);
         step(2, true);
     } else {
         step(1, true);
     }
+
     sums.map(|sums| {
         lanes(|i| {
             if imm >> i & 1 == 0 {

@@ -23,6 +23,7 @@ fn select_legacy(insn: &Instruction) -> Option<Run> {
     use Mnemonic::*;
     let from_general = insn.op_register(1).is_gpr();
     let to_general = insn.op_register(0).is_gpr();
+
     Some(match (insn.mnemonic(), form(insn)) {
         (Movaps | Movapd | Movdqa | Movups | Movupd | Movdqu, Form::RR) => whole_rr::<false>,
         (Movups | Movupd | Movdqu | Lddqu, Form::RM) => unaligned_rm::<false>,
@@ -51,7 +52,9 @@ fn select_vex(insn: &Instruction) -> Option<Run> {
     use Mnemonic::*;
     let from_general = insn.op_register(1).is_gpr();
     let to_general = insn.op_register(0).is_gpr();
+    // With three operands, the second one gives the rest of the result.
     let merges = insn.op_count() == 3;
+
     Some(match (insn.mnemonic(), form(insn)) {
         (Vmovaps | Vmovapd | Vmovdqa | Vmovups | Vmovupd | Vmovdqu, Form::RR) => whole_rr::<true>,
         (Vmovups | Vmovupd | Vmovdqu | Vlddqu, Form::RM) => unaligned_rm::<true>,

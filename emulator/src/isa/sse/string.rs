@@ -116,15 +116,21 @@ fn compare<const LENGTH: u32, const MASK: bool, const VEX: bool>(
     let imm = op.imm as u8;
     let count = count(imm);
     let all = (1 << count) - 1;
+
     let a = text::<LENGTH>(core, xmm(core, op.dst), reg::RAX, imm);
     let b = text::<LENGTH>(core, b, reg::RDX, imm);
+
+    // Bits 5:4: 1 negates all, 3 only the elements within the second text (SDM volume 2, 4.1).
     let negated = match imm >> 4 & 3 {
         1 => all,
         3 => (1 << b.len) - 1,
         _ => 0,
     };
     let result = matches(&a, &b, imm) ^ negated;
+
+    // Bit 6: the last index, or a mask of whole elements.
     let last = imm >> 6 & 1 != 0;
+
     if MASK {
         let mask = if last {
             spread(result, count)
@@ -133,6 +139,7 @@ fn compare<const LENGTH: u32, const MASK: bool, const VEX: bool>(
         };
         set_number::<VEX>(core, 0, mask);
     } else {
+        // Without a match, the index is the number of elements.
         let index = match (result, last) {
             (0, _) => count as u32,
             (_, false) => result.trailing_zeros(),
@@ -140,6 +147,8 @@ fn compare<const LENGTH: u32, const MASK: bool, const VEX: bool>(
         };
         core.state.set::<32>(reg::RCX as u8, index.into());
     }
+
+    // AF and PF are cleared.
     let bit = |set, bit| if set { bit } else { 0 };
     core.state.flags = Flags::from_bits(
         bit(result != 0, flags::CF)
@@ -147,6 +156,7 @@ fn compare<const LENGTH: u32, const MASK: bool, const VEX: bool>(
             | bit(a.len < count, flags::SF)
             | bit(result & 1 != 0, flags::OF),
     );
+
     Flow::Next
 }
 

@@ -87,11 +87,14 @@ fn visible(machine: &Machine) -> String {
 fn recorded_results() {
     let lines = include_str!("tests/vectors.txt").lines();
     let mut count = 0;
+
     for line in lines.filter(|line| !line.starts_with('#')) {
         let (before, after) = line.split_once('>').unwrap();
+        // The first word is the instruction's name.
         let mut before = before.split_whitespace().skip(1);
         let mut machine = machine(&bytes(before.next().unwrap()));
         let mut exit = Exit::Limit;
+
         let mut assign = |machine: &mut Machine, words: &mut dyn Iterator<Item = &str>| {
             for word in words {
                 match word.split_once('=') {
@@ -103,12 +106,16 @@ fn recorded_results() {
             }
         };
         assign(&mut machine, &mut before);
+
+        // The same machine with the recorded changes.
         let mut expected = Machine::new(machine.core.clone());
         assign(&mut expected, &mut after.split_whitespace());
+
         assert_eq!(machine.run(1, &mut ()), exit, "{line}");
         assert_eq!(visible(&machine), visible(&expected), "{line}");
         count += 1;
     }
+
     assert!(count > 500);
 }
 
@@ -200,6 +207,7 @@ fn operands_of_16_bytes_are_aligned_but_for_some() {
         &[0xf3, 0x0f, 0xe6, 0x0f],          // cvtdq2pd, of 8 bytes
         &[0x66, 0x0f, 0x3a, 0x63, 0x0f, 0], // pcmpistri
     ];
+
     for code in aligned {
         // Neither address is mapped: the alignment is checked first.
         let mut machine = machine_at(code, 8);
@@ -213,6 +221,7 @@ fn operands_of_16_bytes_are_aligned_but_for_some() {
         assert_eq!(visible(&machine), before, "{code:x?}");
         assert_eq!(machine_at(code, DATA).run(1, &mut ()), Exit::Limit);
     }
+
     for code in unaligned {
         assert_eq!(
             machine_at(code, DATA + 8).run(1, &mut ()),
@@ -274,16 +283,19 @@ fn masked_moves_store_bytes_that_have_the_sign() {
     ] {
         let small = code.len() > 4;
         let address = if small { 5 << 32 | 3 } else { DATA + 3 };
+
         let mut machine = machine_at(code, address);
         machine
             .core
             .state
             .set_gpr(reg::GS, if small { DATA } else { 1 << 40 });
         machine.core.state.vectors.set_xmm(2, 0x80 << 120 | 0xff7f);
+
         assert_eq!(machine.run(1, &mut ()), Exit::Limit);
         assert_eq!(peek(&machine, DATA), 0xb1 << 32);
         assert_eq!(peek(&machine, DATA + 16), 0xbf << 16);
     }
+
     // All 16 bytes must be mapped; the upper half is checked first.
     for (address, fault) in [(DATA_END - 12, DATA_END), (DATA_END, DATA_END + 8)] {
         let mut machine = machine_at(&[0x66, 0x0f, 0xf7, 0xca], address);

@@ -28,18 +28,23 @@ fn calls_and_jumps_reach_the_64_bit_code_only() {
     for selector in 0..0x90_u16 {
         let pointer = [&0x1234_5678_u32.to_le_bytes()[..], &selector.to_le_bytes()].concat();
         let expected = match selector {
+            // __USER32_CS: the machine does not execute 32-bit code.
             0x20..0x24 => Exit::Unsupported,
+            // __USER_CS, with any requested privilege level.
             0x30..0x34 => Exit::Limit,
             _ => GENERAL,
         };
+
         for (modrm, pushed) in [(0x19, 8), (0x29, 0)] {
             let (exit, machine) = transfer("v2", &[0xff, modrm], &pointer, &[]);
             assert_eq!(exit, expected, "{selector:#x}");
+
             let rsp = machine.core.state.gpr(reg::RSP);
             if exit != Exit::Limit {
                 assert_eq!((machine.core.state.rip, rsp), (CODE, STACK));
                 continue;
             }
+
             assert_eq!((machine.core.state.rip, rsp), (0x1234_5678, STACK - pushed));
             if pushed != 0 {
                 let next = (CODE as u32 + 2).to_le_bytes();
@@ -134,12 +139,16 @@ fn the_kernels_state() {
         assert_eq!(exit, Exit::Limit, "{text} {code:x?}");
         machine
     };
+
+    // A limit of 16 bits and a base of 64: Linux's emulation shows these constants
+    // (arch/x86/kernel/umip.c).
     let sgdt: [u8; 12] = bytes(&show("v2,amd", &[0x0f, 0x01, 0x01]), DATA);
     assert_eq!(sgdt, *b"\0\0\0\0\xfe\xff\xff\xff\xff\xff\xcc\xcc");
     let sidt: [u8; 12] = bytes(&show("v2,amd", &[0x0f, 0x01, 0x09]), DATA);
     assert_eq!(sidt, *b"\0\0\0\0\xff\xff\xff\xff\xff\xff\xcc\xcc");
     let smsw: [u8; 3] = bytes(&show("v2,amd", &[0x0f, 0x01, 0x21]), DATA);
     assert_eq!(smsw, [0x33, 0, 0xcc]);
+
     for (code, value, width) in [
         (&[0x0f, 0x01, 0xe0][..], 0x8005_0033_u64, 32), // smsw %eax
         (&[0x48, 0x0f, 0x01, 0xe0], 0x8005_0033, 64),
@@ -154,6 +163,8 @@ fn the_kernels_state() {
                 .set_processor(text.parse().expect("a processor"));
             machine.core.state.set_gpr(reg::RAX, u64::MAX);
             assert_eq!(machine.run(1, &mut ()), Exit::Limit);
+
+            // Linux's emulation keeps the upper half of a 32-bit register; the processor clears it.
             let kept = match width {
                 64 => 0,
                 32 if !has_umip => 0,
@@ -198,6 +209,7 @@ fn random_numbers_can_be_repeated() {
 #[test]
 fn a_cache_line_is_cleared() {
     let refused = Exit::Exception(Exception::InvalidOpcode);
+
     let repeated = &[0xf3, 0x0f, 0x01, 0xfc];
     for (processor, code, base, expected) in [
         ("v2,amd,+clzero", &[0x0f, 0x01, 0xfc][..], 0, Exit::Limit),
@@ -214,9 +226,12 @@ fn a_cache_line_is_cleared() {
         machine
             .core
             .set_processor(processor.parse().expect("a processor"));
+        // Any address in the line will do.
         machine.core.state.set_gpr(reg::RAX, base | (DATA + 64 + 5));
+
         let before: [u8; 192] = bytes(&machine, DATA);
         assert_eq!(machine.run(1, &mut ()), expected, "{code:x?}");
+
         let mut after = before;
         if expected == Exit::Limit {
             after[64..128].fill(0);

@@ -128,17 +128,20 @@ fn a_pending_exception_waits() {
         code.extend_from_slice(waiting);
         let mut machine = machine(&code);
         machine.core.state.set_gpr(reg::RDI, DATA);
+
         let mut image = machine.core.fx_image();
         // ZE is unmasked.
         put(&mut image, 0, &0x37b_u16.to_le_bytes());
         machine.core.set_fx_image(&image).expect("a good MXCSR");
         let begin = machine.core.state.rip;
         assert_eq!(machine.run(100, &mut ()), Exit::Exception(Exception::X87));
+
         let core = &machine.core;
         assert_eq!(machine.executed(), 5, "{waiting:x?}");
         assert_eq!(core.state.rip, begin + 10);
         // ES, B and ZE; two registers, since nothing was popped.
         assert_eq!(core.state.gpr(reg::RAX), 6 << 11 | 0x8084);
+
         let image = core.fx_image();
         assert_eq!(image[4], 0xc0);
         // FOP and FIP are those of the division.
@@ -183,6 +186,7 @@ fn mm_registers_are_x87_registers() {
     ] {
         let mut machine = machine(code);
         machine.core.state.set_gpr(reg::RDI, DATA);
+
         let mut image = machine.core.fx_image();
         // TOP is 3; register 5 is ST(2).
         put(&mut image, 2, &(3_u16 << 11).to_le_bytes());
@@ -191,9 +195,14 @@ fn mm_registers_are_x87_registers() {
             image[place(register, 3)] = register as u8;
         }
         machine.core.set_fx_image(&image).expect("a good MXCSR");
+
         assert_eq!(machine.run(1, &mut ()), Exit::Limit);
         let after = machine.core.fx_image();
+        // Every MMX instruction sets TOP to 0 and all tags to valid, `emms` to empty (SDM volume 1,
+        // 9.5.1).
         assert_eq!(after[2..5], [0, 0, tags], "{code:x?}");
+
+        // A written mm register has all ones where the exponent would be.
         for register in 0..8 {
             let at = place(register, 0);
             let (low, high) = match (register, written) {
@@ -209,6 +218,7 @@ fn mm_registers_are_x87_registers() {
 #[test]
 fn mm_registers_and_others() {
     let value = 0x8182_8384_0506_0708_u64;
+
     // movq %rax, %mm1; then with rcx and mm1
     for (code, expected) in [
         (&[0x48, 0x0f, 0x7e, 0xc9][..], value),     // movq %mm1, %rcx
@@ -218,17 +228,20 @@ fn mm_registers_and_others() {
     ] {
         let mut all = vec![0x48, 0x0f, 0x6e, 0xc8];
         all.extend_from_slice(code);
+
         let registers = [(reg::RAX, value), (reg::RCX, u64::MAX)];
         let (_, mut machine) = run(&all, &registers);
         assert_eq!(machine.run(1, &mut ()), Exit::Limit);
         assert_eq!(machine.core.state.gpr(reg::RCX), expected, "{code:x?}");
     }
+
     // maskmovq %mm1, %mm0, to rdi
     let mut machine = machine(&[0x48, 0x0f, 0x6e, 0xc8, 0x0f, 0xf7, 0xc1]);
     machine.core.state.set_gpr(reg::RAX, value);
     machine.core.state.set_gpr(reg::RDI, DATA + 3);
     let before: [u8; 12] = bytes(&machine, DATA);
     assert_eq!(machine.run(2, &mut ()), Exit::Limit);
+
     let mut expected = before;
     expected[3 + 4..3 + 8].fill(0);
     assert_eq!(bytes::<12>(&machine, DATA), expected);

@@ -22,6 +22,7 @@ fn nothing_happened(code: &[u8], registers: &[(usize, u64)], expected: Exit) {
 fn changes_of_memory_that_cannot_be_written_fault_as_writes() {
     let protected = fault(READ_ONLY + 8, Access::Write, FaultKind::Protected);
     let unmapped = fault(END, Access::Write, FaultKind::Unmapped);
+
     for code in [
         &[0xd1, 0x23][..],   // shll (%rbx)
         &[0xc1, 0x23, 0],    // shll $0, (%rbx)
@@ -37,6 +38,7 @@ fn changes_of_memory_that_cannot_be_written_fault_as_writes() {
         nothing_happened(code, &[(RBX, READ_ONLY + 8)], protected);
         nothing_happened(code, &[(RBX, END)], unmapped);
     }
+
     // cmp %eax, (%rbx); bt %eax, (%rbx); mul (%rbx): they only read.
     for code in [&[0x39, 0x03][..], &[0x0f, 0xa3, 0x03], &[0xf7, 0x23]] {
         assert_eq!(run(code, &[(RBX, READ_ONLY + 8)]).0, Exit::Limit);
@@ -69,11 +71,13 @@ fn bit_numbers_move_the_address() {
         let registers = [(RAX, number.cast_unsigned()), (RBX, DATA + 0x100)];
         let (exit, after) = run(&[0x48, 0x0f, 0xbb, 0x03], &registers);
         assert_eq!(exit, Exit::Limit);
+
         let at = (DATA + 0x100).wrapping_add_signed(at);
         let old = u64::from_le_bytes(bytes(&machine(&[]), at));
         assert_eq!(u64::from_le_bytes(bytes(&after, at)), old ^ 1 << bit);
         assert_eq!(after.core.state.rflags() & 1, old >> bit & 1, "{number}");
     }
+
     // btc %ax, (%ebx): only 16 bits of the number count, and 32 bits of the address.
     let registers = [
         (RAX, 0x1234_5678_0000_fff0),
@@ -83,6 +87,7 @@ fn bit_numbers_move_the_address() {
     assert_eq!(exit, Exit::Limit);
     let [old] = bytes(&machine(&[]), DATA);
     assert_eq!(bytes(&after, DATA), [old ^ 1]);
+
     // bt $33, (%rbx): an immediate does not move the address.
     let (_, after) = run(&[0x0f, 0xba, 0x23, 33], &[(RBX, DATA)]);
     assert_eq!(after.core.state.rflags() & 1, u64::from(old >> 1 & 1));
@@ -112,6 +117,7 @@ fn exchanges_of_two_registers_with_memory() {
     let at = DATA + 0x20;
     let old = u128::from_le_bytes(bytes(&machine(&[]), at));
     let (low, high) = (old as u64, (old >> 64) as u64);
+
     // lock cmpxchg16b (%rsi)
     let code = [0xf0, 0x48, 0x0f, 0xc7, 0x0e];
     let equal = [
@@ -121,6 +127,7 @@ fn exchanges_of_two_registers_with_memory() {
         (RBX, 5),
         (reg::RCX, rcx),
     ];
+
     let (exit, after) = run(&code, &equal);
     assert_eq!(exit, Exit::Limit);
     assert_eq!(
@@ -128,6 +135,8 @@ fn exchanges_of_two_registers_with_memory() {
         u128::from(rcx) << 64 | 5
     );
     assert_ne!(after.core.state.rflags() & crate::flags::ZF, 0);
+
+    // The registers differ from memory: they get what is there.
     let (exit, after) = run(&code, &[(reg::RSI, at), (RBX, 5)]);
     assert_eq!(exit, Exit::Limit);
     assert_eq!(u128::from_le_bytes(bytes(&after, at)), old);
@@ -136,8 +145,11 @@ fn exchanges_of_two_registers_with_memory() {
         (low, high)
     );
     assert_eq!(after.core.state.rflags() & crate::flags::ZF, 0);
+
+    // It has to be aligned to 16 bytes.
     let general = Exit::Exception(Exception::GeneralProtection);
     nothing_happened(&code, &[(reg::RSI, at + 8)], general);
+
     // cmpxchg8b (%rsi): if it fails, the upper halves of the registers are cleared.
     let ones = u64::MAX;
     let (_, after) = run(
@@ -152,6 +164,7 @@ fn exchanges_of_two_registers_with_memory() {
 #[test]
 fn enter_and_pop() {
     let rsp = DATA + 0x800;
+
     // enter $0x10, $3
     let words = [(reg::RSP, rsp), (reg::RBP, DATA + 0x400)];
     let (exit, after) = run(&[0xc8, 0x10, 0, 3], &words);
@@ -163,8 +176,10 @@ fn enter_and_pop() {
     assert_eq!(word(rsp - 16), word(DATA + 0x400 - 8));
     assert_eq!(word(rsp - 24), word(DATA + 0x400 - 16));
     assert_eq!(word(rsp - 32), rsp - 8);
+
     // enter $0x1000, $0: the new top of the stack must be mapped.
     nothing_happened_to_registers(&[0xc8, 0, 0x10, 0], &words, DATA - 0x808);
+
     // pop %fs:8(%rsp), popw 8(%esp): the address uses rsp after the pop.
     for (code, at) in [
         (&[0x64, 0x8f, 0x44, 0x24, 8][..], rsp + 16),

@@ -33,10 +33,12 @@ fn instructions_of_features_that_are_off_are_none() {
         ("clwb", &[0x66, 0x0f, 0xae, 0x31]),
         ("clflushopt", &[0x66, 0x0f, 0xae, 0x39]),
     ];
+
     for (name, code) in off {
         assert_eq!(step("v2", code).0, INVALID, "{name}");
         assert_eq!(step(&format!("v2,+{name}"), code).0, Exit::Limit, "{name}");
     }
+
     let on: [(&str, &[u8]); 12] = [
         ("popcnt", &[0xf3, 0x0f, 0xb8, 0xc0]),
         ("lahf", &[0x9f]),
@@ -51,10 +53,12 @@ fn instructions_of_features_that_are_off_are_none() {
         ("rdtscp", &[0x0f, 0x01, 0xf9]),
         ("xsaveopt", &[0x0f, 0xae, 0x31]),
     ];
+
     for (name, code) in on {
         assert_eq!(step("v2", code).0, Exit::Limit, "{name}");
         assert_eq!(step(&format!("v2,-{name}"), code).0, INVALID, "{name}");
     }
+
     // xgetbv of XCR0
     let mut machine = machine_of("v2,-xsave", &[0x0f, 0x01, 0xd0]);
     assert_eq!(machine.run(1, &mut ()), INVALID);
@@ -91,8 +95,10 @@ fn counts_of_zeros_are_scans_where_they_are_not_there() {
 /// EPYC, family 25, model 1. Intel's processors ignore the prefixes.
 #[test]
 fn the_last_repeat_prefix_decides_a_loop_on_amd() {
+    // Whether the loop goes on, with ZF clear and set.
     const SET: [bool; 2] = [false, true];
     const CLEAR: [bool; 2] = [true, false];
+
     let cases: [(&[u8], [bool; 2], [bool; 2]); 9] = [
         (&[0xe1], SET, SET),
         (&[0xe0], CLEAR, CLEAR),
@@ -104,6 +110,7 @@ fn the_last_repeat_prefix_decides_a_loop_on_amd() {
         (&[0xf2, 0xf3, 0xe0], CLEAR, SET),
         (&[0x67, 0xf2, 0x48, 0xe1], SET, CLEAR),
     ];
+
     for (code, intel, amd) in cases {
         let code = [code, &[0x10]].concat();
         let behind = CODE + code.len() as u64;
@@ -112,6 +119,7 @@ fn the_last_repeat_prefix_decides_a_loop_on_amd() {
                 let mut machine = machine_of(text, &code);
                 machine.core.state.set_gpr(reg::RCX, 5);
                 machine.core.state.set_rflags(rflags);
+
                 assert_eq!(machine.run(1, &mut ()), Exit::Limit);
                 let to = if jumps { behind + 0x10 } else { behind };
                 assert_eq!(machine.core.state.rip, to, "{text} {code:x?} {rflags:x}");
@@ -150,12 +158,14 @@ fn hints_do_nothing() {
     let mut machine = machine(&[]);
     let before = everything(&machine);
     let mut single = Single::default();
+
     for opcode in [0x0d].into_iter().chain(0x18..=0x1f) {
         for modrm in 0..=255_u8 {
             for prefix in prefixes {
                 let mut code = [0; 15];
                 let start = [prefix, &[0x0f, opcode, modrm]].concat();
                 code[..start.len()].copy_from_slice(&start);
+
                 machine.core.state.rip = CODE;
                 single.decode(&code, CODE, &machine.core.processor());
                 assert_eq!(machine.execute(&single), Exit::Limit, "{start:02x?}");
@@ -163,7 +173,9 @@ fn hints_do_nothing() {
             }
         }
     }
+
     assert_eq!(everything(&machine), before);
+
     // On AMD's processors a prefetch of a register is not an instruction.
     for (modrm, exit) in [
         (0xc0, INVALID),
@@ -219,7 +231,9 @@ fn branches_of_16_bits_are_amds() {
             u64::from_le_bytes(stack),
         )
     };
+
     let low = |address: u64| address & 0xffff;
+
     // Bytes; for AMD and Intel: the target, and the change of rsp.
     let cases: [(&[u8], u64, i64, u64, i64); 7] = [
         (&[0x66, 0xeb, 0x10], low(CODE + 0x13), 0, CODE + 0x13, 0), // jmp
@@ -242,9 +256,11 @@ fn branches_of_16_bits_are_amds() {
         (&[0x66, 0xc3], low(CODE + 0x90), 2, CODE + 0x90, 8),       // ret
         (&[0x66, 0xe2, 0x10], low(CODE + 0x13), 0, CODE + 0x13, 0), // loop
     ];
+
     for (code, amd, amd_rsp, intel, intel_rsp) in cases {
         let (rip, moved, stack) = run("v2,amd", code);
         assert_eq!((rip, moved), (amd, amd_rsp), "{code:x?}");
+        // A call that pushes 2 bytes.
         if amd_rsp == -2 {
             let len = if code.len() == 6 { 4 } else { 3 };
             assert_eq!(stack & 0xffff, low(CODE + len), "{code:x?}");
@@ -252,6 +268,7 @@ fn branches_of_16_bits_are_amds() {
         let (rip, moved, _) = run("v2,intel", code);
         assert_eq!((rip, moved), (intel, intel_rsp), "{code:x?}");
     }
+
     // A branch that is not taken (jb) continues after its own length, which is shorter on AMD's.
     assert_eq!(run("v2,amd", &[0x66, 0x0f, 0x82, 1, 0, 0, 0]).0, CODE + 5);
     assert_eq!(run("v2,intel", &[0x66, 0x0f, 0x82, 1, 0, 0, 0]).0, CODE + 7);
@@ -299,12 +316,14 @@ fn x87_pointers_and_the_mask_are_saved_as_each_processor_does() {
         let raises: &[u8] = &[
             0xd9, 0x29, 0xd9, 0xee, 0xd9, 0xee, 0xde, 0xf9, 0x48, 0x0f, 0xae, 0x41, 0x10,
         ];
+
         for (code, steps, pointer) in [(fine, 4, without), (raises, 5, CODE + 6)] {
             let mut machine = machine_of(text, code);
             machine.core.state.set_gpr(reg::RCX, DATA);
             let memory = &mut machine.core.memory;
             memory.poke(DATA, &0x37e_u16.to_le_bytes()).expect("mapped");
             memory.poke(DATA + 16, &[0xee; 512]).expect("mapped");
+
             assert_eq!(machine.run(steps, &mut ()), Exit::Limit);
             let saved: [u8; 8] = bytes(&machine, DATA + 16 + 8);
             assert_eq!(u64::from_le_bytes(saved), pointer, "{text} {steps}");
@@ -345,6 +364,7 @@ fn the_processor_says_what_it_is() {
         assert_eq!(machine.run(1, &mut ()), Exit::Limit);
         [reg::RAX, reg::RBX, reg::RCX, reg::RDX].map(|number| machine.core.state.gpr(number) as u32)
     };
+
     for (text, name, signature) in [
         ("v2,intel", "GenuineIntel", 0x106a3),
         ("v2,intel:skylake", "GenuineIntel", 0x5_06e3),
@@ -354,6 +374,8 @@ fn the_processor_says_what_it_is() {
         ("v2,amd:zen4", "AuthenticAMD", 0xa1_0f11),
     ] {
         let [_, ebx, ecx, edx] = cpuid(text, 0);
+
+        // The name is in ebx, edx, ecx, in this order.
         let shown: Vec<u8> = [ebx, edx, ecx]
             .iter()
             .flat_map(|r| r.to_le_bytes())
@@ -365,6 +387,7 @@ fn the_processor_says_what_it_is() {
         assert_eq!(cpuid(text, 0x8000_0001)[2] >> 7 & 1, u32::from(is_amd));
         assert_eq!(cpuid(text, 0x8000_0005) != [0; 4], is_amd);
     }
+
     // The features that cpuid announces, by leaf, register and bit; subleaf 1 of leaf 0xd.
     let places = [
         (Feature::Sse3, 1, 2, 0),
@@ -389,6 +412,7 @@ fn the_processor_says_what_it_is() {
         (Feature::Sse4a, 0x8000_0001, 2, 6),
         (Feature::Clzero, 0x8000_0008, 1, 0),
     ];
+
     for (feature, leaf, register, bit) in places {
         for (sign, has) in [('+', 1), ('-', 0)] {
             let text = format!("v2,{sign}{}", feature.as_str());

@@ -91,25 +91,32 @@ fn fxsave_and_fxrstor() {
     // fxsave64 (%rdi); fninit; fxrstor64 (%rdi)
     let code = [0x48, 0x0f, 0xae, 0x07, 0xdb, 0xe3, 0x48, 0x0f, 0xae, 0x0f];
     let mut machine = busy(&code, DATA + 16);
+
     let image = machine.core.fx_image();
+    // The end of the area belongs to software.
     let behind: [u8; 96] = bytes(&machine, DATA + 16 + 416);
+
     step(&mut machine);
     assert_eq!(bytes::<416>(&machine, DATA + 16), image[..416]);
     assert_eq!(bytes::<96>(&machine, DATA + 16 + 416), behind);
+
     machine.core.state.vectors.set_lower([1; 16]);
     machine.core.state.mxcsr = 0;
     step(&mut machine);
     step(&mut machine);
     assert_eq!(machine.core.fx_image(), image);
+
     let bad = Exit::Exception(Exception::GeneralProtection);
     for code in [[0x0f, 0xae, 0x07], [0x0f, 0xae, 0x0f]] {
         let mut machine = busy(&code, DATA + 8);
         assert_eq!(machine.run(1, &mut ()), bad, "it is not aligned");
     }
+
     // A reserved bit of MXCSR.
     let mut machine = busy(&[0x0f, 0xae, 0x0f], DATA);
     let area = [0xff; 512];
     machine.core.memory.poke(DATA, &area).expect("mapped");
+
     let before = machine.core.fx_image();
     assert_eq!(machine.run(1, &mut ()), bad);
     assert_eq!(machine.core.fx_image(), before);
@@ -135,8 +142,10 @@ fn xsave_of_components() {
         machine.core.memory.poke(DATA + 64, &zero).expect("mapped");
         machine.core.state.set_gpr(reg::RAX, asked);
         step(&mut machine);
+
         let area: [u8; 576] = bytes(&machine, DATA + 64);
         let word = |at: usize| area[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+        // XSTATE_BV and XCOMP_BV; then FCW, MXCSR, the st and the xmm registers.
         assert_eq!((word(512), word(520)), (header, form), "{code:x?} {asked}");
         assert_eq!(area[0] != 0, header & 1 != 0);
         assert_eq!(area[24] != 0, header & 2 != 0);
@@ -150,9 +159,11 @@ fn xsave_of_components() {
             .poke(machine.core.state.rip, &XRSTOR)
             .expect("mapped");
         step(&mut machine);
+
         let after = machine.core.fx_image();
         let initial = Machine::empty().core.fx_image();
         let is_asked = |bit: u64| asked & bit != 0;
+
         for (component, bit) in [(0..5, 1), (32..160, 1), (160..416, 2)] {
             let expected = match is_asked(bit) {
                 true if header & bit == 0 => &initial,
@@ -194,6 +205,7 @@ fn components_that_are_not_in_use() {
 /// Headers that xrstor refuses.
 #[test]
 fn bad_headers() {
+    // XSTATE_BV is at 512, XCOMP_BV at 520, reserved bytes behind them; MXCSR is at 24.
     let cases: [(usize, &[u8], bool); 8] = [
         (512, &[3], true),
         (512, &[7], false),
@@ -204,13 +216,16 @@ fn bad_headers() {
         (536, &[1], true),
         (24, &[0, 0, 1], false),
     ];
+
     for (at, header, is_good) in cases {
         let mut machine = busy_without_avx(&XRSTOR, DATA);
         machine.core.memory.poke(DATA, &[0; 576]).expect("mapped");
         let place = DATA + at as u64;
         machine.core.memory.poke(place, header).expect("mapped");
+
         let before = machine.core.fx_image();
         let exit = machine.run(1, &mut ());
+
         if is_good {
             assert_eq!(exit, Exit::Limit, "{at} {header:x?}");
         } else {
@@ -228,6 +243,7 @@ fn upper_halves_of_ymm() {
     let upper = |machine: &Machine| -> [u128; 16] {
         std::array::from_fn(|number| machine.core.state.vectors.ymm(number)[1])
     };
+
     let values: [u128; 16] = std::array::from_fn(|number| u128::MAX / (number as u128 + 2));
     for (code, asked, has_mxcsr) in [(XSAVE, 4, true), (XSAVEC, 4, false), (XSAVEC, 7, true)] {
         let mut machine = busy(&code, DATA);
@@ -239,13 +255,16 @@ fn upper_halves_of_ymm() {
         }
         machine.core.state.set_gpr(reg::RAX, asked);
         step(&mut machine);
+
         let area: [u8; 832] = bytes(&machine, DATA);
         assert_eq!(u64::from(area[512]), asked);
         assert_eq!(area[24] != 0, has_mxcsr, "{code:x?} {asked}");
         for (number, value) in values.into_iter().enumerate() {
+            // The offset of the component, as `cpuid` says.
             let at = 576 + 16 * number;
             assert_eq!(area[at..at + 16], value.to_le_bytes());
         }
+
         let rip = machine.core.state.rip;
         machine.core.memory.poke(rip, &XRSTOR).expect("mapped");
         machine.core.state.vectors = Default::default();
@@ -259,6 +278,7 @@ fn upper_halves_of_ymm() {
             .memory
             .poke(DATA + 512, &present)
             .expect("mapped");
+
         reset.core.state.vectors.set_ymm(3, [7, 7]);
         step(&mut reset);
         assert_eq!(upper(&reset), [0; 16]);

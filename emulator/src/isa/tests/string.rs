@@ -60,6 +60,7 @@ fn at_once_as_one_by_one() {
 fn one_iteration_after_the_other() {
     let mut machine = prepared(&[0xf3, 0xa4], DATA, DATA + 0x100, 3, false);
     machine.core.state.single_iteration = true;
+
     for left in [2, 1] {
         assert_eq!(machine.run(1, &mut ()), Exit::Limit);
         assert_eq!(
@@ -67,12 +68,15 @@ fn one_iteration_after_the_other() {
             (left, CODE)
         );
     }
+
     assert_eq!(machine.run(1, &mut ()), Exit::Limit);
     assert_eq!(
         (machine.core.state.gpr(RCX), machine.core.state.rip),
         (0, CODE + 2)
     );
+    // Each iteration counts as an instruction.
     assert_eq!(machine.executed(), 3);
+
     // A count of zero is one step too.
     let mut none = prepared(&[0xf3, 0xa4], DATA, DATA + 0x100, 0, false);
     none.core.state.single_iteration = true;
@@ -90,21 +94,25 @@ fn a_fault_in_the_middle() {
     let mut machine = prepared(&[0xf3, 0xab], 0, to, 100, false);
     let exit = machine.run(1, &mut ());
     assert_eq!(exit, fault(READ_ONLY, Access::Write, FaultKind::Protected));
+
     let core = &machine.core;
     assert_eq!((core.state.gpr(RCX), core.state.gpr(RDI)), (98, to + 8));
     assert_eq!(core.state.rip, CODE);
+
     // Nothing of the element that does not fit is written.
     let old: [u8; 2] = bytes(&super::machine(&[]), to + 8);
     let value = 0x4433_2211_u32.to_le_bytes();
     assert_eq!(bytes(&machine, to), value);
     assert_eq!(bytes(&machine, to + 4), value);
     assert_eq!(bytes(&machine, to + 8), old);
+
     // It continues after the fault is handled.
     let range = READ_ONLY..END;
     let memory = &mut machine.core.memory;
     memory
         .protect(range, Permissions::READ_WRITE)
         .expect("mapped");
+
     assert_eq!(machine.run(1, &mut ()), Exit::Limit);
     assert_eq!(
         (machine.core.state.gpr(RCX), machine.core.state.rip),
@@ -125,6 +133,7 @@ fn flags_of_comparisons_are_set_at_the_end() {
         .find(|byte| !rest.contains(byte))
         .expect("three of 256");
     machine.core.state.set_gpr(reg::RAX, absent.into());
+
     let exit = machine.run(1, &mut ());
     assert_eq!(exit, fault(END, Access::Read, FaultKind::Unmapped));
     assert_eq!(machine.core.state.rflags() & 0x8d5, 0x8d5);
@@ -132,11 +141,13 @@ fn flags_of_comparisons_are_set_at_the_end() {
         (machine.core.state.gpr(RCX), machine.core.state.gpr(RDI)),
         (6, END)
     );
+
     // The same, and the last byte is found.
     machine.core.state.set_gpr(RDI, END - 3);
     machine.core.state.set_gpr(RCX, 9);
     machine.core.state.set_gpr(reg::RAX, rest[2].into());
     assert_eq!(machine.run(1, &mut ()), Exit::Limit);
+
     // ZF and PF: the difference is 0.
     assert_eq!(machine.core.state.rflags() & 0x8d5, 0x44);
     assert_eq!(
@@ -150,16 +161,20 @@ fn comparisons_end_where_they_should() {
     // repe cmpsb of two copies that differ in one byte
     let mut machine = prepared(&[0xf3, 0xa6], DATA, DATA + 0x800, 0x100, false);
     let same: [u8; 0x100] = bytes(&machine, DATA);
+
     let memory = &mut machine.core.memory;
     memory.poke(DATA + 0x800, &same).expect("mapped");
     memory
         .poke(DATA + 0x810, &[same[16].wrapping_add(1)])
         .expect("mapped");
+
     assert_eq!(machine.run(1, &mut ()), Exit::Limit);
     assert_eq!(machine.core.state.gpr(RCX), 0x100 - 17);
     assert_eq!(machine.core.state.gpr(RSI), DATA + 17);
+
     // The first minus the second is -1: CF, AF, SF, PF.
     assert_eq!(machine.core.state.rflags() & 0x8d5, 0x95);
+
     // To the end: there are no more differences.
     machine.core.state.rip = CODE;
     assert_eq!(machine.run(1, &mut ()), Exit::Limit);
@@ -175,6 +190,7 @@ fn comparisons_end_where_they_should() {
 #[test]
 fn addresses_of_32_bits() {
     let high = 0xabcd << 32;
+
     // addr32 rep movsb
     let code = [0x67, 0xf3, 0xa4];
     let mut machine = prepared(&code, high | DATA, high | (DATA + 0x100), high | 5, false);
@@ -190,6 +206,7 @@ fn addresses_of_32_bits() {
     );
     let copied: [u8; 5] = bytes(&machine, DATA);
     assert_eq!(bytes(&machine, DATA + 0x100), copied);
+
     // A count of 0 clears upper halves on Intel's processors.
     let mut none = prepared(&code, high | DATA, high | (DATA + 0x100), high, false);
     assert_eq!(none.run(1, &mut ()), Exit::Limit);
@@ -202,6 +219,7 @@ fn addresses_of_32_bits() {
         ),
         (DATA, DATA + 0x100, 0)
     );
+
     // lods %fs:(%esi), %al
     let mut one = prepared(&[0x64, 0x67, 0xac], high | 0x10, 0, 0, true);
     one.core.state.set_gpr(reg::FS, DATA);

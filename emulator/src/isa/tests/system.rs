@@ -26,6 +26,7 @@ fn a_level_has_its_features_and_no_more() {
         let cpuid = |leaf| cpuid_of(processor, leaf, 0);
         let (v2, v3) = (level >= Level::V2, level >= Level::V3);
         let only = |has: bool, numbers: &[u32]| if has { bits(numbers) } else { 0 };
+
         let [signature, _, ecx, edx] = cpuid(1);
         assert_eq!(signature >> 8 & 0xf, 6);
         // FPU, CX8, CMOV, FXSR, MMX, SSE, SSE2
@@ -36,6 +37,7 @@ fn a_level_has_its_features_and_no_more() {
         // FMA, MOVBE, AVX, F16C
         let third = &[12, 22, 28, 29];
         assert_eq!(ecx, only(v2, second) | only(v3, third), "{processor}");
+
         let [_, _, ecx, edx] = cpuid(0x8000_0001);
         // LAHF; LZCNT; SYSCALL, 64-bit mode
         assert_eq!(ecx & bits(&[0, 5]), only(v2, &[0]) | only(v3, &[5]));
@@ -54,35 +56,44 @@ fn a_level_has_its_features_and_no_more() {
         };
         assert_eq!([eax, ebx, ecx], expected);
     }
+
     assert_eq!(Processor::default().level(), Level::V3);
 }
 
 #[test]
 fn names_and_caches() {
     let [_, ebx, ecx, edx] = cpuid(0, 0);
+    // The name is in ebx, edx, ecx, in this order.
     let vendor: Vec<u8> = [ebx, edx, ecx]
         .iter()
         .flat_map(|r| r.to_le_bytes())
         .collect();
     assert_eq!(vendor, b"GenuineIntel");
+
     let leaves = 0x8000_0002..=0x8000_0004;
     let brand: Vec<u8> = leaves
         .flat_map(|leaf| cpuid(leaf, 0))
         .flat_map(u32::to_le_bytes)
         .collect();
     assert!(brand.starts_with(b"unwind-sim x86-64-v3\0"));
+
     let mut sizes = Vec::new();
     for subleaf in 0.. {
         let [eax, ebx, ecx, _] = cpuid(4, subleaf);
+        // Type 0: there are no more caches.
         if eax & 31 == 0 {
             break;
         }
+
+        // All are stored less 1 (SDM volume 2, CPUID).
         let (ways, partitions, line) =
             ((ebx >> 22) + 1, (ebx >> 12 & 0x3ff) + 1, (ebx & 0xfff) + 1);
         sizes.push((eax >> 5 & 7, ways * partitions * line * (ecx + 1)));
     }
+
     let expected = [(1, 32 << 10), (1, 32 << 10), (2, 256 << 10), (3, 8 << 20)];
     assert_eq!(sizes, expected);
+
     // A leaf that does not exist.
     assert_eq!(cpuid(0x4000_0000, 0), [0; 4]);
 }
@@ -105,6 +116,7 @@ fn time_is_instructions() {
 #[test]
 fn selectors() {
     let ones = u64::MAX;
+
     // mov %ss, %eax; %ax; %cs, %rax
     for (code, value) in [
         (&[0x8c, 0xd0][..], 0x2b),
@@ -117,6 +129,7 @@ fn selectors() {
             (Exit::Limit, value)
         );
     }
+
     // mov %eax, %ds and mov %eax, %ss, as a processor does with Linux's descriptors.
     let general = Exit::Exception(Exception::GeneralProtection);
     for (selector, ds, ss) in [
@@ -138,9 +151,11 @@ fn selectors() {
         assert_eq!(run(&[0x8e, 0xd8], &registers).0, ds, "{selector:x}");
         assert_eq!(run(&[0x8e, 0xd0], &registers).0, ss, "{selector:x}");
     }
+
     // mov %eax, %cs
     let invalid = Exit::Exception(Exception::InvalidOpcode);
     assert_eq!(run(&[0x8e, 0xc8], &[]).0, invalid);
+
     // mov %eax, %fs; push %fs; popw %gs
     let mut machine = machine(&[0x8e, 0xe0, 0x0f, 0xa0, 0x66, 0x0f, 0xa9]);
     machine.core.state.set_gpr(reg::RAX, 0x2b);
@@ -169,6 +184,7 @@ fn bases_of_fs_and_gs() {
 #[test]
 fn the_kernels_own() {
     let general = Exit::Exception(Exception::GeneralProtection);
+
     for code in [
         &[0xe4, 1][..],      // in
         &[0xf3, 0x6e],       // rep outsb
@@ -184,9 +200,11 @@ fn the_kernels_own() {
         let (exit, machine) = run(code, &[]);
         assert_eq!((exit, machine.core.state.rip), (general, CODE), "{code:x?}");
     }
+
     // clac, which is invalid in user mode
     let invalid = Exit::Exception(Exception::InvalidOpcode);
     assert_eq!(run(&[0x0f, 0x01, 0xca], &[]).0, invalid);
+
     // rdsspq, a no-op without shadow stacks; incsspq; wrssq %rax, (%rax)
     let (exit, machine) = run(&[0xf3, 0x48, 0x0f, 0x1e, 0xc8], &[(reg::RAX, 7)]);
     assert_eq!((exit, machine.core.state.gpr(reg::RAX)), (Exit::Limit, 7));

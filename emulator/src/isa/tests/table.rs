@@ -30,6 +30,7 @@ fn op() -> Op {
 fn instructions() -> Vec<Instruction> {
     let mut seen = HashSet::new();
     let mut all = Vec::new();
+
     let mut add = |bytes: &[u8]| {
         let insn = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
         let kinds: Vec<OpKind> = (0..insn.op_count()).map(|n| insn.op_kind(n)).collect();
@@ -37,7 +38,10 @@ fn instructions() -> Vec<Instruction> {
             all.push(insn);
         }
     };
+
+    // Each value of ModRM.reg with a memory operand, and each pair of registers.
     let modrms = || (0..8).map(|n| n << 3).chain(0xc0..=0xff);
+
     for prefix in PREFIXES {
         for rex in [&[][..], &[0x48]] {
             for map in MAPS {
@@ -49,6 +53,8 @@ fn instructions() -> Vec<Instruction> {
             }
         }
     }
+
+    // VEX: W, L and pp vary; vvvv is always 1.
     for map in 1..=3 {
         for third in (0..16).map(|n| 0x70 | n & 7 | n >> 3 << 7) {
             for opcode in 0..=255 {

@@ -20,6 +20,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         insn.mnemonic(),
         Fiadd | Fimul | Fisub | Fisubr | Fidiv | Fidivr
     );
+
     Some(match insn.mnemonic() {
         Fadd | Faddp | Fiadd => binary::<Sum>(insn, integer)?,
         Fmul | Fmulp | Fimul => binary::<Product>(insn, integer)?,
@@ -204,13 +205,18 @@ fn partial_remainder<const TO_NEAREST: bool>(core: &mut Core, op: &Op) -> Flow {
             let unchanged = classify(b).0 == Class::Infinity;
             remainder(a, b, TO_NEAREST, env_of(fpu, vendor, unchanged))
         });
+
         let outcome = result.map(|result| Outcome {
             value: result.value,
             exceptions: result.exceptions,
             rounded_up: false,
         });
+
         let goes_on = fpu.put(0, outcome);
         fpu.set_conditions(C2, 0);
+
+        // C2 asks for another round. Without it, C0, C3 and C1 are the quotient's low bits (SDM
+        // volume 2, FPREM).
         if let Some(result) = result
             && goes_on
             && !classify(result.value).0.is_nan()

@@ -13,6 +13,7 @@ use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
     use Mnemonic::*;
+
     Some(match (insn.mnemonic(), form(insn), width(insn, 0)) {
         (Fcom, Form::RR, _) => compare_rr::<true, 0>,
         (Fcomp, Form::RR, _) => compare_rr::<true, 1>,

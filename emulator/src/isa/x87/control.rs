@@ -11,6 +11,7 @@ use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
     use Mnemonic::*;
+
     Some(match (insn.mnemonic(), form(insn)) {
         (Fninit, _) => |core, _| {
             core.state.fpu.initialize();
@@ -37,6 +38,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
             core.state.set::<16>(reg::RAX as u8, word.into());
             Flow::Next
         },
+        // In spite of its name, it reports a pending exception (SDM volume 2, FNOP).
         (Fnop, _) => |core, op| execute(core, op, |_| {}),
         (Fincstp, _) => |core, op| rotate(core, op, 1),
         (Fdecstp, _) => |core, op| rotate(core, op, 7),

@@ -45,21 +45,30 @@ fn load<const SIZE: usize>(core: &mut Core, op: &Op) -> Flow {
     if wait(core).is_none() {
         return Flow::Stop;
     }
+
     let Some(bytes) = core.memory.load_bytes::<SIZE>(op.address(core)) else {
         return Flow::Stop;
     };
+
+    // Words with a 16-bit operand, otherwise double words.
     let field = field(SIZE);
     let word = |number: usize| {
         let at = number * field;
         u16::from_le_bytes([bytes[at], bytes[at + 1]])
     };
+
     let fpu = &mut core.state.fpu;
     fpu.set_control_word(word(0));
     fpu.set_status_word(word(1));
+
+    // Of a tag, only 3 counts, empty: the processor finds the others in the registers (SDM volume
+    // 1, 8.1.7).
     let tags = word(2);
     fpu.empty = (0..8).fold(0, |all, number| {
         all | u8::from(tags >> (2 * number) & 3 == 3) << number
     });
+
+    // The 16-bit form has no opcode. Words 4 and 6 are selectors (SDM volume 1, 8.1.10).
     if field == 2 {
         fpu.instruction = word(3).into();
         fpu.opcode = 0;
@@ -73,22 +82,28 @@ fn load<const SIZE: usize>(core: &mut Core, op: &Op) -> Flow {
         fpu.opcode = (pointer(4) >> 16 & 0x7ff) as u16;
         fpu.data = pointer(5).into();
     }
+
+    // Only `frstor` has registers, ST(0) first.
     let (registers, _) = bytes[7 * field..].as_chunks::<10>();
     for (position, bytes) in registers.iter().enumerate() {
         let number = (usize::from(fpu.top) + position) & 7;
         fpu.registers[number] = F80::from_bytes(*bytes);
     }
+
     Flow::Next
 }
 
 fn store<const SIZE: usize>(core: &mut Core, op: &Op) -> Flow {
     let fpu = &core.state.fpu;
     let mut bytes = [0xff; SIZE];
+
+    // Words with a 16-bit operand, otherwise double words.
     let field = field(SIZE);
     let mut put = |number: usize, value: u64, size: usize| {
         let at = number * field;
         bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
     };
+
     put(0, fpu.control_word().into(), 2);
     put(1, fpu.status_word().into(), 2);
     put(2, tag_word(fpu).into(), 2);
@@ -96,18 +111,23 @@ fn store<const SIZE: usize>(core: &mut Core, op: &Op) -> Flow {
     put(4, u64::from(fpu.opcode) << 16, field);
     put(5, fpu.data, field);
     put(6, 0, 2);
+
     let (registers, _) = bytes[7 * field..].as_chunks_mut::<10>();
     for (position, to) in registers.iter_mut().enumerate() {
         *to = fpu.content(position as u8).to_bytes();
     }
+
     if core.memory.store_bytes(op.address(core), bytes).is_none() {
         return Flow::Stop;
     }
+
+    // `fnsave` initializes the x87 unit, `fnstenv` masks all exceptions (SDM volume 2).
     if SIZE > ENVIRONMENT_32 {
         core.state.fpu.initialize();
     } else {
         core.state.fpu.mask_exceptions();
     }
+
     Flow::Next
 }
 

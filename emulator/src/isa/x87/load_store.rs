@@ -200,18 +200,24 @@ fn store<S: Store<N>, const N: usize, const POP: bool>(core: &mut Core, op: &Op)
     if wait(core).is_none() {
         return Flow::Stop;
     }
+
     let env = core.state.fpu.env();
     let value = core.state.fpu.st(0);
+
     // An empty register gives the result of an invalid operation.
     let outcome = S::convert(value.unwrap_or(F80::INDEFINITE), env);
     let exceptions = match value {
         Some(_) => outcome.exceptions,
         None => Exceptions::INVALID,
     };
+
+    // An unmasked exception other than PE keeps memory and the stack as they were.
     let stopped = core
         .state
         .fpu
         .unmasks(exceptions.without(Exceptions::PRECISION));
+
+    // The operand is checked only now: exceptions of the value come before faults of memory.
     let address = op.address(core);
     // If nothing is to be stored, AMD's processors still check memory (seen on an EPYC, family 25,
     // model 1).
@@ -220,9 +226,11 @@ fn store<S: Store<N>, const N: usize, const POP: bool>(core: &mut Core, op: &Op)
         (true, Vendor::Amd) => core.memory.check_store(address, N),
         (true, Vendor::Intel) => Some(()),
     };
+
     if may.is_none() {
         return Flow::Stop;
     }
+
     commit(core, op, |fpu| {
         if value.is_some() {
             fpu.report(outcome.exceptions, outcome.rounded_up);

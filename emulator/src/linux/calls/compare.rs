@@ -19,11 +19,15 @@ impl Kernel {
         const IO: u32 = 5;
         const EPOLL_FILE: u32 = 7;
         let [first, second, what, one, other, _] = args;
+
+        // Unlike elsewhere, 0 is not the caller.
         let both = [first, second].map(|number| match number as u32 {
             0 => Err(Errno::ESRCH),
             _ => self.task_of(number),
         });
         let [first, second] = [both[0]?, both[1]?];
+
+        // Both must allow `PTRACE_MODE_READ_REALCREDS` (`kernel/kcmp.c`).
         self.may_inspect(first.process)?;
         self.may_inspect(second.process)?;
 
@@ -57,6 +61,8 @@ impl Kernel {
             }
             _ => return Err(Errno::EINVAL),
         };
+
+        // As `kcmp_ptr` counts: one bit for less, one for greater.
         Ok(match order {
             Ordering::Equal => 0,
             Ordering::Less => 1,

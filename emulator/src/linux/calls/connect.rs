@@ -38,21 +38,27 @@ impl Kernel {
         let bytes = self.address_bytes(at, size)?;
         let socket = self.the_socket(id)?;
         let (family, has_connection) = (socket.family, socket.has_connection());
+
         if bytes.len() < 2 {
             return Err(Errno::EINVAL);
         }
+
+        // An address of `AF_UNSPEC` ends the association (connect(2)).
         if Address::family_of(&bytes) == Some(0) && (!has_connection || family.is_internet()) {
             self.disconnect(id)?;
             return Ok(0);
         }
+
         if family == Family::Netlink {
             self.the_socket_mut(id)?.remote = Address::read(family, &bytes)?;
             return Ok(0);
         }
+
         let waits = Kernel::waits(&open);
         if family.is_internet() && has_connection {
             return self.connect_tcp(id, &bytes, waits);
         }
+
         let address = Address::read(family, &bytes)?;
         match (family, has_connection) {
             (Family::Unix, true) => self.connect_unix(id, &address, waits),
@@ -91,9 +97,11 @@ impl Kernel {
         let socket = self.the_socket(id)?;
         let other = self.the_socket(target)?;
         let (timeout, kind) = (socket.write_timeout, socket.kind);
+
         if other.kind != kind {
             return Err(Errno::EPROTOTYPE);
         }
+
         let (backlog, count) = match &other.state {
             State::Listening { backlog, waiting } => (*backlog, waiting.len()),
             _ => return Err(Errno::ECONNREFUSED),
@@ -101,14 +109,18 @@ impl Kernel {
         if other.read_shut {
             return Err(Errno::ECONNREFUSED);
         }
+
+        // `unix_recvq_full`: one more than the backlog may wait.
         if count > backlog {
             return self.wait_for_socket(waits, timeout);
         }
+
         match socket.state {
             State::Idle => {}
             State::Connected(_) => return Err(Errno::EISCONN),
             _ => return Err(Errno::EINVAL),
         }
+
         self.establish(id, target)?;
         Ok(0)
     }
@@ -117,15 +129,19 @@ impl Kernel {
     pub(super) fn establish(&mut self, id: u32, listener: u32) -> Answer<()> {
         self.may_add_objects(1)?;
         let owner = self.credentials();
+
         let client = self.the_socket(id)?;
         let remote = client.local.clone();
         let server = self.the_socket(listener)?;
         let is_unix = server.family == Family::Unix;
         let (server_owner, server_name) = (server.owner, server.local.clone());
+
+        // The server's end exists before `accept` is called: the client can write to it at once.
         let mut accepted = server.accepted();
         accepted.state = State::Connected(id);
         accepted.remote = remote;
         accepted.peer_owner = owner;
+        // The connection has the address that the client asked for, not the listener's.
         if !is_unix {
             accepted.local = client.remote.clone();
         }
@@ -133,12 +149,14 @@ impl Kernel {
         if let State::Listening { waiting, .. } = &mut self.the_socket_mut(listener)?.state {
             waiting.push_back(accepted);
         }
+
         let client = self.the_socket_mut(id)?;
         client.state = State::Connected(accepted);
         if is_unix {
             client.remote = server_name;
             client.peer_owner = server_owner;
         }
+
         self.objects.wake(id, ev::WRITABLE);
         self.objects.wake(listener, ev::READABLE);
         Ok(())
@@ -165,33 +183,42 @@ impl Kernel {
         if flags as u32 & !(o::CLOEXEC | o::NONBLOCK) != 0 {
             return Err(Errno::EINVAL);
         }
+
         let open = self.files.own.table.get(fd)?;
         let id = self.socket_of(&open)?;
         let socket = self.the_socket(id)?;
         if !socket.has_connection() {
             return Err(Errno::EOPNOTSUPP);
         }
+
         let State::Listening { waiting, .. } = &socket.state else {
             return Err(Errno::EINVAL);
         };
         let (next, timeout) = (waiting.front().copied(), socket.read_timeout);
         let is_shut = socket.read_shut;
+
+        // Linux reserves the number before it waits, so EMFILE comes first (`__sys_accept4_file`).
         let free = self.files.own.table.has_free(self.descriptors_max());
         free.then_some(()).ok_or(Errno::EMFILE)?;
+
         let Some(next) = next else {
             return match is_shut {
                 true => Err(Errno::EINVAL),
                 false => self.wait_for_socket(Kernel::waits(&open), timeout),
             };
         };
+
         if let State::Listening { waiting, .. } = &mut self.the_socket_mut(id)?.state {
             waiting.pop_front();
         }
         // Those who wait for room in the queue.
         self.objects.wake(id, ev::WRITABLE);
+
         let socket: &Socket = self.the_socket(next)?;
         let name = socket.remote.write(socket.family);
         let fd = self.open_socket(next, flags)?;
+
+        // If the address cannot be stored, the connection is lost, too (`do_accept`).
         if at != 0
             && let Err(error) = self.put_address(&name, at, size_at)
         {

@@ -16,8 +16,10 @@ impl Kernel {
         const OPTIONAL: [u32; 2] = [0x5356_4d41, 0x5961_6d61];
         const AUXV: u32 = 0x4155_5856;
         const CAPABILITIES: u64 = 41;
+
         let rest = [third, fourth, fifth] != [0; 3];
         let set = &mut self.process.settings;
+
         match option as u32 {
             // PR_SET_PDEATHSIG, PR_GET_PDEATHSIG.
             1 if arg > 64 => return Err(Errno::EINVAL),
@@ -28,6 +30,7 @@ impl Kernel {
             }
             // PR_GET_DUMPABLE, PR_SET_DUMPABLE.
             3 => return Ok(set.dumpable.into()),
+            // Only the kernel sets 2, `SUID_DUMP_ROOT`.
             4 if arg > 1 => return Err(Errno::EINVAL),
             4 => set.dumpable = arg as u8,
             // PR_SET_NAME, PR_GET_NAME.
@@ -47,11 +50,13 @@ impl Kernel {
             // PR_GET_SECCOMP, PR_SET_SECCOMP.
             21 if self.process.thread.filters.is_empty() => {}
             21 => return Ok(2),
+            // Strict mode ignores the third argument (`prctl_set_seccomp`).
             22 if arg == 1 => return self.sys_seccomp(0, 0, 0),
             22 if arg == 2 => return self.sys_seccomp(1, 0, third),
             22 => return Err(Errno::EINVAL),
             // PR_CAPBSET_READ.
             23 if arg >= CAPABILITIES => return Err(Errno::EINVAL),
+            // Nothing is ever dropped from the bounding set.
             23 => return Ok(1),
             // PR_GET_TSC: PR_TSC_ENABLE.
             25 => self.put_u32(arg, 1)?,
@@ -73,6 +78,7 @@ impl Kernel {
             47 if arg == 1 && third < CAPABILITIES && [fourth, fifth] == [0; 2] => {}
             47 if arg == 4 && !rest => {}
             option if OPTIONAL.contains(&option) => return Err(Errno::EINVAL),
+            // What Linux would answer is not known here, unlike for numbers that no kernel has.
             option if option <= OPTIONS_MAX || option == AUXV => {
                 return self.not_modelled("prctl with this option", Errno::EINVAL);
             }
@@ -93,10 +99,13 @@ impl Kernel {
         const ALL: u64 = 0x3ff;
         const RSEQ: u32 = 128;
         const FLAG_CPU: u32 = 1;
+
         let (command, flags) = (command as u32, flags as u32);
+        // Only the command for restartable sequences has a flag, `MEMBARRIER_CMD_FLAG_CPU`.
         if flags != 0 && !(command == RSEQ && flags == FLAG_CPU) {
             return Err(Errno::EINVAL);
         }
+
         let registered = &mut self.process.settings.barriers;
         match command {
             QUERY => return Ok(ALL),
@@ -112,6 +121,7 @@ impl Kernel {
                         // What synchronizes more includes the rest.
                         *registered |= register | PRIVATE[0].1;
                     }
+                    // A process must register before it uses an expedited command (membarrier(2)).
                     Some((_, register)) if *registered & register == 0 => return Err(Errno::EPERM),
                     Some(_) => {}
                     None => return Err(Errno::EINVAL),

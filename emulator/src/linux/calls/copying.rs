@@ -22,19 +22,25 @@ impl Kernel {
 
     pub(super) fn sys_copy_file_range(&mut self, args: [u64; 6]) -> Answer {
         let [from, from_at, to, to_at, count, flags] = args;
+
         let from = self.files.own.table.get(from)?;
         let to = self.files.own.table.get(to)?;
         let (from_offset, to_offset) = (
             self.copy_offset(&from, from_at)?,
             self.copy_offset(&to, to_at)?,
         );
+
+        // Linux reads both offsets before it looks at the flags.
         if flags as u32 != 0 {
             return Err(Errno::EINVAL);
         }
+
+        // The checks have the order of `generic_copy_file_checks` (`fs/read_write.c`).
         let is_directory = |open: &Shared| matches!(open.borrow().kind, Kind::Directory(_));
         if is_directory(&from) || is_directory(&to) {
             return Err(Errno::EISDIR);
         }
+
         let is_regular = |open: &Shared| {
             matches!(
                 open.borrow().kind,
@@ -44,21 +50,27 @@ impl Kernel {
         if !is_regular(&from) || !is_regular(&to) {
             return Err(Errno::EINVAL);
         }
+
         let appends = to.borrow().flags & o::APPEND != 0;
         if !from.borrow().can_read() || !to.borrow().can_write() || appends {
             return Err(Errno::EBADF);
         }
+
         let attributes = |open: &Shared| self.files.attributes_of_open(&open.borrow());
         let (source, target) = (attributes(&from), attributes(&to));
         if source.device != target.device {
             return Err(Errno::EXDEV);
         }
+
+        // Positions are signed in the kernel (`loff_t`).
         if from_offset > i64::MAX as u64 || to_offset > i64::MAX as u64 {
             return Err(Errno::EINVAL);
         }
         let end = |offset: u64| offset.checked_add(count).ok_or(Errno::EOVERFLOW);
         end(from_offset)?;
         end(to_offset)?;
+
+        // Only the bytes that the source has are copied, and only they can overlap.
         let count = count.min(source.size.saturating_sub(from_offset));
         if to_offset == i64::MAX as u64 {
             return Err(Errno::EFBIG);
@@ -67,9 +79,12 @@ impl Kernel {
         if source.inode == target.inode && overlaps {
             return Err(Errno::EINVAL);
         }
+
         let count = count.min(COUNT_MAX);
         let mut buffer = vec![0; count.min(CHUNK) as usize];
         let mut done = 0;
+
+        // In pieces: the caller's count must not decide how much memory is allocated.
         while done < count {
             let want = (count - done).min(CHUNK) as usize;
             let read = self
@@ -78,6 +93,7 @@ impl Kernel {
             let read = read.unwrap_or(0);
             let written = match self.write_bytes(&to, Some(to_offset + done), &buffer[..read]) {
                 Ok(written) => written.unwrap_or(0),
+                // An error counts only if nothing was copied.
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => 0,
             };
@@ -86,6 +102,8 @@ impl Kernel {
                 break;
             }
         }
+
+        // An offset in memory advances there; without one, the file's position does.
         for (open, at, offset) in [(&from, from_at, from_offset), (&to, to_at, to_offset)] {
             match at {
                 _ if done == 0 => {}
@@ -103,25 +121,33 @@ impl Kernel {
         const APPEND: u32 = 16;
         /// Up to `RWF_APPEND`; kernels differ in newer ones.
         const KNOWN: u32 = 31;
+
         let [fd, at, count, low, _, flags] = args;
         let flags = flags as u32;
         let position = (low != u64::MAX).then_some(low);
+
+        // A bad descriptor is reported before bad flags.
         if flags & !KNOWN != 0 {
             self.files.own.table.get(fd)?;
             return Err(Errno::EOPNOTSUPP);
         }
+
         if flags & !(WITHOUT_EFFECT | APPEND) != 0 || flags & APPEND != 0 && !writes {
             let what = "preadv2 and pwritev2 that must not wait";
             return self.not_modelled(what, Errno::EOPNOTSUPP);
         }
+
         if !writes {
             return self.sys_readv(fd, at, count, position);
         }
+
+        // `RWF_APPEND` is `O_APPEND` for this one call.
         let open = self.files.own.table.get(fd)?;
         let before = open.borrow().flags;
         if flags & APPEND != 0 {
             open.borrow_mut().flags |= o::APPEND;
         }
+
         let written = self.sys_writev(fd, at, count, position);
         open.borrow_mut().flags = before;
         written

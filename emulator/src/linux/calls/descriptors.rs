@@ -79,15 +79,20 @@ impl Kernel {
         const GET_OWNER: u32 = 9;
         /// Flags that can be changed.
         const SET: u32 = o::APPEND | o::NONBLOCK;
+
         let open = self.files.own.table.get_named(fd)?;
         let command = command as u32;
+
+        // A file that was opened with `O_PATH` has only these (`check_fcntl_cmd`).
         let is_path = matches!(open.borrow().kind, Kind::Path);
         if is_path && !matches!(command, 0..=3 | DUPFD_CLOEXEC) {
             return Err(Errno::EBADF);
         }
+
         if let Some(answer) = self.fcntl_owner(&open, command, arg) {
             return answer;
         }
+
         match command {
             DUPFD | DUPFD_CLOEXEC => {
                 let max = self.descriptors_max();
@@ -100,11 +105,13 @@ impl Kernel {
                     .table
                     .insert(open, command != DUPFD, from, max)
             }
+            // F_GETFD, F_SETFD.
             1 => Ok(self.files.own.table.slot(fd)?.close_on_exec.into()),
             2 => {
                 self.files.own.table.slot_mut(fd)?.close_on_exec = arg & 1 != 0;
                 Ok(0)
             }
+            // F_GETFL, F_SETFL.
             3 => Ok(open.borrow().flags.into()),
             4 => {
                 let is_async = arg as u32 & o::ASYNC != 0;
@@ -114,6 +121,8 @@ impl Kernel {
                 {
                     return self.not_modelled("fcntl: O_DIRECT and O_ASYNC", Errno::EINVAL);
                 }
+
+                // Linux ignores the other flags (`SETFL_MASK`).
                 let flags = &mut open.borrow_mut().flags;
                 *flags = *flags & !SET | arg as u32 & SET;
                 Ok(0)
@@ -145,12 +154,15 @@ impl Kernel {
         const FICLONE: u32 = 0x4004_9409;
         const FICLONERANGE: u32 = 0x4020_940d;
         const FIEMAP: u32 = 0xc020_660b;
+
         let open = self.files.own.table.get(fd)?;
         if let Ok(id) = self.socket_of(&open)
             && let Some(answer) = self.socket_ioctl(id, command as u32, arg)
         {
             return answer;
         }
+
+        // `do_vfs_ioctl` answers these five before a terminal is asked.
         if let Some(end) = self.terminal_of(&open)
             && !matches!(
                 command as u32,
@@ -159,6 +171,7 @@ impl Kernel {
         {
             return self.terminal_ioctl(&open, end, command as u32, arg);
         }
+
         match command as u32 {
             command @ (FIONCLEX | FIOCLEX) => {
                 self.files.own.table.slot_mut(fd)?.close_on_exec = command == FIOCLEX;
@@ -191,6 +204,7 @@ impl Kernel {
                                 return self.not_modelled(what, Errno::ENOTTY);
                             }
                         },
+                        // Kind::Memory(_) => open|Negative past the end (`do_vfs_ioctl`).
                         Kind::Host(_) | Kind::Memory(_) => open.size()?.wrapping_sub(open.position),
                         _ => return Err(Errno::ENOTTY),
                     }
@@ -232,11 +246,13 @@ impl Kernel {
         if flags as u32 & o::DIRECT != 0 {
             return self.not_modelled("packet pipes", Errno::EINVAL);
         }
+
         let kept = flags as u32 & o::NONBLOCK;
         self.may_add_objects(2)?;
         let (reader, writer) = PipeEnd::pair(self.objects.add_pipe());
         let reader = Description::new(Kind::Pipe(reader), kept, b"pipe");
         let writer = Description::new(Kind::Pipe(writer), kept | o::WRONLY, b"pipe");
+
         let first = self.add_open(reader.shared(), flags)?;
         let second = match self.add_open(writer.shared(), flags) {
             Ok(second) => second,
@@ -245,6 +261,7 @@ impl Kernel {
                 return Err(error);
             }
         };
+
         let both = (first | second << 32).to_le_bytes();
         if let Err(error) = self.put(at, &both) {
             self.files.own.table.close(first)?;
@@ -262,7 +279,9 @@ impl Kernel {
         const EXEC: u32 = 16;
         /// The longest name without its prefix and NUL.
         const NAME_MAX: usize = 249;
+
         let flags = flags as u32;
+        // With huge pages, bits 26 to 31 are the size of one (`MFD_HUGE_SHIFT`).
         if flags & HUGETLB != 0 && flags & !(31 | 63 << 26) == 0 {
             return self.not_modelled("memfd_create with huge pages", Errno::ENOSYS);
         }
@@ -270,22 +289,27 @@ impl Kernel {
         if flags & !known != 0 || flags & NOEXEC_SEAL != 0 && flags & EXEC != 0 {
             return Err(Errno::EINVAL);
         }
+
         let name = self.name_at(name, NAME_MAX + 1)?;
         if name.len() > NAME_MAX {
             return Err(Errno::EINVAL);
         }
+
         let mode = if flags & NOEXEC_SEAL != 0 {
             0o666
         } else {
             0o777
         };
+
         let inode = self.files.new_inode(S_IFREG | mode, b"/dev/shm");
         inode.borrow_mut().links = 0;
+        // `MFD_NOEXEC_SEAL` implies `MFD_ALLOW_SEALING`; without both, no seal can be added.
         inode.borrow_mut().seals = match () {
             () if flags & NOEXEC_SEAL != 0 => seal::EXEC,
             () if flags & ALLOW_SEALING != 0 => 0,
             () => seal::SEAL,
         };
+
         let path = [b"/memfd:", &name[..], b" (deleted)"].concat();
         let open = Description::new(Kind::Memory(inode), o::RDWR | o::LARGEFILE, &path);
         let close_on_exec = if flags & CLOEXEC != 0 { o::CLOEXEC } else { 0 };
@@ -296,26 +320,32 @@ impl Kernel {
     fn fcntl_seals(&mut self, open: &Shared, command: u32, arg: u64) -> Answer {
         const ADD: u32 = 1033;
         const ALL: u32 = 0x3f;
+
         let open = open.borrow();
         let inode = match &open.kind {
             // Files on the host's file systems have none.
             Kind::Memory(inode) if inode.borrow().device == DEVICE => inode.clone(),
             _ => return Err(Errno::EINVAL),
         };
+
         if command != ADD {
             return Ok(inode.borrow().seals.into());
         }
         if !open.can_write() {
             return Err(Errno::EPERM);
         }
+
         let new = arg as u32;
         if arg > ALL.into() {
             return Err(Errno::EINVAL);
         }
+
         let old = inode.borrow().seals;
         if old & seal::SEAL != 0 {
             return Err(Errno::EPERM);
         }
+
+        // A mapping that can be written could still change the file (`mapping_deny_writable`).
         if new & seal::WRITE & !old != 0 {
             let key = (inode.borrow().device, inode.borrow().number);
             let writes = |process: &crate::linux::process::Process| {
@@ -327,11 +357,14 @@ impl Kernel {
                 return Err(Errno::EBUSY);
             }
         }
+
+        // `F_SEAL_EXEC` of an executable file seals its contents, too (`memfd_add_seals`).
         let executable = inode.borrow().mode & 0o111 != 0;
         let implied = match new & seal::EXEC != 0 && executable {
             true => seal::SHRINK | seal::GROW | seal::WRITE | seal::FUTURE_WRITE,
             false => 0,
         };
+
         inode.borrow_mut().seals = old | new | implied;
         Ok(0)
     }
@@ -348,7 +381,9 @@ impl Kernel {
         if !open.borrow().can_write() {
             return Err(Errno::EINVAL);
         }
+
         let old = open.borrow().size().unwrap_or(0);
+
         match &open.borrow().kind {
             Kind::Host(_) | Kind::Memory(_) => {
                 let old = open.borrow().size()?;
@@ -358,6 +393,7 @@ impl Kernel {
             Kind::ThreadName(..) => return Ok(0),
             _ => return Err(Errno::EINVAL),
         }
+
         match &open.borrow().kind {
             Kind::Host(file) => file.set_len(size)?,
             Kind::Memory(inode) => {
@@ -375,6 +411,8 @@ impl Kernel {
             }
             _ => return Err(Errno::EINVAL),
         }
+
+        // Mappings show the new end at once.
         self.file_resized(open, old);
         self.open_event(open, event::MODIFY);
         Ok(0)
@@ -385,11 +423,15 @@ impl Kernel {
     pub(super) fn sys_fallocate(&mut self, fd: u64, mode: u64, from: u64, size: u64) -> Answer {
         const KEEP_SIZE: u32 = 1;
         const PUNCH: u32 = 2 | KEEP_SIZE;
+
         let open = self.files.own.table.get(fd)?;
         let (from, size) = (from.cast_signed(), size.cast_signed());
+
+        // The order of these checks is that of `vfs_fallocate` (`fs/open.c`).
         if from < 0 || size <= 0 {
             return Err(Errno::EINVAL);
         }
+
         let mode = mode as u32;
         if !matches!(mode, 0 | KEEP_SIZE | PUNCH) {
             return Err(Errno::EOPNOTSUPP);
@@ -397,6 +439,7 @@ impl Kernel {
         if !open.borrow().can_write() {
             return Err(Errno::EBADF);
         }
+
         match &open.borrow().kind {
             Kind::Pipe(_) => return Err(Errno::ESPIPE),
             Kind::Stdin | Kind::Stdout | Kind::Stderr => return Err(Errno::ESPIPE),
@@ -404,9 +447,11 @@ impl Kernel {
             kind if !is_regular(kind) => return Err(Errno::ENODEV),
             _ => {}
         }
+
         let end = from.checked_add(size).ok_or(Errno::EFBIG)?.cast_unsigned();
         let (from, now) = (from.cast_unsigned(), open.borrow().size()?);
         match mode {
+            // Only mode 0 makes the file larger (fallocate(2)).
             0 if end > now => {
                 self.resize(&open, end)?;
                 self.allocate_blocks(&open, from..end)
@@ -427,6 +472,7 @@ impl Kernel {
     /// Makes a hole, which is zero; the size stays.
     fn punch_hole(&mut self, open: &Shared, range: Range<u64>) -> Answer {
         let kind = same_file(&open.borrow().kind).ok_or(Errno::ENODEV)?;
+        // In memory a hole frees its pages; on the host zeros are written.
         if let Kind::Memory(inode) = &kind {
             let forbids = seal::WRITE | seal::FUTURE_WRITE;
             let mut inode = inode.borrow_mut();

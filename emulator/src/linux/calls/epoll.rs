@@ -51,36 +51,47 @@ impl Kernel {
 
     pub(super) fn sys_epoll_ctl(&mut self, epoll: u64, op: u64, fd: u64, event: u64) -> Answer {
         let op = op as u32;
+
         let (mut events, mut data) = (0, 0);
         if op != DEL {
             events = self.u32_at(event)?;
+            // `struct epoll_event` is packed on x86-64.
             data = self.u64_at(event.wrapping_add(4))?;
         }
+
+        // Linux has copied the event before it looks at the descriptors.
         let open = self.files.own.table.get(epoll)?;
         let target = self.files.own.table.get(fd)?;
         if !Kernel::can_poll(&target) {
             return Err(Errno::EPERM);
         }
+
         let id = Kernel::epoll_of(&open)?;
         if Rc::ptr_eq(&open, &target) {
             return Err(Errno::EINVAL);
         }
+
+        // `EPOLLEXCLUSIVE` is for `EPOLL_CTL_ADD`, with few other bits (`EPOLLEXCLUSIVE_OK_BITS`).
         if events & EXCLUSIVE != 0 {
             let is_epoll = Kernel::epoll_of(&target).is_ok();
             if op == MOD || op == ADD && (is_epoll || events & !WITH_EXCLUSIVE != 0) {
                 return Err(Errno::EINVAL);
             }
         }
+
         let key = (fd as u32, number_of(&target));
         let item = Item {
+            // Errors and hang-ups are always reported, whether asked for or not.
             events: events & !WAKEUP | ev::ERR | ev::HUP,
             data,
             open: Rc::downgrade(&target),
         };
+
         let known = self.objects.epoll(id).and_then(|epoll| epoll.item(key));
         match (op, known) {
             (ADD, Some(_)) => Err(Errno::EEXIST),
             (ADD, None) => {
+                // `ep_loop_check`: no circles, and a bounded depth.
                 if Kernel::epoll_of(&target).is_ok() {
                     self.check_nesting(id, key.1)?;
                 }
@@ -88,6 +99,7 @@ impl Kernel {
                 self.set_item(id, key, item, &target);
                 Ok(0)
             }
+            // What was added with EPOLLEXCLUSIVE stays as it is (epoll_ctl(2)).
             (MOD, Some(known)) if known.events & EXCLUSIVE != 0 => Err(Errno::EINVAL),
             (MOD, Some(_)) => {
                 self.set_item(id, key, item, &target);
@@ -142,6 +154,7 @@ impl Kernel {
     pub(super) fn sys_epoll_wait(&mut self, number: u64, args: [u64; 6]) -> Answer {
         const MILLISECOND: u64 = 1_000_000;
         const EVENTS_MAX: i32 = i32::MAX / EVENT as i32;
+
         let [epoll, to, count, timeout, mask, size] = args;
         let timeout = match number {
             nr::epoll_pwait2 => self.interval_at(timeout, 1)?,
@@ -150,20 +163,29 @@ impl Kernel {
                 time => Some(time as u64 * MILLISECOND),
             },
         };
+
         let mask = match number {
             nr::epoll_wait => None,
             _ => self.mask_at(mask, size)?,
         };
+
+        // `EP_MAX_EVENTS`: the size in bytes must be an `int`.
         let max = count as i32;
         if max <= 0 || max > EVENTS_MAX {
             return Err(Errno::EINVAL);
         }
         self.accessible(to, max as u64 * EVENT)?;
+
         let id = Kernel::epoll_of(&self.files.own.table.get(epoll)?)?;
+
+        // The mask changes once, not every time that the call is answered again.
         if let Some(mask) = mask.filter(|_| !self.has_waited()) {
             self.process.signals.suspend(mask);
         }
+
         let answer = self.epoll_wait(id, to, max as u64, timeout);
+
+        // After EINTR the handler's frame holds the old mask (`restore_saved_sigmask_unless`).
         if mask.is_some() && !matches!(answer, Err(Errno::WAITS | Errno::EINTR)) {
             self.process.signals.resume();
         }
@@ -187,9 +209,11 @@ impl Kernel {
         let Some(epoll) = self.objects.epoll(id) else {
             return Ok(0);
         };
+
         let mut todo = epoll.take_ready();
         let (mut found, mut again) = (0, Vec::new());
         let mut failed = None;
+
         while found < max {
             let Some(key) = todo.pop_front() else {
                 break;
@@ -198,11 +222,14 @@ impl Kernel {
             let Some(item) = item.cloned() else {
                 continue;
             };
+
+            // What is in the list was ready once, and need not be any more.
             let open = item.open.upgrade();
             let events = open.map_or(0, |open| self.ready(&open)) & item.events;
             if events == 0 {
                 continue;
             }
+
             let mut bytes = [0; EVENT as usize];
             bytes[..4].copy_from_slice(&events.to_le_bytes());
             bytes[4..].copy_from_slice(&item.data.to_le_bytes());
@@ -211,7 +238,9 @@ impl Kernel {
                 failed = Some(error);
                 break;
             }
+
             found += 1;
+            // A level-triggered item is queued again: the next call asks whether it is still ready.
             let epoll = self.objects.epoll(id);
             if let Some(item) = epoll.and_then(|epoll| epoll.item(key)) {
                 if item.events & ONESHOT != 0 {
@@ -221,10 +250,13 @@ impl Kernel {
                 }
             }
         }
+
+        // What was not looked at is first in the next call.
         if let Some(epoll) = self.objects.epoll(id) {
             again.into_iter().for_each(|key| epoll.queue(key));
             epoll.put_back(todo);
         }
+
         match failed {
             Some(error) if found == 0 => Err(error),
             _ => Ok(found),

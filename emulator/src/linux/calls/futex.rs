@@ -35,11 +35,14 @@ const ROBUST_MAX: usize = 2048;
 impl Kernel {
     pub(super) fn sys_futex(&mut self, args: [u64; 6]) -> Answer {
         let [at, op, value, timeout, second, third] = args;
+
         let op = op as u32;
         let operation = op & !(PRIVATE | REALTIME);
+        // Only these may choose the clock (`do_futex`).
         if op & REALTIME != 0 && !matches!(operation, WAIT_BITSET | WAIT_REQUEUE_PI | LOCK_PI2) {
             return Err(Errno::ENOSYS);
         }
+
         let is_private = op & PRIVATE != 0;
         let bits = match operation {
             WAIT_BITSET | WAKE_BITSET => third as u32,
@@ -48,9 +51,11 @@ impl Kernel {
         if bits == 0 {
             return Err(Errno::EINVAL);
         }
+
         match operation {
             WAIT | WAIT_BITSET => self.futex_wait(at, op, value as u32, timeout, bits),
             WAKE | WAKE_BITSET => {
+                // `futex_wake` counts after it has woken one, so a count of 0 wakes one, too.
                 self.futex_key(at, is_private)?;
                 Ok(self.futex_wake(at, (value as i32).max(1).cast_unsigned(), bits))
             }
@@ -60,9 +65,12 @@ impl Kernel {
                 }
                 self.futex_key(at, is_private)?;
                 self.futex_key(second, is_private)?;
+
+                // The caller's view of the futex must still be true (futex(2)).
                 if operation == CMP_REQUEUE && self.u32_at(at)? != third as u32 {
                     return Err(Errno::EAGAIN);
                 }
+
                 let woken = self.futex_wake(at, value as u32, u32::MAX);
                 let moved = self.futex_requeue(at, second, timeout as u32);
                 Ok(match operation {
@@ -73,8 +81,11 @@ impl Kernel {
             WAKE_OP => {
                 self.futex_key(at, is_private)?;
                 self.futex_key(second, is_private)?;
+
+                // The word changes first: its old value says whether the second futex is woken.
                 let also = self.futex_change(second, third as u32)?;
                 let woken = self.futex_wake(at, (value as i32).max(1).cast_unsigned(), u32::MAX);
+
                 let count = (timeout as i32).max(1).cast_unsigned();
                 let more = match also {
                     true => self.futex_wake(second, count, u32::MAX),
@@ -155,14 +166,17 @@ impl Kernel {
     ) -> Answer<()> {
         let thread = self.process.thread.number;
         let wait = self.process.thread.wait.as_ref();
+        // The waker has taken it out of the queue.
         if wait.is_some_and(|wait| wait.what == For::Woken) {
             return Ok(());
         }
+
         let is_first = wait.is_none();
         let ended = match self.wait_until(until, For::Futex) {
             Ok(true) => restart,
             Ok(false) => Errno::ETIMEDOUT,
             Err(waits) => {
+                // A call that is answered again is in the queue already.
                 if is_first {
                     let waiter = Waiter {
                         process: self.process.number,
@@ -176,6 +190,8 @@ impl Kernel {
                 return Err(waits);
             }
         };
+
+        // A later wake must not count a thread that has gone.
         let process = self.process.number;
         self.forget_futexes(process, thread);
         Err(ended)
@@ -217,12 +233,15 @@ impl Kernel {
     /// `FUTEX_WAKE_OP`: changes a word as encoded; whether its old value compares as encoded.
     fn futex_change(&mut self, at: u64, encoded: u32) -> Answer<bool> {
         const ARGUMENT_SHIFTS: u32 = 1 << 31;
+
+        // Both numbers are 12 bits with a sign (`futex_atomic_op_inuser`).
         let signed = |bits: u32| (bits << 20).cast_signed() >> 20;
         let mut argument = signed(encoded >> 12).cast_unsigned();
         let compared = signed(encoded);
         if encoded & ARGUMENT_SHIFTS != 0 {
             argument = 1 << (argument & 31);
         }
+
         let old = self.u32_at(at)?;
         let new = match encoded >> 28 & 7 {
             0 => argument,
@@ -233,6 +252,7 @@ impl Kernel {
             _ => return Err(Errno::ENOSYS),
         };
         self.put_u32(at, new)?;
+
         let old = old.cast_signed();
         Ok(match encoded >> 24 & 15 {
             0 => old == compared,

@@ -39,9 +39,13 @@ impl Kernel {
             _ if clock as u32 > 1 => return Err(Errno::EINVAL),
             at => Some(self.time_at(u64::from(clock as u32), at)?),
         };
+
         let all: Vec<Wanted> = (0..u64::from(count))
             .map(|index| self.wanted_futex(list.wrapping_add(24 * index)))
             .collect::<Answer<_>>()?;
+
+        // Every address is checked before the first value is compared
+        // (`futex_wait_multiple_setup`).
         for futex in &all {
             self.futex_key(futex.at, futex.is_private)?;
         }
@@ -50,6 +54,7 @@ impl Kernel {
                 return Err(Errno::EAGAIN);
             }
         }
+
         let all: Vec<u64> = all.iter().map(|futex| futex.at).collect();
         self.wait_for_futexes(&all, count, until)
     }
@@ -75,6 +80,7 @@ impl Kernel {
         let (process, thread) = (self.process.number, self.process.thread.number);
         let wait = self.process.thread.wait.as_ref();
         if wait.is_some_and(|wait| wait.what == For::Woken) {
+            // Those that are no longer in the queue were woken.
             let own = self.system.futexes.iter();
             let own = own.filter(|waiter| waiter.is(process, thread));
             let asleep: Vec<u32> = own.map(|waiter| waiter.index).collect();
@@ -101,6 +107,8 @@ impl Kernel {
                 return Err(waits);
             }
         };
+
+        // A later wake must not count a thread that has gone.
         self.forget_futexes(process, thread);
         Err(ended)
     }

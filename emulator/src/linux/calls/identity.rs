@@ -30,6 +30,7 @@ impl Kernel {
             nr::setpgid => self.set_group(a, b),
             nr::setsid => self.set_session(),
             nr::umask => Ok(std::mem::replace(&mut self.files.own.umask, a as u32 & 0o777).into()),
+            // `struct robust_list_head` has 24 bytes.
             nr::set_robust_list if b == 24 => {
                 self.process.thread.robust_list = a;
                 Ok(0)
@@ -65,11 +66,13 @@ impl Kernel {
     /// Answers the calls about users and groups.
     fn answer_about_users(&mut self, number: u64, args: [u64; 6]) -> Option<Answer> {
         let [a, b, c, ..] = args;
+
         let ids = [a, b, c].map(|id| id as u32);
         let capable = self.files.own.identity.is_capable();
         let identity = &mut self.files.own.identity;
         let old = identity.user;
         let (user, group) = (&mut identity.user, &mut identity.group);
+
         let answer = match number {
             nr::getuid => Ok(user.real.into()),
             nr::geteuid => Ok(user.effective.into()),
@@ -96,6 +99,7 @@ impl Kernel {
             _ => return None,
         };
 
+        // Capabilities depend on the numbers of users, never on groups (`cap_task_fix_setuid`).
         let identity = &mut self.files.own.identity;
         match number {
             nr::setuid | nr::setreuid | nr::setresuid => identity.users_changed(old),
@@ -151,6 +155,7 @@ impl Kernel {
         const SET_FS: u32 = 0x1002;
         const GET_FS: u32 = 0x1003;
         const GET_GS: u32 = 0x1004;
+
         let code = code as u32;
         let register = match code {
             SET_FS | GET_FS => reg::FS,
@@ -164,6 +169,7 @@ impl Kernel {
             }
             _ => return Err(Errno::EINVAL),
         };
+
         if matches!(code, GET_FS | GET_GS) {
             self.put_u64(address, self.machine.core.state.gpr(register))?;
         } else if address >= TASK_SIZE {
@@ -196,13 +202,18 @@ impl Kernel {
         const NONBLOCK: u32 = 1;
         const RANDOM: u32 = 2;
         const INSECURE: u32 = 4;
+
         let flags = flags as u32;
         let both = RANDOM | INSECURE;
+        // `GRND_RANDOM` and `GRND_INSECURE` contradict each other.
         if flags & !(NONBLOCK | both) != 0 || flags & both == both {
             return Err(Errno::EINVAL);
         }
+
+        // `MAX_RW_COUNT`: no call transfers more.
         let count = count.min(0x7fff_f000);
         self.accessible(to, count)?;
+
         let mut bytes = [0; CHUNK as usize];
         let mut done = 0;
         while done < count {
@@ -215,6 +226,8 @@ impl Kernel {
             self.put(at, &bytes[..room])?;
             done += room as u64;
         }
+
+        // What was stored before a bad address counts.
         match done {
             0 if count > 0 => Err(Errno::EFAULT),
             done => Ok(done),
@@ -272,32 +285,44 @@ impl Kernel {
         if (group as i32) < 0 {
             return Err(Errno::EINVAL);
         }
+
         let own = (self.process.number, self.process.session);
         let target = match self.named(pid) {
             Ok(target) => target,
             Err(_) if (pid as i32) < 0 => return Err(Errno::EINVAL),
             Err(error) => return Err(error),
         };
+
         let (number, session) = (target.number, target.session);
         let is_child = target.parent == own.0;
         if number != own.0 && !is_child {
             return Err(Errno::ESRCH);
         }
+
+        // Its parent may move a child only before `execve` (`PF_FORKNOEXEC`).
         if number != own.0 && target.has_executed {
             return Err(Errno::EACCES);
         }
+
+        // A session leader keeps its group.
         if session != own.1 || session == number {
             return Err(Errno::EPERM);
         }
+
+        // 0 is a group with the number of the process (setpgid(2)).
         let group = match group as u32 {
             0 => number,
             group => group,
         };
+
+        // A process can join a group only within its session.
         let mut all = self.all_processes();
         if group != number && !all.any(|p| p.group == group && p.session == session) {
             return Err(Errno::EPERM);
         }
         drop(all);
+
+        // The running process is not among the parked ones.
         match self.processes.get_mut(&number) {
             Some(other) => other.process.group = group,
             None => self.process.group = group,

@@ -58,32 +58,41 @@ impl Kernel {
             | event::MASK_ADD
             | event::ISDIR
             | event::ONESHOT;
+
         let mask = mask as u32;
         // Linux wants a bit that it knows, and ignores the others.
         if mask & KNOWN == 0 {
             return Err(Errno::EINVAL);
         }
+
         let both = event::MASK_ADD | event::MASK_CREATE;
+        // Linux looks at the descriptor before this second check of the mask.
         self.files.own.table.get(fd)?;
         if mask & both == both {
             return Err(Errno::EINVAL);
         }
+
         self.inotify_of(fd)?;
         let found = self.find(AT_FDCWD, path, mask & event::DONT_FOLLOW == 0)?;
         if mask & event::ONLYDIR != 0 && !found.node.is_directory() {
             return Err(Errno::ENOTDIR);
         }
+
+        // Watching needs the permission to read (`inotify_find_inode`).
         let attributes = self.files.attributes(&found);
         if !self.files.allows(&attributes, 4) {
             return Err(Errno::EACCES);
         }
+
         if matches!(found.node, Node::Special(_)) {
             let what = "inotify of files that the kernel generates";
             return self.not_modelled(what, Errno::ENOSPC);
         }
+
         let file = (attributes.device, attributes.inode);
         let inotify = self.inotify_of(fd)?;
         let kept = mask & (event::ALL | event::ONESHOT | event::EXCL_UNLINK);
+
         let Some(watch) = inotify.watch_of(file) else {
             let watch = inotify.add(file, kept);
             self.objects.has_inotify = true;
@@ -92,9 +101,13 @@ impl Kernel {
             open.iter().for_each(|open| self.watch_open(open));
             return Ok(watch.into());
         };
+
+        // IN_MASK_CREATE must not change a watch that there is (inotify(7)).
         if mask & event::MASK_CREATE != 0 {
             return Err(Errno::EEXIST);
         }
+
+        // A second call for a file replaces its mask.
         if let Some(old) = inotify.mask_mut(watch) {
             *old = kept | if mask & event::MASK_ADD != 0 { *old } else { 0 };
         }

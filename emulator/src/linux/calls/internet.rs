@@ -80,24 +80,30 @@ impl Kernel {
     /// Binds a socket to an address, and a port or any.
     pub(super) fn bind_port(&mut self, id: u32, ip: IpAddr, port: Option<u16>) -> Answer<()> {
         let socket = self.the_socket(id)?;
+
         if !is_here(ip) {
             return Err(Errno::EADDRNOTAVAIL);
         }
+        // Ports below `net.ipv4.ip_unprivileged_port_start` need CAP_NET_BIND_SERVICE.
         if port.is_some_and(|port| port < UNPRIVILEGED) && !self.files.own.identity.is_capable() {
             return Err(Errno::EACCES);
         }
+        // A socket is bound only once (bind(2)).
         if !socket.local.is_none() {
             return Err(Errno::EINVAL);
         }
+
         let ip = match socket.family {
             Family::Inet6 if ip.is_unspecified() => Ipv6Addr::UNSPECIFIED.into(),
             _ => ip,
         };
+
         let mut wanted = socket.clone();
         let candidates: Vec<u16> = match port {
             Some(port) => vec![port],
             None => self.free_ports(),
         };
+
         for port in candidates {
             wanted.local = Address::Internet(SocketAddr::new(ip, port));
             if !self.conflicts(id, &wanted) {
@@ -179,6 +185,7 @@ impl Kernel {
     pub(super) fn connect_tcp(&mut self, id: u32, bytes: &[u8], waits: bool) -> Answer {
         let socket = self.the_socket_mut(id)?;
         let family = socket.family;
+
         if socket.is_connecting {
             // The answer to an earlier call.
             socket.is_connecting = false;
@@ -190,25 +197,33 @@ impl Kernel {
                 None => Ok(0),
             };
         }
+
         match socket.state {
             State::Connected(_) | State::Listening { .. } => return Err(Errno::EISCONN),
             State::Idle | State::Reset => {}
         }
+
         let address = Address::read(family, bytes)?;
         let to = self.destination(self.the_socket(id)?, &address)?;
         let before = self.the_socket(id)?.local.clone();
         self.bind_sender(id, to.ip())?;
+
         let socket = self.the_socket_mut(id)?;
         socket.remote = Address::Internet(to);
         (socket.read_shut, socket.write_shut) = (false, false);
         socket.is_connecting = !waits;
+
+        // On the loopback interface the other side answers at once.
         let refused = match self.listener(to) {
             Some(listener) => self.establish(id, listener).map(|()| None)?,
             None => Some(Errno::ECONNREFUSED),
         };
+
+        // `bind_sender` chose an address for this attempt only.
         if refused.is_some() {
             self.the_socket_mut(id)?.local = before;
         }
+
         match (refused, waits) {
             (None, true) => Ok(0),
             (Some(error), true) => {
@@ -216,6 +231,8 @@ impl Kernel {
                 Err(error)
             }
             (refused, false) => {
+                // A caller that does not wait learns the result from `SO_ERROR` or the next
+                // `connect`.
                 let socket = self.the_socket_mut(id)?;
                 socket.error = refused;
                 if refused.is_some() {

@@ -44,14 +44,19 @@ impl Kernel {
 
     fn read_into(&mut self, open: &Shared, at: u64, count: u64, from: Option<u64>) -> Answer {
         let count = count.min(COUNT_MAX);
+
         if space_of(open).is_some() {
             return self.read_process_memory(open, at, count, from);
         }
+        // A thread may have got another name since the file was opened.
         self.refresh_name(open);
+
         // Only a file is read up to the last byte requested.
         let is_file = is_file(&open.borrow().kind);
+        // In pieces: the caller's count must not decide how much memory is allocated.
         let mut buffer = vec![0; CHUNK.min(count as usize)];
         let mut done = 0;
+
         loop {
             let to = at.wrapping_add(done);
             let want = (count - done).min(CHUNK as u64) as usize;
@@ -61,6 +66,7 @@ impl Kernel {
             }
             // Bad memory is an error only if there is something to read.
             let want = if room == 0 { want.min(1) } else { room };
+
             let from = from.map(|from| from.saturating_add(done));
             let read = match self.files.read(open, from, &mut buffer[..want]) {
                 Ok(Some(read)) => read,
@@ -68,10 +74,13 @@ impl Kernel {
                 Err(error) if done == 0 => return Err(error),
                 _ => break,
             };
+
+            // A pipe gets back what could not be stored; nothing is lost.
             if let Err(error) = self.put(to, &buffer[..read]) {
                 self.files.unread(open, from, &buffer[..read]);
                 return if done == 0 { Err(error) } else { Ok(done) };
             }
+
             done += read as u64;
             if read < want || done == count || !is_file {
                 break;
@@ -110,9 +119,12 @@ impl Kernel {
         if space_of(open).is_some() {
             return self.write_process_memory(open, at, count, to);
         }
+
         let is_file = is_file(&open.borrow().kind);
+        // In pieces: the caller's count must not decide how much memory is allocated.
         let mut buffer = vec![0; CHUNK.min(count as usize)];
         let mut done = 0;
+
         loop {
             let from = at.wrapping_add(done);
             let mut want = (count - done).min(CHUNK as u64) as usize;
@@ -127,6 +139,7 @@ impl Kernel {
                     return if done == 0 { Err(error) } else { Ok(done) };
                 }
             }
+
             let to = to.map(|to| to.saturating_add(done));
             match self.write_bytes(open, to, &buffer[..want]) {
                 Ok(Some(0)) if want > 0 => break,
@@ -139,6 +152,7 @@ impl Kernel {
                 }
                 Ok(None) => match self.wait_or_restart() {
                     Err(Errno::WAITS) => {
+                        // What is written stays written: the call continues behind it.
                         self.note_transferred(before + done);
                         return Err(Errno::WAITS);
                     }
@@ -148,6 +162,7 @@ impl Kernel {
                 Err(error) if before + done == 0 => return Err(error),
                 _ => break,
             }
+
             if done == count {
                 break;
             }
@@ -164,14 +179,20 @@ impl Kernel {
         if self.is_socket(open) {
             return self.send_bytes(open, bytes);
         }
+
         if let Kind::ThreadName(task, _) = open.borrow().kind {
             return self.rename_thread(task, bytes).map(Some);
         }
+
+        // RLIMIT_FSIZE may leave only a part of them.
         let bytes = &bytes[..self.may_write(open, to, bytes.len())?];
         let written = self.files.write(open, to, bytes);
+
+        // `pipe_write` sends the signal in addition to the error.
         if written == Err(Errno::EPIPE) {
             self.process.signals.send(Info::from_kernel(SIGPIPE));
         }
+
         if let Ok(Some(count)) = written {
             let at = {
                 let open = open.borrow();
@@ -183,6 +204,7 @@ impl Kernel {
                     None => open.position.saturating_sub(count as u64),
                 }
             };
+
             self.file_written(open, at, &bytes[..count]);
             if count > 0 {
                 self.open_event(open, event::MODIFY);
@@ -201,6 +223,7 @@ impl Kernel {
         if !open.borrow().can_read() {
             return Err(Errno::EBADF);
         }
+
         let vectors = self.vectors(at, count)?;
         if is_object(&open) {
             return match vectors.iter().all(|&(_, size)| size == 0) {
@@ -208,6 +231,7 @@ impl Kernel {
                 false => self.read_object(&open, &vectors),
             };
         }
+
         let mut done = 0;
         for (base, size) in vectors {
             let from = from.map(|from| from.saturating_add(done));
@@ -217,6 +241,7 @@ impl Kernel {
                 Err(_) => break,
             };
             done += read;
+            // Anything but a file returns what there is: it must not wait for more.
             if read < size || !is_file(&open.borrow().kind) {
                 break;
             }
@@ -229,6 +254,7 @@ impl Kernel {
         if !open.borrow().can_write() {
             return Err(Errno::EBADF);
         }
+
         let vectors = self.vectors(at, count)?;
         if is_object(&open) {
             return match vectors.iter().all(|&(_, size)| size == 0) {
@@ -236,11 +262,14 @@ impl Kernel {
                 false => self.write_object(&open, &vectors),
             };
         }
+
+        // A call that waited has written the first bytes already.
         let (mut skipped, mut done) = (self.transferred(), 0);
         for (base, size) in vectors {
             let written_before = skipped.min(size);
             (skipped, done) = (skipped - written_before, done + written_before);
             let (base, size) = (base.wrapping_add(written_before), size - written_before);
+
             let to = to.map(|to| to.saturating_add(done));
             let written = match self.write_from(&open, base, size, to, done) {
                 Err(Errno::WAITS) => return Err(Errno::WAITS),
@@ -248,6 +277,7 @@ impl Kernel {
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
             };
+
             done += written;
             if written < size {
                 break;
@@ -261,21 +291,28 @@ impl Kernel {
         if space_of(&open).is_some() {
             return Kernel::seek_process_memory(&open, offset, whence as u32);
         }
+
         let mut open = open.borrow_mut();
+        // SEEK_HOLE, 4, is the last one.
         if whence as u32 > 4 {
             return Err(Errno::EINVAL);
         }
+
+        // Devices and most objects accept any position and stay at 0 (`null_lseek`, `noop_llseek`).
         let has_none = matches!(&open.kind,
             Kind::Object(handle) if matches!(handle.sort, Sort::Socket | Sort::Terminal));
         if !has_none && matches!(open.kind, Kind::Device(_) | Kind::Object(_)) {
             return Ok(0);
         }
+
         let size = open.size()?;
         let offset = offset.cast_signed();
         let base = match whence as u32 {
+            // SEEK_SET, SEEK_CUR, SEEK_END.
             0 => 0,
             1 => open.position,
             2 => size,
+            // 4|SEEK_DATA, SEEK_HOLE.
             3 | 4 => {
                 let at = u64::try_from(offset).ok().filter(|&at| at < size);
                 let at = at.ok_or(Errno::ENXIO)?;
@@ -284,14 +321,18 @@ impl Kernel {
             }
             _ => return Err(Errno::EINVAL),
         };
+
         let position = base.checked_add_signed(offset);
         let position = position.filter(|&p| p <= i64::MAX as u64);
         let position = position.ok_or(Errno::EINVAL)?;
+
+        // From its start, a folder is read anew.
         if position == 0
             && let Kind::Directory(names) = &mut open.kind
         {
             *names = None;
         }
+
         open.position = position;
         Ok(position)
     }
@@ -301,6 +342,7 @@ impl Kernel {
             0 => None,
             at => Some(self.u64_at(at)?),
         };
+
         let from = self.files.own.table.get(from)?;
         if !from.borrow().can_read() {
             return Err(Errno::EBADF);
@@ -308,24 +350,32 @@ impl Kernel {
         if start.is_some() && !from.borrow().is_seekable() {
             return Err(Errno::ESPIPE);
         }
+
+        // `rw_verify_area`: a position is a signed number.
         position(start)?;
         if count > i64::MAX as u64 {
             return Err(Errno::EINVAL);
         }
+
         let out = self.files.own.table.get(out)?;
         if !out.borrow().can_write() {
             return Err(Errno::EBADF);
         }
+
+        // Linux writes with `sendfile` where the position is, so not with O_APPEND (sendfile(2)).
         let is_directory = matches!(from.borrow().kind, Kind::Directory(_));
         if is_directory || out.borrow().flags & o::APPEND != 0 {
             return Err(Errno::EINVAL);
         }
+
+        // In pieces: the caller's count must not decide how much memory is allocated.
         let mut buffer = vec![0; CHUNK.min(count.min(COUNT_MAX) as usize)];
         let mut done = 0;
         while done < count.min(COUNT_MAX) {
             let want = (count - done).min(buffer.len() as u64) as usize;
             let at = start.map(|start| start.saturating_add(done));
             let at = position(at)?;
+
             let before = from.borrow().position;
             let Some(read) = self.files.read(&from, at, &mut buffer[..want])? else {
                 return self.wait_or_restart();
@@ -333,13 +383,16 @@ impl Kernel {
             if read == 0 {
                 break;
             }
+
             let written = match self.write_bytes(&out, None, &buffer[..read]) {
                 Ok(Some(written)) => written,
                 Ok(None) => return self.wait_or_restart(),
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => 0,
             };
+
             done += written as u64;
+            // What the output did not take stays in the source.
             if written < read {
                 if at.is_none() {
                     from.borrow_mut().position = before + written as u64;
@@ -347,6 +400,8 @@ impl Kernel {
                 break;
             }
         }
+
+        // The new offset is stored; the file's own position did not move (sendfile(2)).
         if let Some(start) = start {
             self.put_u64(offset, start + done)?;
         }

@@ -30,18 +30,26 @@ impl Kernel {
     /// Reads a `struct flock`: the type, and the lock that it describes.
     fn lock_at(&mut self, open: &Shared, command: u32, at: u64) -> Answer<(u8, Lock)> {
         let lock = self.bytes::<32>(at)?;
+        // `struct flock`: `l_type` at 0, `l_whence` at 2, `l_start` at 8, `l_len` at 16, `l_pid` at
+        // 24.
         let word = |from: usize| i64::from_le_bytes(std::array::from_fn(|i| lock[from + i]));
+
+        // `l_whence`: SEEK_SET, SEEK_CUR or SEEK_END.
         let base = match lock[2..4] {
             [0, 0] => 0,
             [1, 0] => open.borrow().position.cast_signed(),
             [2, 0] => open.borrow().size().unwrap_or(0).cast_signed(),
             _ => return Err(Errno::EINVAL),
         };
+
         let (offset, length) = (word(8), word(16));
         let start = base.checked_add(offset).ok_or(Errno::EOVERFLOW)?;
         if start < 0 {
             return Err(Errno::EINVAL);
         }
+
+        // A length of 0 reaches to the end of any file; a negative one covers the bytes before the
+        // start (fcntl(2)).
         let (first, last) = match length {
             0 => (start, i64::MAX),
             1.. => {
@@ -50,23 +58,30 @@ impl Kernel {
             }
             _ => (start.saturating_add(length), start - 1),
         };
+
+        // `l_pid` must be 0 for locks of open files.
         let is_open_file = command >= OFD_GETLK;
         let owner = i32::from_le_bytes(std::array::from_fn(|i| lock[24 + i]));
         if first < 0 || lock[1] != 0 || lock[0] > UNLOCK || is_open_file && owner != 0 {
             return Err(Errno::EINVAL);
         }
+
+        // A query needs no access, and `F_UNLCK` is not a lock that could be asked about.
         let is_query = matches!(command, GETLK | OFD_GETLK);
         match lock[0] {
             UNLOCK if is_query => return Err(Errno::EINVAL),
             _ if is_query => {}
             READ if !open.borrow().can_read() => return Err(Errno::EBADF),
+            // F_WRLCK.
             1 if !open.borrow().can_write() => return Err(Errno::EBADF),
             _ => {}
         }
+
         let holder = match is_open_file {
             true => Holder::Open(self.open_number(open)),
             false => Holder::Process(self.process.number),
         };
+
         let lock_of = Lock {
             holder,
             writes: lock[0] == 1,
@@ -99,28 +114,35 @@ impl Kernel {
 
     pub(super) fn set_lock(&mut self, open: &Shared, command: u32, at: u64) -> Answer {
         let task = self.task();
+        // Each try starts anew.
         self.system.locks.wait(task, None);
+
         let (kind, wanted) = self.lock_at(open, command, at)?;
         let key = open.borrow().lock_key();
         let conflict = match kind {
             UNLOCK => None,
             _ => self.system.locks.conflict(key, &wanted),
         };
+
         let Some(blocker) = conflict else {
             self.system.locks.set(key, wanted, kind == UNLOCK);
             let process = self.process.number;
             self.files.own.table.has_locks = self.system.locks.has_any(process);
             return Ok(0);
         };
+
         if matches!(command, SETLK | OFD_SETLK) {
             return Err(Errno::EAGAIN);
         }
+
+        // Locks of open files have no process to follow (`posix_locks_deadlock`).
         if command == SETLKW {
             if self.system.locks.is_deadlock(task.process, &blocker) {
                 return Err(Errno::EDEADLK);
             }
             self.system.locks.wait(task, Some((key, wanted)));
         }
+
         let interrupted = self.wait_or_restart();
         if interrupted != Err(Errno::WAITS) {
             self.system.locks.wait(task, None);

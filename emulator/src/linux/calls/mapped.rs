@@ -63,14 +63,19 @@ impl Kernel {
             let attributes = self.files.attributes_of_open(&open);
             (attributes.device, attributes.inode)
         };
+
+        // A private mapping must also see what others write through a shared one.
         let memory = match self.objects.files.contains_key(&key) || is_shared {
             true => Some(self.memory_of_file(open, key)?),
             false => None,
         };
+
+        // Shared memory has the bytes itself.
         let bytes = match memory {
             Some(_) => address_space::Content::empty(),
             None => self.bytes_of(&open.borrow().kind)?,
         };
+
         let open = open.borrow();
         let file = FileMapping {
             path: Rc::from(&open.path[..]),
@@ -80,6 +85,7 @@ impl Kernel {
             is_writable: open.can_write(),
             memory,
         };
+
         Ok(Some(Content {
             file,
             bytes,
@@ -280,6 +286,8 @@ fn refresh(
 ) {
     let held = held.next_multiple_of(PAGE_SIZE);
     let end = range.start.saturating_add(held).min(range.end);
+
+    // What was past the end, and no longer is, shows the file.
     for (behind, may) in layout.behind_in(&(range.start..end.max(range.start))) {
         let offset = file.offset + (behind.start - range.start);
         let _ = match file.memory {
@@ -291,6 +299,8 @@ fn refresh(
         };
         layout.set_behind(behind, None);
     }
+
+    // Whole pages past the end of the file stay mapped, but nobody can touch them.
     if end < range.end {
         let parts: Vec<(Range<u64>, Permissions)> = memory
             .areas()
@@ -301,11 +311,13 @@ fn refresh(
             })
             .filter(|(part, _)| layout.behind(part.start).is_none())
             .collect();
+
         for (part, may) in parts {
             let _ = memory.map(part.clone(), Permissions::NONE);
             layout.set_behind(part, Some(may));
         }
     }
+
     if end > range.start && file.memory.is_none() {
         let _ = memory.change_file(range.start..end, bytes, file.offset);
     }

@@ -44,6 +44,7 @@ impl InUse {
             // Writing to a string cannot fail.
             let _ = writeln!(out, "{name:<16}{:>8} kB", bytes / 1024);
         };
+
         field("Rss:", self.resident);
         field("Pss:", self.share);
         field("Pss_Dirty:", self.share_dirty);
@@ -52,12 +53,14 @@ impl InUse {
             field("Pss_File:", self.of_kind[1]);
             field("Pss_Shmem:", self.of_kind[2]);
         }
+
         field("Shared_Clean:", self.parts[0]);
         field("Shared_Dirty:", self.parts[1]);
         field("Private_Clean:", self.parts[2]);
         field("Private_Dirty:", self.parts[3]);
         field("Referenced:", self.resident);
         field("Anonymous:", self.anonymous);
+
         for none in [
             "KSM:",
             "LazyFree:",
@@ -154,11 +157,13 @@ impl Kernel {
                         && file.offset + size == next.offset
                         && is_shared(last, Some(&file)) == is_shared(area, Some(&next))
                 });
+
                 let permissions = |range, area| Kernel::permissions_of(process, range, area);
                 before.end == range.start
                     && is_next
                     && permissions(before, last) == permissions(&range, area)
             };
+
             match all.last_mut() {
                 Some(parts) if parts.last().is_some_and(joins) => parts.push((range, area)),
                 _ => all.push(vec![(range, area)]),
@@ -171,11 +176,13 @@ impl Kernel {
     fn map_line(&self, process: &Process, parts: &[(Range<u64>, &Area)]) -> Vec<u8> {
         let layout = &process.layout;
         let (range, area) = (&whole(parts), parts[0].1);
+
         let permissions = Kernel::permissions_of(process, range, area);
         let may = |access, letter| match permissions.allow(access) {
             true => letter,
             false => '-',
         };
+
         let file = layout.file_at(range.start);
         let shared = if is_shared(area, file.as_ref()) {
             's'
@@ -184,22 +191,27 @@ impl Kernel {
         };
         let (read, write) = (may(Access::Read, 'r'), may(Access::Write, 'w'));
         let execute = may(Access::Execute, 'x');
+
         let offset = file.as_ref().map_or(0, |file| file.offset);
         let (device, inode) = file.as_ref().map_or((0, 0), |file| {
             file.object.unwrap_or_else(|| self.object_of(&file.path))
         });
         let (major, minor) = (device >> 8 & 0xfff, device & 0xff);
+
         let mut line = format!(
             "{:08x}-{:08x} {read}{write}{execute}{shared} {offset:08x} \
              {major:02x}:{minor:02x} {inode}",
             range.start, range.end
         );
+
         let name: &[u8] = match &file {
             Some(file) => &file.path,
             None if layout.stack.contains(&range.start) => b"[stack]",
             None if (layout.heap..layout.brk).contains(&range.start) => b"[heap]",
             None => b"",
         };
+
+        // `seq_pad` fills 72 columns, but only in front of a name.
         if !name.is_empty() {
             line = format!("{line:<72} ");
         }
@@ -222,12 +234,16 @@ impl Kernel {
         let share = shown / pages.mappings.max(1) as u64;
 
         let mut parts = [0; 4];
+        // The order of `smaps`: shared clean, shared dirty, private clean, private dirty.
         parts[if is_anonymous { 3 } else { 2 }] += own;
+        // The kernel calls a page shared by the number of its mappings (`smaps_account`).
         let kind = if pages.mappings > 1 { 0 } else { 2 };
         parts[kind + usize::from(is_written)] += shown;
+
         let mut of_kind = [0; 3];
         of_kind[if is_anonymous { 0 } else { 1 }] += own;
         of_kind[if file.is_some() { 1 } else { 2 }] += share;
+
         InUse {
             resident: own + shown,
             share: own + share,

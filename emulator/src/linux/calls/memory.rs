@@ -72,6 +72,7 @@ impl Kernel {
         let memory = &mut self.machine.core.memory;
         let mut named = None;
         let mut behind = None;
+
         match content {
             None => memory.map(range.clone(), may)?,
             Some(Content { file, bytes, held }) => {
@@ -93,10 +94,12 @@ impl Kernel {
                 named = Some(file);
             }
         }
+
         self.process.layout.name(range.clone(), named.clone());
         if let Some(behind) = behind {
             self.process.layout.set_behind(behind, Some(may));
         }
+
         self.system.events.push(Event::Mapped {
             range: range.clone(),
             permissions: may,
@@ -120,11 +123,14 @@ impl Kernel {
     /// The range for a new mapping.
     pub(super) fn place(&self, hint: u64, size: u64, flags: u64) -> Answer<Range<u64>> {
         let size = pages(size)?;
+
         if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
             if hint > TASK_SIZE - size {
                 return Err(Errno::ENOMEM);
             }
             let range = range(hint, size)?;
+
+            // `cap_mmap_addr` refuses what is below `vm.mmap_min_addr`.
             if range.start < MMAP_MIN_ADDR {
                 return Err(Errno::EPERM);
             }
@@ -133,11 +139,15 @@ impl Kernel {
             }
             return Ok(range);
         }
+
+        // MAP_32BIT asks for the lowest 2 GiB (mmap(2)).
         let top = if flags & MAP_32BIT != 0 {
             1 << 31
         } else {
             MMAP_BASE
         };
+
+        // Without MAP_FIXED the address is a hint: it is rounded down, and ignored if it is taken.
         let hint = hint & !(PAGE_SIZE - 1);
         if hint >= MMAP_MIN_ADDR
             && let Ok(range) = range(hint, size)
@@ -146,6 +156,7 @@ impl Kernel {
         {
             return Ok(range);
         }
+
         let memory = &self.machine.core.memory;
         let start = memory.find_free(size, top).ok_or(Errno::ENOMEM)?;
         Ok(start..start + size)
@@ -163,6 +174,8 @@ impl Kernel {
         if !offset.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
+
+        // Linux looks up the descriptor before it refuses a size of 0.
         let open = match flags & MAP_ANONYMOUS {
             0 => Some(self.files.own.table.get(fd)?),
             _ => None,
@@ -170,9 +183,12 @@ impl Kernel {
         if size == 0 {
             return Err(Errno::EINVAL);
         }
+
         if flags & (MAP_HUGETLB | MAP_GROWSDOWN) != 0 {
             return self.not_modelled("mmap: huge pages, growing stacks", Errno::ENOMEM);
         }
+
+        // Only MAP_SHARED_VALIDATE refuses flags that it does not know (mmap(2)).
         let is_shared = match flags & 0xf {
             MAP_PRIVATE => false,
             MAP_SHARED => true,
@@ -180,10 +196,12 @@ impl Kernel {
             MAP_SHARED_VALIDATE if open.is_some() => return Err(Errno::EOPNOTSUPP),
             _ => return Err(Errno::EINVAL),
         };
+
         let range = self.place(hint, size, flags)?;
         let content = match &open {
             Some(open) => {
                 let length = range.end - range.start;
+                // The end of the mapping must be a position, too (mmap(2), EOVERFLOW).
                 if offset > i64::MAX as u64 - length {
                     return Err(Errno::EOVERFLOW);
                 }
@@ -192,9 +210,12 @@ impl Kernel {
             }
             None => None,
         };
+
+        // What is shared, or has MAP_NORESERVE, is not accounted (`accountable_mapping`).
         let counts = !is_shared && flags & MAP_NORESERVE == 0;
         self.may_map(range.end - range.start, permissions(prot), counts)?;
         self.map(&range, permissions(prot), content)?;
+
         let is_file = self.process.layout.file_at(range.start).is_some();
         if is_shared && !is_file {
             self.share_memory(range.clone(), permissions(prot))?;
@@ -239,6 +260,8 @@ impl Kernel {
         const PROT_KNOWN: u64 = 0xf;
         const GROWSDOWN: u64 = 0x0100_0000;
         const GROWSUP: u64 = 0x0200_0000;
+
+        // The checks have the order of `do_mprotect_pkey` (`mm/mprotect.c`).
         let grows = prot & (GROWSDOWN | GROWSUP);
         let prot = prot & !grows;
         if grows == GROWSDOWN | GROWSUP || !start.is_multiple_of(PAGE_SIZE) {
@@ -247,10 +270,12 @@ impl Kernel {
         if size == 0 {
             return Ok(0);
         }
+
         let mut range = range(start, size).map_err(|_| Errno::ENOMEM)?;
         if prot & !PROT_KNOWN != 0 {
             return Err(Errno::EINVAL);
         }
+
         match grows {
             GROWSDOWN => range.start = self.start_of_growing(&range)?,
             GROWSUP => {
@@ -260,21 +285,28 @@ impl Kernel {
             }
             _ => {}
         }
+
+        // Nothing is ever mapped below it.
         if range.start < MMAP_MIN_ADDR {
             return Err(Errno::ENOMEM);
         }
+
         let may = permissions(prot);
         let mut files = self.process.layout.files_in(&range);
+        // A file that was opened for reading is never written through its mapping (`VM_MAYWRITE`).
         if prot & PROT_WRITE != 0 && files.any(|file| file.is_shared && !file.is_writable) {
             return Err(Errno::EACCES);
         }
         drop(files);
+
         let memory = &mut self.machine.core.memory;
         memory.protect(range.clone(), may)?;
+        // Pages past the end of the file get these permissions when the file grows.
         for (behind, _) in self.process.layout.behind_in(&range) {
             memory.protect(behind.clone(), Permissions::NONE)?;
             self.process.layout.set_behind(behind, Some(may));
         }
+
         let file = self.process.layout.file_at(range.start);
         self.system.events.push(Event::Mapped {
             range,
@@ -429,9 +461,12 @@ impl Kernel {
     /// Sets the end of the heap to `wanted` if possible; returns the resulting end.
     pub(super) fn sys_brk(&mut self, wanted: u64) -> Answer {
         let old = self.process.layout.brk;
+
+        // `brk` has no errors: it returns the end that there is.
         if wanted < self.process.layout.heap || wanted > TASK_SIZE {
             return Ok(old);
         }
+
         let top = |brk: u64| brk.next_multiple_of(PAGE_SIZE);
         let (from, to) = (top(old), top(wanted));
         let done = match from.cmp(&to) {
@@ -447,6 +482,7 @@ impl Kernel {
             }
             std::cmp::Ordering::Less => self.map(&(from..to), Permissions::READ_WRITE, None),
         };
+
         if done.is_ok() {
             self.process.layout.brk = wanted;
         }

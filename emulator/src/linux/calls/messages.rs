@@ -93,15 +93,19 @@ impl Kernel {
             (0, _) | (_, 0) => None,
             (name, size) => Some(self.address_bytes(name, size.into())?),
         };
+
         let mut out = Outgoing {
             vectors: header.vectors,
             flags,
             to,
             ..Outgoing::default()
         };
+
+        // `____sys_sendmsg` bounds the size before it allocates.
         if header.control_size > i32::MAX as u64 {
             return Err(Errno::ENOBUFS);
         }
+
         if header.control_size > 0 && header.control != 0 {
             let id = self.socket_of(open)?;
             let mut control = vec![0; header.control_size as usize];
@@ -117,12 +121,14 @@ impl Kernel {
     fn read_control(&mut self, control: &[u8], out: &mut Outgoing) -> Answer<()> {
         let mut rest = control;
         while rest.len() >= HEADER {
+            // `struct cmsghdr`: `cmsg_len` has 8 bytes, `cmsg_level` and `cmsg_type` have 4 each.
             let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| rest[at + i]));
             let length = u64::from(word(0)) | u64::from(word(4)) << 32;
             let length = usize::try_from(length).unwrap_or(usize::MAX);
             if length < HEADER || length > rest.len() {
                 return Err(Errno::EINVAL);
             }
+
             let data = &rest[HEADER..length];
             let words: Vec<u32> = data
                 .as_chunks::<4>()
@@ -130,6 +136,7 @@ impl Kernel {
                 .iter()
                 .map(|bytes| u32::from_le_bytes(*bytes))
                 .collect();
+
             match (word(8), word(12)) {
                 (SOL_SOCKET, SCM_RIGHTS) => {
                     if words.len() > RIGHTS_MAX {
@@ -147,6 +154,7 @@ impl Kernel {
                     let &[process, user, group] = &words[..] else {
                         return Err(Errno::EINVAL);
                     };
+
                     let identity = &self.files.own.identity;
                     let own_user = [
                         identity.user.real,
@@ -158,6 +166,9 @@ impl Kernel {
                         identity.group.effective,
                         identity.group.saved,
                     ];
+
+                    // Nobody without privileges can claim to be another process
+                    // (`scm_check_creds`).
                     let is_own = process == self.process.number
                         && own_user.contains(&user)
                         && own_group.contains(&group);
@@ -167,8 +178,11 @@ impl Kernel {
                     out.sender = Some([process, user, group]);
                 }
                 (SOL_SOCKET, _) => return Err(Errno::EINVAL),
+                // Messages of other levels are skipped, as in `__scm_send`.
                 _ => {}
             }
+
+            // Headers start at multiples of 8 (`CMSG_ALIGN`).
             rest = &rest[length.next_multiple_of(8).min(rest.len())..];
         }
         Ok(())
@@ -199,9 +213,11 @@ impl Kernel {
             0 => 0,
             _ => usize::try_from(header.control_size).unwrap_or(usize::MAX),
         };
+
         let mut used = 0;
         if let Some(sender) = incoming.sender {
             let data: Vec<u8> = sender.iter().flat_map(|id| id.to_le_bytes()).collect();
+            // A message that does not fit is cut off, and `MSG_CTRUNC` says so (`put_cmsg`).
             let room = size.saturating_sub(HEADER).min(data.len());
             if size < HEADER || room < data.len() {
                 incoming.flags |= msg::CTRUNC;
@@ -211,15 +227,19 @@ impl Kernel {
                 used = (HEADER + room).next_multiple_of(8).min(size);
             }
         }
+
         let rights = std::mem::take(&mut incoming.rights);
         if rights.is_empty() {
             return Ok(used as u64);
         }
+
         let room = (size - used).saturating_sub(HEADER) / 4;
         let close = match incoming.flags & msg::CMSG_CLOEXEC {
             0 => 0,
             _ => o::CLOEXEC.into(),
         };
+
+        // Files without room or a free descriptor are dropped (`scm_detach_fds`).
         let (count, mut fds) = (rights.len(), Vec::new());
         for open in rights.into_iter().take(room) {
             match self.add_open(open, close) {
@@ -227,9 +247,12 @@ impl Kernel {
                 Err(_) => break,
             }
         }
+
+        // MSG_CTRUNC says that some are lost.
         if fds.len() / 4 < count {
             incoming.flags |= msg::CTRUNC;
         }
+
         if !fds.is_empty() {
             let at = header.control.wrapping_add(used as u64);
             self.put_one(at, SCM_RIGHTS, &fds)?;
@@ -281,12 +304,16 @@ impl Kernel {
             0 => None,
             timeout => Some(self.wait_begun().saturating_add(self.duration_at(timeout)?)),
         };
+
         let open = self.files.own.table.get(fd)?;
         self.socket_of(&open)?;
         let (count, flags) = (self.messages_max(&open, count)?, flags as u32);
+
+        // A call that waited has received the first messages already.
         let mut done = self.transferred().min(count);
         while done < count {
             let each = at.wrapping_add(MULTIPLE * done);
+            // With MSG_WAITFORONE only the first message is waited for.
             let waits = done == 0 || flags & msg::WAITFORONE == 0;
             let asked = flags & !msg::WAITFORONE | if waits { 0 } else { msg::DONTWAIT };
             match self.receive_header(&open, each, asked) {
@@ -298,6 +325,7 @@ impl Kernel {
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
             }
+
             done += 1;
             // It is looked at only after a message.
             if end.is_some_and(|end| self.clock.real() >= end) {

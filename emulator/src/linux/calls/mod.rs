@@ -111,6 +111,7 @@ impl Kernel {
 
     fn answer_once(&mut self, number: u64, args: [u64; 6]) -> Answer {
         let [a, b, c, d, e, f] = args;
+        // Every call sees what the program has stored to shared mappings of files.
         self.store_files();
         match number {
             // Files by descriptor.

@@ -39,8 +39,10 @@ impl Kernel {
         let name = self.queue_name(name)?;
         self.forget_queues();
 
+        // Linux reserves the number first (`do_mq_open`).
         let free = self.files.own.table.has_free(self.descriptors_max());
         free.then_some(()).ok_or(Errno::EMFILE)?;
+
         let found = self.system.message_queues.named(&name);
         let queue = match found {
             Some(_) if flags & o::CREAT != 0 && flags & o::EXCL != 0 => return Err(Errno::EEXIST),
@@ -51,6 +53,7 @@ impl Kernel {
             None if flags & o::CREAT == 0 => return Err(Errno::ENOENT),
             None => self.create_queue(name, mode as u32, sizes)?,
         };
+
         let kept = flags & (o::ACCMODE | o::NONBLOCK);
         self.add_object(Object::Queue { queue }, kept, o::CLOEXEC.into())
     }
@@ -85,11 +88,14 @@ impl Kernel {
         let identity = &self.files.own.identity;
         let capable = usize::from(identity.is_capable());
         let (uid, gid) = (identity.user.file, identity.group.file);
+
         let queues = &self.system.message_queues;
         let named = queues.all.values().filter(|queue| queue.name.is_some());
+        // Only CAP_SYS_RESOURCE may exceed `queues_max` (`ipc/mqueue.c`).
         if named.count() >= QUEUES_MAX && capable == 0 {
             return Err(Errno::ENOSPC);
         }
+
         let (count_max, size_max) = sizes.unwrap_or((COUNT_MAX[0], SIZE_MAX[0]));
         let is_valid = |value, most: [u64; 2]| (1..=most[capable]).contains(&value);
         if !is_valid(count_max, COUNT_MAX) || !is_valid(size_max, SIZE_MAX) {
@@ -100,13 +106,16 @@ impl Kernel {
         let needs = |queue: &MessageQueue| MessageQueue::bytes(queue.count_max, queue.size_max);
         let own = queues.all.values().filter(|queue| queue.uid == uid);
         let own: u64 = own.map(needs).sum();
+        // A queue counts with all that it can hold, even while it is empty.
         if own + bytes > self.process.resources[RLIMIT_MSGQUEUE][0] {
             return Err(Errno::EMFILE);
         }
+
         let all: u64 = queues.all.values().map(needs).sum();
         if all + bytes > ALL_MAX {
             return self.refuse(Limit::Objects, Errno::ENOSPC);
         }
+
         Ok(self.system.message_queues.add(MessageQueue {
             name: Some(name),
             uid,
@@ -202,16 +211,20 @@ impl Kernel {
     pub(super) fn sys_mq_send(&mut self, args: [u64; 6]) -> Answer {
         let [fd, at, size, priority, timeout, _] = args;
         let until = self.queue_end(timeout)?;
+
         if priority as u32 >= PRIORITY_END {
             return Err(Errno::EINVAL);
         }
+
         let (number, open) = self.queue_at(fd)?;
         if !open.borrow().can_write() {
             return Err(Errno::EBADF);
         }
+
         if size > self.queue_mut(number)?.size_max {
             return Err(Errno::EMSGSIZE);
         }
+
         let mut bytes = vec![0; size as usize];
         self.get(at, &mut bytes)?;
 
@@ -219,8 +232,10 @@ impl Kernel {
         if queue.is_full() {
             return self.wait_for_queue(&open, until);
         }
+
         let was_empty = queue.messages.is_empty();
         queue.send(priority as u32, bytes);
+        // mq_notify(3): only for a message to an empty queue that nobody waits for.
         if was_empty && !self.has_receiver(number) {
             self.tell_of_message(number);
         }
@@ -316,13 +331,16 @@ impl Kernel {
         const SIGNAL: u32 = 0;
         const NONE: u32 = 1;
         const THREAD: u32 = 2;
+
         let wanted = match event {
             0 => None,
             at => {
                 let bytes = self.bytes::<64>(at)?;
+                // `struct sigevent`: value, signal, way of notification.
                 let half =
                     |from: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[from + i]));
                 let value = u64::from(half(0)) | u64::from(half(4)) << 32;
+
                 let signal = match (half(12), half(8)) {
                     (SIGNAL, signal) if signal > u32::from(SIGNALS) => return Err(Errno::EINVAL),
                     (SIGNAL, signal) => Some(signal as u8).filter(|&signal| signal != 0),
@@ -339,9 +357,11 @@ impl Kernel {
         let (number, _) = self.queue_at(fd)?;
         let (own, now) = (self.process.number, self.notified(number));
         let queue = self.queue_mut(number)?;
+
         match wanted {
             None if now.is_some_and(|notify| notify.process == own) => queue.notify = None,
             None => {}
+            // Only one process can ask to be notified by a queue (mq_notify(3)).
             Some(_) if now.is_some() => return Err(Errno::EBUSY),
             Some((signal, value)) => {
                 queue.notify = Some(Notify {
@@ -364,17 +384,22 @@ impl Kernel {
                     .map(|bytes| u64::from_le_bytes(std::array::from_fn(|index| bytes[index])))?,
             ),
         };
+
+        // Only O_NONBLOCK can be changed (mq_getattr(3)).
         if flags.is_some_and(|flags| flags & !u64::from(o::NONBLOCK) != 0) {
             return Err(Errno::EINVAL);
         }
+
         let (number, open) = self.queue_at(fd)?;
         let now = open.borrow().flags & o::NONBLOCK;
         let queue = self.queue_mut(number)?;
         let (limits, count) = ([queue.count_max, queue.size_max], queue.messages.len());
+
         if let Some(flags) = flags {
             let open = &mut open.borrow_mut().flags;
             *open = *open & !o::NONBLOCK | flags as u32;
         }
+
         if old != 0 {
             let [most, size] = limits;
             self.put_words(old, &[now.into(), most, size, count as u64, 0, 0, 0, 0])?;

@@ -70,41 +70,53 @@ impl Kernel {
         const NOERROR: u32 = 0o1_0000;
         const EXCEPT: u32 = 0o2_0000;
         const COPY: u32 = 0o4_0000;
+
         let [number, to, size, kind, flags, _] = args;
         let (number, kind, flags) = (number as u32, kind.cast_signed(), flags as u32);
         if number.cast_signed() < 0 || size > i64::MAX as u64 {
             return Err(Errno::EINVAL);
         }
+
         let copies = flags & COPY != 0;
+        // MSG_COPY needs IPC_NOWAIT, and excludes MSG_EXCEPT (`ipc/msg.c`).
         if copies && (flags & EXCEPT != 0 || flags & NOWAIT == 0) {
             return Err(Errno::EINVAL);
         }
+
+        // It may have been removed while the call waited.
         self.check_queue(number, READ)?;
         let (_, queue) = self.system.ipc.queues.get(number)?;
+
         let mut all = queue.messages.iter().map(|(kind, _)| *kind);
         let found = match kind {
+            // With MSG_COPY the type is the message's place in the queue.
             kind if copies => usize::try_from(kind)
                 .ok()
                 .filter(|&at| at < queue.messages.len()),
             0 => (!queue.messages.is_empty()).then_some(0),
             kind @ 1.. if flags & EXCEPT != 0 => all.position(|other| other != kind),
             kind @ 1.. => all.position(|other| other == kind),
+            // A negative type asks for the lowest one up to its absolute value (msgop(2)).
             kind => {
                 let most = kind.checked_neg().unwrap_or(i64::MAX);
                 let lowest = all.enumerate().filter(|(_, other)| *other <= most);
                 lowest.min_by_key(|(_, other)| *other).map(|(at, _)| at)
             }
         };
+
         let Some(index) = found else {
             return match flags & NOWAIT {
                 0 => self.wait_for_signal(Errno::ERESTARTNOHAND),
                 _ => Err(Errno::ENOMSG),
             };
         };
+
         let (kind, text) = queue.messages[index].clone();
+        // Without MSG_NOERROR it stays in the queue (msgop(2)).
         if text.len() as u64 > size && flags & NOERROR == 0 {
             return Err(Errno::E2BIG);
         }
+
         if !copies {
             let (seconds, process) = (self.seconds(), self.process.number);
             let (_, queue) = self.system.ipc.queues.get_mut(number)?;
@@ -112,6 +124,7 @@ impl Kernel {
             queue.times[1] = seconds;
             queue.processes[1] = process;
         }
+
         // What cannot be stored is lost.
         let count = (text.len() as u64).min(size);
         self.put_u64(to, kind.cast_unsigned())?;

@@ -18,10 +18,12 @@ impl Kernel {
         if number.cast_signed() < 0 || command.cast_signed() < 0 {
             return Err(Errno::EINVAL);
         }
+
         let identity = self.files.own.identity.clone();
         match command {
             IPC_INFO | MSG_INFO => {
                 let queues = &self.system.ipc.queues;
+                // IPC_INFO has the limits, MSG_INFO what is in use (msgctl(2)).
                 let [pool, map, total] = match command {
                     IPC_INFO => [512_000, 16384, 16384],
                     _ => {
@@ -34,6 +36,9 @@ impl Kernel {
                         ]
                     }
                 };
+
+                // `struct msginfo`: msgpool, msgmap, msgmax, msgmnb, msgmni, msgssz, msgtql,
+                // msgseg.
                 let words = [pool, map, 8192, 16384, QUEUES_MAX as u32, 16, total, 0xffff];
                 let bytes = words.map(u32::to_le_bytes);
                 self.put(to, bytes.as_flattened())?;
@@ -45,10 +50,12 @@ impl Kernel {
                 if command != MSG_STAT_ANY && !owner.allows(&identity, READ) {
                     return Err(Errno::EACCES);
                 }
+
                 let [sent, received, changed] = queue.times.map(i64::cast_unsigned);
                 let [sender, receiver] = queue.processes.map(u64::from);
                 let count = queue.messages.len() as u64;
                 let both = sender | receiver << 32;
+                // The fields of `struct msqid64_ds` after `msg_perm`.
                 let words = [
                     sent,
                     received,
@@ -60,6 +67,7 @@ impl Kernel {
                     0,
                     0,
                 ];
+
                 let owner = *owner;
                 self.put(to, &owner.bytes())?;
                 self.put_words(to.wrapping_add(48), &words)?;
@@ -71,15 +79,19 @@ impl Kernel {
             }
             IPC_SET | IPC_RMID => {
                 let new = match command {
+                    // `msg_qbytes` is at 88.
                     IPC_SET => Some((self.bytes::<48>(to)?, self.u64_at(to.wrapping_add(88))?)),
                     _ => None,
                 };
+
                 let seconds = self.seconds();
                 let (owner, queue) = self.system.ipc.queues.get_mut(number)?;
                 if !owner.may_control(&identity) {
                     return Err(Errno::EPERM);
                 }
+
                 match new {
+                    // Only CAP_SYS_RESOURCE may raise a queue above `msgmnb` (`msgctl_down`).
                     Some((_, bytes)) if bytes > QUEUE_BYTES && !identity.is_capable() => {
                         return Err(Errno::EPERM);
                     }

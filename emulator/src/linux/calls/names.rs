@@ -78,9 +78,11 @@ impl Kernel {
     }
 
     pub(super) fn sys_open(&mut self, fd: u64, path: u64, flags: u64, mode: u64) -> Answer {
+        // A call that waited for the other end of a FIFO has its file already.
         if let Some(open) = self.opening() {
             return self.opened(open?, flags);
         }
+
         let (path, base) = self.path_and_base(fd, path)?;
         let is_rooted = self.files.own.root == b"/";
         let already = is_rooted.then(|| self.files.opened_already(&path));
@@ -91,6 +93,7 @@ impl Kernel {
             },
             _ => self.path_to_open(&base, &path, flags as u32)?,
         };
+
         let writes = flags as u32 & (o::ACCMODE | o::TRUNC) != 0;
         let text = match resolved.node {
             Node::Special(Special::Text(Text::Comm, task)) => self.text(Text::Comm, task),
@@ -105,12 +108,17 @@ impl Kernel {
             Node::Special(Special::Text(text, task)) => self.text(text, task),
             _ => Vec::new(),
         };
+
         self.may_keep_text(text.len())?;
+
         let old = self.files.attributes(&resolved).size;
         let is_new = matches!(resolved.node, Node::Missing);
         let created = is_new.then(|| resolved.path.clone());
+
+        // No file is created if there is no descriptor for it (`do_sys_openat2`).
         let free = self.files.own.table.has_free(self.descriptors_max());
         free.then_some(()).ok_or(Errno::EMFILE)?;
+
         if let Some(open) = self.open_terminal_file(&resolved, flags as u32) {
             return self.opened(open?, flags);
         }
@@ -120,10 +128,13 @@ impl Kernel {
         if let Some(open) = self.open_fifo_file(&resolved, flags as u32) {
             return self.opened(open?, flags);
         }
+
         let mut mode = mode as u32;
+        // On the host, a set-ID bit would let others run the file as the user of this process.
         if is_new && self.files.on_host(&resolved.path) {
             mode = self.without_set_ids(mode, 0);
         }
+
         let open = match self.files.open(resolved, flags as u32, mode, text) {
             Err(Errno::ENODEV) => {
                 let what = "opening devices, FIFOs and sockets of the host";
@@ -135,9 +146,12 @@ impl Kernel {
             }
             open => open?,
         };
+
+        // Mappings of the file show that it is empty.
         if flags as u32 & o::TRUNC != 0 {
             self.file_resized(&open, old);
         }
+
         if let Some(path) = created {
             self.name_event(&path, event::CREATE, 0, false);
         }
@@ -145,6 +159,7 @@ impl Kernel {
         if flags as u32 & o::TRUNC != 0 && !is_new {
             self.open_event(&open, event::MODIFY);
         }
+
         self.add_open(open, flags)
     }
 
@@ -213,6 +228,8 @@ impl Kernel {
         flags: u64,
     ) -> Answer {
         const WHITEOUT: u32 = 4;
+
+        // 1 is RENAME_NOREPLACE, 2 is RENAME_EXCHANGE.
         let existing = match flags as u32 {
             0 => Existing::Replaced,
             1 => Existing::Kept,
@@ -220,10 +237,13 @@ impl Kernel {
             WHITEOUT | 5 => return self.not_modelled("renameat2: whiteouts", Errno::EINVAL),
             _ => return Err(Errno::EINVAL),
         };
+
         let (from, from_base) = self.path_and_base(from_fd, from)?;
         let (to, to_base) = self.path_and_base(to_fd, to)?;
+        // The events name the files as they were before.
         let (old, new) = (self.seen_at(&from_base, &from), self.seen_at(&to_base, &to));
         let (from, to) = ((&from_base[..], &from[..]), (&to_base[..], &to[..]));
+
         match self.files.rename(from, to, existing) {
             Err(Errno::EXDEV) => {
                 self.not_modelled("renaming a folder of the host in memory", Errno::EXDEV)
@@ -406,6 +426,7 @@ impl Kernel {
             } else {
                 0
             };
+            // The rest is less than a second.
             if rest >= 1_000_000 {
                 return Err(Errno::EINVAL);
             }
@@ -415,6 +436,7 @@ impl Kernel {
                 nanoseconds,
             });
         }
+
         let resolved = match path == 0 && fd as u32 != AT_FDCWD as u32 {
             true => self.path_of_open(fd)?,
             false => self.find(fd, path, true)?,
@@ -426,14 +448,18 @@ impl Kernel {
     pub(super) fn sys_mknod(&mut self, fd: u64, path: u64, mode: u64, device: u64) -> Answer {
         const S_IFCHR: u32 = 0o02_0000;
         const S_IFBLK: u32 = 0o06_0000;
+
         let (path, base) = self.path_and_base(fd, path)?;
         let mode = mode as u32;
+        // Without a type it is a regular file (mknod(2)).
         let mode = if mode & S_IFMT == 0 {
             mode | S_IFREG
         } else {
             mode
         };
+
         match mode & S_IFMT {
+            // Regular files, FIFOs and sockets.
             S_IFREG | 0o01_0000 | 0o14_0000 => {}
             S_IFCHR | S_IFBLK => {
                 // Even the number 0:0, a whiteout, is for user 0 only outside of overlays.
@@ -444,13 +470,16 @@ impl Kernel {
                     false => Err(Errno::EPERM),
                 };
             }
+            // Only `mkdir` makes folders (mknod(2)).
             S_IFDIR => return Err(Errno::EPERM),
             _ => return Err(Errno::EINVAL),
         }
+
         let mode = match self.files.may_write_host() {
             true => self.without_set_ids(mode, 0),
             false => mode,
         };
+
         self.files.make_node(&base, &path, mode)?;
         self.created(&base, &path);
         Ok(0)
@@ -462,23 +491,30 @@ impl Kernel {
         /// All flags of `open`.
         const KNOWN: u64 = 0o3777_7703;
         const RESOLVE: u64 = 0x3f;
+
         match size {
             ..SIZE_MIN => return Err(Errno::EINVAL),
             SIZE_MIN..=4096 => {}
             _ => return Err(Errno::E2BIG),
         }
+
         let mut bytes = vec![0; size as usize];
         self.get(how, &mut bytes)?;
+        // What this version does not know must be 0 (`copy_struct_from_user`).
         if bytes[SIZE_MIN as usize..].iter().any(|&byte| byte != 0) {
             return Err(Errno::E2BIG);
         }
+
         let word = |index: u64| self.u64_at(how.wrapping_add(8 * index));
         let (flags, mode, resolve) = (word(0)?, word(1)?, word(2)?);
+
+        // Unlike `open`, it refuses flags that are not known (openat2(2)).
         let creates = flags & u64::from(o::CREAT) != 0 || flags & u64::from(o::TMPFILE) != 0;
         let is_wrong = flags & !KNOWN != 0 || mode & !0o7777 != 0 || mode != 0 && !creates;
         if is_wrong || resolve & !RESOLVE != 0 {
             return Err(Errno::EINVAL);
         }
+
         if resolve != 0 {
             return self.not_modelled("openat2 that restricts how names lead", Errno::EAGAIN);
         }
@@ -487,12 +523,16 @@ impl Kernel {
 
     pub(super) fn sys_utimens(&mut self, fd: u64, path: u64, times: u64, flags: u64) -> Answer {
         let (set, sets_now) = self.times_at(times)?;
+        // UTIME_OMIT twice: then even the path is not looked at (`fs/utimes.c`).
         if set == [None, None] {
             return Ok(0);
         }
+
         if flags as u32 & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) as u32 != 0 {
             return Err(Errno::EINVAL);
         }
+
+        // Without a path it is about the descriptor.
         if path == 0 && fd as u32 != AT_FDCWD as u32 {
             let open = self.files.own.table.get(fd)?;
             if flags != 0 {
@@ -505,6 +545,7 @@ impl Kernel {
                 false => Ok(0),
             };
         }
+
         let resolved = match self.path_at(path)?.is_empty() {
             true if flags & AT_EMPTY_PATH != 0 => self.path_of_named(fd)?,
             _ => self.find(fd, path, flags & AT_SYMLINK_NOFOLLOW == 0)?,

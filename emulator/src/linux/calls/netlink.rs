@@ -135,6 +135,7 @@ impl Kernel {
         let one = |kind, data: &[u8]| message(kind, NLM_F_MULTI, sequence, port, data);
         let is_dump = flags & NLM_F_DUMP == NLM_F_DUMP;
         let mut found = Vec::new();
+
         match kind {
             RTM_GETLINK if is_dump => found.extend(one(RTM_NEWLINK, &link())),
             RTM_GETLINK => {
@@ -153,6 +154,7 @@ impl Kernel {
             }
             RTM_GETROUTE if is_dump => {}
             _ => {
+                // The error repeats the header of the request (`netlink_ack`).
                 let error = Errno::EOPNOTSUPP.to_rax() as u32;
                 let data = [&error.to_le_bytes()[..], &request[..HEADER]].concat();
                 self.reply(id, message(NLMSG_ERROR, 0, sequence, port, &data))?;
@@ -160,9 +162,12 @@ impl Kernel {
                     .not_modelled("netlink requests other than for lists", Errno::EOPNOTSUPP);
             }
         }
+
         if !found.is_empty() {
             self.reply(id, found)?;
         }
+
+        // A list ends with NLMSG_DONE, even if it is empty.
         self.reply(id, one(NLMSG_DONE, &[0; 4]))
     }
 

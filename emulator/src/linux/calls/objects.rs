@@ -53,8 +53,10 @@ impl Kernel {
             Kind::Object(handle) => (handle.id, handle.sort),
             _ => return Err(Errno::EINVAL),
         };
+
         let total = vectors.iter().fold(0_u64, |sum, v| sum.saturating_add(v.1));
         match sort {
+            // Sort::Timer if|Both give eight bytes (eventfd(2), timerfd_create(2)).
             Sort::Counter | Sort::Timer if total < 8 => Err(Errno::EINVAL),
             Sort::Counter | Sort::Timer => match self.take_count(id) {
                 Some(count) => self.scatter(vectors, &count.to_le_bytes()),
@@ -95,6 +97,7 @@ impl Kernel {
             Kind::Object(handle) => (handle.id, handle.sort),
             _ => return Err(Errno::EINVAL),
         };
+
         match sort {
             Sort::Counter => {}
             Sort::Socket => {
@@ -110,6 +113,7 @@ impl Kernel {
             }
             _ => return Err(Errno::EINVAL),
         }
+
         // Each vector is a write of its own.
         let mut done = 0;
         for &(base, size) in vectors {
@@ -183,22 +187,32 @@ impl Kernel {
         const ABSOLUTE: u32 = 1;
         /// The time of day is never set.
         const CANCEL_ON_SET: u32 = 2;
+
+        // Linux has copied the whole structure before it looks at the flags.
         self.bytes::<32>(new)?;
+        // `struct itimerspec`: the interval comes first.
         let (interval, first) = (self.duration_at(new)?, self.duration_at(new + 16)?);
         if flags as u32 & !(ABSOLUTE | CANCEL_ON_SET) != 0 {
             return Err(Errno::EINVAL);
         }
+
         let (id, clock) = self.timer_at(fd)?;
         let now = self.clock.real();
+
+        // A first time of 0 disarms the timer (timerfd_create(2)).
         let next = match flags as u32 & ABSOLUTE {
             _ if first == 0 => None,
             0 => Some(now.saturating_add(first)),
             _ => Some(self.time_at(clock, new + 16)?),
         };
+
         let before = self.timerfd_words(id);
+        // What expired and was not read is forgotten (`timerfd_setup`).
         if let Some(Object::Timer { expired, .. }) = self.objects.get_mut(id) {
             *expired = 0;
         }
+
+        // A descriptor has one timer; a new one replaces it.
         let owner = Owner::Object(id);
         self.clock.timers.retain(|timer| timer.owner != owner);
         self.clock.timers.push(Timer {
@@ -213,6 +227,7 @@ impl Kernel {
             value: 0,
             overruns: 0,
         });
+
         if old != 0 {
             self.put_words(old, &before)?;
         }
@@ -250,10 +265,13 @@ impl Kernel {
         if size != 8 {
             return Err(Errno::EINVAL);
         }
+
+        // SIGKILL and SIGSTOP are ignored here (signalfd(2)).
         let wanted = self.u64_at(mask)? & !UNBLOCKABLE;
         if flags as u32 & !(o::CLOEXEC | o::NONBLOCK) != 0 {
             return Err(Errno::EINVAL);
         }
+
         if fd as i32 == -1 {
             let signals = Object::Signals {
                 set: wanted,
@@ -261,6 +279,7 @@ impl Kernel {
             };
             return self.add_object(signals, flags as u32 & o::NONBLOCK | o::RDWR, flags);
         }
+
         let open = self.files.own.table.get(fd)?;
         let Kind::Object(handle) = &open.borrow().kind else {
             return Err(Errno::EINVAL);
@@ -305,8 +324,11 @@ fn signal_bytes(info: &Info) -> [u8; SIGNAL as usize] {
     let mut to = [0; SIGNAL as usize];
     // Each field's place in `siginfo_t` and here, and its size: signo, errno, code.
     let mut fields = vec![(0, 0, 12)];
+
     let code = i32::from_le_bytes([from[8], from[9], from[10], from[11]]);
+    // SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV.
     let is_fault = matches!(info.signal, 4 | 5 | 7 | 8 | 11) && code > 0;
+
     match code {
         // tid, overrun; int and ptr.
         SI_TIMER => fields.extend([(16, 24, 4), (20, 32, 4), (24, 44, 4), (24, 48, 8)]),
@@ -320,6 +342,7 @@ fn signal_bytes(info: &Info) -> [u8; SIGNAL as usize] {
         _ if code < 0 && code != SI_TKILL => fields.extend([(16, 12, 8), (24, 44, 4), (24, 48, 8)]),
         _ => fields.push((16, 12, 8)),
     }
+
     for (from_at, to_at, size) in fields {
         to[to_at..to_at + size].copy_from_slice(&from[from_at..from_at + size]);
     }

@@ -15,24 +15,29 @@ impl Kernel {
         if flags != 0 {
             return Err(Errno::EINVAL);
         }
+
         let local = self.vectors(local, local_count)?;
         // Addresses of the other process are not checked.
         let mut others = Vec::new();
         for index in 0..remote_count {
+            // `UIO_MAXIOV`.
             if remote_count > 1024 {
                 return Err(Errno::EINVAL);
             }
             let at = remote.wrapping_add(16 * index);
             let size = self.u64_at(at.wrapping_add(8))?;
+            // As `import_iovec`: sizes are signed.
             if size > i64::MAX as u64 {
                 return Err(Errno::EINVAL);
             }
             others.push((self.u64_at(at)?, size));
         }
+
         let total: u64 = local.iter().fold(0, |sum, v| sum.saturating_add(v.1));
         if total == 0 || others.iter().all(|&(_, size)| size == 0) {
             return Ok(0);
         }
+
         // 0 is not the caller here.
         if number as u32 == 0 {
             return Err(Errno::ESRCH);
@@ -41,10 +46,13 @@ impl Kernel {
         if process == INIT || self.process(process).is_some() {
             self.may_access(process)?;
         }
+
         let mut all = self.all_processes();
         let space = all.find(|other| other.number == process).map(|p| p.space);
         drop(all);
         let space = space.ok_or(Errno::ESRCH)?;
+
+        // `MAX_RW_COUNT`: no call transfers more.
         let total = total.min(COUNT_MAX);
         let mut done = 0;
         'copying: for (base, size) in others {
@@ -56,6 +64,7 @@ impl Kernel {
                 let page = 4096 - at.max(1) % 4096;
                 let want = (end - at).min(total - done).min(room).min(page).min(4096) as usize;
                 let mut bytes = vec![0; want];
+
                 let memory = &mut self.machine.core.memory;
                 let copied = match writes {
                     true => {
@@ -71,16 +80,20 @@ impl Kernel {
                             && memory.write(own, &bytes).is_ok()
                     }
                 };
+
+                // What was copied before counts (process_vm_readv(2)).
                 if !copied {
                     break 'copying;
                 }
                 if writes {
                     self.disturbed_memory(space, at..at + want as u64);
                 }
+
                 done += want as u64;
                 at += want as u64;
             }
         }
+
         match done {
             0 => Err(Errno::EFAULT),
             done => Ok(done),

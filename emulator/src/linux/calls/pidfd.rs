@@ -96,27 +96,35 @@ impl Kernel {
                 return Err(Errno::EINVAL);
             }
         }
+
         let (target, _) = self.process_at(fd)?;
         let uid = self.files.own.identity.user.real;
         let own = self.process.number;
+
         let given = match info {
             0 => None,
             at => Some(self.bytes::<128>(at)?),
         };
         if let Some(bytes) = given {
+            // `si_signo` is at 0, `si_code` at 8.
             let word = |at: usize| i32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
             if word(0) != number as i32 {
                 return Err(Errno::EINVAL);
             }
+            // Codes of the kernel and of `tkill` cannot be forged (`kernel/signal.c`).
             if target != own && (word(8) >= 0 || word(8) == -6) {
                 return Err(Errno::EPERM);
             }
         }
+
         let signal = signal(number)?;
         if self.has_ended(target).is_none() {
             return Err(Errno::ESRCH);
         }
+
         self.may_signal(target, signal)?;
+
+        // Signal 0 only checks.
         if let Some(signal) = signal {
             let info = match given {
                 Some(bytes) => Info::given(signal, bytes),

@@ -34,6 +34,7 @@ impl Kernel {
         if size > ROUNDED_MAX {
             return Err(Errno::EINVAL);
         }
+        // Whole pages, a power of two of them (`round_pipe_size`).
         let size = size.max(PAGE_SIZE).next_power_of_two();
         let is_larger = size > now as u64;
         let all = self.capacities() - now + size as usize;
@@ -43,9 +44,12 @@ impl Kernel {
                 false => Err(Errno::EPERM),
             };
         }
+
+        // What the pipe holds must still fit.
         if used > size as usize {
             return Err(Errno::EBUSY);
         }
+
         pipe.borrow_mut().capacity = size as usize;
         self.system.changes += 1;
         Ok(size)

@@ -22,6 +22,7 @@ impl Kernel {
     pub(super) fn sys_poll(&mut self, number: u64, args: [u64; 6]) -> Answer {
         let [a, b, c, d, e, f] = args;
         let milliseconds = 1_000_000;
+
         let timeout = match number {
             nr::poll => match c as i32 {
                 ..0 => None,
@@ -31,33 +32,45 @@ impl Kernel {
             nr::select => self.interval_at(e, MICROSECOND)?,
             _ => self.interval_at(e, 1)?,
         };
+
         let mask = match number {
             nr::ppoll => self.mask_at(d, e)?,
+            // The sixth argument points to the address and the size of the mask (select(2)).
             nr::pselect6 if f != 0 => {
                 let (at, size) = (self.u64_at(f)?, self.u64_at(f.wrapping_add(8))?);
                 self.mask_at(at, size)?
             }
             _ => None,
         };
+
         let begin = self.wait_begun();
+        // The mask changes once, not every time that the call is answered again.
         if let Some(mask) = mask.filter(|_| !self.has_waited()) {
             self.process.signals.suspend(mask);
         }
+
         let is_poll = matches!(number, nr::poll | nr::ppoll);
         let once = |process: &mut Kernel, last| match is_poll {
             true => process.poll_once(a, b),
             false => process.select_once(a, [b, c, d], last),
         };
+
         let answer = match once(self, timeout == Some(0)) {
             Ok(0) if timeout != Some(0) => self.poll_later(timeout, once),
             answer => answer,
         };
+
+        // The call is answered again, still with this mask.
         if answer == Err(Errno::WAITS) {
             return answer;
         }
+
+        // After an interruption the handler's frame holds the old mask.
         if mask.is_some() && answer != Err(Errno::ERESTARTNOHAND) {
             self.process.signals.resume();
         }
+
+        // All but `poll` store what is left of the time (`poll_select_finish`).
         if let Some(timeout) = timeout {
             let left = timeout.saturating_sub(self.clock.real() - begin);
             // Memory that cannot be written is left as it is.
@@ -141,6 +154,7 @@ impl Kernel {
         // Descriptors past the table are ignored.
         let count = (count as u32 as u64).min(self.files.own.table.room());
         let words = count.div_ceil(64) as usize;
+
         let mut results = [const { Vec::new() }; SETS];
         let mut found = 0;
         for (result, &set) in results.iter_mut().zip(&sets).filter(|(_, set)| **set != 0) {
@@ -148,6 +162,7 @@ impl Kernel {
                 result.push(self.u64_at(set.wrapping_add(8 * word))?);
             }
         }
+
         for (index, result) in results.iter_mut().enumerate() {
             let asked = if sets[index] == 0 { 0 } else { count };
             for fd in 0..asked {
@@ -156,16 +171,21 @@ impl Kernel {
                 if *word & bit == 0 {
                     continue;
                 }
+
                 let ready = self.ready(&self.files.own.table.get_named(fd)?);
                 match ready & (SELECTED[index] | ev::NVAL) {
                     0 => *word &= !bit,
                     _ => found += 1,
                 }
             }
+
+            // Bits past the last descriptor come back as 0.
             if let Some(last) = result.last_mut().filter(|_| !count.is_multiple_of(64)) {
                 *last &= (1 << (count % 64)) - 1;
             }
         }
+
+        // Otherwise the sets stay as they are: they are read again.
         if found > 0 || last {
             for (result, &set) in results.iter().zip(&sets).filter(|(_, set)| **set != 0) {
                 self.put_words(set, result)?;

@@ -58,6 +58,7 @@ impl Kernel {
         let Some((words, number)) = self.capability_header(header, data)? else {
             return Err(Errno::EINVAL);
         };
+
         let mut new = [0; 3];
         for word in 0..words {
             for (set, index) in new.iter_mut().zip(0..) {
@@ -65,15 +66,20 @@ impl Kernel {
                 *set |= u64::from(self.u32_at(at)?) << (32 * word);
             }
         }
+
+        // A thread sets only its own capabilities (`kernel/capability.c`).
         if number != 0 && number != self.process.thread.number {
             return Err(Errno::EPERM);
         }
+
         let [effective, permitted, inheritable] = new.map(|set| set & CAPABILITIES);
         let [old_effective, old_permitted] = self.capabilities(self.process.number);
+        // `cap_capset`: permitted ones can only be given up, and effective ones must be permitted.
         let takes_more = permitted & !old_permitted != 0 || effective & !permitted != 0;
         if takes_more || inheritable & !old_permitted != 0 {
             return Err(Errno::EPERM);
         }
+
         let is_whole = |set: u64| set == 0 || set == CAPABILITIES;
         if !is_whole(effective) || !is_whole(permitted) || inheritable != 0 {
             return self.not_modelled("single capabilities", Errno::EPERM);

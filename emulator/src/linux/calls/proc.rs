@@ -41,14 +41,17 @@ impl Kernel {
 
     pub(super) fn process_text(&self, text: Text, task: Task) -> Vec<u8> {
         let list = |all: &[Vec<u8>]| all.iter().flat_map(|t| [&t[..], b"\0"].concat()).collect();
+
         if task == Init::TASK {
             return init_text(text, &self.system.init.scheduling);
         }
+
         let Some(subject) = self.subject(task) else {
             let mut ended = self.system.ended.iter();
             let ended = ended.find(|ended| ended.number == task.process);
             return ended.map_or_else(Vec::new, |ended| ended_text(text, ended));
         };
+
         let process = subject.process;
         match text {
             Text::Auxv => process.layout.auxv.clone(),
@@ -61,16 +64,20 @@ impl Kernel {
             Text::Stat => self.stat(&subject, task).into_bytes(),
             Text::Status => self.status(&subject, task),
             Text::Statm => {
+                // In pages.
                 let (size, resident) = self.sizes(process);
                 format!("{size} {resident} 0 0 0 {resident} 0\n").into_bytes()
             }
             Text::Limits => limits(process).into_bytes(),
             Text::Descriptor(fd) => descriptor(subject.files, fd).into_bytes(),
+            // The root of the one hierarchy of version 2 (cgroups(7)).
             Text::Cgroup => b"0::/\n".to_vec(),
+            // The initial user namespace: every number stands for itself.
             Text::IdMap => b"         0          0 4294967295\n".to_vec(),
             Text::Io => b"rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\n\
                 cancelled_write_bytes: 0\n"
                 .to_vec(),
+            // Time on the processor, time spent waiting, number of turns.
             Text::Schedstat => format!("{} 0 0\n", self.usage(process).time).into_bytes(),
             Text::Mounts => b"/dev/root / ext4 rw,relatime 0 0\nproc /proc proc rw,relatime 0 0\n\
                 tmpfs /dev/shm tmpfs rw,relatime 0 0\n"
@@ -105,6 +112,7 @@ impl Kernel {
 
     fn stat(&self, subject: &Subject, task: Task) -> String {
         let process = subject.process;
+
         let name = String::from_utf8_lossy(&subject.thread.name);
         let (state, _) = self.state(subject, task);
         let Process {
@@ -113,32 +121,40 @@ impl Kernel {
             session,
             ..
         } = process;
+
         let is_thread = task.thread != task.process;
+        // A thread's own folder shows only its time, that of the process the sum.
         let time = match is_thread {
             true => subject.thread.time,
             false => self.usage(process).time,
         };
+        // In hundredths of a second (`USER_HZ`).
         let (time, children) = (time / TICK, process.children.time / TICK);
+
         let Scheduling {
             policy,
             priority: real_time,
             nice,
             ..
         } = subject.thread.scheduling;
+
         // As `task_prio` counts.
         let priority = match real_time {
             0 => 20 + nice,
             priority => -1 - priority.cast_signed(),
         };
+
         let threads = process.others.len() + 1;
         let (begun, limit) = (process.begun / TICK, u64::MAX);
         let (size, resident) = self.sizes(process);
         let size = size * PAGE_SIZE;
+
         let (stack, heap) = (process.layout.stack.end, process.layout.heap);
         let pending = process.signals.pending_sets(subject.signals).0;
         let (ignored, caught) = actions(&process.signals);
         let blocked = subject.signals.blocked;
         let exit_signal = process.exit_signal;
+
         // The terminal, and its foreground.
         let (device, foreground) = match process.terminal {
             Some(number) => {
@@ -148,6 +164,8 @@ impl Kernel {
             }
             None => (0, -1),
         };
+
+        // The fields of `do_task_stat` (`fs/proc/array.c`); 4194304 is `PF_RANDOMIZE`.
         format!(
             "{} ({name}) {state} {parent} {group} {session} {device} {foreground} 4194304 0 0 0 0 {time} 0 \
              {children} 0 {priority} {nice} {threads} 0 {begun} {size} {resident} {limit} 0 0 \
@@ -167,23 +185,33 @@ impl Kernel {
             } = ids;
             format!("{real}\t{effective}\t{saved}\t{file}")
         };
+
         let process = subject.process;
         let identity = &subject.files.identity;
         let (letter, state) = self.state(subject, task);
         let name = String::from_utf8_lossy(&subject.thread.name);
+
+        // In kB; a page has 4.
         let (size, resident) = self.sizes(process);
         let (size, resident) = (size * 4, resident * 4);
         let groups: String = identity.groups.iter().map(|g| format!("{g} ")).collect();
         let (ignored, caught) = actions(&process.signals);
+
+        // `CAP_LAST_CAP` is 40.
         let set = |has: bool| if has { (1_u64 << 41) - 1 } else { 0 };
         let permitted = set(identity.capabilities.permitted);
         let effective = set(identity.capabilities.effective);
+
         let (number, thread) = (process.number, task.thread);
         let stack = process.layout.stack.end - process.layout.stack.start;
+
+        // `SigPnd` is the thread's, `ShdPnd` that of the process.
         let (own, shared) = process.signals.pending_sets(subject.signals);
         let traced = subject.thread.traced.as_ref();
         let tracer = traced.map_or(0, |traced| traced.tracer.process);
         let queued = own.count_ones() + shared.count_ones();
+
+        // The lines of `proc_pid_status` (`fs/proc/array.c`), in its order.
         let text = format!(
             "Name:\t{name}\nUmask:\t{:04o}\nState:\t{letter} ({state})\nTgid:\t{number}\nNgid:\t0\n\
              Pid:\t{thread}\nPPid:\t{}\nTracerPid:\t{tracer}\nUid:\t{}\nGid:\t{}\nFDSize:\t{}\n\
@@ -222,6 +250,7 @@ impl Kernel {
             0,
             u8::from(process.settings.no_new_privileges),
         );
+
         text.into_bytes()
     }
 }
@@ -253,13 +282,16 @@ fn ended_text(text: Text, ended: &Ended) -> Vec<u8> {
         status,
         ..
     } = ended;
+
     let name = String::from_utf8_lossy(name);
     let (time, begun) = (usage.time / TICK, begun / TICK);
+
     match text {
         Text::Comm => format!("{name}\n"),
         Text::Statm => "0 0 0 0 0 0 0\n".into(),
         Text::Stat => {
             let zeros = [" 0".repeat(12), format!(" {exit_signal}"), " 0".repeat(13)].concat();
+            // 4194308 is `PF_RANDOMIZE | PF_EXITING`.
             format!(
                 "{number} ({name}) Z {parent} {group} {session} 0 -1 4194308 0 0 0 0 {time} 0 0 0 \
                  20 0 1 0 {begun} 0 0 {}{zeros} {status}\n",
@@ -320,6 +352,7 @@ fn limits(process: &Process) -> String {
         ("Max realtime priority", ""),
         ("Max realtime timeout", "us"),
     ];
+
     let number = |value: u64| match value {
         u64::MAX => "unlimited".to_owned(),
         value => value.to_string(),
@@ -328,6 +361,7 @@ fn limits(process: &Process) -> String {
         let (soft, hard) = (number(soft), number(hard));
         format!("{name:<25} {soft:<20} {hard:<20} {unit:<10}\n")
     };
+
     let title = "Limit                     Soft Limit           Hard Limit           Units     \n";
     let rows = NAMES.into_iter().zip(process.resources).map(row);
     std::iter::once(title.to_owned()).chain(rows).collect()

@@ -76,24 +76,30 @@ impl Kernel {
         let Some(space) = space_of(open).filter(|&space| self.is_in_use(space)) else {
             return Ok(0);
         };
+
         let start = from.unwrap_or(open.borrow().position);
         let mut done = 0;
         let mut buffer = vec![0; count.min(PAGE_SIZE) as usize];
+
         while done < count {
             let want = (count - done).min(PAGE_SIZE) as usize;
             let at = start.wrapping_add(done);
             let got = self.peek_space(space, at, &mut buffer[..want]);
+            // `mem_rw` (`fs/proc/base.c`) fails only if the first page cannot be read.
             if got == 0 && done == 0 {
                 return Err(Errno::EIO);
             }
+
             if let Err(error) = self.put(to.wrapping_add(done), &buffer[..got]) {
                 return if done == 0 { Err(error) } else { Ok(done) };
             }
+
             done += got as u64;
             if got < want {
                 break;
             }
         }
+
         if from.is_none() {
             open.borrow_mut().position = start.wrapping_add(done);
         }
@@ -110,23 +116,29 @@ impl Kernel {
         let Some(space) = space_of(open).filter(|&space| self.is_in_use(space)) else {
             return Ok(0);
         };
+
         let start = to.unwrap_or(open.borrow().position);
         let mut done = 0;
         let mut buffer = vec![0; count.min(PAGE_SIZE) as usize];
+
         while done < count {
             let want = (count - done).min(PAGE_SIZE) as usize;
             if let Err(error) = self.get(from.wrapping_add(done), &mut buffer[..want]) {
                 return if done == 0 { Err(error) } else { Ok(done) };
             }
+
             let got = self.poke_space(space, start.wrapping_add(done), &buffer[..want]);
+            // As for a read, only the first page can fail.
             if got == 0 && done == 0 {
                 return Err(Errno::EIO);
             }
+
             done += got as u64;
             if got < want {
                 break;
             }
         }
+
         if to.is_none() {
             open.borrow_mut().position = start.wrapping_add(done);
         }

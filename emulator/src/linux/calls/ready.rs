@@ -34,8 +34,11 @@ impl Kernel {
         let Some(object) = self.objects.get(id) else {
             return 0;
         };
+
         match object {
             Object::Counter { count, .. } => {
+                // `eventfd_poll`: writable while 1 can be added; the largest count is `u64::MAX -
+                // 1`.
                 let writable = if *count < u64::MAX - 1 { ev::OUT } else { 0 };
                 writable | if *count > 0 { ev::IN } else { 0 }
             }

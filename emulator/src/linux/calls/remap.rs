@@ -24,24 +24,31 @@ impl Kernel {
     ) -> Answer {
         let is_fixed = flags & MREMAP_FIXED != 0;
         let may_move = flags & MREMAP_MAYMOVE != 0;
+
         let known = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
         if flags & !known != 0 || is_fixed && !may_move || !start.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
+
         let align = |size: u64| size.wrapping_add(PAGE_SIZE - 1) & !(PAGE_SIZE - 1);
         let (old_size, new_size) = (align(old_size), align(new_size));
+        // MREMAP_DONTUNMAP moves pages, so both sizes must be the same (mremap(2)).
         if flags & MREMAP_DONTUNMAP != 0 && (!may_move || old_size != new_size) || new_size == 0 {
             return Err(Errno::EINVAL);
         }
+
         if is_fixed {
             let end = to.checked_add(new_size).filter(|&end| end <= TASK_SIZE);
             let end = end
                 .filter(|_| to.is_multiple_of(PAGE_SIZE))
                 .ok_or(Errno::EINVAL)?;
+
+            // The new range must not overlap the old one.
             if to < start.saturating_add(old_size) && start < end {
                 return Err(Errno::EINVAL);
             }
         }
+
         let area = self.machine.core.memory.area(start);
         let (area, may) = area
             .map(|(r, a)| (r, a.permissions()))
@@ -49,6 +56,8 @@ impl Kernel {
         let may = self.process.layout.behind(start).unwrap_or(may);
         let named = self.process.layout.file_at(start);
         let is_shared = self.object_at(start).is_some();
+
+        // An old size of 0 maps the same memory a second time, which needs shared memory.
         if old_size == 0 && !is_shared {
             return Err(Errno::EINVAL);
         }
@@ -58,27 +67,35 @@ impl Kernel {
             }
             return self.remap_again(start, new_size, is_fixed.then_some(to), may);
         }
+
         if flags & MREMAP_DONTUNMAP != 0 || old_size == 0 {
             return self.not_modelled("mremap that keeps the old mapping", Errno::EINVAL);
         }
+
         let old = start..start.checked_add(old_size).ok_or(Errno::EFAULT)?;
+        // What shrinks never moves.
         if !is_fixed && new_size <= old_size {
             if new_size < old_size {
                 self.unmap(start + new_size..old.end)?;
             }
             return Ok(start);
         }
+
+        // One call resizes one mapping, never several (`vma_to_resize`).
         if !self.is_one_mapping(&area, &old, named.as_ref()) {
             return Err(Errno::EFAULT);
         }
         if new_size > TASK_SIZE {
             return Err(Errno::ENOMEM);
         }
+
         if let Some((object, offset)) = self.object_at(start) {
             let to = is_fixed.then_some(to);
             return self.remap_object(&old, new_size, may_move, to, (object, offset, may));
         }
+
         self.may_map(new_size - old_size.min(new_size), may, true)?;
+        // It grows in place where the pages behind it are free.
         let grown = old.end..old.start.saturating_add(new_size);
         if !is_fixed && self.is_free(&grown) {
             let content = match &named {
@@ -88,15 +105,19 @@ impl Kernel {
             self.map(&grown, may, content)?;
             return Ok(start);
         }
+
         if !may_move {
             return Err(Errno::ENOMEM);
         }
+
         let flags = if is_fixed { MAP_FIXED } else { 0 };
         let new = self.place(if is_fixed { to } else { 0 }, new_size, flags)?;
         let content = match &named {
             Some(file) => Some(self.content_again(file, 0, new_size)?),
             None => None,
         };
+
+        // The pages move with what was written to them.
         self.map(&new, may, content)?;
         self.copy_pages(&old, &new)?;
         self.unmap(old)?;
@@ -165,6 +186,8 @@ impl Kernel {
     ) -> Answer<()> {
         let size = range.end - range.start;
         let key = named.as_ref().and_then(|file| file.object);
+
+        // The file may have another end now than when it was mapped first.
         if let Some(file) = key.and_then(|key| self.objects.files.get(&key)) {
             let open = file.open.clone();
             let content = self.content(&open, offset, size, true)?;
@@ -174,8 +197,11 @@ impl Kernel {
             });
             return self.map(range, may, content);
         }
+
+        // Other shared memory has the size that it was made with.
         let held = self.machine.core.memory.object_size(object).unwrap_or(0);
         let held = held.saturating_sub(offset).min(size);
+
         if let Some(named) = named {
             let content = Content {
                 file: FileMapping { offset, ..named },
@@ -184,12 +210,15 @@ impl Kernel {
             };
             return self.map(range, may, Some(content));
         }
+
         self.map(range, may, None)?;
         let shown = range.start..range.start + held;
         if !shown.is_empty() {
             let memory = &mut self.machine.core.memory;
             memory.map_shared(shown.clone(), may, object, offset)?;
         }
+
+        // Past the end of the object nothing can be touched.
         if shown.end < range.end {
             let behind = shown.end..range.end;
             self.machine

@@ -159,20 +159,26 @@ impl Kernel {
         if let Some(policy) = wanted.policy {
             (new.policy, new.resets_on_fork) = (policy, wanted.resets_on_fork);
         }
+
+        // Real-time policies need a priority, and all others must have 0 (sched(7)).
         match (new.policy, wanted.priority) {
             (OTHER | BATCH | IDLE, 0) | (FIFO | ROUND_ROBIN, 1..=99) => {}
             _ => return Err(Errno::EINVAL),
         }
+
         new.priority = wanted.priority;
         if matches!(new.policy, OTHER | BATCH) {
             new.nice = wanted.nice;
         }
 
+        // `user_check_sched_setscheduler`, then `cap_safe_nice`.
         let owner = self.identity_of(task.process);
         if !self.may_schedule(task, &old, &new, &owner) && !self.is_capable_over(task.process) {
             return Err(Errno::EPERM);
         }
         self.is_safe_to_schedule(&owner)?;
+
+        // With SCHED_FLAG_KEEP_PARAMS even the policy stays (`__sched_setscheduler`).
         *self.scheduling(task) = match wanted.keeps {
             true => Scheduling {
                 resets_on_fork: new.resets_on_fork,
@@ -196,6 +202,7 @@ impl Kernel {
         let is_nicer = new.nice < old.nice && !allows_nice(&limits, new.nice);
         let is_new = new.policy != old.policy && real_time == 0;
         let is_higher = new.priority > old.priority && u64::from(new.priority) > real_time;
+
         let is_refused = match new.policy {
             OTHER | BATCH => is_nicer,
             FIFO | ROUND_ROBIN => is_new || is_higher,
@@ -215,16 +222,22 @@ impl Kernel {
     fn sys_sched_setattr(&mut self, pid: u64, at: u64, flags: u64) -> Answer {
         const SIZE_MIN: u32 = 48;
         const DEADLINE: u32 = 6;
+
         if at == 0 || (pid as i32) < 0 || flags as u32 != 0 {
             return Err(Errno::EINVAL);
         }
+
+        // A size of 0 means the first version; with E2BIG the kernel stores the size it knows
+        // (`sched_copy_attr`).
         let size = self.u32_at(at)?;
         let size = if size == 0 { SIZE_MIN } else { size };
         if !(SIZE_MIN..=4096).contains(&size) {
             self.put_u32(at, 56)?;
             return Err(Errno::E2BIG);
         }
+
         let bytes = self.bytes::<48>(at)?;
+        // `struct sched_attr`: policy at 4, flags at 8, nice at 16, priority at 20.
         let half = |from: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[from + i]));
         let (policy, nice, priority) = (half(4), half(16).cast_signed(), half(20));
         let wanted = u64::from(half(8)) | u64::from(half(12)) << 32;
@@ -236,10 +249,12 @@ impl Kernel {
         if wanted & !FLAGS != 0 {
             return Err(Errno::EINVAL);
         }
+
         let known = FLAG_RESET | FLAG_KEEP_POLICY | FLAG_KEEP_PARAMS;
         if policy == DEADLINE || wanted & !known != 0 {
             return self.not_modelled("deadlines and clamps of scheduling", Errno::EPERM);
         }
+
         let keeps = wanted & FLAG_KEEP_PARAMS != 0;
         let now = *self.scheduling(task);
         let wanted = Wanted {
@@ -249,6 +264,7 @@ impl Kernel {
             resets_on_fork: wanted & FLAG_RESET != 0,
             keeps,
         };
+
         self.set_scheduling(task, &wanted)
     }
 

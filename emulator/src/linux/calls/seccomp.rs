@@ -47,11 +47,16 @@ impl Kernel {
         const FLAGS: u32 = 0x3f;
         /// Sizes of the structures of a listener.
         const SIZES: [u16; 3] = [80, 24, 64];
+
         let flags = flags as u32;
         match operation as u32 {
+            // SECCOMP_SET_MODE_STRICT.
             0 if flags != 0 || at != 0 => Err(Errno::EINVAL),
             0 => self.not_modelled("seccomp: strict mode", Errno::EINVAL),
+            // SECCOMP_SET_MODE_FILTER.
             1 => {
+                // TSYNC and NEW_LISTENER both return a number, of a thread and of a descriptor:
+                // without TSYNC_ESRCH, failure and success would look the same.
                 let both = TSYNC | NEW_LISTENER;
                 let is_wrong = flags & !FLAGS != 0
                     || flags & both == both && flags & TSYNC_ESRCH == 0
@@ -59,6 +64,7 @@ impl Kernel {
                 if is_wrong {
                     return Err(Errno::EINVAL);
                 }
+
                 let filter = self.filter_at(at)?;
                 if flags & NEW_LISTENER != 0 {
                     return self.not_modelled("seccomp: listeners", Errno::EINVAL);
@@ -69,11 +75,13 @@ impl Kernel {
                 self.process.thread.filters.push(filter);
                 Ok(0)
             }
+            // SECCOMP_GET_ACTION_AVAIL.
             2 if flags != 0 => Err(Errno::EINVAL),
             2 => match action::ALL.contains(&self.u32_at(at)?) {
                 true => Ok(0),
                 false => Err(Errno::EOPNOTSUPP),
             },
+            // SECCOMP_GET_NOTIF_SIZES.
             3 if flags != 0 => Err(Errno::EINVAL),
             3 => {
                 let bytes = SIZES.map(u16::to_le_bytes);
@@ -112,26 +120,33 @@ impl Kernel {
         if self.process.thread.filters.is_empty() {
             return None;
         }
+
         let rip = self.machine.core.state.rip;
         let mut data = [0; 16];
+        // `struct seccomp_data`: number, architecture, instruction pointer, arguments.
         (data[0], data[1]) = (number as u32, ARCH_X86_64);
         for (pair, word) in data[2..].chunks_exact_mut(2).zip([rip].iter().chain(&args)) {
             (pair[0], pair[1]) = (*word as u32, (*word >> 32) as u32);
         }
+
         // The newest filter comes first, and the strictest action counts.
         let filters = self.process.thread.filters.iter().rev();
         let said = filters.map(|filter| filter::run(filter, &data));
         let said = said.min_by_key(|said| (said & action::BITS).cast_signed())?;
         let number_of_action = said & !action::BITS;
+
         match said & action::BITS {
             action::ALLOW | action::LOG => None,
+            // With an error of 0 the call succeeds without being made.
             action::ERRNO => Some(match number_of_action.min(ERRNO_MAX) {
                 0 => Ok(0),
                 errno => Ok(u64::from(errno).wrapping_neg()),
             }),
             action::TRAP => {
                 const SYS_SECCOMP: i32 = 1;
+
                 let mut info = Info::fault(SIGSYS, SYS_SECCOMP, rip, Why::Sent);
+                // `si_errno` is the filter's number; `si_syscall` and `si_arch` follow at 24.
                 info.bytes[4..8].copy_from_slice(&number_of_action.to_le_bytes());
                 info.bytes[24..28].copy_from_slice(&data[0].to_le_bytes());
                 info.bytes[28..32].copy_from_slice(&data[1].to_le_bytes());

@@ -53,22 +53,26 @@ fn attempt(
 ) -> Answer<Tried> {
     let (mut all, mut undo) = (set.all.clone(), undo);
     undo.resize(all.len(), 0);
+
     for &operation in operations {
         let semaphore = &mut all[operation.semaphore];
         let value = semaphore.value + operation.add;
         if operation.add == 0 && value != 0 || value < 0 {
             return Ok(Tried::Waits(operation));
         }
+
         if value > VALUE_MAX {
             return Err(Errno::ERANGE);
         }
         if operation.flags & UNDO != 0 {
             let undone = undo[operation.semaphore] - operation.add;
+            // `SEMAEM`: the kernel keeps an adjustment in a `short`.
             if !(-VALUE_MAX - 1..=VALUE_MAX).contains(&undone) {
                 return Err(Errno::ERANGE);
             }
             undo[operation.semaphore] = undone;
         }
+
         *semaphore = Semaphore { value, process };
     }
     Ok(Tried::Done(all, undo))
@@ -81,19 +85,24 @@ impl Kernel {
             .ok()
             .filter(|&count| count <= SETS_MAX);
         let count = count.ok_or(Errno::EINVAL)?;
+
         let check = |set: &Semaphores| match count > set.all.len() {
             true => Err(Errno::EINVAL),
             false => Ok(()),
         };
+
         let identity = self.files.own.identity.clone();
         let times = [0, self.seconds()];
         let sets = &mut self.system.ipc.semaphores;
         if let Some(number) = sets.find(key, flags, &identity, check)? {
             return Ok(number.into());
         }
+
+        // 0 asks for a set that there is (semget(2)).
         if count == 0 {
             return Err(Errno::EINVAL);
         }
+
         let set = Semaphores {
             all: vec![Semaphore::default(); count],
             times,
@@ -116,6 +125,7 @@ impl Kernel {
     /// `semop` and `semtimedop`; the time is 0 for none.
     pub(super) fn sys_semop(&mut self, number: u64, at: u64, count: u64, time: u64) -> Answer {
         let count = u64::from(count as u32);
+
         let until = match time {
             0 => None,
             at => {
@@ -123,16 +133,20 @@ impl Kernel {
                 Some(now.saturating_add(self.duration_at(at)?))
             }
         };
+
         if count < 1 || (number as i32) < 0 {
             return Err(Errno::EINVAL);
         }
         if count > OPERATIONS_MAX {
             return Err(Errno::E2BIG);
         }
+
         let operations = self.operations_at(at, count)?;
         let task = self.task();
         self.system.ipc.waiting.remove(&task);
         let (number, process) = (number as u32, self.process.number);
+
+        // Who only waits for zero needs no permission to write.
         let changes = operations.iter().any(|operation| operation.add != 0);
         let wanted = if changes { WRITE } else { READ };
         let identity = &self.files.own.identity;
@@ -142,15 +156,19 @@ impl Kernel {
             Err(Errno::EINVAL) if self.has_waited() => return Err(Errno::EIDRM),
             found => found?,
         };
+
+        // EFBIG: the number is past the end of the set (semop(2)).
         if operations
             .iter()
             .any(|operation| operation.semaphore >= set.all.len())
         {
             return Err(Errno::EFBIG);
         }
+
         if !owner.allows(identity, wanted) {
             return Err(Errno::EACCES);
         }
+
         let undo = self.system.ipc.undo.get(&(process, number));
         let undo = undo.cloned().unwrap_or_default();
         let blocked = match attempt(set, undo, &operations, process)? {
@@ -169,13 +187,18 @@ impl Kernel {
             }
             Tried::Waits(operation) => operation,
         };
+
         if blocked.flags & NOWAIT != 0 {
             return Err(Errno::EAGAIN);
         }
+
+        // GETNCNT and GETZCNT count those that wait.
         let waits_for = (number, blocked.semaphore, blocked.add == 0);
         self.system.ipc.waiting.insert(task, waits_for);
         let ended = self.wait_until(until, For::Change)?;
         self.system.ipc.waiting.remove(&task);
+
+        // `semop` is never restarted (signal(7)).
         Err(if ended { Errno::EINTR } else { Errno::EAGAIN })
     }
 
@@ -199,11 +222,13 @@ impl Kernel {
         if number.cast_signed() < 0 {
             return Err(Errno::EINVAL);
         }
+
         let identity = self.files.own.identity.clone();
         match command {
             IPC_INFO | SEM_INFO => {
                 const LIMIT: u32 = 1_024_000_000;
                 let sets = &self.system.ipc.semaphores;
+                // SEM_INFO puts what is in use into `semusz` and `semaem` (semctl(2)).
                 let (used, last) = match command {
                     IPC_INFO => (20, VALUE_MAX.cast_unsigned()),
                     _ => {
@@ -211,6 +236,9 @@ impl Kernel {
                         (sets.len() as u32, all as u32)
                     }
                 };
+
+                // `struct seminfo`: semmap, semmni, semmns, semmnu, semmsl, semopm, semume, semusz,
+                // semvmx, semaem.
                 let max = SETS_MAX as u32;
                 let words = [LIMIT, max, LIMIT, LIMIT, max, 500, 500, used, 32767, last];
                 let bytes = words.map(u32::to_le_bytes);
@@ -223,11 +251,15 @@ impl Kernel {
                 if command != SEM_STAT_ANY && !owner.allows(&identity, READ) {
                     return Err(Errno::EACCES);
                 }
+
+                // The fields of `struct semid64_ds` after `sem_perm`; on x86 a free word follows
+                // each time.
                 let [used, changed] = set.times.map(i64::cast_unsigned);
                 let words = [used, 0, changed, 0, set.all.len() as u64, 0, 0];
                 let owner = *owner;
                 self.put(arg, &owner.bytes())?;
                 self.put_words(arg.wrapping_add(48), &words)?;
+
                 Ok(if command == IPC_STAT {
                     0
                 } else {
@@ -239,11 +271,13 @@ impl Kernel {
                     IPC_SET => Some(self.bytes::<104>(arg)?),
                     _ => None,
                 };
+
                 let seconds = self.seconds();
                 let (owner, set) = self.system.ipc.semaphores.get_mut(number)?;
                 if !owner.may_control(&identity) {
                     return Err(Errno::EPERM);
                 }
+
                 match new {
                     Some(new) => {
                         set_owner(owner, &new)?;
@@ -267,8 +301,10 @@ impl Kernel {
     fn semctl_all(&mut self, number: u32, command: u32, arg: u64) -> Answer {
         let identity = self.files.own.identity.clone();
         let wanted = if command == GETALL { READ } else { WRITE };
+
         let sets = &self.system.ipc.semaphores;
         let (_, set) = sets.usable(number, &identity, wanted)?;
+
         if command == GETALL {
             let values = set.all.iter();
             let values: Vec<u8> = values
@@ -276,6 +312,7 @@ impl Kernel {
                 .collect();
             return self.put(arg, &values).map(|()| 0);
         }
+
         let mut bytes = vec![0; 2 * set.all.len()];
         self.get(arg, &mut bytes)?;
         let (pairs, _) = bytes.as_chunks::<2>();
@@ -283,15 +320,19 @@ impl Kernel {
             .iter()
             .map(|&pair| u16::from_le_bytes(pair).into())
             .collect();
+
         if values.iter().any(|&value| value > VALUE_MAX) {
             return Err(Errno::ERANGE);
         }
+
         let (seconds, process) = (self.seconds(), self.process.number);
         let (_, set) = self.system.ipc.semaphores.get_mut(number)?;
         for (semaphore, value) in set.all.iter_mut().zip(values) {
             *semaphore = Semaphore { value, process };
         }
         set.times[1] = seconds;
+
+        // SETALL and SETVAL forget what processes would undo (semctl(2)).
         self.system.ipc.undo.retain(|&(_, set), _| set != number);
         Ok(0)
     }
@@ -300,25 +341,30 @@ impl Kernel {
         let identity = self.files.own.identity.clone();
         let wanted = if command == SETVAL { WRITE } else { READ };
         let value = arg as i32;
+
         let sets = &self.system.ipc.semaphores;
         let (owner, set) = sets.get(number)?;
         if command == SETVAL && !(0..=VALUE_MAX).contains(&value) {
             return Err(Errno::ERANGE);
         }
+
         let index = usize::try_from(semaphore as i32).ok();
         let index = index.filter(|&index| index < set.all.len());
         // `semctl_setval` looks at the number first.
         if command == SETVAL && index.is_none() {
             return Err(Errno::EINVAL);
         }
+
         if !owner.allows(&identity, wanted) {
             return Err(Errno::EACCES);
         }
         let index = index.ok_or(Errno::EINVAL)?;
+
         let Semaphore {
             value: now,
             process,
         } = set.all[index];
+
         match command {
             GETVAL => Ok(u64::from(now.cast_unsigned())),
             GETPID => Ok(process.into()),
@@ -329,6 +375,8 @@ impl Kernel {
                 let (_, set) = self.system.ipc.semaphores.get_mut(number)?;
                 set.all[index] = Semaphore { value, process };
                 set.times[1] = seconds;
+
+                // SETVAL forgets what processes would undo (semctl(2)).
                 for (&(_, set), undo) in &mut self.system.ipc.undo {
                     if set == number
                         && let Some(undo) = undo.get_mut(index)

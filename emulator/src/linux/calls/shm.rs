@@ -33,12 +33,15 @@ impl Kernel {
 
     pub(super) fn sys_shmget(&mut self, key: u64, size: u64, flags: u64) -> Answer {
         const HUGETLB: u32 = 0o4000;
+
         let (key, flags) = (key as u32, flags as u32);
         self.remove_segments();
+        // A segment that there is may be larger, but not smaller (shmget(2)).
         let check = |segment: &Segment| match segment.size < size {
             true => Err(Errno::EINVAL),
             false => Ok(()),
         };
+
         let identity = self.files.own.identity.clone();
         if let Some(number) = self
             .system
@@ -48,15 +51,19 @@ impl Kernel {
         {
             return Ok(number.into());
         }
+
+        // `SHMMIN` is 1.
         if !(1..=SIZE_MAX).contains(&size) {
             return Err(Errno::EINVAL);
         }
         if flags & HUGETLB != 0 {
             return self.not_modelled("shmget: huge pages", Errno::ENOMEM);
         }
+
         let memory = &mut self.machine.core.memory;
         let object = memory.create_object(address_space::Content::empty());
         memory.set_object_size(object, size.next_multiple_of(PAGE_SIZE));
+
         let segment = Segment {
             memory: object,
             size,
@@ -65,8 +72,11 @@ impl Kernel {
             is_removed: false,
             is_locked: false,
         };
+
         let segments = &mut self.system.ipc.segments;
         let added = segments.add(key, flags, &identity, SEGMENTS_MAX, segment);
+
+        // The object of a segment that was refused would never be released.
         if added.is_err() {
             self.machine.core.memory.release_object(object);
         }
@@ -78,30 +88,39 @@ impl Kernel {
         const RND: u32 = 0o2_0000;
         const REMAP: u32 = 0o4_0000;
         const EXEC: u32 = 0o10_0000;
+
         let flags = flags as u32;
         if (number as i32) < 0 {
             return Err(Errno::EINVAL);
         }
+
         let replaces = flags & REMAP != 0;
         let start = match at % PAGE_SIZE {
             0 => at,
             _ if flags & RND != 0 => at - at % PAGE_SIZE,
             _ => return Err(Errno::EINVAL),
         };
+
+        // There must be something to replace (shmat(2)).
         if replaces && start == 0 {
             return Err(Errno::EINVAL);
         }
+
         self.remove_segments();
         let wanted = READ
             | if flags & RDONLY == 0 { WRITE } else { 0 }
             | if flags & EXEC == 0 { 0 } else { 0o111 };
+
         let identity = self.files.own.identity.clone();
         let segments = &self.system.ipc.segments;
         let (owner, segment) = segments.usable(number as u32, &identity, wanted)?;
         let (key, size, memory) = (owner.key, segment.size, segment.memory);
+
         let size = size
             .checked_next_multiple_of(PAGE_SIZE)
             .ok_or(Errno::ENOMEM)?;
+
+        // An address of 0 lets the kernel choose (shmop(2)).
         let range = match start {
             0 => self.place(0, size, 0)?,
             start => {
@@ -112,8 +131,10 @@ impl Kernel {
                 range
             }
         };
+
         let may = Permissions::new(true, flags & RDONLY == 0, flags & EXEC != 0);
         let file = FileMapping {
+            // As /proc/PID/maps shows it (`ipc/shm.c`).
             path: Rc::from(format!("/SYSV{key:08x} (deleted)").into_bytes()),
             offset: 0,
             object: None,
@@ -126,8 +147,11 @@ impl Kernel {
             bytes: address_space::Content::empty(),
             held: size,
         };
+
         let start = range.start;
         self.map(&range, may, Some(content))?;
+
+        // `shm_atime` and `shm_lpid`.
         let (seconds, process) = (self.seconds(), self.process.number);
         let (_, segment) = self.system.ipc.segments.get_mut(number as u32)?;
         segment.times[0] = seconds;
@@ -139,28 +163,37 @@ impl Kernel {
         if !at.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
+
+        // It must be the start of what was attached (shmop(2)).
         let file = self
             .process
             .layout
             .file_at(at)
             .filter(|file| file.offset == 0);
         let memory = file.and_then(|file| file.memory).ok_or(Errno::EINVAL)?;
+
         let mut segments = self.system.ipc.segments.iter();
         let found = segments.find(|(_, _, segment)| segment.memory == memory);
         let found = found.map(|(number, _, segment)| (number, segment.size));
         drop(segments);
         let (number, size) = found.ok_or(Errno::EINVAL)?;
+
         let end = at.saturating_add(size);
         let parts = self.process.layout.mappings_with(memory);
+
+        // Other calls may have split the mapping; all its parts go (`ksys_shmdt`).
         for (range, file) in parts {
             if range.start < end && range.start.checked_sub(file.offset) == Some(at) {
                 self.unmap(range)?;
             }
         }
+
+        // `shm_dtime` and `shm_lpid`.
         let (seconds, process) = (self.seconds(), self.process.number);
         let (_, segment) = self.system.ipc.segments.get_mut(number)?;
         segment.times[1] = seconds;
         segment.processes[1] = process;
+
         self.remove_segments();
         Ok(0)
     }
@@ -190,10 +223,13 @@ impl Kernel {
         if number.cast_signed() < 0 || command.cast_signed() < 0 {
             return Err(Errno::EINVAL);
         }
+
         self.remove_segments();
         let identity = self.files.own.identity.clone();
         match command {
             IPC_INFO => {
+                // `struct shminfo64`: shmmax, shmmin, shmmni, shmseg, shmall, and four unused
+                // words.
                 self.put_words(
                     to,
                     &[
@@ -213,6 +249,8 @@ impl Kernel {
                 let pages =
                     |(_, _, segment): (u32, &Owner, &Segment)| segment.size.div_ceil(PAGE_SIZE);
                 let total: u64 = segments.iter().map(pages).sum();
+                // `struct shm_info`: used_ids, shm_tot, shm_rss, shm_swp, swap_attempts,
+                // swap_successes.
                 self.put_words(to, &[used, total, 0, 0, 0, 0])?;
                 Ok(self.system.ipc.segments.index_max().into())
             }
@@ -222,6 +260,7 @@ impl Kernel {
                 if command != SHM_STAT_ANY && !owner.allows(&identity, READ) {
                     return Err(Errno::EACCES);
                 }
+
                 let mut owner = *owner;
                 // SHM_DEST, SHM_LOCKED.
                 owner.mode |=
@@ -229,9 +268,11 @@ impl Kernel {
                 if segment.is_removed {
                     owner.key = 0;
                 }
+
                 let [attached, detached, changed] = segment.times.map(i64::cast_unsigned);
                 let [creator, last] = segment.processes.map(u64::from);
                 let count = self.attached(segment) as u64;
+                // The fields of `struct shmid64_ds` after `shm_perm`.
                 let words = [
                     segment.size,
                     attached,
@@ -242,6 +283,7 @@ impl Kernel {
                     0,
                     0,
                 ];
+
                 self.put(to, &owner.bytes())?;
                 self.put_words(to.wrapping_add(48), &words)?;
                 Ok(if command == IPC_STAT {
@@ -255,11 +297,13 @@ impl Kernel {
                     IPC_SET => Some(self.bytes::<112>(to)?),
                     _ => None,
                 };
+
                 let seconds = self.seconds();
                 let (owner, segment) = self.system.ipc.segments.get_mut(number)?;
                 if !owner.may_control(&identity) {
                     return Err(Errno::EPERM);
                 }
+
                 match new {
                     Some(new) => {
                         set_owner(owner, &new)?;
@@ -271,6 +315,7 @@ impl Kernel {
                         owner.key = 0;
                     }
                 }
+
                 self.remove_segments();
                 Ok(0)
             }

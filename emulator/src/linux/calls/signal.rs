@@ -30,10 +30,12 @@ impl Kernel {
         if size != 8 || new != 0 && matches!(signal, SIGKILL | SIGSTOP) {
             return Err(Errno::EINVAL);
         }
+
         let action = *self.process.signals.action(signal);
         let set = match new {
             0 => None,
             at => {
+                // The kernel's `struct sigaction`: handler, flags, restorer, mask.
                 let word = |index: u64| self.u64_at(at.wrapping_add(8 * index));
                 Some(Action {
                     handler: word(0)?,
@@ -43,16 +45,23 @@ impl Kernel {
                 })
             }
         };
+
         if let Some(set) = set {
             *self.process.signals.action_mut(signal) = Action {
+                // Unknown flags are cleared: that is how a program asks for them (sigaction(2)).
                 flags: set.flags & SA_KNOWN,
+                // SIGKILL and SIGSTOP cannot be blocked.
                 mask: set.mask & !UNBLOCKABLE,
                 ..set
             };
+
+            // What is ignored from now on is not pending either (`do_sigaction`).
             if self.process.signals.is_ignored(signal) {
                 self.process.signals.drop_pending(signal);
             }
         }
+
+        // The old action is stored last: both may be in the same place.
         if old != 0 {
             let words = [action.handler, action.flags, action.restorer, action.mask];
             self.put_words(old, &words)?;
@@ -114,19 +123,23 @@ impl Kernel {
         if size != 8 {
             return Err(Errno::EINVAL);
         }
+
         let set = self.u64_at(set)?;
         let until = match timeout {
             0 => None,
             at => Some(self.clock.real().saturating_add(self.duration_at(at)?)),
         };
+
         // These are not blocked while it waits.
         if !self.has_waited() {
             self.process
                 .signals
                 .suspend(self.process.signals.own.blocked & !set);
         }
+
         let woken = self.wait_until(until, For::Change)?;
         self.process.signals.resume();
+
         match self.process.signals.take(set) {
             Some(found) => {
                 if info != 0 {
@@ -159,6 +172,7 @@ impl Kernel {
 
     pub(super) fn sys_kill(&mut self, pid: u64, number: u64) -> Answer {
         let signal = signal(number)?;
+
         let (own, group) = (self.process.number, self.process.group);
         let targets: Vec<u32> = match pid as i32 {
             // All processes but itself and `init`; in Linux it is an error if there are none.
@@ -168,6 +182,8 @@ impl Kernel {
             number if number.cast_unsigned() == INIT => return self.signal_init(),
             number => self.numbers_where(|process| process.number == number.cast_unsigned()),
         };
+
+        // A process that ended but was not waited for still takes signals (kill(2)).
         if targets.is_empty() {
             let wanted = (pid as i32).unsigned_abs();
             let is_it = |ended: &Ended| match (pid as i32) < 0 {
@@ -179,18 +195,22 @@ impl Kernel {
                 false => Err(Errno::ESRCH),
             };
         }
+
         let uid = self.files.own.identity.user.real;
         let mut answer = Err(Errno::EPERM);
         for target in targets {
+            // One that may be signalled is enough (kill(2)).
             if self.may_signal(target, signal).is_err() {
                 continue;
             }
+
             answer = Ok(0);
             if let Some(signal) = signal {
                 let info = Info::from_process(signal, SI_USER, own, uid);
                 self.send_to(target, None, info);
             }
         }
+
         // What is sent to all counts as sent, whoever may have it.
         if pid as i32 == -1 { Ok(0) } else { answer }
     }

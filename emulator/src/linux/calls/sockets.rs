@@ -31,8 +31,11 @@ impl Kernel {
         if kind & !(SOCK_TYPE | SOCK_FLAGS) != 0 {
             return Err(Errno::EINVAL);
         }
+
         let (family, kind) = match (number, kind & SOCK_TYPE) {
+            // `__sock_create` checks the type before it looks for the family.
             (0..FAMILIES, SOCK_MAX..) => return Err(Errno::EINVAL),
+            // AF_UNIX, AF_INET, AF_INET6, AF_NETLINK.
             (1, kind) => (Family::Unix, kind),
             (2, kind) => (Family::Inet, kind),
             (10, kind) => (Family::Inet6, kind),
@@ -40,9 +43,11 @@ impl Kernel {
             // As in a kernel without them.
             _ => return Err(Errno::EAFNOSUPPORT),
         };
+
         let known = match (family, kind, protocol) {
             (Family::Unix, _, 2..) => return Err(Errno::EPROTONOSUPPORT),
             (Family::Unix, 1, _) => Type::Stream,
+            // 3|`unix_create` turns SOCK_RAW into SOCK_DGRAM.
             (Family::Unix, 2 | 3, _) => Type::Datagram,
             (Family::Unix, 5, _) => Type::SeqPacket,
             (Family::Inet | Family::Inet6, 1, 0 | IPPROTO_TCP) => Type::Stream,
@@ -66,11 +71,13 @@ impl Kernel {
             (Family::Netlink, 2 | 3, _) => return Err(Errno::EPROTONOSUPPORT),
             _ => return Err(Errno::ESOCKTNOSUPPORT),
         };
+
         let protocol = match (family, known) {
             (Family::Inet | Family::Inet6, Type::Stream) => IPPROTO_TCP,
             (Family::Inet | Family::Inet6, Type::Datagram) => IPPROTO_UDP,
             _ => 0,
         };
+
         Ok(Socket {
             owner: self.credentials(),
             user: self.files.own.identity.user.file,
@@ -115,25 +122,31 @@ impl Kernel {
         if kind as u32 & !(SOCK_TYPE | SOCK_FLAGS) != 0 {
             return Err(Errno::EINVAL);
         }
+
+        // Both numbers are reserved and stored before there is a socket (`__sys_socketpair`).
         let mut free =
             (0..self.descriptors_max()).filter(|&fd| self.files.own.table.slot(fd).is_err());
         let (Some(first), Some(second)) = (free.next(), free.next()) else {
             return Err(Errno::EMFILE);
         };
         self.put(to, &(first | second << 32).to_le_bytes())?;
+
         let mut socket = self.new_socket(family, kind, protocol)?;
         if socket.family != Family::Unix {
             return Err(Errno::EOPNOTSUPP);
         }
+
         socket.peer_owner = socket.owner;
         self.may_add_objects(2)?;
         let one = self.objects.add_socket(socket.clone());
         let two = self.objects.add_socket(socket);
+
         for (id, peer) in [(one, two), (two, one)] {
             if let Some(socket) = self.objects.socket_mut(id) {
                 socket.state = State::Connected(peer);
             }
         }
+
         let flags = u64::from(kind as u32 & SOCK_FLAGS);
         self.open_socket(one, flags)?;
         self.open_socket(two, flags)?;
@@ -211,12 +224,15 @@ impl Kernel {
     pub(super) fn sys_bind(&mut self, fd: u64, at: u64, size: u64) -> Answer {
         let id = self.socket_at(fd)?;
         let bytes = self.address_bytes(at, size)?;
+
         let socket = self.the_socket(id)?;
         let (family, is_named) = (socket.family, !socket.local.is_none());
+        // An address without a path asks for any abstract name (unix(7), autobind).
         if family == Family::Unix && bytes.len() == 2 && Address::family_of(&bytes) == Some(1) {
             self.bind_anywhere(id)?;
             return Ok(0);
         }
+
         let mut bytes = bytes;
         if family == Family::Inet && Address::family_of(&bytes) == Some(0) && bytes.len() >= 16 {
             // `AF_UNSPEC` is allowed for no address.
@@ -225,9 +241,11 @@ impl Kernel {
                 _ => return Err(Errno::EAFNOSUPPORT),
             }
         }
+
         let address = Address::read(family, &bytes)?;
         match &address {
             Address::Unix(path) if path.first() == Some(&0) => {
+                // A leading NUL marks a name in the abstract namespace (unix(7)).
                 if is_named {
                     return Err(Errno::EINVAL);
                 }
@@ -239,6 +257,7 @@ impl Kernel {
                     return Err(Errno::EADDRINUSE);
                 }
             }
+            // A path is a file, too (unix(7)).
             Address::Unix(path) => {
                 let inode = self.make_socket_file(&path.clone(), is_named)?;
                 self.the_socket_mut(id)?.inode = Some(inode);
@@ -252,6 +271,7 @@ impl Kernel {
             }
             Address::Netlink(_) => return self.bind_netlink(id, &address),
         }
+
         self.the_socket_mut(id)?.local = address;
         Ok(0)
     }
@@ -317,20 +337,26 @@ impl Kernel {
         if !socket.has_connection() {
             return Err(Errno::EOPNOTSUPP);
         }
+
         let is_free = matches!(socket.state, State::Idle | State::Listening { .. });
         let is_unix = socket.family == Family::Unix;
         if !is_free || is_unix && socket.local.is_none() {
             return Err(Errno::EINVAL);
         }
+
+        // Without an address it listens on any free port (ip(7)).
         if !is_unix {
             match socket.local.is_none() {
                 true => self.bind_port(id, IpAddr::from([0, 0, 0, 0]), None)?,
                 false => self.check_listen(id)?,
             }
         }
+
+        // SO_PEERCRED of a client shows who called `listen` (unix(7)).
         let owner = self.credentials();
         let socket = self.the_socket_mut(id)?;
         let most = (backlog as u32).min(BACKLOG_MAX) as usize;
+        // A second call changes only the backlog.
         match &mut socket.state {
             State::Listening { backlog, .. } => *backlog = most,
             state => {
@@ -340,6 +366,7 @@ impl Kernel {
                 };
             }
         }
+
         socket.owner = owner;
         Ok(0)
     }
@@ -350,6 +377,8 @@ impl Kernel {
         if how > 2 {
             return Err(Errno::EINVAL);
         }
+
+        // SHUT_RD, SHUT_WR, SHUT_RDWR.
         let (reads, writes) = (how != 1, how != 0);
         let socket = self.the_socket_mut(id)?;
         let peer = socket.peer();
@@ -357,13 +386,16 @@ impl Kernel {
         if socket.family == Family::Netlink {
             return Err(Errno::EOPNOTSUPP);
         }
+
         let is_tcp = socket.is_tcp();
         if is_tcp && socket.is_listening() {
+            // SHUT_RD ends the listening, and SHUT_WR changes nothing (`inet_shutdown`).
             if reads {
                 socket.state = State::Idle;
             }
             return Ok(0);
         }
+
         let is_missing = !is_unix && peer.is_none() && socket.remote.is_none();
         let is_missing = is_missing || socket.state == State::Reset;
         // Even then.
@@ -372,6 +404,7 @@ impl Kernel {
         if is_missing {
             return Err(Errno::ENOTCONN);
         }
+
         let has_connection = socket.has_connection();
         if let Some(peer) = peer.filter(|_| has_connection) {
             let is_other = |other: &&mut Socket| other.peer() == Some(id);
@@ -383,6 +416,7 @@ impl Kernel {
                 self.objects.wake(peer, events);
             }
         }
+
         let events = ev::READABLE | ev::RDHUP | ev::HUP | ev::WRITABLE;
         self.objects.wake(id, events);
         Ok(0)

@@ -114,6 +114,7 @@ impl Kernel {
         if (size as i32) < 0 {
             return Err(Errno::EINVAL);
         }
+
         let socket = self.the_socket(id)?;
         if !has_level(socket, level) {
             return Err(match socket.family {
@@ -121,8 +122,10 @@ impl Kernel {
                 _ => Errno::ENOPROTOOPT,
             });
         }
+
         match (level, name) {
             (SOL_SOCKET, TYPE | ERROR | ACCEPTCONN | PROTOCOL | DOMAIN | PEERCRED) => {
+                // These can only be read.
                 return Err(Errno::ENOPROTOOPT);
             }
             (SOL_SOCKET, LINGER) => {
@@ -141,6 +144,7 @@ impl Kernel {
                 if micros >= 1_000_000 {
                     return Err(Errno::EDOM);
                 }
+
                 let nanoseconds = seconds.saturating_mul(SECOND) + micros * 1000;
                 // No time is no limit, and a negative one has passed.
                 let timeout = match seconds.cast_signed() {
@@ -148,6 +152,7 @@ impl Kernel {
                     _ if nanoseconds == 0 => None,
                     _ => Some(nanoseconds),
                 };
+
                 let socket = self.the_socket_mut(id)?;
                 match name {
                     RCVTIMEO => socket.read_timeout = timeout,
@@ -165,19 +170,26 @@ impl Kernel {
             }
             _ => {}
         }
+
+        // All other options are an `int`.
         if size < 4 {
             return Err(Errno::EINVAL);
         }
+
         let value = self.u32_at(at)?.cast_signed();
         let capable = self.files.own.identity.is_capable();
         let value = match (level, name, known(level, name)) {
+            // The kernel doubles the size, for its own needs (socket(7)).
             (SOL_SOCKET, SNDBUF | 32, _) => (value.clamp(0, BUFFER_MAX) * 2).max(SNDBUF_MIN),
             (SOL_SOCKET, RCVBUF | 33, _) => (value.clamp(0, BUFFER_MAX) * 2).max(RCVBUF_MIN),
+            // SO_PRIORITY: a higher one needs CAP_NET_ADMIN.
             (SOL_SOCKET, 12, _) if !(0..=6).contains(&value) && !capable => {
                 return Err(Errno::EPERM);
             }
+            // IP_TOS.
             (IPPROTO_IP, 1, _) => value & 0xff,
             (_, _, Some((_, How::Bool))) => i32::from(value != 0),
+            // -1 is the default: IP_TTL, IPV6_UNICAST_HOPS (ip(7), ipv6(7)).
             (IPPROTO_IP, 2, _) | (IPPROTO_IPV6, 16, _) if value == -1 => 64,
             (_, _, Some((_, How::Int(least, most)))) => {
                 if value < least || value > most {
@@ -191,11 +203,13 @@ impl Kernel {
             (SOL_NETLINK, 1..=12, _) => return Ok(0),
             _ => return self.not_modelled("an option of sockets", Errno::ENOPROTOOPT),
         };
+
         let name = match (level, name) {
             (SOL_SOCKET, 32) => SNDBUF,
             (SOL_SOCKET, 33) => RCVBUF,
             _ => name,
         };
+
         let socket = self.the_socket_mut(id)?;
         socket.options.insert((level, name), value);
         Ok(0)
@@ -209,6 +223,7 @@ impl Kernel {
         if (room as i32) < 0 {
             return Err(Errno::EINVAL);
         }
+
         let socket = self.the_socket(id)?;
         if !has_level(socket, level) {
             return Err(match socket.family {
@@ -216,10 +231,12 @@ impl Kernel {
                 _ => Errno::EOPNOTSUPP,
             });
         }
+
         let number = |value: i32| value.to_le_bytes().to_vec();
         let bytes = match (level, name, known(level, name)) {
             (SOL_SOCKET, TYPE, _) => number(socket.kind as i32),
             (SOL_SOCKET, ERROR, _) => {
+                // Reading the error clears it.
                 let error = self.the_socket_mut(id)?.error.take();
                 number(error.map_or(0, |error| -(error.to_rax() as i32)))
             }
@@ -233,6 +250,7 @@ impl Kernel {
             (SOL_SOCKET, DOMAIN, _) => number(socket.family.number().into()),
             // SO_PEERSEC: there is no security module.
             (SOL_SOCKET, 31, _) => return Err(Errno::ENOPROTOOPT),
+            // TCP_MAXSEG.
             (IPPROTO_TCP, 2, _) => number(32768),
             (IPPROTO_TCP, TCP_INFO, _) => tcp_info(socket),
             (IPPROTO_TCP, TCP_CONGESTION, _) => {
@@ -251,6 +269,8 @@ impl Kernel {
             (SOL_SOCKET, 80.., _) => return Err(Errno::ENOPROTOOPT),
             _ => return self.not_modelled("an option of sockets", Errno::ENOPROTOOPT),
         };
+
+        // A short buffer gets the first bytes, and the size says how many.
         let count = bytes.len().min(room as usize);
         self.put(at, &bytes[..count])?;
         self.put_u32(size_at, count as u32)?;

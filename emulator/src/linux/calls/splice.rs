@@ -36,26 +36,33 @@ impl Kernel {
         if flags as u32 & !FLAGS != 0 {
             return Err(Errno::EINVAL);
         }
+
         let from = self.files.own.table.get(from)?;
         let to = self.files.own.table.get(to)?;
         if !from.borrow().can_read() || !to.borrow().can_write() {
             return Err(Errno::EBADF);
         }
+
         let (from_pipe, to_pipe) = (pipe_length(&from), pipe_length(&to));
         let has_offset = |pipe: Option<usize>, at| pipe.is_some() && at != 0;
         if has_offset(from_pipe, from_at) || has_offset(to_pipe, to_at) {
             return Err(Errno::ESPIPE);
         }
+
+        // At least one side is a pipe (splice(2)).
         if from_pipe.is_none() && to_pipe.is_none() || is_same_pipe(&from, &to) {
             return Err(Errno::EINVAL);
         }
         if to.borrow().flags & o::APPEND != 0 {
             return Err(Errno::EINVAL);
         }
+
         let from_offset = self.splice_offset(&from, from_at)?;
         let to_offset = self.splice_offset(&to, to_at)?;
         let most = usize::try_from(count).unwrap_or(usize::MAX).min(PIPE_SIZE);
         let waits = flags as u32 & NONBLOCK == 0;
+
+        // Room is found first: what was read but not written would be lost.
         let room = match to_pipe {
             Some(_) => match self.pipe_room(&to, waits)? {
                 0 => return self.wait_or_restart(),
@@ -63,9 +70,11 @@ impl Kernel {
             },
             None => most,
         };
+
         let Some(bytes) = self.splice_read(&from, from_offset, room, waits)? else {
             return self.wait_or_restart();
         };
+
         let written = match self.write_bytes(&to, to_offset, &bytes) {
             Ok(Some(written)) => written,
             // Nothing was taken from a pipe yet; what was read of a file is read again.
@@ -73,6 +82,8 @@ impl Kernel {
             Ok(None) => 0,
             Err(error) => return Err(error),
         };
+
+        // Only what was written is taken.
         self.splice_taken(&from, from_offset, written)?;
         for (at, offset) in [(from_at, from_offset), (to_at, to_offset)] {
             if let Some(offset) = offset {
@@ -134,9 +145,11 @@ impl Kernel {
             }
             return Ok(Some(held.iter().take(most).copied().collect()));
         }
+
         if self.is_socket(from) {
             return self.splice_receive(from, most, waits).map(Some);
         }
+
         let at = at.unwrap_or(from.borrow().position);
         let mut bytes = vec![0; most];
         let read = match &from.borrow().kind {
@@ -144,10 +157,13 @@ impl Kernel {
             Kind::Directory(_) => return Err(Errno::EINVAL),
             _ => false,
         };
+
         if !read {
             let what = "splice from a file that is generated";
             return self.not_modelled(what, Errno::EINVAL);
         }
+
+        // With a position given, the file's own does not move yet.
         let count = self.files.read(from, Some(at), &mut bytes)?;
         Ok(count.map(|count| {
             bytes.truncate(count);

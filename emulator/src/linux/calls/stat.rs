@@ -96,17 +96,21 @@ impl Kernel {
     pub(super) fn sys_getdents64(&mut self, fd: u64, to: u64, size: u64) -> Answer {
         let open = self.files.own.table.get(fd)?;
         let path = open.borrow().path.clone();
+
+        // The names are read once, so that changes in between move none of them.
         let is_unread = matches!(open.borrow().kind, Kind::Directory(None));
         if is_unread {
             let all = self.files.entries(&path)?;
             open.borrow_mut().kind = Kind::Directory(Some(all));
         }
+
         let position = open.borrow().position;
         // The descriptor itself may be among the listed ones: no borrow may be held.
         let rest: Vec<(Vec<u8>, u8)> = match &open.borrow().kind {
             Kind::Directory(Some(names)) => {
                 let start = usize::try_from(position).ok();
                 let rest = start.and_then(|start| names.get(start..));
+                // No more names than can fit: a long list would be copied again in every call.
                 let room = usize::try_from(size as u32).unwrap_or(0) / ENTRY_MIN + 1;
                 rest.unwrap_or_default()
                     .iter()
@@ -116,10 +120,12 @@ impl Kernel {
             }
             _ => return Err(Errno::ENOTDIR),
         };
+
         let size = u64::from(size as u32);
         let mut out: Vec<u8> = Vec::new();
         let mut next = position;
         for (name, kind) in &rest {
+            // `struct linux_dirent64` has 19 bytes before the name, and starts at multiples of 8.
             let length = (19 + name.len() + 1).next_multiple_of(8);
             if (out.len() + length) as u64 > size {
                 if out.is_empty() {
@@ -127,9 +133,12 @@ impl Kernel {
                 }
                 break;
             }
+
+            // `d_off` is the position of the next entry.
             next += 1;
             let inode = self.files.inode_of_entry(&path, name);
             let end = out.len() + length;
+            // `d_ino`, `d_off`, `d_reclen`, `d_type`, `d_name`.
             out.extend_from_slice(&inode.max(1).to_le_bytes());
             out.extend_from_slice(&next.to_le_bytes());
             out.extend_from_slice(&(length as u16).to_le_bytes());
@@ -137,6 +146,7 @@ impl Kernel {
             out.extend_from_slice(name);
             out.resize(end, 0);
         }
+
         self.put(to, &out)?;
         open.borrow_mut().position = next;
         Ok(out.len() as u64)
@@ -169,20 +179,28 @@ fn statx(a: &Attributes) -> Vec<u8> {
         out.extend_from_slice(&time.seconds.to_le_bytes());
         out.extend_from_slice(&u64::from(time.nanoseconds).to_le_bytes());
     }
+
     let mut out = Vec::with_capacity(STATX_SIZE);
+    // `stx_mask`, `stx_blksize`, `stx_attributes`.
     out.extend_from_slice(&STATX_BASIC_STATS.to_le_bytes());
     out.extend_from_slice(&(a.block_size as u32).to_le_bytes());
     out.extend_from_slice(&0_u64.to_le_bytes());
+    // `stx_nlink`, `stx_uid`, `stx_gid`, `stx_mode`.
     for half in [a.links as u32, a.uid, a.gid, a.mode & 0xffff] {
         out.extend_from_slice(&half.to_le_bytes());
     }
+    // `stx_ino`, `stx_size`, `stx_blocks`, `stx_attributes_mask`.
     for word in [a.inode, a.size, a.blocks, 0] {
         out.extend_from_slice(&word.to_le_bytes());
     }
+
+    // `stx_atime`, `stx_btime`, `stx_ctime`, `stx_mtime`; the second one is not kept.
     time(&mut out, a.accessed);
     time(&mut out, Time::default());
     time(&mut out, a.changed);
     time(&mut out, a.modified);
+
+    // `stx_rdev_major` and `_minor`, then `stx_dev_major` and `_minor`.
     for device in [a.rdev, a.device] {
         let (major, minor) = (
             device >> 8 & 0xfff,
@@ -191,6 +209,7 @@ fn statx(a: &Attributes) -> Vec<u8> {
         out.extend_from_slice(&(major as u32).to_le_bytes());
         out.extend_from_slice(&(minor as u32).to_le_bytes());
     }
+
     out.resize(STATX_SIZE, 0);
     out
 }

@@ -115,30 +115,41 @@ impl Kernel {
         const SIZE_MAX: u64 = 4096;
         /// The lowest byte of the old flags is a signal here, and these are the old flags.
         const KNOWN: u64 = 0x3_ffff_ff00;
+
         match size {
             ..SIZE_MIN => return Err(Errno::EINVAL),
             SIZE_MIN..=SIZE_MAX => {}
             _ => return Err(Errno::E2BIG),
         }
+
         self.bytes::<{ SIZE_MIN as usize }>(args)?;
+        // `struct clone_args`: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size,
+        // tls.
         let word = |index: u64| self.u64_at(args.wrapping_add(8 * index));
         let (flags, bottom, length) = (word(0)?, word(5)?, word(6)?);
         let exit_signal = word(4)?;
+
+        // They take the exit signal from elsewhere (`clone3_args_valid`).
         let is_of_thread = flags & (CLONE_THREAD | CLONE_PARENT) != 0;
         if exit_signal > 64 || is_of_thread && exit_signal != 0 {
             return Err(Errno::EINVAL);
         }
+
         // The numbers of the new process, and its control group.
         let numbers = if size >= 80 { word(9)? } else { 0 };
         if numbers != 0 || flags & CLONE_INTO_CGROUP != 0 {
             return self.not_modelled("clone3 with a given number or group", Errno::EPERM);
         }
+
+        // A stack has an address and a size, or neither (`clone3_stack_valid`).
         if flags & !KNOWN != 0 || (bottom == 0) != (length == 0) {
             return Err(Errno::EINVAL);
         }
+
         let wanted = Wanted {
             flags,
             descriptor: word(1)?,
+            // Unlike `clone`, it is given the lowest address of the stack.
             stack: bottom.wrapping_add(length),
             child_number: word(2)?,
             parent_number: word(3)?,
@@ -204,61 +215,80 @@ impl Kernel {
 
     /// `fork`, `vfork`, and `clone` without `CLONE_THREAD`.
     fn create_process(&mut self, wanted: &Wanted) -> Answer {
+        // A `vfork` that waits has made its child already.
         if let Some(wait) = &self.process.thread.wait {
             let child = wait.done;
             return self.wait_for_borrower(child, wanted.has(CLONE_VFORK));
         }
+
         if wanted.flags & NAMESPACES != 0 {
             return self.not_modelled("processes with namespaces", Errno::EINVAL);
         }
+
         let shares = wanted.has(CLONE_VM);
         if wanted.has(CLONE_FILES) || wanted.has(CLONE_FS) {
             return self.not_modelled("processes that share files", Errno::EINVAL);
         }
+
         self.may_add_task()?;
+        // What can fail is tried before anything changes.
         if wanted.has(CLONE_PIDFD) {
             let free = self.files.own.table.has_free(self.descriptors_max());
             free.then_some(()).ok_or(Errno::EMFILE)?;
             self.u32_at(wanted.descriptor)?;
         }
+
         let number = self.next_number(wanted)?;
         let state = self.child_state(wanted);
+
         let memory = &mut self.machine.core.memory;
         let space = match shares {
             true => memory.id(),
             false => memory.fork(),
         };
+
         if wanted.has(CLONE_CHILD_SETTID) {
             let bytes = number.to_le_bytes();
             // Linux ignores memory that cannot be written.
             let _ = memory.with_space(space, |memory| memory.write(wanted.child_number, &bytes));
         }
+
         let waits = wanted.has(CLONE_VFORK);
         let mut process = self.process.child(number, space, waits, self.clock.up());
         process.exit_signal = wanted.exit_signal as u8;
+
+        // A sibling of the caller sends the same exit signal (`copy_process`).
         if wanted.has(CLONE_PARENT) {
             (process.parent, process.exit_signal) = (self.process.parent, self.process.exit_signal);
         }
+
         if wanted.has(CLONE_CLEAR_SIGHAND) {
             process.signals.clear_handlers();
         }
         process.observed = self.observed.after_fork(self.process.observed);
+        // `rseq_fork`: with CLONE_VM the child has no area registered.
         if !shares {
             process.thread.rseq = self.process.thread.rseq;
         }
+
+        // The kernel clears this word when the child ends (clone(2)).
         if wanted.has(CLONE_CHILD_CLEARTID) {
             process.thread.cleared_at_exit = wanted.child_number;
         }
+
         let mut files = self.files.own.clone();
         files.process = number;
+        // A child inherits no record locks (fcntl(2)).
         files.table.has_locks = false;
         files.table.asks_queues = false;
         files.opening.clear();
         files.threads = BTreeSet::from([number]);
+
         if wanted.has(CLONE_PIDFD) {
             let fd = self.add_pidfd(number, 0)?;
             self.put_u32(wanted.descriptor, fd as u32)?;
         }
+
         let task = Task {
             process: number,
             thread: number,
@@ -266,13 +296,18 @@ impl Kernel {
         self.system
             .events
             .push(Event::Forked(task, shares, Box::new(state.clone())));
+
+        // The tracer of a thread may trace its children, too (ptrace(2), PTRACE_O_TRACEFORK).
         let traced = self.traced_new(wanted);
         Kernel::begin_traced(traced, &mut process.thread, &mut process.signals.own);
+
         let parked = ParkedProcess { process, state };
         self.files.others.insert(number, files);
         self.processes.insert(number, parked);
         self.add_time_limits(number, self.process.resources[RLIMIT_CPU]);
         self.fork_event(wanted, number)?;
+
+        // The parent of a `vfork` waits for `execve` or the end of its child.
         match waits {
             true => {
                 self.note_transferred(number.into());
@@ -325,18 +360,23 @@ impl Kernel {
         if !wanted.has(CLONE_FS) || !wanted.has(CLONE_FILES) {
             return self.not_modelled("threads with files of their own", Errno::EAGAIN);
         }
+
         if wanted.has(CLONE_PIDFD) {
             return self.not_modelled("descriptors of threads", Errno::EINVAL);
         }
+
+        // A call that is answered again has made its thread already.
         if let Some(wait) = &self.process.thread.wait {
             return Ok(wait.done);
         }
+
         self.may_add_task()?;
         let number = self.next_number(wanted)?;
         if wanted.has(CLONE_CHILD_SETTID) {
             // Linux ignores memory that cannot be written.
             let _ = self.put_u32(wanted.child_number, number);
         }
+
         let state = self.child_state(wanted);
         let mut thread = Thread::new(number, self.process.thread.name.clone());
         thread.filters.clone_from(&self.process.thread.filters);
@@ -344,6 +384,7 @@ impl Kernel {
         if wanted.has(CLONE_CHILD_CLEARTID) {
             thread.cleared_at_exit = wanted.child_number;
         }
+
         let task = Task {
             thread: number,
             ..self.task()
@@ -351,8 +392,10 @@ impl Kernel {
         self.system
             .events
             .push(Event::ThreadStarted(task, Box::new(state.clone())));
+
         let mut signals = self.process.signals.own.child();
         Kernel::begin_traced(self.traced_new(wanted), &mut thread, &mut signals);
+
         self.files.own.threads.insert(number);
         self.process.others.insert(
             number,
@@ -362,6 +405,7 @@ impl Kernel {
                 thread,
             },
         );
+
         self.fork_event(wanted, number)?;
         Ok(number.into())
     }
@@ -457,9 +501,13 @@ impl Kernel {
         const KNOWN: u32 = 0xe100_000f;
         let [which, id, info, options, usage, _] = args;
         let (which, options) = (which as u32, options as u32);
+
+        // At least one kind of news must be asked for (waitid(2)).
         if options & !KNOWN != 0 || options & (WEXITED | WUNTRACED | WCONTINUED) == 0 {
             return Err(Errno::EINVAL);
         }
+
+        // A descriptor of a process with O_NONBLOCK turns waiting into EAGAIN (pidfd_open(2)).
         let found = self.waited_for(which, id).and_then(|(which, waits)| {
             let asked = if waits { options } else { options | WNOHANG };
             match self.wait_for_child(which, asked) {
@@ -467,12 +515,14 @@ impl Kernel {
                 found => found,
             }
         });
+
         let (news, error) = match found {
             Ok(news) => (news, Ok(0)),
             Err(error @ (Errno::WAITS | Errno::ERESTARTSYS)) => return Err(error),
             // The memory is written even then.
             Err(error) => (None, Err(error)),
         };
+
         let uid = self.files.own.identity.user.real;
         if info != 0 {
             // si_signo, si_errno, si_code; si_pid, si_uid, si_status.
@@ -487,11 +537,14 @@ impl Kernel {
                     status,
                 ]
             });
+
             let bytes = words.map(u32::to_le_bytes);
+            // `si_pid` is aligned to 8 bytes, so four are left out.
             let (first, second) = bytes.as_flattened().split_at(12);
             self.put(info, first)?;
             self.put(info.wrapping_add(16), second)?;
         }
+
         if usage != 0
             && let Some(news) = news
         {

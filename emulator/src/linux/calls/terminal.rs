@@ -58,6 +58,7 @@ impl Kernel {
         flags: u32,
     ) -> Answer<Shared> {
         self.files.may_open(resolved, flags)?;
+
         let (handle, controls) = match file {
             TerminalFile::New => {
                 self.may_add_objects(1)?;
@@ -71,6 +72,9 @@ impl Kernel {
             }
             TerminalFile::Number(number) => (self.open_again(number)?, Some(number)),
         };
+
+        // `tty_open_proc_set_tty`: a session leader without a terminal takes the first one that it
+        // opens for reading.
         if let Some(number) = controls.filter(|_| flags & NOCTTY == 0) {
             let is_free = self.terminal_mut(number)?.session == 0;
             let may_read = flags & o::ACCMODE != o::WRONLY;
@@ -78,6 +82,7 @@ impl Kernel {
                 self.control(number);
             }
         }
+
         let open = Files::description(Kind::Object(handle), flags, &resolved.path);
         Ok(open.shared())
     }
@@ -151,10 +156,12 @@ impl Kernel {
         if self.terminal_mut(number).is_err() {
             return Ok(Vec::new());
         }
+
         self.check_foreground(number, SIGTTIN)?;
         if most == 0 {
             return Ok(Vec::new());
         }
+
         let terminal = self.terminal_mut(number)?;
         let is_line = terminal.termios.by_lines();
         if is_line {
@@ -164,11 +171,13 @@ impl Kernel {
         } else {
             self.wait_for_bytes(open, number, most)?;
         }
+
         let terminal = self.terminal_mut(number)?;
         let bytes = match is_line {
             true => terminal.take_line(most),
             false => terminal.take_input(most),
         };
+
         // What was waiting for room may be a signal.
         self.after_typing(number);
         self.objects.wake_terminal(number, true, ev::WRITABLE);
@@ -179,28 +188,37 @@ impl Kernel {
     fn wait_for_bytes(&mut self, open: &Shared, number: u32, most: usize) -> Answer<()> {
         let begun = self.wait_begun();
         let now = self.clock.real();
+
         let terminal = self.terminal_mut(number)?;
         let [least, time] = [cc::MIN, cc::TIME].map(|index| terminal.termios.characters[index]);
         let (there, typed) = (terminal.input_len(), terminal.typed);
         let time = u64::from(time) * TENTH;
+
         if there >= usize::from(least.max(1)).min(most) {
             return Ok(());
         }
+
+        // termios(3): without VMIN, VTIME limits the whole call; with it, the gap between two
+        // bytes.
         let until = match (least, time) {
             (0, time) => Some(begun.saturating_add(time)),
             // Between two bytes.
             (_, 1..) if there > 0 => Some(begun.max(typed).saturating_add(time)),
             _ => None,
         };
+
         if until.is_some_and(|until| until <= now) {
             return Ok(());
         }
+
         if open.borrow().flags & o::NONBLOCK != 0 {
             return match there {
                 0 => Err(Errno::EAGAIN),
                 _ => Ok(()),
             };
         }
+
+        // Each byte that comes may move the end of the wait.
         self.set_wait_end(until);
         match self.wait_until(until, For::Change)? {
             // Interrupted by a signal.
@@ -217,10 +235,13 @@ impl Kernel {
     ) -> Answer {
         let number = end.number;
         let mut done = self.transferred();
+
         let terminal = self.terminal_mut(number)?;
+        // TOSTOP stops processes of the background that write.
         if !end.is_master && terminal.termios.has_local(lflag::TOSTOP) && done == 0 {
             self.check_foreground(number, SIGTTOU)?;
         }
+
         loop {
             let bytes = match self.gather(&rest(vectors, done), CHUNK) {
                 Ok(bytes) if bytes.is_empty() => return Ok(done),
@@ -228,6 +249,8 @@ impl Kernel {
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => return Ok(done),
             };
+
+            // It may hang up while this waits.
             let Ok(terminal) = self.terminal_mut(number) else {
                 return if done == 0 { Err(Errno::EIO) } else { Ok(done) };
             };
@@ -235,11 +258,14 @@ impl Kernel {
                 true => terminal.type_bytes(&bytes),
                 false => terminal.write(&bytes),
             };
+
             done += written as u64;
             match end.is_master {
                 true => self.after_typing(number),
                 false => self.objects.wake_terminal(number, true, ev::READABLE),
             }
+
+            // The rest must wait for room.
             if written < bytes.len() {
                 match self.wait_for_object(open) {
                     Err(Errno::WAITS) => {
@@ -258,6 +284,7 @@ impl Kernel {
         let Some(terminal) = self.objects.terminal(end.number) else {
             return 0;
         };
+
         if !end.is_master {
             if terminal.master.is_none() {
                 return ev::READABLE | ev::WRITABLE | ev::ERR | ev::HUP;
@@ -269,16 +296,21 @@ impl Kernel {
             };
             return readable | if terminal.has_room() { ev::WRITABLE } else { 0 };
         }
+
         let mut events = 0;
         if terminal.output_len() > 0 {
             events |= ev::READABLE;
         }
+
+        // Packet mode shows changes of state as exceptional events (ioctl_tty(2)).
         if terminal.packets && terminal.status != 0 {
             events |= ev::PRI | ev::READABLE;
         }
+
         if terminal.was_closed {
             events |= ev::HUP;
         }
+
         events
             | if terminal.can_be_typed() {
                 ev::WRITABLE

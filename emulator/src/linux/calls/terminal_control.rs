@@ -34,12 +34,14 @@ impl Kernel {
     ) -> Answer {
         const TIOCSPGRP: u32 = 0x5410;
         let TerminalEnd { number, is_master } = end;
+
         if self.terminal_mut(number).is_err() {
             return Err(match command {
                 TIOCSPGRP => Errno::ENOTTY,
                 _ => Errno::EIO,
             });
         }
+
         if let Some((form, which)) = settings(command) {
             return self.settings(number, form, which, arg);
         }
@@ -49,6 +51,8 @@ impl Kernel {
         if let Some(answer) = self.job_ioctl(open, end, command, arg) {
             return answer;
         }
+
+        // `tty_ioctl` checks the foreground (`tty_check_change`) before it looks at the argument.
         let flow = match command {
             // TCSBRK, TIOCSETD, TCSBRKP, TIOCSBRK, TIOCCBRK.
             0x5409 | 0x5423 | 0x5425 | 0x5427 | 0x5428 => {
@@ -62,12 +66,14 @@ impl Kernel {
             }
             _ => None,
         };
+
         if let Some(flushes) = flow {
             return match flushes {
                 true => self.flush_terminal(end, arg as u32),
                 false => self.flow_of_terminal(end, arg as u32),
             };
         }
+
         let terminal = self.terminal_mut(number)?;
         match command {
             // There is no line that could have a break, and nothing waits to be sent.
@@ -87,16 +93,19 @@ impl Kernel {
             0x5411 => self.put_u32(arg, 0).map(|()| 0),
             // TIOCSTI
             0x5412 => {
+                // Input for another terminal than one's own needs CAP_SYS_ADMIN.
                 let is_own = self.process.terminal == Some(number) && !is_master;
                 if !is_own && !self.files.own.identity.is_capable() {
                     return Err(Errno::EPERM);
                 }
+
                 let [byte] = self.bytes(arg)?;
                 let terminal = self.terminal_mut(number)?;
                 match is_master {
                     true => terminal.put_output(byte),
                     false => terminal.pretend(byte),
                 }
+
                 self.after_typing(number);
                 Ok(0)
             }
@@ -110,6 +119,7 @@ impl Kernel {
                 let size = self.bytes(arg)?;
                 let terminal = self.terminal_mut(number)?;
                 let group = terminal.group;
+                // Only a real change is a SIGWINCH (`tty_do_resize`).
                 if std::mem::replace(&mut terminal.size, size) != size {
                     self.signal_group(group, SIGWINCH);
                 }
@@ -182,6 +192,7 @@ impl Kernel {
         const OUTPUT: u32 = 1;
         const BOTH: u32 = 2;
         let terminal = self.terminal_mut(end.number)?;
+
         if which > BOTH {
             return Err(Errno::EINVAL);
         }
@@ -195,12 +206,15 @@ impl Kernel {
                 }
             }
         }
+
         if which != INPUT {
             match end.is_master {
                 true => terminal.drop_waiting(),
                 false => terminal.flush_output(),
             }
         }
+
+        // Both sides may have waited for room.
         self.after_typing(end.number);
         self.objects.wake_terminal(end.number, false, ev::WRITABLE);
         self.objects.wake_terminal(end.number, true, ev::WRITABLE);
@@ -240,16 +254,19 @@ impl Kernel {
             },
             _ => false,
         };
+
         let terminal = match self.terminal_mut(number) {
             Ok(terminal) => terminal,
             Err(error) => return Some(Err(error)),
         };
+
         let value = match command {
             0x4004_5431 => {
                 terminal.is_locked = flag;
                 return Some(Ok(0));
             }
             0x5420 => {
+                // What changed before packet mode was on is not shown (`pty_set_pktmode`).
                 if flag && !terminal.packets {
                     terminal.status = 0;
                 }
@@ -274,6 +291,7 @@ impl Kernel {
             0x8004_5439 => terminal.is_locked.into(),
             _ => return None,
         };
+
         Some(self.put_u32(arg, value).map(|()| 0))
     }
 
@@ -287,10 +305,12 @@ impl Kernel {
     ) -> Option<Answer> {
         let TerminalEnd { number, is_master } = end;
         let is_own = self.process.terminal == Some(number);
+
         let (session, group) = match self.objects.terminal(number) {
             Some(terminal) => (terminal.session, terminal.group),
             None => return Some(Err(Errno::EIO)),
         };
+
         Some(match command {
             // TIOCSCTTY
             0x540e => {
@@ -338,30 +358,37 @@ impl Kernel {
 
     fn set_foreground(&mut self, number: u32, session: u32, arg: u64) -> Answer {
         match self.check_foreground(number, SIGTTOU) {
+            // `tiocspgrp` gives an orphaned group another error than `tty_check_change` does.
             Err(Errno::EIO) => return Err(Errno::ENOTTY),
             checked => checked?,
         }
+
         let group = self.u32_at(arg)?;
         if group.cast_signed() < 0 {
             return Err(Errno::EINVAL);
         }
+
         let own = self.process.session;
         if self.process.terminal != Some(number) || session != own {
             return Err(Errno::ENOTTY);
         }
+
         let session_of = |is_it: &dyn Fn(&Process) -> bool| {
             let mut all = self.all_processes();
             all.find(|process| is_it(process))
                 .map(|process| process.session)
         };
+
         let found = session_of(&|process| process.group == group)
             .or_else(|| session_of(&|process| process.number == group));
         let ended = self.system.ended.iter();
         let mut ended = ended.filter(|ended| ended.group == group || ended.number == group);
         let found = found.or_else(|| ended.next().map(|ended| ended.session));
+        // The foreground is a group of the session (tcsetpgrp(3)).
         if found.ok_or(Errno::ESRCH)? != own {
             return Err(Errno::EPERM);
         }
+
         self.terminal_mut(number)?.group = group;
         Ok(0)
     }

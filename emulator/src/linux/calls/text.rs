@@ -27,11 +27,13 @@ impl Kernel {
         let up = self.clock.up();
         let used = self.clock.real() - self.clock.slept();
         let seconds = |time: u64| format!("{}.{:02}", time / SECOND, time % SECOND / TICK);
+
         let words = match text {
             Text::Fixed(text) => text.to_owned(),
             Text::BootId => uuid(&mut Random::new(!self.machine.core.seed)),
             Text::Cpuinfo => cpuinfo(&self.machine.core.processor()),
             Text::Filesystems => "nodev\tproc\nnodev\ttmpfs\n\text4\n".into(),
+            // Three averages, running and all threads, the last number (proc(5)).
             Text::Loadavg => {
                 let all: usize = self.all_processes().map(|p| p.others.len() + 1).sum();
                 let last = self.system.next_number - 1;
@@ -40,6 +42,7 @@ impl Kernel {
             Text::Locks => self.system.locks.text(),
             Text::Meminfo => meminfo(self.machine.core.memory.pages_in_use() as u64 * 4),
             Text::SystemStat => {
+                // When the machine was started.
                 let begun = self.clock.time().seconds - (up / SECOND).cast_signed();
                 let (busy, idle) = (used / TICK, (up - used) / TICK);
                 let created = self.system.next_number;

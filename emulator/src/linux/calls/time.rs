@@ -153,6 +153,7 @@ impl Kernel {
     pub(super) fn sys_nanosleep(&mut self, clock: u64, flags: u64, at: u64, rest: u64) -> Answer {
         self.clock(clock)?;
         self.can_wait(clock)?;
+
         match self.clock_of_processor(clock)? {
             Some((Base::Thread(_), _)) => return Err(Errno::EOPNOTSUPP),
             Some((_, process)) => {
@@ -166,26 +167,33 @@ impl Kernel {
             }
             None => {}
         }
+
         let now = self.clock.real();
         let is_absolute = flags & TIMER_ABSTIME != 0;
         let until = match is_absolute {
             true => self.time_at(clock, at)?,
             false => {
                 let whole = now.saturating_add(self.duration_at(at)?);
+                // A restarted sleep ends when it would have ended without the signal.
                 self.process.thread.sleep_end.take().unwrap_or(whole)
             }
         };
+
         if !self.wait_until(Some(until), For::Change)? {
             return Ok(0);
         }
         if is_absolute {
+            // An absolute end needs no memory: the same call can be made again.
             return Err(Errno::ERESTARTNOHAND);
         }
+
         let end = self.wait_end().unwrap_or(until);
+        // For the case that a handler ends the sleep (nanosleep(2)).
         if rest != 0 {
             let left = end.saturating_sub(self.clock.real());
             self.put_words(rest, &[left / SECOND, left % SECOND])?;
         }
+
         self.process.thread.sleep_end = Some(end);
         Err(Errno::ERESTART_RESTARTBLOCK)
     }
@@ -235,14 +243,19 @@ impl Kernel {
         let process = self.process.number;
         let is_other = |t: &Timer| t.process != process || t.owner != owner;
         self.clock.timers.retain(is_other);
+
+        // A first time of 0 disarms the timer (setitimer(2)).
         if first == 0 {
             return;
         }
+
+        // ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF.
         let (base, signal) = match which {
             0 => (Base::Real, SIGALRM),
             1 => (Base::Process, SIGVTALRM),
             _ => (Base::Process, SIGPROF),
         };
+
         let next = Some(self.now(base).saturating_add(first));
         self.clock.timers.push(Timer {
             process: self.process.number,
@@ -290,12 +303,15 @@ impl Kernel {
 
     pub(super) fn sys_timer_create(&mut self, clock: u64, event: u64, to: u64) -> Answer {
         const BY_DESCRIPTOR: u64 = 3;
+        // Clocks of devices (`CLOCKFD`) have no timers.
         if (clock as i32) < 0 && clock & 7 == BY_DESCRIPTOR {
             return Err(Errno::EOPNOTSUPP);
         }
+
         self.clock(clock)?;
         self.can_wait(clock)?;
         self.may_queue_signal()?;
+
         let process = self.process.number;
         let own = self.clock.timers.iter().filter(|t| t.process == process);
         let numbers = own.filter_map(|t| match t.owner {
@@ -303,11 +319,15 @@ impl Kernel {
             Owner::Interval(_) | Owner::Object(_) => None,
         });
         let number = numbers.max().unwrap_or(0);
+
         // SIGEV_SIGNAL, SIGEV_NONE, SIGEV_THREAD_ID.
         let (signal, value, thread) = match event {
+            // Without a `sigevent`: SIGALRM, with the timer's number (timer_create(2)).
             0 => (SIGALRM, number, None),
             at => match self.u32_at(at.wrapping_add(12))? {
+                // SIGEV_NONE: the time left can be read, but nothing is sent.
                 1 => (0, 0, None),
+                // SIGEV_THREAD_ID is for threads of the same process.
                 4 if !self.has_thread(self.u32_at(at.wrapping_add(16))?.into()) => {
                     return Err(Errno::EINVAL);
                 }
@@ -324,6 +344,7 @@ impl Kernel {
                 _ => return Err(Errno::EINVAL),
             },
         };
+
         self.put_u32(to, number as u32)?;
         let base = match self.clock_of_processor(clock)? {
             Some((_, process)) if process != self.process.number => {
@@ -333,11 +354,13 @@ impl Kernel {
             Some((base, _)) => base,
             None => Base::Real,
         };
+
         self.clock.timers.push(Timer {
             process: self.process.number,
             owner: Owner::Posix(number),
             base,
             clock,
+            // It is disarmed until `timer_settime`.
             next: None,
             interval: 0,
             signal,
@@ -365,23 +388,30 @@ impl Kernel {
         old: u64,
     ) -> Answer {
         let owner = Owner::Posix(number);
+        // Unlike `setitimer`, it must be given a time (`timer_settime`).
         if new == 0 {
             return Err(Errno::EINVAL);
         }
+
+        // Linux has copied the whole structure before it looks for the timer.
         self.bytes::<32>(new)?;
         let Timer { base, clock, .. } = *self.timer(owner).ok_or(Errno::EINVAL)?;
+        // `struct itimerspec`: the interval comes first.
         let interval = self.duration_at(new)?;
         let first_at = new.wrapping_add(16);
         let first = self.duration_at(first_at)?;
+
         let next = match flags & TIMER_ABSTIME {
             _ if first == 0 => None,
             0 => Some(self.now(base).saturating_add(first)),
             _ if base != Base::Real => Some(first),
             _ => Some(self.time_at(clock, first_at)?),
         };
+
         if old != 0 {
             self.sys_timer_gettime(number, old)?;
         }
+
         if let Some(timer) = self.timer(owner) {
             (timer.next, timer.interval, timer.overruns) = (next, interval, 0);
         }

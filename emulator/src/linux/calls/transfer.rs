@@ -111,13 +111,16 @@ impl Kernel {
 
     fn send_stream(&mut self, id: u32, out: Outgoing, waits: bool) -> Answer {
         let is_unix = self.the_socket(id)?.family == Family::Unix;
+        // `unix_stream_sendmsg`: a stream has one partner, so an address is an error.
         if out.to.is_some() && is_unix {
             return Err(match self.the_socket(id)?.peer() {
                 Some(_) => Errno::EISCONN,
                 None => Errno::EOPNOTSUPP,
             });
         }
+
         let (all, mut rights) = (total(&out.vectors), out.rights);
+        // A call that waited has sent the first bytes already.
         let mut done = self.transferred().min(all);
         loop {
             let failed = match self.stream_peer(id) {
@@ -125,11 +128,13 @@ impl Kernel {
                 Ok(peer) => {
                     let socket = self.the_socket(id)?;
                     let buffer = socket.buffer(7) as usize;
+
                     let left = usize::try_from(all - done).unwrap_or(usize::MAX);
                     let room = match self.objects.socket(peer) {
                         Some(other) => other.room(buffer).min(PIECE),
                         None => left,
                     };
+
                     match self.gather(&rest(&out.vectors, done), room.min(left)) {
                         Ok(bytes) if bytes.is_empty() => {
                             let timeout = self.the_socket(id)?.write_timeout;
@@ -137,6 +142,7 @@ impl Kernel {
                         }
                         Ok(bytes) => {
                             done += bytes.len() as u64;
+                            // Descriptors go with the first piece only (`unix_stream_sendmsg`).
                             self.deliver(id, peer, bytes, std::mem::take(&mut rights), out.sender)?;
                             if done == all {
                                 return Ok(done);
@@ -148,13 +154,16 @@ impl Kernel {
                 }
                 Err(error) => Some(error),
             };
+
             match failed {
                 None => {}
                 Some(Errno::WAITS) => {
                     self.note_transferred(done);
                     return Err(Errno::WAITS);
                 }
+                // An error counts only if nothing was sent; the next call meets it again.
                 Some(_) if done > 0 => return Ok(done),
+                // SIGPIPE, unless MSG_NOSIGNAL is set.
                 Some(Errno::EPIPE) => return Err(self.broken(out.flags)),
                 Some(error) => return Err(error),
             }
@@ -215,6 +224,7 @@ impl Kernel {
         let socket = self.the_socket(id)?;
         let (from, is_tcp) = (socket.local.clone(), socket.is_tcp());
         let own = self.own_credentials();
+
         let Some(other) = self.objects.socket_mut(peer) else {
             // The other side answers that it is gone.
             let socket = self.the_socket_mut(id)?;
@@ -224,6 +234,7 @@ impl Kernel {
             self.objects.wake(id, ev::ERR | ev::HUP | ev::READABLE);
             return Ok(());
         };
+
         match other.inbox.back_mut() {
             // Nothing separates what was sent on a TCP connection.
             Some(last) if is_tcp && last.bytes.len() < PIECE => last.bytes.extend(bytes),
@@ -234,6 +245,7 @@ impl Kernel {
                 sender: sender.unwrap_or(own),
             }),
         }
+
         self.objects.wake(peer, ev::READABLE | ev::RDBAND | ev::PRI);
         Ok(())
     }
@@ -249,6 +261,7 @@ impl Kernel {
         let (buffer, timeout) = (socket.buffer(7) as usize, socket.write_timeout);
         let (kind, peer) = (socket.kind, socket.peer());
         let is_shut = socket.write_shut;
+
         let target = match &out.to {
             Some(bytes) if kind == Type::Datagram => {
                 let address = Address::read(Family::Unix, bytes)?;
@@ -256,20 +269,27 @@ impl Kernel {
             }
             _ => peer.ok_or(Errno::ENOTCONN)?,
         };
+
+        // `unix_dgram_sendmsg` keeps 32 bytes of the buffer for itself.
         if total(&out.vectors) > buffer as u64 - 32 {
             return Err(Errno::EMSGSIZE);
         }
+
         let bytes = self.gather(&out.vectors, buffer)?;
         if is_shut {
             return Err(Errno::EPIPE);
         }
+
         let Some(other) = self.objects.socket(target) else {
             if kind == Type::Datagram {
+                // The socket forgets a partner that is gone, and may connect again
+                // (`unix_dgram_sendmsg`).
                 self.the_socket_mut(id)?.state = State::Idle;
                 return Err(Errno::ECONNREFUSED);
             }
             return Err(Errno::EPIPE);
         };
+
         match () {
             () if other.kind != kind => return Err(Errno::EPROTOTYPE),
             () if other.peer().is_some_and(|peer| peer != id) => return Err(Errno::EPERM),
@@ -278,6 +298,7 @@ impl Kernel {
             () if other.room(buffer) == 0 => return self.wait_for_socket(waits, timeout),
             () => {}
         }
+
         let count = bytes.len() as u64;
         self.deliver(id, target, bytes, out.rights, out.sender)?;
         Ok(count)
@@ -288,8 +309,11 @@ impl Kernel {
         if total(&out.vectors) > UDP_MAX {
             return Err(Errno::EMSGSIZE);
         }
+
         let remote = self.the_socket(id)?.remote.clone();
+        // A sender without a port gets one (udp(7)).
         self.bind_udp(id)?;
+
         let to = match &out.to {
             // `AF_UNSPEC` is as good as the socket's family.
             Some(bytes) if family == Family::Inet && bytes.starts_with(&[0, 0]) => {
@@ -301,21 +325,27 @@ impl Kernel {
             None if remote.is_none() => return Err(Errno::EDESTADDRREQ),
             None => remote.clone(),
         };
+
         if to.is_none() {
             return Err(Errno::EINVAL);
         }
         let to = self.destination(self.the_socket(id)?, &to)?;
+
+        // An error of an earlier message is reported by the next call (udp(7)).
         if let Some(error) = self.the_socket_mut(id)?.error.take() {
             return Err(error);
         }
         if self.the_socket(id)?.write_shut {
             return Err(Errno::EPIPE);
         }
+
         let bytes = self.gather(&out.vectors, UDP_MAX as usize)?;
         let count = bytes.len() as u64;
         let from = self.udp_sender(id, to.ip())?;
+
         match self.udp_socket(to, from) {
             None if remote.internet() == Some(to) => {
+                // Only a connected socket learns that nobody listens (udp(7)).
                 self.the_socket_mut(id)?.error = Some(Errno::ECONNREFUSED);
                 self.objects.wake(id, ev::ERR);
             }
@@ -385,6 +415,7 @@ impl Kernel {
         let all = total(vectors);
         let mut done = self.transferred().min(all);
         let mut incoming = Incoming::default();
+
         loop {
             let left = rest(vectors, done);
             let socket = self.the_socket(id)?;
@@ -392,6 +423,7 @@ impl Kernel {
             if !has_data {
                 match self.why_nothing(id, waits) {
                     Ok(()) => break,
+                    // What has come is enough unless MSG_WAITALL asks for more.
                     Err(Errno::WAITS) if done > 0 && flags & msg::WAITALL == 0 => break,
                     Err(Errno::WAITS) => {
                         if done > 0 {
@@ -403,24 +435,30 @@ impl Kernel {
                     Err(error) => return Err(error),
                 }
             }
+
             let (bytes, ends) = self.take_stream(id, total(&left), flags, &mut incoming)?;
             let stored = match (flags & msg::TRUNC, self.the_socket(id)?.is_tcp()) {
                 // The bytes are dropped.
                 (1.., true) => Ok(bytes.len() as u64),
                 _ => self.scatter(&left, &bytes),
             };
+
             if let Err(error) = stored {
                 return if done > 0 { break } else { Err(error) };
             }
+
+            // Only what was stored leaves the inbox.
             if flags & msg::PEEK == 0 {
                 self.consume(id, bytes.len())?;
             }
+
             done += bytes.len() as u64;
             let goes_on = flags & msg::WAITALL != 0 && flags & msg::PEEK == 0 && !ends;
             if !goes_on || done == all {
                 break;
             }
         }
+
         incoming.count = done;
         Ok(incoming)
     }
@@ -438,8 +476,10 @@ impl Kernel {
         let socket: &mut Socket = self.the_socket_mut(id)?;
         let (family, is_unix) = (socket.family, socket.family == Family::Unix);
         let shows = socket.option(SOL_SOCKET, PASSCRED) != 0;
+
         let mut bytes = Vec::new();
         for message in &mut socket.inbox {
+            // With SO_PASSCRED a read does not mix the bytes of several senders (unix(7)).
             let is_other = shows
                 && incoming
                     .sender
@@ -447,6 +487,7 @@ impl Kernel {
             if bytes.len() >= most || is_other {
                 return Ok((bytes, is_other));
             }
+
             if is_unix {
                 incoming.from = match message.from.is_none() {
                     true => Vec::new(),
@@ -456,8 +497,11 @@ impl Kernel {
             if shows {
                 incoming.sender = Some(message.sender);
             }
+
             let count = message.bytes.len().min(most - bytes.len());
             bytes.extend(message.bytes.range(..count));
+
+            // A read ends behind descriptors, so that they stay with their bytes (unix(7)).
             if !message.rights.is_empty() {
                 incoming.rights = match flags & msg::PEEK {
                     0 => std::mem::take(&mut message.rights),
@@ -499,17 +543,22 @@ impl Kernel {
         let socket = self.the_socket_mut(id)?;
         let (family, kind) = (socket.family, socket.kind);
         let shows = socket.option(SOL_SOCKET, PASSCRED) != 0;
+
+        // `unix_seqpacket_recvmsg`: only while it is connected.
         if kind == Type::SeqPacket && socket.peer().is_none() {
             return Err(Errno::ENOTCONN);
         }
+
         let peeked = match flags & msg::PEEK {
             0 => socket.inbox.pop_front(),
             _ => socket.inbox.front().cloned(),
         };
+
         let Some(message) = peeked else {
             self.why_nothing(id, waits)?;
             return Ok(Incoming::default());
         };
+
         if flags & msg::PEEK == 0 {
             // All who send to it may have waited.
             let senders = self.objects.sockets();
@@ -519,10 +568,13 @@ impl Kernel {
                 self.objects.wake(other, ev::WRITABLE | ev::WRBAND);
             }
         }
+
         let bytes = Vec::from(message.bytes);
         let stored = self.scatter(vectors, &bytes)?;
         let is_short = stored < bytes.len() as u64;
+
         Ok(Incoming {
+            // With MSG_TRUNC the real length is returned (recv(2)).
             count: match flags & msg::TRUNC {
                 0 => stored,
                 _ => bytes.len() as u64,

@@ -20,9 +20,11 @@ impl Kernel {
         let [file, name, value, size, flags, _] = args;
         let lists = matches!(number, nr::listxattr..=nr::flistxattr);
         let sets = matches!(number, nr::setxattr..=nr::fsetxattr);
+
         if sets && flags as u32 & !SET_FLAGS != 0 {
             return Err(Errno::EINVAL);
         }
+
         // A descriptor is checked first; a path only has to be readable.
         match number {
             nr::fsetxattr | nr::fgetxattr | nr::flistxattr | nr::fremovexattr => {
@@ -32,18 +34,23 @@ impl Kernel {
                 self.path_at(file)?;
             }
         }
+
         if !lists {
             let name = self.name_at(name, NAME_MAX)?;
+            // A name has 1 to `XATTR_NAME_MAX` bytes.
             if name.is_empty() || name.len() >= NAME_MAX {
                 return Err(Errno::ERANGE);
             }
         }
+
         if sets && size != 0 {
             if size > SIZE_MAX {
                 return Err(Errno::E2BIG);
             }
+            // The value must be readable even though it is not kept.
             self.get(value, &mut vec![0; size as usize])?;
         }
+
         match number {
             nr::setxattr | nr::getxattr | nr::listxattr | nr::removexattr => {
                 self.find(AT_FDCWD, file, true)?;
@@ -53,6 +60,8 @@ impl Kernel {
             }
             _ => {}
         }
+
+        // As a file system without them: no list has a name, and nothing can be set.
         match lists {
             true => Ok(0),
             false => Err(Errno::EOPNOTSUPP),

@@ -30,6 +30,7 @@ impl Kernel {
         let rip = self.machine.core.state.rip;
         let why = Why::Exception(exception);
         let [.., old_address] = self.process.signals.own.trap;
+
         // Signal, si_code, si_addr; number and error code of the exception.
         let (signal, code, address, trap, error) = match exception {
             Exception::Divide => (SIGFPE, FPE_INTDIV, rip, 0, 0),
@@ -38,6 +39,7 @@ impl Kernel {
             Exception::Overflow => (SIGSEGV, SI_KERNEL, 0, 4, 0),
             Exception::InvalidOpcode => (SIGILL, ILL_ILLOPN, rip, 6, 0),
             Exception::GeneralProtection => (SIGSEGV, SI_KERNEL, 0, 13, 0),
+            // The error code: an index into the IDT, and the bit that says so.
             Exception::Interrupt(n) => (SIGSEGV, SI_KERNEL, 0, 13, u64::from(n) * 8 + 2),
             Exception::Alignment => (SIGBUS, BUS_ADRALN, 0, 17, 0),
             Exception::X87 => {
@@ -46,10 +48,13 @@ impl Kernel {
             }
             Exception::Simd => {
                 let mxcsr = self.machine.core.state.mxcsr;
+                // Raised and not masked: a mask is seven bits above its flag (Intel SDM volume 1,
+                // 10.2.3).
                 (SIGFPE, float_code(!(mxcsr >> 7) & mxcsr), rip, 19, 0)
             }
             Exception::Memory(fault) => return self.memory_fault(fault),
         };
+
         self.process.signals.own.trap = [trap, error, old_address];
         self.process
             .signals
@@ -61,6 +66,7 @@ impl Kernel {
         let Fault {
             address, access, ..
         } = fault;
+
         let [.., old_address] = self.process.signals.own.trap;
         match fault.kind {
             FaultKind::OutOfPages => {
@@ -68,6 +74,7 @@ impl Kernel {
                 self.outcome = Some(Outcome::OutOfPages { rip });
             }
             FaultKind::NonCanonical => {
+                // #SS for the stack, #GP for anything else (Intel SDM volume 1, 3.3.7.1).
                 let is_stack = access != Access::Execute && self.is_stack_access(address);
                 let (signal, trap) = if is_stack {
                     (SIGBUS, 12)
@@ -91,7 +98,10 @@ impl Kernel {
                     Access::Write => 2,
                     Access::Execute => 16,
                 };
+
                 self.process.signals.own.trap = [14, u64::from(is_present) | how | 4, address];
+
+                // A page past the end of a file is SIGBUS only for what the mapping allows.
                 let behind = self.process.layout.behind(address);
                 let is_behind = behind.is_some_and(|may| may.allow(access));
                 let info = if is_gone || kind == FaultKind::Protected && is_behind {
@@ -101,6 +111,7 @@ impl Kernel {
                 } else {
                     Info::fault(SIGSEGV, SEGV_MAPERR, address, why)
                 };
+
                 self.process.signals.force(info);
             }
         }
@@ -111,6 +122,7 @@ impl Kernel {
     fn is_stack_access(&self, address: u64) -> bool {
         let core = &self.machine.core;
         let mut bytes = [0; 15];
+        // Byte by byte: those behind the instruction may not be mapped.
         let length = (0..bytes.len())
             .take_while(|&i| {
                 let at = core.state.rip.wrapping_add(i as u64);
@@ -118,23 +130,29 @@ impl Kernel {
             })
             .count();
         let bytes = &bytes[..length];
+
         let options = core.processor().decoder_options();
         let insn = Decoder::with_ip(64, bytes, core.state.rip, options).decode();
+
         let operand = (0..insn.op_count()).find(|&n| insn.op_kind(n) == OpKind::Memory);
         let Some(operand) = operand else {
             return insn.is_stack_instruction();
         };
+
         let value = |register: Register, _, _| match register {
             Register::FS => Some(core.state.gpr(reg::FS)),
             Register::GS => Some(core.state.gpr(reg::GS)),
             register if register.is_segment_register() => Some(0),
             register => Some(core.state.gpr(register.number())),
         };
+
         let at = insn.virtual_address(operand, 0, value);
         let size = insn.memory_size().size() as u64;
+        // A push from memory accesses its operand, too.
         if insn.is_stack_instruction() && at.is_none_or(|at| address.wrapping_sub(at) >= size) {
             return true;
         }
+
         matches!(insn.memory_base(), Register::RSP | Register::RBP)
             && !matches!(insn.memory_segment(), Register::FS | Register::GS)
     }

@@ -113,44 +113,65 @@ impl Kernel {
         let core = &mut self.machine.core;
         let rsp = core.state.gpr(reg::RSP);
         let was_on = alternate.holds(rsp);
+
         let mut sp = rsp.wrapping_sub(RED_ZONE);
         let mut enters = false;
+        // A handler that interrupts one on the alternate stack stays there (sigaltstack(2)).
         if action.flags & SA_ONSTACK != 0 && alternate.size != 0 && !was_on {
             sp = alternate.start.wrapping_add(alternate.size);
             enters = true;
         }
+
+        // XSAVE needs an area at a multiple of 64 (Intel SDM volume 1, 13.4).
         let fpu = sp.wrapping_sub(fpu_size(&core.processor())) & !63;
+        // psABI 3.2.2: at a function's entry `rsp + 8` is a multiple of 16.
         let frame = (fpu.wrapping_sub(FRAME) & !15).wrapping_sub(8);
+
+        // `get_sigframe`: a frame must not leave the alternate stack.
         if (was_on || enters) && !alternate.contains(frame) {
             return None;
         }
+
         if action.flags & SA_RESTORER == 0 {
             return None;
         }
+
+        // `struct rt_sigframe`: the return address, then `uc_flags`, `uc_link`, `uc_stack`, the
+        // registers.
         let mut words = vec![action.restorer, UC_FLAGS, 0];
         words.extend([alternate.start, alternate.flags.into(), alternate.size]);
         words.extend(REGISTERS.map(|register| core.state.gpr(register)));
         words.extend([core.state.rip, core.state.rflags(), CS | SS << 48]);
+        // `err`, `trapno`, `oldmask`, `cr2`, `fpstate`, eight reserved words.
         let [trap, error, address] = self.process.signals.own.trap;
         words.extend([error, trap, old_mask, address, fpu]);
         words.extend([0; 8]);
         words.push(old_mask);
         debug_assert_eq!(words.len() as u64 * 8, 8 + UCONTEXT);
+
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        // Only SA_SIGINFO fills the `siginfo` (`x64_setup_rt_frame`).
         if action.flags & SA_SIGINFO != 0 {
             bytes.extend_from_slice(&info.bytes);
         }
+
         core.memory.write(fpu, &fpu_state(core)).ok()?;
         core.memory.write(frame, &bytes).ok()?;
+
+        // The handler's arguments (psABI 3.2.3); rax is 0 in case it has no prototype.
         core.state.set_gpr(reg::RDI, info.signal.into());
         core.state.set_gpr(reg::RAX, 0);
         core.state.set_gpr(reg::RSI, frame + 8 + UCONTEXT);
         core.state.set_gpr(reg::RDX, frame + 8);
         core.state.set_gpr(reg::RSP, frame);
         core.state.rip = action.handler;
+
+        // psABI 3.2.1: DF is clear at a function's entry. `handle_signal` clears RF and TF, too.
         let cleared = flags::DF | flags::RF | flags::TF;
         core.state.set_rflags(core.state.rflags() & !cleared);
         core.reset_fx();
+
+        // SS_AUTODISARM: the handler may leave the stack without a return (sigaltstack(2)).
         if alternate.flags & SS_AUTODISARM != 0 {
             self.process.signals.own.alternate = AlternateStack::none(SS_DISABLE);
         }
@@ -176,16 +197,23 @@ impl Kernel {
         let ucontext = self.machine.core.state.gpr(reg::RSP);
         let context = ucontext.wrapping_add(SIGCONTEXT);
         let mask = self.u64_at(ucontext.wrapping_add(UCONTEXT - 8))?;
+
         let mut words = [0; 24];
         for (index, word) in words.iter_mut().enumerate() {
             *word = self.u64_at(context.wrapping_add(8 * index as u64))?;
         }
+
+        // `uc_stack`.
         let stack = [16, 24, 32].map(|at| self.u64_at(ucontext.wrapping_add(at)));
+        // `struct sigcontext`: rip is word 16, the flags 17, `fpstate` 23.
         let fpu = match words[23] {
             0 => None,
             at => Some(self.fpu_area(at)?),
         };
+
+        // `rt_sigreturn` restores the mask first.
         self.process.signals.set_blocked(mask);
+
         let core = &mut self.machine.core;
         for (register, word) in REGISTERS.into_iter().zip(words) {
             core.state.set_gpr(register, word);
@@ -193,10 +221,13 @@ impl Kernel {
         core.state.rip = words[16];
         core.state
             .set_rflags(core.state.rflags() & !RESTORED | words[17] & RESTORED);
+
+        // Without a saved state, the FPU is reset (`fpu__restore_sig`).
         match fpu {
             Some(area) => restore_fpu(core, &area).ok_or(Errno::EINVAL)?,
             None => core.reset_fx(),
         }
+
         let [start, flags, size] = stack;
         let stack = AlternateStack {
             start: start?,
@@ -238,6 +269,8 @@ impl Kernel {
             let bytes = fx[offset..offset + 4].try_into();
             bytes.map_or(0, u32::from_le_bytes)
         };
+
+        // `struct _fpx_sw_bytes`: magic1, extended_size, xfeatures, xstate_size.
         let size = word(SOFTWARE + 16);
         let components = u64::from(word(SOFTWARE + 8)) | u64::from(word(SOFTWARE + 12)) << 32;
         let whole = Core::xsave_size(&self.machine.core.processor());
@@ -245,12 +278,15 @@ impl Kernel {
             && (HEADER_END..=whole).contains(&(size as usize))
             && size <= word(SOFTWARE + 4)
             && self.bytes(at.wrapping_add(size.into()))? == FP_XSTATE_MAGIC2.to_le_bytes();
+
+        // Without both marks only the FXSAVE part counts.
         if !is_marked {
             return Ok(Area {
                 bytes: fx.to_vec(),
                 components: None,
             });
         }
+
         let mut bytes = vec![0; whole];
         let area = &mut bytes[..size as usize];
         let memory = &self.machine.core.memory;

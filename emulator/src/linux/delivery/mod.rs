@@ -30,10 +30,12 @@ impl Kernel {
                 _ => self.handle(&info, &action, observer),
             }
         }
+
         // What the tracer sees is what was interrupted.
         if self.process.thread.traced.is_some() && self.is_stopped() {
             return;
         }
+
         // No handler ran.
         if let Some((number, _)) = self.process.signals.own.restart.take()
             && self.outcome.is_none()
@@ -70,21 +72,28 @@ impl Kernel {
 
     fn handle<O: ProcessObserver>(&mut self, info: &Info, action: &Action, observer: &mut O) {
         self.process.thread.sleep_end = None;
+        // Without SA_RESTART the interrupted call returns EINTR (signal(7)).
         if let Some((number, errno)) = self.process.signals.own.restart.take()
             && errno == Errno::ERESTARTSYS
             && action.flags & SA_RESTART != 0
         {
             self.call_again(number);
         }
+
+        // The frame must hold the abort address of a restartable sequence (`rseq_signal_deliver`).
         self.leave_sequence();
         let steps = self.ends_step();
+
         let signals = &mut self.process.signals;
         if action.flags & SA_RESETHAND != 0 {
             signals.action_mut(info.signal).handler = SIG_DFL;
         }
+
+        // `rt_sigsuspend` and the like return to another mask than the current one.
         let old_mask = signals.take_old_mask();
         let core = &self.machine.core;
         let interrupted = core.state.preserved_at(core.state.rip);
+
         if self.push_signal_frame(info, action, old_mask).is_none() {
             // Like Linux' `force_sigsegv`: a fault while handling SIGSEGV kills.
             if info.signal == SIGSEGV {
@@ -95,16 +104,19 @@ impl Kernel {
                 .force(Info::forced(SIGSEGV, Why::Frame));
             return;
         }
+
         let mut mask = self.process.signals.own.blocked | action.mask;
         if action.flags & SA_NODEFER == 0 {
             mask |= bit(info.signal);
         }
         self.process.signals.set_blocked(mask);
+
         let core = &self.machine.core;
         let handler = core.state.preserved_at(core.state.rip);
         if self.process.observed {
             observer.signal(info.signal, &interrupted, &handler, action.restorer);
         }
+
         if steps {
             self.stop_in_handler();
         }

@@ -60,6 +60,7 @@ impl Files {
         let (is_directory, is_link) = (seen.is_dir(), seen.is_symlink());
         let from = Attributes::of_host(seen, self.owners);
         let inode = self.new_inode(from.mode, parent(path));
+
         if with_content {
             let mut inode = inode.borrow_mut();
             if is_link {
@@ -68,6 +69,7 @@ impl Files {
                 copy_content(&self.host.open(path, seen, Access::READ)?, &mut inode)?;
             }
         }
+
         {
             let mut inode = inode.borrow_mut();
             from.set(&mut inode);
@@ -75,15 +77,20 @@ impl Files {
                 inode.links = 1;
             }
         }
+
+        // From here on every name of the file leads to the copy.
         self.copied.insert(identity, inode.clone());
         if is_directory {
             return Ok(inode);
         }
+
+        // Those that have the file open see the copy from now on.
         for files in self.others.values().chain([&self.own]) {
             for (_, open) in files.table.open() {
                 become_copy(open, identity, &inode);
             }
         }
+
         self.newly_copied.push((identity, inode.clone()));
         Ok(inode)
     }
@@ -114,6 +121,7 @@ impl Files {
                 return Ok(0);
             }
             Node::Memory(inode) if self.stands_in(inode, &resolved.path) => {
+                // The host's file and the copy that stands for it stay the same.
                 on_host(&self.host, &resolved.path)?;
                 let metadata = self.host.metadata(&resolved.path)?;
                 Attributes::of_host(&metadata, self.owners).set(&mut inode.borrow_mut());
@@ -121,6 +129,8 @@ impl Files {
             }
             _ => {}
         }
+
+        // Otherwise the change is made to a copy in memory.
         let now = self.now;
         let inode = match &resolved.node {
             Node::Host(metadata) if metadata.is_dir() => {
@@ -128,6 +138,7 @@ impl Files {
             }
             _ => self.in_memory(resolved)?,
         };
+
         change(&mut inode.borrow_mut());
         inode.borrow_mut().changed = now;
         Ok(0)
@@ -165,9 +176,11 @@ impl Files {
     ) -> Answer {
         let attributes = self.attributes(&resolved);
         let may = self.owns(&attributes) || now && self.allows(&attributes, 2);
+
         if !may {
             return Err(if now { Errno::EACCES } else { Errno::EPERM });
         }
+
         // The host's clock stamps what is written there, so "now" is the host's, too: a file must not
         // be newer than one that is written later.
         let (virtual_now, host_now) = (self.now, host_now());
@@ -197,6 +210,7 @@ impl Files {
             gid: old_gid,
             ..
         } = self.attributes(&resolved);
+
         let is_owner = self.own.identity.user.file == old_uid;
         let may_uid = uid == KEEP || is_owner && uid == old_uid;
         let may_gid = gid == KEEP || is_owner && (gid == old_gid || self.own.identity.is_in(gid));
@@ -204,17 +218,22 @@ impl Files {
         if !may {
             return Err(Errno::EPERM);
         }
+
+        // On the host the same users have other numbers.
         let given = [uid, gid].map(|id| (id != KEEP).then_some(id));
         let outside = self.owners.outside(given);
         let keep = |new: u32, old| if new == KEEP { old } else { new };
         let (uid, gid) = (keep(uid, old_uid), keep(gid, old_gid));
+
         if (uid, gid) == (old_uid, old_gid) {
             return Ok(0);
         }
+
         self.change(
             resolved,
             |inode| {
                 (inode.uid, inode.gid) = (uid, gid);
+                // A file with a new owner must not run as the old one (chown(2)).
                 if !inode.is_directory() {
                     inode.mode &= !(S_ISUID | S_ISGID);
                 }
@@ -227,6 +246,7 @@ impl Files {
         if resolved.node.is_directory() {
             return Err(Errno::EISDIR);
         }
+
         let is_file = match &resolved.node {
             Node::Host(metadata) => metadata.is_file(),
             Node::Memory(inode) => inode.borrow().mode & S_IFMT == S_IFREG,
@@ -236,9 +256,11 @@ impl Files {
         if !is_file {
             return Err(Errno::EINVAL);
         }
+
         if !self.allows(&self.attributes(&resolved), 2) {
             return Err(Errno::EACCES);
         }
+
         if let Node::Host(seen) = &resolved.node
             && self.on_host(&resolved.path)
         {
@@ -247,6 +269,8 @@ impl Files {
             file.set_len(size)?;
             return Ok(0);
         }
+
+        // Otherwise a copy in memory is cut off.
         let now = self.now;
         let inode = self.in_memory(resolved)?;
         let mut inode = inode.borrow_mut();

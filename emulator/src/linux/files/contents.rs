@@ -181,6 +181,7 @@ mod tests {
         file.write_at(b"seen", P).expect("written");
         let content = Content::new(host(file.try_clone().expect("a copy"), 1 << 20), 4 * P);
         let mut memory = AddressSpace::default();
+
         let range = 0x10000..0x10000 + 4 * P;
         memory
             .map_file(range.clone(), Permissions::READ_WRITE, content, 0)
@@ -191,6 +192,7 @@ mod tests {
         file.set_len(2 * P + 1).expect("it shrinks");
         assert_eq!(memory.load_bytes::<4>(range.start + P), Some(*b"seen"));
         assert_eq!(memory.load_bytes::<1>(range.start + 2 * P), Some([0]));
+
         let gone = range.start + 3 * P;
         let read = memory.read(gone, &mut seen).map_err(|fault| fault.kind);
         assert_eq!(read, Err(FaultKind::Gone));
@@ -214,9 +216,11 @@ mod tests {
             let metadata = file.metadata().expect("a file");
             contents.hold(&file, &metadata, most)
         };
+
         let held: Vec<_> = (0..OPEN_MAX + 3).map(|n| hold(n, 1 << 20)).collect();
         let open = held.iter().filter(|held| held.file.is_some()).count();
         assert_eq!(open, OPEN_MAX);
+
         for (number, held) in held.iter().enumerate().skip(OPEN_MAX - 1) {
             let mut read = [1; 8];
             held.read(4996, &mut read).expect("there");
@@ -224,6 +228,7 @@ mod tests {
             assert_eq!(read, [byte, byte, byte, byte, 0, 0, 0, 0]);
             assert_eq!(held.read(2 * P, &mut read), Err(Gone));
         }
+
         // What may not be kept stays open.
         let last = hold(OPEN_MAX + 3, P);
         assert!(last.file.is_some());

@@ -265,10 +265,12 @@ impl Files {
         if !open.can_read() {
             return Err(Errno::EBADF);
         }
+
         let at = position.unwrap_or(open.position);
         let count = match &mut open.kind {
             Kind::Host(file) => loop {
                 match file.read_at(buffer, at) {
+                    // A signal of the host is not one of the program.
                     Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                     read => break read?,
                 }
@@ -291,9 +293,11 @@ impl Files {
             },
             Kind::Directory(_) => return Err(Errno::EISDIR),
             Kind::Path | Kind::Stdout | Kind::Stderr => return Err(Errno::EBADF),
+            // What follows has no positions.
             _ if position.is_some() => return Err(Errno::ESPIPE),
             Kind::Stdin => self.streams.read(buffer)?,
             Kind::Pipe(end) => {
+                // pipe(7): without a writer, an empty pipe is at its end.
                 if end.len() == 0 && !end.lacks_writer() && !buffer.is_empty() {
                     return would_block(open.flags);
                 }
@@ -307,12 +311,15 @@ impl Files {
             // The kernel reads these itself.
             Kind::Object(_) => return Err(Errno::EINVAL),
         };
+
+        // Writers may wait for the room that there is now.
         if let Kind::Pipe(end) = &open.kind
             && count > 0
         {
             end.wake(ev::WRITABLE);
             touch(end, self.now, false);
         }
+
         if position.is_none() && open.has_position() {
             open.position += count as u64;
         }
@@ -348,6 +355,7 @@ impl Files {
         if !open.can_write() {
             return Err(Errno::EBADF);
         }
+
         // This includes `pwrite`, whatever its position.
         let appends = open.flags & o::APPEND != 0;
         let at = match position {
@@ -355,6 +363,7 @@ impl Files {
             Some(at) => at,
             None => open.position,
         };
+
         let count = match &mut open.kind {
             Kind::Host(file) => {
                 self.host_written();
@@ -399,6 +408,7 @@ impl Files {
             }
             Kind::Object(_) => return Err(Errno::EINVAL),
         };
+
         if position.is_none() && open.has_position() {
             open.position = at + count as u64;
         }

@@ -222,9 +222,13 @@ impl Host {
                 false => Err(io::Error::from(nix::errno::Errno::ENODEV)),
             }
         };
+
         #[cfg(target_os = "linux")]
         {
             let name = File::from(self.at(path, named(OFlag::empty()))?);
+
+            // The descriptor names the file without opening it: a FIFO or a device does nothing
+            // yet.
             check(&name)?;
             let mut options = OpenOptions::new();
             options.read(access.reads).write(access.writes);
@@ -234,16 +238,22 @@ impl Host {
                 opened => return opened,
             }
         }
+
+        // Without such a link it is opened by its path, and checked afterwards.
         let mode = match (access.reads, access.writes) {
             (true, true) => OFlag::O_RDWR,
             (false, true) => OFlag::O_WRONLY,
             _ => OFlag::O_RDONLY,
         };
+
         // None of these matters to a regular file, and a FIFO or a terminal does nothing then.
         let harmless = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let flags = mode | harmless | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+
         let file = File::from(self.at_for_use(path, flags)?);
         check(&file)?;
+
+        // Only now is it certain which file loses its content.
         if access.truncates {
             file.set_len(0)?;
         }
@@ -460,18 +470,21 @@ mod tests {
         let host = Host::new(root.path(), Gate::default());
         let open = host.root.clone().expect("a folder");
         let flags = OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+
         let is_there = |path: &[u8]| {
             let ways = [walk(&open, path, flags), host.at(path, flags)];
             let [walked, at_once] = ways.map(|way| way.is_ok());
             assert_eq!(walked, at_once, "{}", String::from_utf8_lossy(path));
             walked
         };
+
         assert!(is_there(b"folder"));
         assert!(is_there(b"folder/file"));
         assert!(!is_there(b"link/file"));
         assert!(!is_there(b"folder/link"));
         assert!(!is_there(b"folder/file/more"));
         assert!(!is_there(b"missing"));
+
         assert_eq!(host.target(b"/folder/link").ok(), Some(b"file".to_vec()));
         assert!(host.metadata(b"/link").is_ok_and(|m| m.is_symlink()));
         let folder = host.metadata(b"/folder").expect("it is there");

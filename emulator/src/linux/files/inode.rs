@@ -227,9 +227,12 @@ impl Files {
     pub(in crate::linux) fn new_inode(&mut self, mode: u32, directory: &[u8]) -> InodeRef {
         const S_ISGID: u32 = 0o2000;
         self.inodes += 1;
+
         let path = directory.to_vec();
         let node = self.node(directory);
         let parent = self.attributes(&ResolvedPath { path, node });
+
+        // A set-group-ID folder passes on its group, and to folders also the bit (inode(7)).
         let passes_on = parent.mode & S_ISGID != 0;
         let is_directory = mode & S_IFMT == S_IFDIR;
         let inherited = if passes_on && is_directory {
@@ -237,6 +240,7 @@ impl Files {
         } else {
             0
         };
+
         self.budget.take(INODE_BYTES);
         Rc::new(RefCell::new(Inode {
             device: parent.device,
@@ -252,6 +256,7 @@ impl Files {
             accessed: self.now,
             modified: self.now,
             changed: self.now,
+            // Only `memfd_create` makes files that can be sealed.
             seals: seal::SEAL,
             data: Data::default(),
             budget: self.budget.clone(),

@@ -164,6 +164,7 @@ impl Files {
         let (kind, trimmed) = last(path);
         if kind != Last::Name {
             self.resolve(base, path, true)?;
+            // The errors of `do_unlinkat` and `do_rmdir` (`fs/namei.c`).
             return Err(match kind {
                 _ if !directory => Errno::EISDIR,
                 Last::Dot => Errno::EINVAL,
@@ -171,8 +172,11 @@ impl Files {
                 Last::Root | Last::Name => Errno::EBUSY,
             });
         }
+
         let resolved = self.find(base, trimmed, false)?;
         let is_directory = resolved.node.is_directory();
+
+        // A slash at the end asks for a folder.
         if trimmed.len() < path.len() && !directory {
             return Err(if is_directory {
                 Errno::EISDIR
@@ -180,6 +184,7 @@ impl Files {
                 Errno::ENOTDIR
             });
         }
+
         self.check_may_remove(&resolved)?;
         match (is_directory, directory) {
             (true, false) => return Err(Errno::EISDIR),
@@ -187,6 +192,7 @@ impl Files {
             (true, true) if !self.list(&resolved.path)?.is_empty() => return Err(Errno::ENOTEMPTY),
             _ => {}
         }
+
         self.unlink_resolved(&resolved)
     }
 
@@ -210,6 +216,7 @@ impl Files {
         let is_directory = resolved.node.is_directory();
         let on_host = matches!(resolved.node, Node::Host(_)) && self.on_host(&resolved.path);
         let mut inode = None;
+
         match &resolved.node {
             Node::Memory(found) if self.stands_in(found, &resolved.path) => {
                 self.host.remove(&resolved.path, false)?;
@@ -227,14 +234,19 @@ impl Files {
             }
             _ => {}
         }
+
+        // Others may have it open, or know it by another name.
         if let Some(inode) = &inode {
             let mut inode = inode.borrow_mut();
             inode.links = inode.links.saturating_sub(1);
             inode.changed = self.now;
         }
+
         if !on_host {
             self.remove(&resolved.path);
         }
+
+        // A process may still work in it.
         if is_directory {
             self.directory_is_gone(&resolved.path, inode);
         }
@@ -330,6 +342,7 @@ impl Files {
     ) -> Answer {
         let ((from_kind, from_path), (to_kind, to_path)) = (last(from.1), last(to.1));
         if from_kind != Last::Name || to_kind != Last::Name {
+            // `.`, `..` and the root cannot be renamed; errors on the way to them come first.
             self.resolve(from.0, from.1, true)?;
             self.resolve(to.0, to.1, true)?;
             return Err(
@@ -339,24 +352,30 @@ impl Files {
                 },
             );
         }
+
         let slashes = (from_path.len() < from.1.len(), to_path.len() < to.1.len());
         let to_resolved = self.resolve(to.0, to_path, false);
         let from = self.find(from.0, from_path, false)?;
         let to = to_resolved?;
+
         let exists = !matches!(to.node, Node::Missing);
         match existing {
             Existing::Kept if exists => return Err(Errno::EEXIST),
             Existing::Exchanged if !exists => return Err(Errno::ENOENT),
             _ => {}
         }
+
         let is_directory = from.node.is_directory();
         let exchanges = existing == Existing::Exchanged;
+        // A slash at the end is for folders.
         if !is_directory && (slashes.0 || slashes.1 && !exchanges) {
             return Err(Errno::ENOTDIR);
         }
         if exchanges && slashes.1 && !to.node.is_directory() {
             return Err(Errno::ENOTDIR);
         }
+
+        // A folder cannot be moved into itself.
         if to.path.starts_with(&join(&from.path, b"")) {
             return Err(if is_directory {
                 Errno::EINVAL
@@ -364,6 +383,8 @@ impl Files {
                 Errno::ENOTDIR
             });
         }
+
+        // A target that has the source in it is not empty.
         if from.path.starts_with(&join(&to.path, b"")) {
             return Err(if exchanges {
                 Errno::EINVAL
@@ -371,44 +392,58 @@ impl Files {
                 Errno::ENOTEMPTY
             });
         }
+
+        // Two names of one file: rename(2) leaves both.
         if from.path == to.path || is_same(&from.node, &to.node) {
             return Ok(0);
         }
+
+        // Both folders change, and sticky ones protect their files.
         self.check_may_remove(&from)?;
         match exists {
             true => self.check_may_remove(&to)?,
             false => self.check_may_change(parent(&to.path))?,
         }
+
         if exchanges {
             return self.exchange(from, to);
         }
+
         match (is_directory, to.node.is_directory()) {
             (true, false) if exists => return Err(Errno::ENOTDIR),
             (false, true) => return Err(Errno::EISDIR),
             (true, true) if !self.list(&to.path)?.is_empty() => return Err(Errno::ENOTEMPTY),
             _ => {}
         }
+
         if self.on_host(&from.path) && self.on_host(&to.path) {
             self.host.rename(&from.path, &to.path)?;
+            // A copy in memory stood for the file that was replaced.
             if let Node::Memory(replaced) = &to.node {
                 self.forget_stand_in(replaced);
             }
             self.moved(&from.path, &to.path);
             return Ok(0);
         }
+
         let (old, new) = (from.path.clone(), to.path.clone());
         // Longer paths of all that is inside.
         let longer = new.len().saturating_sub(old.len()) as u64;
         let prefix = join(&old, b"");
         let inside = self.entries.range(prefix.clone()..);
         let inside = inside.take_while(|(path, _)| path.starts_with(&prefix));
+
+        // The memory that the new names need is checked before anything moves.
         self.budget.check_new(&new)?;
         self.budget
             .check(longer.saturating_mul(inside.count() as u64))?;
+
         let inode = self.inode_to_move(from)?;
         if exists {
             self.unlink_resolved(&to)?;
         }
+
+        // Paths are the keys: all that is inside gets new ones.
         let inside = self.take_inside(&old);
         self.remove(&old);
         self.put_inside(&new, inode, inside);

@@ -118,10 +118,13 @@ impl Files {
             let kept = flags & (o::PATH | o::DIRECTORY | o::NOFOLLOW);
             return Ok(Description::new(Kind::Path, kept, &path).shared());
         }
+
+        // Flags that matter only while a file is opened are dropped (`do_dentry_open`).
         let kept = flags & KNOWN & !(o::CREAT | o::EXCL | o::TRUNC | o::CLOEXEC) | o::LARGEFILE;
         let opened = |kind, path: &[u8]| Ok(Description::new(kind, kept, path).shared());
         let truncates = flags & o::TRUNC != 0;
         let writes = flags & o::ACCMODE != o::RDONLY || truncates;
+
         if resolved.node.is_directory() {
             if flags & o::TMPFILE == o::TMPFILE && writes {
                 self.check_may_change(&path)?;
@@ -134,6 +137,7 @@ impl Files {
             }
             return opened(Kind::Directory(None), &path);
         }
+
         self.may_open(&resolved, flags)?;
         match resolved.node {
             Node::Missing => {
@@ -149,6 +153,8 @@ impl Files {
             Node::Special(_) if writes => Err(Errno::EACCES),
             Node::Special(_) => opened(Kind::Text(KeptText::new(text, &self.texts)), &path),
             Node::Memory(inode) => {
+                // FIFOs and terminals were opened by the caller; sockets cannot be opened
+                // (open(2)).
                 if inode.borrow().mode & S_IFMT != S_IFREG {
                     return Err(Errno::ENXIO);
                 }
@@ -177,6 +183,7 @@ impl Files {
                 )
             }
             Node::Host(metadata) if writes => {
+                // The host's file must not change: what is written stays in memory.
                 let inode = self.copy_up(&path, &metadata, !truncates)?;
                 opened(Kind::Memory(inode), &path)
             }

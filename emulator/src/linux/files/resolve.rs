@@ -39,6 +39,7 @@ impl Files {
         if path.len() >= PATH_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
+
         let mut at = match path.first() {
             Some(b'/') => root.to_vec(),
             _ => base.to_vec(),
@@ -47,9 +48,12 @@ impl Files {
         let mut todo: Vec<Vec<u8>> = components(path);
         let wants_directory = path.ends_with(b"/");
         let mut links = 0;
+
+        // Each component needs the permission to search its folder (path_resolution(7)).
         while let Some(name) = todo.pop() {
             match &node {
                 Node::Missing => {
+                    // The whole path is noted, not only as far as it leads.
                     let rest = todo.iter().rev().map(|name| &name[..]);
                     let all = [&at[..], &name].into_iter().chain(rest);
                     self.note_missing(&all.collect::<Vec<_>>().join(&b'/'));
@@ -60,8 +64,10 @@ impl Files {
                 node if !self.may_search(&at, node) => return Err(Errno::EACCES),
                 _ => {}
             }
+
             match &name[..] {
                 b"." => continue,
+                // The root is its own parent.
                 b".." if at == root => continue,
                 b".." => {
                     at = parent(&at).to_vec();
@@ -71,12 +77,15 @@ impl Files {
                 name if name.len() > NAME_MAX => return Err(Errno::ENAMETOOLONG),
                 _ => {}
             }
+
             let next = join(&at, &name);
             let found = self.node(&next);
+            // `link/` is what the link leads to.
             let last = todo.is_empty() && !wants_directory;
             match found.link(self, &next) {
                 Some(target) if !last || follow => {
                     links += 1;
+                    // Links that lead to each other would never end.
                     if links > SYMLINKS_MAX {
                         return Err(Errno::ELOOP);
                     }
@@ -92,24 +101,31 @@ impl Files {
                         }
                         _ => {}
                     }
+
                     let target = target?;
+
+                    // The files behind `ns/` have no path of their own.
                     if let Some(number) = special::namespace(&target)
                         && special::of_process(&next).is_some()
                     {
                         (at, node) = (target, Node::Special(Special::Namespace(number)));
                         continue;
                     }
+
                     // These too: outside of another root, their text leads elsewhere.
                     if special::is_magic(&next) {
                         node = self.node(&target);
                         at = target;
                         continue;
                     }
+
                     if target.starts_with(b"/") {
                         at = root.to_vec();
                     }
+
                     node = self.node(&at);
                     todo.extend(components(&target));
+                    // Each link can make the rest longer: without a bound it would fill the memory.
                     if todo.len() > PATH_MAX {
                         return Err(Errno::ENAMETOOLONG);
                     }
@@ -117,16 +133,20 @@ impl Files {
                 _ => (at, node) = (next, found),
             }
         }
+
         if matches!(node, Node::Refused) {
             return Err(Errno::EACCES);
         }
+
         let is_missing = matches!(node, Node::Missing);
         if is_missing {
             self.note_missing(&at);
         }
+
         if wants_directory && !is_missing && !node.is_directory() {
             return Err(Errno::ENOTDIR);
         }
+
         Ok(ResolvedPath { path: at, node })
     }
 

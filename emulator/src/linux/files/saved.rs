@@ -130,6 +130,8 @@ fn copy(
     refs: Others<'_>,
 ) -> Copied {
     let [budget, texts] = budgets.map(|budget| Budget::new(budget.left()));
+
+    // What several names and descriptors share is copied once; the maps know the copies.
     let mut copies = Copies {
         budget: budget.clone(),
         texts: texts.clone(),
@@ -138,6 +140,7 @@ fn copy(
         pipes: HashMap::new(),
         notes: refs.notes,
     };
+
     let entries = entries.iter().map(|(path, entry)| {
         let entry = match entry {
             Entry::Removed => Entry::Removed,
@@ -149,10 +152,12 @@ fn copy(
     let copied = copied.iter();
     let copied = copied.map(|(&key, inode)| (key, copies.inode(inode)));
     let copied = copied.collect();
+
     let own = copies.own(own);
     let others = others.iter();
     let others = others.map(|(&number, files)| (number, copies.own(files)));
     let others = others.collect();
+
     for open in refs.held {
         *open = copies.open(open);
     }
@@ -162,6 +167,7 @@ fn copy(
             None => WeakShared::new(),
         };
     }
+
     Copied {
         entries,
         copied,
@@ -202,9 +208,11 @@ impl Copies {
     }
 
     fn open(&mut self, open: &Shared) -> Shared {
+        // Descriptors that share an open file, and its position, share the copy, too.
         if let Some(copy) = self.open.get(&key(open)) {
             return copy.clone();
         }
+
         let description = open.borrow();
         let kind = match &description.kind {
             Kind::Host(file) => Kind::Host(file.clone()),
@@ -221,6 +229,7 @@ impl Copies {
             Kind::ThreadName(task, text) => Kind::ThreadName(*task, text.clone()),
             Kind::Object(handle) => Kind::Object(handle.copy(&self.notes)),
         };
+
         let copy = Description {
             kind,
             flags: description.flags,
@@ -229,6 +238,7 @@ impl Copies {
             lock: description.lock.as_ref().map(|lock| lock.copy(&self.notes)),
             mode: description.mode,
         };
+
         let copy = copy.shared();
         self.open.insert(key(open), copy.clone());
         copy

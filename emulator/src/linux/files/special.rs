@@ -334,6 +334,7 @@ pub(super) fn not_modelled(files: &Files, path: &[u8]) -> Option<&'static str> {
         b"/sys/power",
     ];
     const DEV: [&[u8]; 2] = [b"/dev/console", b"/dev/kmsg"];
+
     if SYS.contains(&path) {
         return Some("a file of /sys that every Linux has");
     }
@@ -432,6 +433,7 @@ pub(super) fn is_special(path: &[u8]) -> bool {
 /// The generated file at a path.
 pub(super) fn find(files: &Files, path: &[u8]) -> Option<Special> {
     let own = files.own.process;
+
     match path {
         b"/proc/self" => return Some(Special::Link(own.to_string().into_bytes())),
         b"/proc/thread-self" => {
@@ -440,14 +442,17 @@ pub(super) fn find(files: &Files, path: &[u8]) -> Option<Special> {
         }
         _ => {}
     }
+
     let Some((task, rest)) = of_thread(files, path) else {
         return among(files, &SYSTEM, path, Task::FIRST);
     };
+
     if !exists(files, task) {
         return None;
     }
     let of = files.of_process(task.process);
     let is_thread = path.ends_with(b"/task") || path.windows(6).any(|part| part == b"/task/");
+
     if let Some(name) = rest.strip_prefix(b"fd/") {
         return descriptor(files, task.process, name);
     }
@@ -460,9 +465,12 @@ pub(super) fn find(files: &Files, path: &[u8]) -> Option<Special> {
     if of.is_none() && (matches!(rest, b"exe" | b"cwd" | b"root") || rest.starts_with(b"ns/")) {
         return None;
     }
+
+    // The folder of a thread has no `task` of its own.
     if is_thread && rest == b"task" && path.windows(6).any(|part| part == b"/task/") {
         return None;
     }
+
     among(files, &PROCESS, rest, task)
 }
 
@@ -493,6 +501,7 @@ fn among(files: &Files, all: &[(&str, Made)], path: &[u8], task: Task) -> Option
             Made::DescriptorTexts => descriptors(FILE),
             Made::Threads => {
                 let mut threads = of.map_or_else(Default::default, |of| of.threads.clone());
+                // A zombie still has its first thread.
                 threads.insert(task.process);
                 let names = threads.iter();
                 let names = names.map(|number| (number.to_string().into_bytes(), DIRECTORY));
@@ -500,11 +509,13 @@ fn among(files: &Files, all: &[(&str, Made)], path: &[u8], task: Task) -> Option
             }
         });
     }
+
     let prefix = match path {
         b"" => Vec::new(),
         path => join(path, b""),
     };
     let mut inside: Vec<(Vec<u8>, u8)> = Vec::new();
+
     for (path, made) in all {
         let Some(rest) = path.as_bytes().strip_prefix(&prefix[..]) else {
             continue;
@@ -513,16 +524,21 @@ fn among(files: &Files, all: &[(&str, Made)], path: &[u8], task: Task) -> Option
             Some(slash) => (&rest[..slash], DIRECTORY),
             None => (rest, made.kind()),
         };
+
+        // All that is below one folder stands together in the table.
         if inside.last().is_none_or(|(last, _)| last != name) {
             inside.push((name.to_vec(), kind));
         }
     }
+
+    // Processes come and go: they are in no table.
     if path == b"/proc" {
         let numbers = files.processes();
         let numbers = numbers.iter().map(|number| number.to_string().into_bytes());
         inside.extend(numbers.map(|number| (number, DIRECTORY)));
         inside.extend([b"self".to_vec(), b"thread-self".to_vec()].map(|name| (name, LINK)));
     }
+
     (!inside.is_empty()).then_some(Special::Directory(inside))
 }
 

@@ -80,18 +80,22 @@ impl Address {
             Family::Inet6 => INET6_MIN,
             Family::Netlink => 12,
         };
+
         if bytes.len() < shortest || family == Family::Unix && bytes.len() > UNIX_MAX {
             return Err(Errno::EINVAL);
         }
+
         if Address::family_of(bytes) != Some(family.number()) {
             return Err(match family.is_internet() {
                 true => Errno::EAFNOSUPPORT,
                 false => Errno::EINVAL,
             });
         }
+
         let port = || u16::from_be_bytes([bytes[2], bytes[3]]);
         Ok(match family {
             Family::Unix => {
+                // An abstract name may contain NULs; a path ends at the first one.
                 let path = &bytes[2..];
                 let end = match path[0] {
                     0 => path.len(),
@@ -105,6 +109,7 @@ impl Address {
             }
             Family::Inet6 => {
                 let ip: [u8; 16] = std::array::from_fn(|i| bytes[8 + i]);
+                // An IPv4-mapped address is an IPv4 address (ipv6(7)).
                 Address::Internet((IpAddr::from(ip).to_canonical(), port()).into())
             }
             Family::Netlink => {
@@ -117,9 +122,11 @@ impl Address {
     /// The `struct sockaddr` that a socket of this family reports.
     pub(in crate::linux) fn write(&self, family: Family) -> Vec<u8> {
         let mut bytes = family.number().to_le_bytes().to_vec();
+
         match self {
             Address::Unix(path) => {
                 bytes.extend(path);
+                // A path is reported with its NUL, an abstract name has none (unix(7)).
                 if path.first().is_some_and(|&byte| byte != 0) {
                     bytes.push(0);
                 }
@@ -133,6 +140,7 @@ impl Address {
                             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
                             IpAddr::V6(ip) => ip,
                         };
+                        // `sin6_flowinfo`.
                         bytes.extend([0; 4]);
                         bytes.extend(ip.octets());
                         bytes.resize(INET6, 0);
@@ -150,6 +158,7 @@ impl Address {
                 bytes.extend([0; 4]);
             }
         }
+
         bytes
     }
 

@@ -220,23 +220,28 @@ impl Socket {
     pub(in crate::linux) fn events(&self, room: bool) -> u32 {
         let has_data = !self.inbox.is_empty();
         let error = if self.error.is_some() { ev::ERR } else { 0 };
+
         if let State::Listening { waiting, .. } = &self.state {
             let is_shut = self.read_shut && self.family == Family::Unix;
             let shut = if is_shut { ev::READABLE | ev::RDHUP } else { 0 };
             let waits = if waiting.is_empty() { 0 } else { ev::READABLE };
             return shut | waits | error;
         }
+
         let mut events = error;
         let is_unconnected = self.has_connection() && self.peer().is_none();
         if self.read_shut && self.write_shut || is_unconnected {
             events |= ev::HUP;
         }
+
         if self.read_shut {
             events |= ev::READABLE | ev::RDHUP;
         }
         if has_data {
             events |= ev::READABLE;
         }
+
+        // A shut TCP connection is writable: the write fails at once (`tcp_poll`).
         if room || self.is_tcp() && (self.write_shut || is_unconnected) {
             events |= ev::WRITABLE;
             if !self.is_tcp() {

@@ -45,15 +45,19 @@ impl Kernel {
             })
         });
         let tasks: Vec<Task> = tasks.collect();
+
         for task in tasks {
             let rsp = self
                 .thread_state(task)
                 .map_or(0, |state| state.gpr(reg::RSP));
+
             let mut areas = self.machine.core.memory.areas_in(space);
             let end = areas
                 .find(|(area, _)| area.contains(&rsp))
                 .map(|(area, _)| area.end);
             drop(areas);
+
+            // The red zone below rsp is in use, too (psABI 3.2.2).
             let used = rsp.saturating_sub(RED_ZONE)..end.unwrap_or(rsp);
             if range.start < used.end && used.start < range.end {
                 self.disturb(task);

@@ -29,10 +29,12 @@ impl Kernel {
         let Some(traced) = &thread.traced else {
             return;
         };
+
         if thread.number == self.process.number {
             self.process.first_tracer = Some(traced.tracer);
             return;
         }
+
         let tracer = traced.tracer;
         self.system.ended_threads.push(EndedThread {
             task: Task {
@@ -43,6 +45,7 @@ impl Kernel {
             tracer,
             status,
         });
+
         self.system.changes += 1;
         self.tell_process(
             tracer.process,
@@ -91,6 +94,7 @@ impl Kernel {
             let traced = self
                 .tracee(task)
                 .and_then(|tracee| tracee.thread.traced.as_ref());
+            // PTRACE_O_EXITKILL (ptrace(2)).
             let kills = traced.is_some_and(|traced| traced.options & option::EXITKILL != 0);
             self.detach(task);
             if kills {
@@ -109,9 +113,12 @@ impl Kernel {
         for other in self.processes.values_mut() {
             other.process.first_tracer.take_if(|tracer| is_its(*tracer));
         }
+
         self.system
             .ended_threads
             .retain(|ended| !is_its(ended.tracer));
+
+        // What only the tracer could wait for is now its parent's.
         let ended = self
             .system
             .ended
@@ -133,17 +140,21 @@ impl Kernel {
         else {
             return;
         };
+
         let ended = &mut self.system.ended[index];
         let tracer = ended.tracer.take();
+        // A parent that traced it knows already.
         if tracer.is_some_and(|tracer| tracer.process == ended.parent) {
             return;
         }
+
         let news = News {
             number,
             status: ended.status,
             usage: ended.usage,
             is_traced: false,
         };
+
         let (parent, exit_signal) = (ended.parent, ended.exit_signal);
         self.system.changes += 1;
         if !self.tell_process(parent, news, exit_signal) {
@@ -160,9 +171,11 @@ impl Kernel {
         waits: Waits,
     ) -> (Option<News>, bool) {
         let own = self.task();
+        // `__WNOTHREAD`: only the tracees of the calling thread (wait(2)).
         let is_its = |tracer: Task| {
             tracer.process == own.process && (!waits.only_thread || tracer.thread == own.thread)
         };
+
         let mut has_any = false;
         for index in 0..self.system.ended_threads.len() {
             let EndedThread {
@@ -174,12 +187,15 @@ impl Kernel {
             if !is_its(tracer) || !which.is(task.thread, group) {
                 continue;
             }
+
             has_any = true;
             if waits.for_ends {
+                // WNOWAIT leaves it for another call.
                 if !waits.keeps {
                     self.system.ended_threads.remove(index);
                     self.system.changes += 1;
                 }
+
                 let news = News {
                     number: task.thread,
                     status,
@@ -189,6 +205,7 @@ impl Kernel {
                 return (Some(news), true);
             }
         }
+
         for task in self.traced_by(own.process, waits.only_thread.then_some(own.thread)) {
             let group = self
                 .process(task.process)
@@ -196,20 +213,24 @@ impl Kernel {
             if !which.is(task.thread, group) {
                 continue;
             }
+
             has_any = true;
             let Some(tracee) = self.tracee(task) else {
                 continue;
             };
+
             let stop = tracee
                 .thread
                 .traced
                 .as_mut()
                 .and_then(|traced| traced.stop.as_mut());
+            // While it listens, a stop is no news (`task_stopped_code`).
             if let Some(stop) = stop
                 && stop.is_news
                 && !stop.listens
             {
                 stop.is_news = waits.keeps;
+                // As `WIFSTOPPED` and `WSTOPSIG` read it (wait(2)).
                 let status = stop.code << 8 | 0x7f;
                 let process = self.process(task.process);
                 let news = News {
@@ -221,6 +242,7 @@ impl Kernel {
                 return (Some(news), true);
             }
         }
+
         (None, has_any)
     }
 }

@@ -99,16 +99,20 @@ impl Kernel {
     /// Lets a stopped thread go on, with a signal if the tracer gives one.
     pub(in crate::linux) fn resume_tracee(&mut self, task: Task, how: How, signal: Option<u8>) {
         let (tracer, uid) = (self.process.number, self.files.own.identity.user.real);
+
         let Some(tracee) = self.tracee(task) else {
             return;
         };
         let Some(traced) = &mut tracee.thread.traced else {
             return;
         };
+
         let stop = traced.stop.take();
         traced.how = how;
         match stop.map(|stop| (stop.kind, stop.info)) {
             Some((StopKind::Signal, before)) => {
+                // The same signal keeps its `siginfo`; another one comes from the tracer
+                // (`ptrace_signal`).
                 let same = before.filter(|info| Some(info.signal) == signal);
                 let other = |signal| Info::from_process(signal, SI_USER, tracer, uid);
                 traced.injected = same.or_else(|| signal.map(other));
@@ -120,6 +124,7 @@ impl Kernel {
             }
             _ => {}
         }
+
         if how == How::Step {
             let byte = |at: u64| {
                 let mut byte = [0];
@@ -127,10 +132,13 @@ impl Kernel {
                 let memory = &self.machine.core.memory;
                 memory.peek_in(space, at, &mut byte).ok().map(|()| byte[0])
             };
+
             let rip = self.thread_state(task).map_or(0, |state| state.rip);
+            // No instruction is longer than 15 bytes.
             let sets = sets_trap_flag((0..15).map_while(|index| byte(rip.wrapping_add(index))));
             self.begin_step(task, sets);
         }
+
         self.system.changes += 1;
     }
 
@@ -172,6 +180,7 @@ impl Kernel {
         let Some(traced) = &mut self.process.thread.traced else {
             return;
         };
+
         traced.stop = Some(Stop {
             kind,
             code,
@@ -179,14 +188,17 @@ impl Kernel {
             is_news: true,
             listens: false,
         });
+
         self.system.changes += 1;
         let tracer = traced.tracer.process;
         let why = match kind {
             StopKind::Group => CLD_STOPPED,
             _ => CLD_TRAPPED,
         };
+
         if let Some(signals) = self.signals_of(tracer) {
             let action = *signals.action(SIGCHLD);
+            // As `do_notify_parent_cldstop`.
             if action.handler != SIG_IGN && action.flags & SA_NOCLDSTOP == 0 {
                 let status = code & 0x7f;
                 signals.send(Info::of_child(SIGCHLD, why, task.thread, uid, status));

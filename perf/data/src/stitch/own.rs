@@ -184,9 +184,11 @@ impl Own {
     }
 
     pub(super) fn push(&mut self, item: Item, out: &mut Out) {
+        // Synthesized items have no time: they count as of the moment where they are.
         let time = item.time.unwrap_or(self.now);
         self.now = self.now.max(time);
         let tid = item.tid;
+
         match item.what {
             What::Sample { chain, ip, .. } => {
                 let kernel = deferral(&chain).map_or(0, |found| found.kernel);
@@ -216,19 +218,24 @@ impl Own {
                 thread.mark_exec();
             }
             What::Vdso => {
+                // Execve has mapped the new program: samples since `Exec` were still inside it.
                 if let Some(thread) = self.threads.get_mut(&tid)
                     && std::mem::take(&mut thread.in_exec)
                 {
                     thread.mark_exec();
                 }
             }
+            // A loss without a time may have been anywhere.
             What::Lost { .. } if item.time.is_none() => self.lost_sometime = true,
             What::Lost { .. } => self.losses += 1,
         }
+
+        // Release first: only what cannot be delivered yet counts against the limits.
         self.held.release(out);
         if let Some(first_held) = self.held.bound(out) {
             self.drop_given_up(first_held);
         }
+
         if self.remembered > REMEMBERED_MAX {
             self.forget_records(out);
         }
@@ -239,24 +246,30 @@ impl Own {
             self.held.add(stitched, false, out);
             return;
         };
+
         stitched.cookie = found.cookie;
         let tid = stitched.tid;
+        // Cookies alone are ambiguous: two of one CPU are equal after its counter wraps around.
         if tid < 0 {
             without_user(&mut stitched, Why::NoThread);
             self.held.add(stitched, false, out);
             return;
         }
+
         let sight = Sight {
             tid,
             name: Name::new(stitched.cookie, event),
             time: stitched.time.unwrap_or(self.now),
         };
+
         let place = self.open(sight, out);
         let Some(stay) = stay_of(&mut self.threads, tid, place) else {
             return;
         };
+
         match &mut stay.record {
             Record::Awaited => {
+                // Counted once for each stay, because its record removes one (`no_longer_awaited`).
                 if let (true, Some(cookie)) = (stay.waiting.is_empty(), sight.name.cookie()) {
                     *self.awaited.entry(cookie).or_default() += 1;
                 }
@@ -283,17 +296,22 @@ impl Own {
             out.counts.orphans += 1;
             return;
         }
+
+        // Asked before `open`, which may end the stay that waits for this cookie.
         let elsewhere = sight
             .name
             .cookie()
             .and_then(|cookie| self.awaited.get(&cookie));
         let is_awaited = elsewhere.is_some();
+
         let place = self.open(sight, out);
         let Some(stay) = stay_of(&mut self.threads, sight.tid, place) else {
             return;
         };
+
         match &mut stay.record {
             Record::Awaited => {}
+            // Every event that asks for records gets one.
             Record::Here { frames: known, .. } if *known == frames => {
                 out.counts.duplicates += 1;
                 return;
@@ -316,6 +334,7 @@ impl Own {
                 return;
             }
         }
+
         let waiting = std::mem::take(&mut stay.waiting);
         let replaced = std::mem::take(&mut stay.replaced);
         let used = !waiting.is_empty();
@@ -325,11 +344,16 @@ impl Own {
             used,
         };
         self.remembered += frames.len();
+
+        // Nobody waits here, but some thread waits for this cookie: the record names another
+        // thread.
         if used {
             self.no_longer_awaited(sight.name.cookie());
         } else {
             out.counts.foreign += u64::from(is_awaited);
         }
+
+        // The first `replaced` samples are from before an execve, which replaced their stack.
         for (place, (id, ip)) in waiting.into_iter().enumerate() {
             self.held.settle(id, |stitched| {
                 if place < replaced {
@@ -339,10 +363,12 @@ impl Own {
                 }
             });
         }
+
         // Only the newest stay can have late samples; without cookies there are none.
         let Some(thread) = self.threads.get_mut(&sight.tid) else {
             return;
         };
+
         if sight.name.cookie().is_none() {
             if let Some(stay) = thread.stays.remove(place) {
                 self.forget(stay, Why::NotWritten, out);
@@ -358,23 +384,29 @@ impl Own {
         let stays = &mut self.threads.entry(sight.tid).or_default().stays;
         let found = stays.iter().position(|stay| stay.name == sight.name);
         let is_newest = found.is_some_and(|place| place + 1 == stays.len());
+
         if let Some(place) = found
             && stays[place].is_same(sight, is_newest, losses)
         {
             return place;
         }
+
+        // A known name in a new stay: the counter wrapped around, or there are no cookies.
         let mut over = Vec::new();
         match found {
             Some(place) => over.extend(stays.remove(place)),
             None if stays.len() >= STAYS_MAX => over.extend(stays.pop_front()),
             None => {}
         }
+
         // The thread has continued, so no sample of the previous stay can follow.
         if let Some(newest) = stays.back_mut() {
             self.remembered -= newest.forget_record(out);
         }
+
         stays.push_back(Stay {
             name: sight.name,
+            // A name that is known from long ago: the stay may have begun before this item.
             since: (found.is_none() || sight.name.cookie().is_none()).then_some(sight.time),
             losses,
             waiting: Vec::new(),
@@ -383,6 +415,8 @@ impl Own {
             calls: Vec::new(),
             record: Record::Awaited,
         });
+
+        // After the push, so that the index is that of the new stay.
         let place = stays.len() - 1;
         for stay in over {
             self.forget(stay, Why::NotWritten, out);
@@ -396,7 +430,9 @@ impl Own {
         if stay.waiting.is_empty() {
             return;
         }
+
         self.no_longer_awaited(stay.name.cookie());
+
         // In the form of 2023, without cookies, no event has to ask.
         let has_none = self.not_asked && stay.name.cookie().is_some() && out.counts.records == 0;
         let why = if has_none {
@@ -408,6 +444,7 @@ impl Own {
         } else {
             why
         };
+
         for (place, (id, _)) in stay.waiting.into_iter().enumerate() {
             let why = match place < stay.replaced {
                 true => Why::Exec,

@@ -19,6 +19,8 @@ impl Feed {
     pub fn item(&mut self, event: &Event<'_>) -> Option<Item> {
         let key = self.next_key;
         self.next_key += 1;
+
+        // Without `sample_id_all`, a record has no trailer; some name their thread in the body.
         let mut tid = event.id().tid().unwrap_or(-1);
         let what = match event.record {
             Record::Sample(sample) => {
@@ -32,6 +34,7 @@ impl Feed {
                 }
             }
             Record::CallchainDeferred { cookie, chain } => What::Record {
+                // The form of 2023 has none, which is read as 0.
                 cookie: Some(cookie).filter(|&cookie| cookie != 0),
                 frames: chain.words().collect(),
             },
@@ -56,6 +59,7 @@ impl Feed {
             }
             _ => return None,
         };
+
         Some(Item {
             key,
             time: event.time(),

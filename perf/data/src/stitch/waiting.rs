@@ -48,6 +48,7 @@ impl Waiting {
             what,
             ..
         } = item;
+
         match what {
             What::Sample { defer, chain, .. } => {
                 if defer && self.is_deferred(&chain) {
@@ -71,6 +72,8 @@ impl Waiting {
                 }
             }
             What::Record { cookie, frames } => {
+                // Both methods answer every waiting sample of the thread, even those of another
+                // cookie.
                 let waiting = self.threads.remove(&tid).unwrap_or_default();
                 let mut used = false;
                 for entry in waiting {
@@ -122,6 +125,7 @@ fn give(entry: Entry, tid: i32, frames: Option<(u64, &[u64])>, out: &mut Out) {
         mut chain,
         ..
     } = entry;
+
     let cookie = cookie_of(&chain);
     let how = match frames {
         None => Stitch::Missing(Why::OtherCookie),
@@ -131,6 +135,7 @@ fn give(entry: Entry, tid: i32, frames: Option<(u64, &[u64])>, out: &mut Out) {
                 chain.truncate(found.kernel);
                 chain.push(PERF_CONTEXT_USER_DEFERRED);
             }
+
             chain.extend_from_slice(frames);
             if frames.is_empty() {
                 Stitch::Empty { record }
@@ -139,6 +144,7 @@ fn give(entry: Entry, tid: i32, frames: Option<(u64, &[u64])>, out: &mut Out) {
             }
         }
     };
+
     out.give(Stitched {
         key,
         time,

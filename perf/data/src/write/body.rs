@@ -210,6 +210,9 @@ impl Body<'_> {
                 words(frames, out);
             }
         }
+
+        // Samples and records of the tool have returned: the former have their ID fields in the
+        // body, the latter have none.
         if event.flags & flag::SAMPLE_ID_ALL != 0 {
             id.write_trailer(event.sample_type, out);
         }
@@ -236,6 +239,7 @@ fn name(name: &[u8], out: &mut Vec<u8>) {
 fn map(mmap: &Mmap<'_>, out: &mut Vec<u8>) {
     pair(mmap.pid, mmap.tid, out);
     words(&[mmap.address, mmap.length, mmap.file_offset], out);
+
     match mmap.identity {
         MmapIdentity::Path => words(&[0; 3], out),
         MmapIdentity::Inode {
@@ -255,10 +259,12 @@ fn map(mmap: &Mmap<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(&field);
         }
     }
+
     words(
         &[u64::from(mmap.protection) | u64::from(mmap.flags) << 32],
         out,
     );
+
     name(mmap.path, out);
 }
 
@@ -286,6 +292,8 @@ impl Id {
 impl SampleData<'_> {
     fn write(&self, event: &EventSpec, id: &Id, out: &mut Vec<u8>) -> Result<(), WriteError> {
         let has = |bit| event.sample_type & bit != 0;
+
+        // The order is that of the kernel's `perf_output_sample`, not that of the bits.
         for (bit, word) in [
             (st::IDENTIFIER, id.id),
             (st::IP, self.ip),
@@ -301,10 +309,12 @@ impl SampleData<'_> {
                 words(&[word], out);
             }
         }
+
         if has(st::CALLCHAIN) {
             words(&[self.callchain.len() as u64], out);
             words(self.callchain, out);
         }
+
         if has(st::RAW) {
             // The size word and the data together are a multiple of 8 bytes.
             let padded = (self.raw.len() + 4).next_multiple_of(8) - 4;
@@ -312,6 +322,7 @@ impl SampleData<'_> {
             out.extend_from_slice(self.raw);
             out.extend(std::iter::repeat_n(0, padded - self.raw.len()));
         }
+
         if has(st::BRANCH_STACK) {
             words(&[self.branches.len() as u64], out);
             if event.branch_sample_type & branch_sample_type::HW_INDEX != 0 {
@@ -320,16 +331,21 @@ impl SampleData<'_> {
             for branch in self.branches {
                 words(&[branch.from, branch.to, branch.flags], out);
             }
+
+            // Counters come after all entries, not in them.
             if event.branch_sample_type & branch_sample_type::COUNTERS != 0 {
                 words(&vec![0; self.branches.len()], out);
             }
         }
+
         if has(st::REGS_USER) {
             registers(self.user_regs, event.sample_regs_user, out)?;
         }
         if has(st::STACK_USER) {
             self.write_stack(out);
         }
+
+        // Both weight bits share one word.
         let tail = [
             (st::WEIGHT | st::WEIGHT_STRUCT, self.weight),
             (st::DATA_SRC, self.data_source),
@@ -340,9 +356,11 @@ impl SampleData<'_> {
                 words(&[word], out);
             }
         }
+
         if has(st::REGS_INTR) {
             registers(self.intr_regs, event.sample_regs_intr, out)?;
         }
+
         for (bit, word) in [
             (st::PHYS_ADDR, self.physical_address),
             (st::CGROUP, self.cgroup),
@@ -353,6 +371,7 @@ impl SampleData<'_> {
                 words(&[word], out);
             }
         }
+
         Ok(())
     }
 

@@ -89,13 +89,16 @@ pub(super) fn section(tracepoints: &[Tracepoint]) -> Vec<u8> {
         out.extend((text.len() as u64).to_le_bytes());
         out.extend(text.as_bytes());
     };
+
     out.extend(b"header_page\0");
     sized(HEADER_PAGE, &mut out);
     out.extend(b"header_event\0");
     sized(HEADER_EVENT, &mut out);
+
     // Events of ftrace itself.
     out.extend(0u32.to_le_bytes());
     out.extend((tracepoints.len() as u32).to_le_bytes());
+
     for tracepoint in tracepoints {
         out.extend(tracepoint.system.as_bytes());
         out.push(0);

@@ -345,12 +345,18 @@ impl Kernel {
         let is_system = self.is_covered(self.cpus[cpu].running);
         let is_wiped = self.mutation == Mutation::WipeAtSwitch;
         let saved = self.table.get(id).map(|data| &mut data.saved);
+
         let valid = saved.filter(|s| s.is_valid && !is_wiped && (s.users > 0 || is_system));
         let Some(saved) = valid else {
             return self.wipe(cpu);
         };
+
+        // An image is used once: after this the ring goes on, and the image is outdated.
         saved.is_valid = false;
         let (at, log_id) = (&mut self.cpus[cpu], saved.log_id);
+
+        // Nothing to restore if no other data was saved on this CPU since, and this data on no
+        // other CPU (`__intel_pmu_lbr_restore` in `arch/x86/events/intel/lbr.c`).
         let is_last = match (at.last, self.mutation) {
             (Some((last, _)), Mutation::SkipWithoutLogId) => last == id,
             (last, _) => last == Some((id, log_id)),
@@ -360,6 +366,7 @@ impl Kernel {
             self.table.note(Step::Skipped { piece: id });
             return;
         }
+
         at.ring.write(&saved.entries, saved.tos);
         if self.mutation != Mutation::None {
             at.last = None;

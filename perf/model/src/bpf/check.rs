@@ -32,21 +32,26 @@ pub(super) fn check(program: &ProgramDef, maps: &Maps, is_gpl: bool) -> Result<(
         insn,
         kind,
     };
+
     if insns.is_empty() {
         return Err(fail(None, Kind::Empty));
     }
+
     let begins = beginnings(insns);
     // The function of each instruction is the last that begins at or before it.
     let mut bounds: Vec<usize> = program.functions.iter().map(|f| f.start).collect();
     bounds.push(insns.len());
+
     let mut function = 0;
     for (at, insn) in insns.iter().enumerate() {
+        // The second half of a wide instruction.
         if !begins[at] {
             continue;
         }
         while bounds.get(function + 1).is_some_and(|next| *next <= at) {
             function += 1;
         }
+
         let start = bounds.get(function).copied().unwrap_or(0);
         let end = bounds.get(function + 1).copied().unwrap_or(insns.len());
         let place = Place {
@@ -55,15 +60,20 @@ pub(super) fn check(program: &ProgramDef, maps: &Maps, is_gpl: bool) -> Result<(
             at,
             function: start..end,
         };
+
         place
             .check(*insn, world)
             .map_err(|kind| fail(Some(at), kind))?;
+
+        // Control must not run from one function into the next (`check_subprogs` in
+        // `kernel/bpf/verifier.c`).
         let length = if insn.is_ld_imm64() { 2 } else { 1 };
         let ends_function = insn.code == EXIT || (insn.jump().is_some() && insn.op() == jmp::JA);
         if at + length == end && !ends_function {
             return Err(fail(Some(at), Kind::NoEnd));
         }
     }
+
     Ok(())
 }
 
@@ -98,10 +108,12 @@ fn zero(fields: &[i64]) -> Result<(), Kind> {
 
 impl Place<'_> {
     fn check(&self, insn: Insn, world: &World<'_>) -> Result<(), Kind> {
+        // Calls and wide instructions use the source field for something else.
         let is_plain = !insn.is_ld_imm64() && insn.code != CALL;
         if insn.dst > R10 || (insn.src > R10 && is_plain) {
             return Err(Kind::Register(insn.dst.max(insn.src)));
         }
+
         match insn.class() {
             class::ALU | class::ALU64 => {
                 alu_fields(insn)?;
@@ -111,6 +123,7 @@ impl Place<'_> {
                 zero(&[i64::from(insn.imm)])?;
                 match insn.mode() {
                     mode::MEM => {}
+                    // 64 bits have nothing to extend.
                     mode::MEMSX if insn.code & DW != DW => {}
                     _ => return Err(Kind::Opcode(insn.code)),
                 }
@@ -127,6 +140,7 @@ impl Place<'_> {
             },
             class::LD => match insn.mode() {
                 mode::IMM if insn.is_ld_imm64() => self.ld_imm64(insn, world),
+                // These read a packet, which only programs of the network have.
                 mode::ABS | mode::IND => Err(Kind::PacketAccess(insn.code)),
                 _ => Err(Kind::Opcode(insn.code)),
             },
@@ -141,6 +155,7 @@ impl Place<'_> {
             i64::from(insn.off),
             i64::from(insn.imm),
         );
+
         let is_32 = insn.class() == class::JMP32;
         match insn.op() {
             jmp::CALL | jmp::JA if insn.is_x() => return Err(Kind::Indirect(insn.code)),
@@ -157,12 +172,15 @@ impl Place<'_> {
                 return self.call(insn, world);
             }
             jmp::EXIT => return zero(&[dst, src, off, imm]),
+            // In the 32-bit class, the displacement is the immediate (RFC 9669, section 4.3).
             jmp::JA => zero(&[dst, src, if is_32 { off } else { imm }])?,
             jmp::JCOND if insn.code == class::JMP | jmp::JCOND => zero(&[dst, src, imm])?,
             jmp::JCOND | 0xf0 => return Err(Kind::Opcode(insn.code)),
             _ if insn.is_x() => zero(&[imm])?,
             _ => zero(&[src])?,
         }
+
+        // Displacements count from the next instruction (RFC 9669, section 4.3).
         let target = self.at as i64 + 1 + insn.jump().unwrap_or(0);
         self.begins_at(target)?;
         if !self.function.contains(&(target as usize)) {
@@ -188,6 +206,9 @@ impl Place<'_> {
 
     fn ld_imm64(&self, insn: Insn, world: &World<'_>) -> Result<(), Kind> {
         writes(insn.dst)?;
+
+        // A wide instruction has the upper half of its immediate in a second slot, where all other
+        // fields are 0 (RFC 9669, section 3.2).
         let second = self
             .insns
             .get(self.at + 1)
@@ -196,6 +217,7 @@ impl Place<'_> {
         if (second.code, second.dst, second.src, second.off) != (0, 0, 0, 0) {
             return Err(Kind::LdImm64);
         }
+
         zero(&[i64::from(insn.off)])?;
         let map = i64::from(insn.imm);
         let definition = || {
@@ -203,6 +225,7 @@ impl Place<'_> {
             let found = index.and_then(|index| world.maps.get(index));
             found.ok_or(Kind::Map(map))
         };
+
         match insn.src {
             0 => Ok(()),
             pseudo::MAP_FD | pseudo::MAP_IDX => {
@@ -210,6 +233,7 @@ impl Place<'_> {
                 zero(&[i64::from(second.imm)])
             }
             pseudo::MAP_VALUE | pseudo::MAP_IDX_VALUE => {
+                // The second immediate is an offset in the map's value (RFC 9669, section 5.4).
                 let offset = i64::from(second.imm as u32);
                 match definition()?.direct_value_size() {
                     Some(size) if offset < i64::from(size) => Ok(()),
@@ -250,20 +274,24 @@ fn alu_fields(insn: Insn) -> Result<(), Kind> {
         i64::from(insn.off),
         i64::from(insn.imm),
     );
+
     let operand = || match insn.is_x() {
         true => zero(&[imm]),
         false => zero(&[src]),
     };
+
     match insn.op() {
         alu::NEG if insn.is_x() => Err(Kind::Reserved),
         alu::NEG => zero(&[src, off, imm]),
         alu::END => {
             zero(&[src, off])?;
+            // The 64-bit class swaps unconditionally, so there is no byte order to choose.
             match (insn.imm, is_64 && insn.is_x()) {
                 (16 | 32 | 64, false) => Ok(()),
                 _ => Err(Kind::Reserved),
             }
         }
+        // The offset is the number of bits that are sign-extended; 0 is a plain move.
         alu::MOV if insn.is_x() => match (off, is_64) {
             (0 | 8 | 16, _) | (32, true) => zero(&[imm]),
             _ => Err(Kind::Reserved),
@@ -271,6 +299,7 @@ fn alu_fields(insn: Insn) -> Result<(), Kind> {
         alu::DIV | alu::MOD => {
             operand()?;
             match off {
+                // Division by a register that is 0 gives 0; a constant 0 is refused.
                 0 | 1 if !insn.is_x() && imm == 0 => Err(Kind::DivideByZero),
                 0 | 1 => Ok(()),
                 _ => Err(Kind::Reserved),

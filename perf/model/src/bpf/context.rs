@@ -101,7 +101,9 @@ impl Context<'_> {
             offset,
             size: size as u64,
         };
+
         let at = usize::try_from(offset).map_err(|_| denied)?;
+
         match self {
             Self::Bytes(bytes) => {
                 let end = at.checked_add(size).ok_or(denied)?;
@@ -111,10 +113,13 @@ impl Context<'_> {
                 Ok(u64::from_le_bytes(word))
             }
             Self::PerfEvent(data) => {
+                // Registers are read as whole words only (`pe_prog_is_valid_access` in
+                // `kernel/trace/bpf_trace.c`).
                 let is_narrow_ok = at >= PERIOD_OFFSET;
                 if at >= DATA_SIZE || !at.is_multiple_of(size) || (size != 8 && !is_narrow_ok) {
                     return Err(denied);
                 }
+
                 let word = data.words[at / 8].ok_or(FaultKind::ContextUnknown { offset })?;
                 let shifted = word >> (8 * (at % 8));
                 Ok(if size == 8 {

@@ -13,12 +13,15 @@ impl Object {
                 starts.extend(usize::try_from(target).ok().filter(|at| *at < insns.len()));
             }
         }
+
+        // In the order of the code, and once each: several calls may have one target.
         starts.sort_unstable();
         starts.dedup();
         let functions = starts.into_iter().map(|start| Function {
             name: format!("function_{start}"),
             start,
         });
+
         Self {
             programs: vec![ProgramDef {
                 name: "program".to_owned(),

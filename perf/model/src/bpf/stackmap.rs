@@ -102,6 +102,7 @@ impl StackMap {
         } else {
             8
         };
+
         if max_entries == 0
             || key_size != 4
             || value_size < 8
@@ -110,9 +111,12 @@ impl StackMap {
         {
             return Err(Errno::Einval);
         }
+
+        // The number of buckets is rounded up to a power of two, which must fit into 32 bits.
         if max_entries > 1 << 31 {
             return Err(Errno::E2big);
         }
+
         Ok(Self {
             value_size,
             max_entries,
@@ -171,29 +175,37 @@ impl StackMap {
     ) -> Result<u32, Errno> {
         let skip = (flags & SKIP_MASK) as usize;
         let max_depth = self.max_depth(flags, env.max_stack()) as usize;
+
         if trace.len() <= skip {
             self.stats.too_short += 1;
             return Err(Errno::Efault);
         }
+
         // The kernel subtracts without a check: the limit is never below the number to skip,
         // because a value has at least one entry, unless perf_event_max_stack is.
         let room = max_depth.saturating_sub(skip);
         let frames = &trace[skip..][..(trace.len() - skip).min(room)];
+
         let hash = jhash2(frames);
         let id = hash & (self.max_entries.next_power_of_two() - 1);
         let reuse = flags & REUSE_STACKID != 0;
+
         let old = self.buckets.get(&id);
         let same_hash = old.is_some_and(|bucket| bucket.hash == hash);
+
+        // The caller accepts that two stacks with the same hash get the same id.
         if same_hash && flags & FAST_STACK_CMP != 0 {
             self.stats.found_by_hash += 1;
             return Ok(id);
         }
+
         let data = self.data(frames, flags, env);
         let same_count = old.is_some_and(|bucket| bucket.frames as usize == frames.len());
         if same_hash && same_count && old.is_some_and(|bucket| bucket.data == data) {
             self.stats.found += 1;
             return Ok(id);
         }
+
         let is_taken = old.is_some();
         // With build ids, a free bucket is taken before anything is compared.
         let has_room = self.buckets.len() < self.max_entries as usize;
@@ -201,14 +213,17 @@ impl StackMap {
             self.stats.collisions += 1;
             return Err(Errno::Eexist);
         }
+
         if !has_room {
             self.stats.no_memory += 1;
             return Err(Errno::Enomem);
         }
+
         match is_taken {
             true => self.stats.replaced += 1,
             false => self.stats.stored += 1,
         }
+
         let frames = frames.len() as u32;
         self.buckets.insert(id, Bucket { hash, frames, data });
         Ok(id)

@@ -63,6 +63,7 @@ impl Schedule {
             _ if rng.chance(1, 4) => Form::Rfc2023,
             _ => Form::Upstream,
         };
+
         // Defects of branch records need branch records, and each one its kind of memory.
         let of_branches = mutant.and_then(Mutant::of_branches);
         let has_cgroup = of_branches == Some(Mutation::SaveAtCgroupSwitch) || seed % 5 == 1;
@@ -72,11 +73,13 @@ impl Schedule {
             _ => Storage::PerTask,
         };
         let has_branches = of_branches.is_some() || rng.chance(1, 2);
+
         let setup = Setup {
             form,
             mutant,
             // Two CPUs have to use the memory of one task.
             cpus: 1 + u16::from(has_branches) + rng.below(3 - usize::from(has_branches)) as u16,
+            // The low limit makes the kernel throttle events.
             samples_per_tick: if rng.chance(1, 4) { 4 } else { 100 },
             rfc_buffer: match rng.chance(1, 2) {
                 true => RfcBuffer::Allocated,
@@ -95,6 +98,7 @@ impl Schedule {
             },
             ..Setup::default()
         };
+
         let mut tasks: Vec<(i32, Option<StackId>)> = (0..2 + rng.below(3))
             .map(|task| {
                 (
@@ -103,9 +107,12 @@ impl Schedule {
                 )
             })
             .collect();
+
+        // A kernel thread.
         if rng.chance(1, 3) {
             tasks.push((100, None));
         }
+
         let kinds = [
             Kind::Pmu,
             Kind::Timer,
@@ -116,10 +123,13 @@ impl Schedule {
         ];
         let few = if has_branches { 3 } else { 1 };
         let count = few + rng.below(kinds.len() + 1 - few);
+        // The first event, which takes the records of others, can be of every kind.
         let rotate = rng.below(kinds.len());
         let is_late = |rng: &mut Rng| has_branches && rng.chance(1, 4);
+
         let events = (0..count).map(|index| {
             let kind = kinds[(index + rotate) % kinds.len()];
+            // At least one event takes the records of user frames.
             let defer_output = form == Form::Upstream && (index == 0 || rng.chance(1, 6));
             let part = if has_branches { 2 } else { 5 };
             let only = (index > 0 && rng.chance(1, part)).then(|| 1 + rng.below(2) as i32);
@@ -152,6 +162,7 @@ impl Schedule {
                     _ => None,
                 },
                 max_stack: if rng.chance(1, 8) { 8 } else { 127 },
+                // A small ring loses records.
                 ring_bytes: if rng.chance(1, 3) {
                     600 + rng.below(2000) as u32
                 } else {
@@ -160,6 +171,7 @@ impl Schedule {
                 ..EventSetup::default()
             }
         });
+
         let mut events: Vec<_> = events.collect();
         if rng.chance(1, 2) {
             events.push(EventSetup {
@@ -171,6 +183,7 @@ impl Schedule {
                 ..EventSetup::default()
             });
         }
+
         let mut maker = Maker {
             cpus: usize::from(setup.cpus),
             events: events.len(),
@@ -180,6 +193,7 @@ impl Schedule {
             next: 101,
             rng,
         };
+
         let mut schedule = Self {
             setup,
             events,
@@ -188,7 +202,9 @@ impl Schedule {
             programs: Vec::new(),
             actions: Vec::with_capacity(actions),
         };
+
         let mut world = schedule.world();
+        // Many actions are refused where they fall.
         let mut tries = actions * TRIES_PER_ACTION;
         while let Ok(world) = &mut world
             && schedule.actions.len() < actions
@@ -200,9 +216,11 @@ impl Schedule {
                 schedule.actions.push(action);
             }
         }
+
         if let Ok(world) = &mut world {
             world.finish();
         }
+
         (schedule, world.ok())
     }
 
@@ -265,11 +283,15 @@ impl Schedule {
         let Some(rule) = self.judge().first().map(|violation| violation.rule) else {
             return self.clone();
         };
+        // The same rule, not the same violation: time and text change with the schedule.
         let fails = |schedule: &Self| schedule.judge().iter().any(|v| v.rule == rule);
+
+        // Refused actions first: they have no effect, and would only be tried one by one.
         let mut best = self.clone();
         if let Ok(mut world) = best.world() {
             best.actions = best.run(&mut world);
         }
+
         let mut part = best.actions.len().div_ceil(2);
         while part > 0 {
             let (mut at, mut shorter) = (0, false);
@@ -284,11 +306,16 @@ impl Schedule {
                     at += part;
                 }
             }
+
+            // Removing one action may make another one needless, so single ones are tried until
+            // none goes.
             if part == 1 && !shorter {
                 break;
             }
             part = if part == 1 { 1 } else { part / 2 };
         }
+
+        // A removal may have made later actions impossible.
         if let Ok(mut world) = best.world() {
             best.actions = best.run(&mut world);
         }
@@ -334,6 +361,7 @@ impl Maker {
     fn action(&mut self) -> Action {
         let cpu = self.rng.below(self.cpus) as u16;
         let event = self.rng.below(self.events) as u16;
+
         if let Some((on, event)) = self.closed.take()
             && self.rng.chance(1, 2)
         {
@@ -341,6 +369,7 @@ impl Maker {
             let cpu = (on + 1) % self.cpus as u16;
             return Action::Open { cpu, event };
         }
+
         match self.rng.below(100) {
             0..38 => Action::Step { cpu },
             38..46 if !self.has_branches => Action::Step { cpu },

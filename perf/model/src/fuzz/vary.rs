@@ -19,12 +19,14 @@ impl Schedule {
         let Ok(world) = self.world() else {
             return self.clone();
         };
+
         let mut varying = Varying {
             schedule: self,
             world,
             rng: Rng::new(seed),
             done: Vec::new(),
         };
+
         for &action in &self.actions {
             if let Action::Finish { cpu } = action {
                 for _ in 0..varying.rng.below(STEPS_MAX) {
@@ -35,6 +37,7 @@ impl Schedule {
             varying.disturb(1, 3);
             varying.apply(action);
         }
+
         Self {
             actions: varying.done,
             ..self.clone()

@@ -71,18 +71,26 @@ impl Books {
             froms.reverse();
             froms
         };
+
         let (old, new) = (from.map(calls), calls(to));
         let thread = self.threads.entry(tid).or_default();
+
+        // Calls made before the thread was seen are on its stack, but not in a ring.
         let Some(old) = old else {
             thread.froms = new;
             return;
         };
+
+        // The ring is a stack of calls: what both stacks share stays, returns remove the rest.
         let common = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
         let returns = old.len() - common;
         let left = thread.froms.len().saturating_sub(returns);
+
         thread.froms.truncate(left);
         thread.froms.extend(&new[common..]);
+
         if recorded {
+            // Returns remove entries, calls add some, and the oldest fall out.
             let held = thread.held.saturating_sub(returns);
             thread.held = (held + new.len() - common).min(self.depth);
         }
@@ -124,11 +132,13 @@ impl Books {
 
     /// Checks a sample's branch stack.
     pub(super) fn judge(&self, tid: i32, due: &Due, entries: &[BranchEntry]) -> Option<Fault> {
+        // Both are newest first, so a shorter stack is a prefix of the true one.
         let are_own = entries.len() <= due.froms.len()
             && entries
                 .iter()
                 .zip(&due.froms)
                 .all(|(e, due)| e.from == *due);
+
         if !are_own {
             let stranger = entries.iter().find(|e| !due.froms.contains(&e.from));
             let of = |(&other, calls): (&i32, &Calls)| {
@@ -145,6 +155,7 @@ impl Books {
             };
             return Some((Rule::OwnBranches, what));
         }
+
         let is_cut = self.storage != Storage::PerContext && entries.len() != due.held;
         is_cut.then(|| {
             let (has, held) = (entries.len(), due.held);
@@ -156,6 +167,7 @@ impl Books {
     /// Checks a fact about memory.
     pub(super) fn fact(&mut self, entry: &Entry) -> Option<Fault> {
         let fault = |what: String| Some((Rule::BranchMemory, what));
+
         let step = match entry.fact {
             Fact::Branches(step) => step,
             Fact::Switch { .. } => {
@@ -164,6 +176,7 @@ impl Books {
             }
             _ => return None,
         };
+
         let piece = match step {
             Step::Wiped { .. } => return None,
             Step::Allocated { piece, .. } => {
@@ -191,6 +204,7 @@ impl Books {
             }
             Step::Restored { piece } | Step::Skipped { piece } => piece,
         };
+
         let is_there = self.memory.get(&piece) == Some(&false);
         (!is_there).then(|| {
             (

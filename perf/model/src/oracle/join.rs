@@ -75,6 +75,7 @@ pub fn items(records: &[Record]) -> Vec<Item> {
     let mut items = Vec::with_capacity(records.len());
     for record in records {
         let (mut tid, mut time) = (record.tid, Some(record.time));
+
         let what = match &record.body {
             Body::Sample {
                 chain,
@@ -92,26 +93,31 @@ pub fn items(records: &[Record]) -> Vec<Item> {
             },
             Body::Lost { lost } => What::Lost { count: *lost },
             Body::LostSamples { lost } => {
+                // A sum over the whole recording, which does not tell when.
                 time = None;
                 What::Lost { count: *lost }
             }
             Body::Exec => What::Exec,
             Body::Vdso => What::Vdso,
             Body::Fork { child } => {
+                // The record is of the parent; what begins is the child.
                 tid = *child;
                 What::Fork
             }
             Body::Exit => What::Exit,
             Body::Raw { .. } | Body::Throttle | Body::Unthrottle => continue,
         };
+
         items.push(Item {
             key: record.sequence,
             time,
             tid,
+            // 0 would mean no event.
             event: u64::from(record.event) + 1,
             what,
         });
     }
+
     items
 }
 
@@ -120,8 +126,11 @@ pub fn join(world: &World, mode: Mode) -> Run {
     let oracle = Oracle::of(world);
     let mut violations = oracle.violations().to_vec();
     let records = world.records();
+
     let mut stitcher = Stitcher::new(mode);
+    // As a reader of the file knows from the attributes.
     stitcher.asked(world.events().iter().any(|event| event.defer_output));
+
     let mut out = Vec::new();
     items(records)
         .into_iter()
@@ -129,6 +138,7 @@ pub fn join(world: &World, mode: Mode) -> Run {
     stitcher.finish();
     out.extend(std::iter::from_fn(|| stitcher.pop()));
     let counts = *stitcher.counts();
+
     let sample = |record: &'_ Record| match &record.body {
         Body::Sample {
             number, branches, ..
@@ -137,14 +147,18 @@ pub fn join(world: &World, mode: Mode) -> Run {
     };
     let mut samples: BTreeMap<_, _> = records.iter().filter_map(sample).collect();
     let available = available(records);
+
     let mut joined = Vec::with_capacity(out.len());
     for stitched in out {
         let (number, branches) = samples.remove(&stitched.key).unwrap_or_default();
         let Some(allowed) = oracle.allowed(number) else {
             continue;
         };
+
         let in_stay = oracle.in_stay(number);
         let outcome = outcome(&stitched, &allowed, in_stay);
+
+        // Only our own method claims to be right; the others are perf's, with their defects.
         if mode == Mode::Own {
             let fault = own_fault(&stitched, outcome, &available);
             violations.extend(fault.map(|what| Violation {
@@ -153,6 +167,7 @@ pub fn join(world: &World, mode: Mode) -> Run {
                 what: format!("sample {number}: {what}"),
             }));
         }
+
         joined.push(Joined {
             number,
             stitched,
@@ -160,6 +175,7 @@ pub fn join(world: &World, mode: Mode) -> Run {
             branches: branches.zip(allowed.calls),
         });
     }
+
     Run {
         joined,
         counts,
@@ -208,8 +224,10 @@ fn outcome(
     mut in_stay: impl Iterator<Item = Vec<u64>>,
 ) -> Outcome {
     let marker = |word: &u64| matches!(*word, PERF_CONTEXT_USER | PERF_CONTEXT_USER_DEFERRED);
+
     let at = stitched.chain.iter().position(marker);
     let user = at.map_or(&[][..], |at| &stitched.chain[at + 1..]);
+
     if let Stitch::Missing(_) | Stitch::Empty { .. } = stitched.how {
         // perf leaves the cookie where frames should be.
         let bogus = !user.is_empty();
@@ -218,17 +236,20 @@ fn outcome(
             false => Outcome::Reported,
         };
     }
+
     let Some(own) = &allowed.own else {
         return match user.is_empty() {
             true => Outcome::NoUser,
             false => Outcome::Wrong,
         };
     };
+
     let cut = match stitched.how {
         // The kernel's frames and their marker come first and count.
         Stitch::NotDeferred => allowed.cut[1] - at.unwrap_or(0).saturating_sub(1),
         _ => allowed.cut[0],
     };
+
     let same = |walk: &Vec<u64>| *user == walk[..walk.len().min(cut)];
     if same(own) {
         Outcome::Right

@@ -160,11 +160,15 @@ impl<'a> Oracle<'a> {
             violations: Vec::new(),
             walks: Vec::new(),
         };
+
         let is_deferred = |record: &&Record| matches!(record.body, Body::Deferred { .. });
         let is_raw = |record: &&Record| matches!(record.body, Body::Raw { .. });
+
+        // Records of these kinds have no number. Each is matched with its fact by order.
         let mut crashes = world.crashes().iter();
         let mut raw = world.records().iter().filter(is_raw);
         let mut deferred = world.records().iter().filter(is_deferred);
+
         for (index, entry) in world.log().iter().enumerate() {
             oracle.read = index + 1;
             oracle.fact(entry);
@@ -176,10 +180,12 @@ impl<'a> Oracle<'a> {
                     oracle.walked(entry, record);
                 }
             }
+
             let fault = oracle.branches.as_mut().and_then(|books| books.fact(entry));
             if let Some((rule, what)) = fault {
                 oracle.fault(rule, entry.time, what);
             }
+
             if let Fact::Deferred { .. } = entry.fact {
                 oracle.frames(entry, deferred.next());
             }
@@ -187,6 +193,8 @@ impl<'a> Oracle<'a> {
                 oracle.crash(entry, crashes.next());
             }
         }
+
+        // After the whole log, because only then every sample's fate is known.
         oracle.records(world.records());
         oracle.end();
         oracle
@@ -270,6 +278,7 @@ impl<'a> Oracle<'a> {
 
     fn fact(&mut self, entry: &Entry) {
         let (tid, cpu) = (entry.tid, entry.cpu);
+
         match entry.fact {
             Fact::Ran { user, ns } => self.ran(tid, cpu, user, ns),
             Fact::Loaded {
@@ -279,6 +288,7 @@ impl<'a> Oracle<'a> {
             } => {
                 let account = self.account(event, cpu);
                 account.period = Some(period);
+                // A counter that is loaded anew drops what it had counted.
                 account.counted = account.counted.saturating_sub(dropped);
             }
             Fact::Counted { event, by } => self.account(event, cpu).counted += by,
@@ -290,6 +300,7 @@ impl<'a> Oracle<'a> {
             }
             Fact::UprobeStep => self.replace(tid, |(stack, _)| (stack, Leaf::AfterPush)),
             Fact::Fork { child } => {
+                // The child starts on a copy of its parent's stack.
                 let parent = self.thread(tid).clone();
                 let mut makers = parent.makers;
                 makers.push((tid, self.read));
@@ -301,6 +312,7 @@ impl<'a> Oracle<'a> {
                 }
             }
             Fact::Exit => self.thread(tid).gone = true,
+            // A failed allocation concerns one task work only.
             Fact::Unwind => self.thread(tid).no_memory = false,
             Fact::NoMemory => self.thread(tid).no_memory = true,
             Fact::Reset => self.thread(tid).reset_in_stay = true,
@@ -319,6 +331,7 @@ impl<'a> Oracle<'a> {
                 self.account(event, cpu).lost += 1;
                 self.fate(entry.time, number, Fate::Lost);
             }
+            // A lost record answers the request too: its loss is told.
             Fact::DeferredLost { event, cookie } => {
                 self.account(event, cpu).lost += 1;
                 self.answered(tid, cookie);
@@ -423,9 +436,11 @@ impl<'a> Oracle<'a> {
         let thread = self.threads.get(&entry.tid);
         let has_branches = self.events[usize::from(event)].branch_stack;
         let books = self.branches.as_ref().filter(|_| has_branches);
+
         let stack = thread.and_then(|thread| thread.stack);
         let frames = stack.map_or(0, |(stack, _)| self.stacks.depth(stack));
         let branches = books.map(|books| books.due(entry.tid, frames));
+
         self.truths.push(Truth {
             tid: entry.tid,
             event,
@@ -439,14 +454,18 @@ impl<'a> Oracle<'a> {
             fate: Fate::Open,
             branches,
         });
+
         let account = self.accounts.entry((event, entry.cpu)).or_default();
         account.sampled += period;
+
         let setup = &self.events[usize::from(event)];
         let loaded = account.period.unwrap_or(setup.period);
         if setup.kind == Kind::Pmu && period != loaded {
             let what = format!("sample {number}: period {period}, its counter had {loaded}");
             self.fault(Rule::Periods, entry.time, what);
         }
+
+        // Numbers count from 1 without gaps: they are the indices of `truths`.
         if number != self.truths.len() as u64 {
             let what = format!("sample {number} follows {}", self.truths.len() - 1);
             self.fault(Rule::Fate, entry.time, what);
@@ -510,6 +529,7 @@ impl<'a> Oracle<'a> {
         for (&(event, cpu), account) in &self.accounts {
             let setup = &self.events[usize::from(event)];
             let name = &setup.name;
+
             if account.lost != account.told {
                 let what = format!(
                     "{name} on cpu{cpu}: {} records lost, {} told",
@@ -517,6 +537,9 @@ impl<'a> Oracle<'a> {
                 );
                 faults.push((Rule::LossTold, 0, what));
             }
+
+            // What is counted and not yet sampled must be less than a period: else an overflow is
+            // missing.
             let rest = account.counted.checked_sub(account.sampled);
             let period = account.period.unwrap_or(setup.period);
             if setup.kind == Kind::Pmu && rest.is_none_or(|rest| rest >= period) {
@@ -527,21 +550,26 @@ impl<'a> Oracle<'a> {
                 faults.push((Rule::Periods, 0, what));
             }
         }
+
+        // No record is owed unless an event that asks for them counts on every thread.
         let outputs = self
             .events
             .iter()
             .any(|event| event.defer_output && event.tid.is_none());
         for (cookie, promise) in &self.promises {
             let thread = self.threads.get(&promise.tid);
+            // A stay that lasts to the end of the run has not got its record yet.
             let open = thread.is_some_and(|t| t.stay == promise.stay && !t.gone);
             if !(promise.kept || promise.after_reset || open) && outputs {
                 let what = format!("cookie {cookie:#x}: no record was written");
                 faults.push((Rule::Answered, promise.time, what));
             }
         }
+
         self.handlers_end();
         let left = self.branches.as_ref().and_then(Books::end);
         faults.extend(left.map(|(rule, what)| (rule, 0, what)));
+
         for (rule, time, what) in faults {
             self.fault(rule, time, what);
         }

@@ -50,12 +50,14 @@ impl Oracle<'_> {
     /// Checks a fact about handlers.
     pub(super) fn handler_fact(&mut self, entry: &Entry) {
         let books = &mut self.handlers;
+
         match entry.fact {
             Fact::Installed { event, handler } => {
                 books.installed.insert((event, None), handler);
                 *books.changes.entry(event).or_default() += 1;
             }
             Fact::Closed { event } => {
+                // The copies that tasks inherited are closed with it.
                 books.installed.retain(|&(of, _), _| of != event);
                 *books.changes.entry(event).or_default() += 1;
             }
@@ -72,6 +74,7 @@ impl Oracle<'_> {
                 books.timers.entry(event).or_default().filtered += 1;
             }
             Fact::Overflow { event, number, .. } => {
+                // It may be replaced before it is called: the number of changes tells.
                 let handler = books.in_place(event, entry.tid);
                 let changes = books.changes.get(&event).copied().unwrap_or(0);
                 if handler != 0 {
@@ -154,8 +157,11 @@ impl Oracle<'_> {
                 }
             }
         }
+
         let runs = self.handlers.taken.values();
         let is_running = runs.clone().any(|&(cpu, ..)| cpu == entry.cpu);
+
+        // Built-in programs are correct, so a fault would be the model's.
         let what = match how {
             Handling::Recursion if !is_running => "dropped for a program that does not run",
             Handling::Fault { .. } if pair.0 <= STACK => "a program that is right has a fault",
@@ -168,6 +174,7 @@ impl Oracle<'_> {
                 format!("sample {number}: {what}"),
             );
         }
+
         if how != Handling::Kept {
             self.fate(entry.time, number, Fate::Dropped);
         }
@@ -181,6 +188,7 @@ impl Oracle<'_> {
         else {
             return;
         };
+
         let data = match record.map(|record| (&record.body, record.tid)) {
             Some((Body::Raw { data }, tid)) if tid == entry.tid => data,
             _ => {
@@ -188,21 +196,25 @@ impl Oracle<'_> {
                 return self.fault(Rule::Program, entry.time, what);
             }
         };
+
         let words: Vec<u64> = data
             .as_chunks::<8>()
             .0
             .iter()
             .map(|bytes| u64::from_le_bytes(*bytes))
             .collect();
+
         let Some(truth) = self.truths.get(number as usize - 1) else {
             return;
         };
+
         let is_right = if REPORTS.contains(&handler) && words.len() >= REPORT_WORDS {
             let tid = truth.tid as u64;
             let frame = truth
                 .stack
                 .and_then(|stack| self.walk(stack, truth.at_uprobe).first().copied());
             let is_kernel = (crate::KERNEL_TEXT..crate::MACHINERY_TEXT).contains(&words[1]);
+            // In user mode, the innermost frame; in the kernel, any address of its text.
             let ip_is_right = match truth.user_mode {
                 true => frame == Some(words[1]),
                 false => is_kernel,
@@ -213,8 +225,10 @@ impl Oracle<'_> {
             let frames = words[0] as usize / 8;
             self.stack_is_right(number, words.get(1..=frames))
         } else {
+            // What a scenario's own program writes is not known here.
             handler > STACK
         };
+
         if !is_right {
             let what = format!(
                 "sample {number} of {}: program {handler} saw {words:x?}",
@@ -258,12 +272,16 @@ impl Oracle<'_> {
             if !is_traced {
                 continue;
             }
+
             let Expiries {
                 traced,
                 without_registers,
                 filtered,
                 sampled,
             } = timer;
+
+            // The tracepoint comes before the filters, so every expiry is traced, and then filtered
+            // or sampled.
             if traced != filtered + sampled || without_registers > filtered {
                 let name = &self.events[usize::from(event)].name;
                 let what = format!(

@@ -14,17 +14,22 @@ impl Oracle<'_> {
             let what = "a record with user frames is not there".to_owned();
             return self.fault(Rule::OwnStack, entry.time, what);
         };
+
         let Body::Deferred { frames, .. } = body else {
             return;
         };
         let thread = self.threads.get(&entry.tid).cloned().unwrap_or_default();
+
+        // A failed allocation leaves a record without frames.
         let mut expected = match thread.stack {
             Some(stack) if !thread.no_memory => self.walk(stack, false),
             _ => Vec::new(),
         };
+
         if let Fact::Deferred { event, .. } = entry.fact {
             expected.truncate(self.deferred_max(self.events[usize::from(event)].max_stack));
         }
+
         if *tid != entry.tid || *frames != expected {
             let what = format!(
                 "thread {}: the record of thread {tid} has {}, the stack is {}",
@@ -37,8 +42,10 @@ impl Oracle<'_> {
     }
 
     pub(super) fn records(&mut self, records: &[Record]) {
+        // By sample: its fate says whether there is one record or none.
         let mut written = vec![0u32; self.truths.len()];
         let mut periods: BTreeMap<u16, u64> = BTreeMap::new();
+
         for record in records {
             let time = record.time;
             match &record.body {
@@ -58,6 +65,7 @@ impl Oracle<'_> {
                         self.fault(Rule::Fate, time, format!("sample {number} was never taken"));
                     }
                 }
+                // Always 0, unless a mutant counts the period twice.
                 Body::Deferred { period, .. } => {
                     *periods.entry(record.event).or_default() += period;
                 }
@@ -67,6 +75,7 @@ impl Oracle<'_> {
                 _ => {}
             }
         }
+
         let mut expected: BTreeMap<u16, u64> = BTreeMap::new();
         for (index, count) in written.into_iter().enumerate() {
             let truth = &self.truths[index];
@@ -79,6 +88,7 @@ impl Oracle<'_> {
                 self.fault(Rule::Fate, time, format!("sample {n}: {count} records"));
             }
         }
+
         for (event, sum) in periods {
             let counted = expected.get(&event).copied().unwrap_or(0);
             if sum != counted {
@@ -126,6 +136,7 @@ impl Oracle<'_> {
     /// Checks a sample's chain.
     fn chain(&mut self, record: &Record, number: u64, chain: &[u64]) {
         let truth = self.truths[number as usize - 1].clone();
+
         if !self.events[usize::from(truth.event)].has_callchain {
             if !chain.is_empty() {
                 let what = format!("sample {number}: a chain that nobody asked for");
@@ -133,35 +144,43 @@ impl Oracle<'_> {
             }
             return;
         }
+
         let kernel = &chain[..chain
             .iter()
             .position(|&word| word == crate::USER || word == crate::DEFERRED)
             .unwrap_or(chain.len())];
+
         let bad = |what: &str| format!("sample {number}: {what}: {}", words(chain));
         let is_kernel = |word: &u64| (crate::KERNEL_TEXT..crate::MACHINERY_TEXT).contains(word);
         let kernel_is_right = match (truth.user_mode, kernel) {
+            // A sample in user mode has no kernel part.
             (true, []) => true,
             (false, [marker, frames @ ..]) => {
                 *marker == crate::KERNEL && !frames.is_empty() && frames.iter().all(is_kernel)
             }
             _ => false,
         };
+
         if !kernel_is_right {
             self.fault(Rule::OwnChain, record.time, bad("not a kernel chain"));
         }
+
         let user = &chain[kernel.len()..];
         let expected = match (truth.stack, truth.deferred) {
             (None, _) => Vec::new(),
+            // The form of 2023 has no cookie behind the marker.
             (Some(_), Some(0)) => vec![crate::DEFERRED],
             (Some(_), Some(cookie)) => vec![crate::DEFERRED, cookie],
             (Some(stack), None) => {
                 let max = usize::from(self.events[usize::from(truth.event)].max_stack);
                 let mut frames = self.walk(stack, truth.at_uprobe);
+                // The limit is on kernel and user frames together; markers do not count.
                 frames.truncate(max - kernel.len().saturating_sub(1));
                 frames.insert(0, crate::USER);
                 frames
             }
         };
+
         if user != expected || record.tid != truth.tid {
             let what = bad("not its user part");
             self.fault(Rule::OwnChain, record.time, what);

@@ -55,24 +55,30 @@ impl Oracle<'_> {
         let (Fact::Output { number, .. }, Body::Raw { data }) = (entry.fact, &record.body) else {
             return;
         };
+
         let words = data.as_chunks::<8>().0.iter();
         let words: Vec<u64> = words.map(|bytes| u64::from_le_bytes(*bytes)).collect();
         let found = words.split_first().and_then(|(count, frames)| {
             let count = usize::try_from(*count).ok()?;
             frames.get(..count)
         });
+
         let Some(found) = found else {
             let what = format!("sample {number}: its program did not write a list of frames");
             return self.fault(Rule::Program, entry.time, what);
         };
+
         let Some((tid, Some((stack, leaf)))) = self.truth(number).map(|t| (t.tid, t.stack)) else {
             return;
         };
+
         let depth = self.stacks.depth(stack);
         let mut truth: Vec<u64> = (0..depth).map(|i| self.stacks.frame(stack, i)).collect();
+        // The opcode of the push has one byte.
         if let Some(first) = truth.first_mut().filter(|_| leaf == Leaf::AfterPush) {
             *first += 1;
         }
+
         self.walks.push(Walk {
             number,
             tid,

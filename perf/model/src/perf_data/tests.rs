@@ -27,6 +27,7 @@ fn read(event: &Event<'_>, expected: &Record) -> Option<Record> {
     let id = event.id();
     let words =
         |chain: unwind_sim_perf_data::callchain::Callchain<'_>| chain.words().collect::<Vec<_>>();
+
     let body = match event.record {
         Read::FinishedRound => return None,
         _ if id.time() == Some(0) => return None,
@@ -85,6 +86,7 @@ fn read(event: &Event<'_>, expected: &Record) -> Option<Record> {
         Read::Unthrottle(_) => Body::Unthrottle,
         ref other => panic!("{other:?} was never written"),
     };
+
     Some(Record {
         time: id.time()? - EPOCH_NS,
         sequence: expected.sequence,
@@ -188,6 +190,7 @@ fn a_file_is_stitched_as_the_run_is() {
     for seed in 0..SEEDS {
         let world = world(seed, None);
         let bytes = perf_data(&world).expect("it can be written");
+
         for mode in Mode::ALL {
             let run = join(&world, mode).joined.into_iter();
             let mut expected: Joined = run
@@ -200,6 +203,7 @@ fn a_file_is_stitched_as_the_run_is() {
                     )
                 })
                 .collect();
+
             expected.sort();
             let found = stitched(&bytes, &world, mode);
             for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
@@ -210,11 +214,13 @@ fn a_file_is_stitched_as_the_run_is() {
                     mode.as_str()
                 );
             }
+
             assert_eq!(found.len(), expected.len());
             samples += found.len();
             bogus += found.iter().filter(|sample| sample.3 == "end").count();
         }
     }
+
     assert!(samples > 1_000 && bogus > 0, "{samples} samples, {bogus}");
 }
 
@@ -242,11 +248,13 @@ fn attributes_say_what_was_asked_for() {
                 event clock timer period 20000 no-defer inherit exclude-kernel exclude-idle\n\
                 stack s 0x401030 0x401020 0x7f0000401010\ntask 1 s\nkthread 2\nswitch 0 1\nsyscall 0\n\
                 sample 0 cycles\nleave 0\nfinish 0\n";
+
     let world = Scenario::parse(text)
         .and_then(|s| s.run())
         .expect("a scenario");
     let bytes = perf_data(&world).expect("it can be written");
     let file = PerfFile::parse(&bytes).expect("we wrote it");
+
     let found: Vec<_> = file
         .attrs()
         .iter()
@@ -259,6 +267,7 @@ fn attributes_say_what_was_asked_for() {
         })
         .collect();
     assert_eq!(found, [("cycles", 0, 2000), ("clock", 1, 20_000)]);
+
     let flags = [file.attrs()[0].flags, file.attrs()[1].flags];
     let deferral = flag::DEFER_CALLCHAIN | flag::DEFER_OUTPUT;
     assert_eq!(flags.map(|flags| flags & deferral), [deferral, 0]);
@@ -267,9 +276,11 @@ fn attributes_say_what_was_asked_for() {
         flags.map(|flags| flags & excludes),
         [flag::EXCLUDE_USER, excludes & !flag::EXCLUDE_USER]
     );
+
     let side = flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK;
     assert_eq!(flags.map(|flags| flags & side), [side, 0]);
     assert_eq!(file.attrs()[0].sample_type & st::STACK_USER, st::STACK_USER);
+
     // The copy is cut to what a record holds; user code is mapped, and only where it is.
     let (mut maps, mut comms, mut copies) = (Vec::new(), Vec::new(), Vec::new());
     file.for_each(Order::File, |event| {
@@ -307,11 +318,13 @@ fn tracepoints_and_uprobes_are_what_they_are() {
                 stack f3 0x403000 0x402018\ntask 1 f3\nswitch 0 1\nsyscall 0\n\
                 sample 0 kmem:mm_page_alloc\nstep 0 9\nsample 0 switches\nstep 0 9\nleave 0\n\
                 finish 0\nuser 0 f3 entry\nuprobe 0\nfinish 0\n";
+
     let world = Scenario::parse(text)
         .and_then(|s| s.run())
         .expect("a scenario");
     let bytes = perf_data(&world).expect("it can be written");
     let file = PerfFile::parse(&bytes).expect("we wrote it");
+
     let attrs = file.attrs().iter().map(|attr| {
         let name = attr.name.as_deref().unwrap_or_default();
         (name, attr.kind, attr.config, attr.sample_period)
@@ -324,6 +337,7 @@ fn tracepoints_and_uprobes_are_what_they_are() {
     ];
     assert_eq!(attrs.collect::<Vec<_>>(), expected);
     assert_eq!(file.attrs()[0].config1, 0x10);
+
     // Number, flags and preemption count, thread; then the CPU, or where the probe is.
     let mut payloads = Vec::new();
     file.for_each(Order::File, |event| {
@@ -332,9 +346,11 @@ fn tracepoints_and_uprobes_are_what_they_are() {
         }
         ControlFlow::Continue(())
     });
+
     let words = |words: [u32; 5]| words.map(u32::to_le_bytes).concat();
     let tracepoint = words([1001, 1, 0, 0, 0])[..12].to_vec();
     assert_eq!(payloads, [tracepoint, words([1002, 1, 0x40_3000, 0, 0])]);
+
     let formats = file.features().section(1).expect("tracing data");
     let formats = String::from_utf8_lossy(formats);
     for line in ["name: mm_page_alloc\nID: 1001\n", "name: probe\nID: 1002\n"] {

@@ -22,6 +22,7 @@ pub(crate) fn programs_text(world: &World, walks: &[Walk]) -> String {
     if !out.is_empty() {
         out.insert_str(0, "programs:\n");
     }
+
     // Writing to a String cannot fail.
     for record in world.records() {
         let Body::Raw { data } = &record.body else {
@@ -30,8 +31,10 @@ pub(crate) fn programs_text(world: &World, walks: &[Walk]) -> String {
         let name = &world.events()[usize::from(record.event)].name;
         let _ = write!(out, "  {name} at {} of {}:", record.time, record.tid);
         hex(&mut out, data);
+
         out.push('\n');
     }
+
     if !walks.is_empty() {
         out.push_str("walks:\n");
     }
@@ -42,6 +45,7 @@ pub(crate) fn programs_text(world: &World, walks: &[Walk]) -> String {
             out,
             "  sample {number} of {tid}: {found} frames of {truth}: "
         );
+
         let _ = match walk.outcome() {
             Found::Right => writeln!(out, "right"),
             Found::Truncated => writeln!(out, "truncated"),
@@ -81,6 +85,7 @@ fn one(out: &mut String, program: &Program) {
 
 fn map_text(out: &mut String, map: &Map) {
     let name = &map.def.name;
+
     match &map.storage {
         Storage::Stacks(stacks) => {
             let stats = stacks.stats();
@@ -110,6 +115,7 @@ fn map_text(out: &mut String, map: &Map) {
                 out.push_str("     ");
                 hex(out, key);
                 out.push_str(" =");
+                // A map with values for each CPU has several.
                 for value in values {
                     hex(out, value);
                 }

@@ -17,9 +17,11 @@ pub(super) fn branches_text(world: &World, joined: &[Joined]) -> String {
     let Some(memory) = world.branch_memory() else {
         return out;
     };
+
     // Writing to a String cannot fail.
     let storage = world.setup().lbr_storage.as_str();
     let _ = writeln!(out, "branch stacks, storage {storage}:");
+
     let (mut lengths, mut samples) = (BTreeMap::new(), 0);
     for joined in joined {
         let Some((branches, calls)) = &joined.branches else {
@@ -36,6 +38,7 @@ pub(super) fn branches_text(world: &World, joined: &[Joined]) -> String {
         *lengths.entry((entries.len(), *calls)).or_insert(0u64) += 1;
         samples += 1;
     }
+
     for crash in world.crashes() {
         let _ = writeln!(out, "  crash of {} at {}:", crash.tid, crash.time);
         for Kept { tid, cpu, entries } in &crash.tasks {
@@ -44,6 +47,7 @@ pub(super) fn branches_text(world: &World, joined: &[Joined]) -> String {
             froms(&mut out, entries);
         }
     }
+
     for ((length, calls), count) in lengths {
         let s = if count == 1 { "" } else { "s" };
         let part = 100.0 * count as f64 / f64::from(samples);
@@ -52,6 +56,7 @@ pub(super) fn branches_text(world: &World, joined: &[Joined]) -> String {
             "  {part:6.2} %  {count} sample{s} with {length} of {calls} calls"
         );
     }
+
     let _ = writeln!(
         out,
         "  memory: {} handed out, {} given back, {} bytes at most, {} bytes left",

@@ -73,14 +73,17 @@ impl Scenario {
                 kind: ScenarioErrorKind::TooLong,
             });
         }
+
         let mut reader = Reader::new();
         for (index, line) in text.lines().enumerate() {
+            // Before comments are cut, because expected output may have a `#`.
             if let Some(expected) = line.strip_prefix('=') {
                 let expected = expected.strip_prefix(' ').unwrap_or(expected);
                 reader.scenario.expected.push_str(expected);
                 reader.scenario.expected.push('\n');
                 continue;
             }
+
             let code = line.split('#').next().unwrap_or_default();
             let mut words = Words::new(index + 1, code);
             if let Some(word) = words.next() {
@@ -90,6 +93,7 @@ impl Scenario {
                 }
             }
         }
+
         let mut scenario = reader.scenario;
         if reader.numbered {
             scenario.requests.clear();
@@ -104,17 +108,20 @@ impl Scenario {
     /// # Errors
     /// The line of the first event or action that is refused.
     pub fn run(&self) -> Result<World, ScenarioError> {
+        // The model opens no files: the caller supplies what is in them.
         if let Some(request) = self.requests.iter().find(|request| !request.is_supplied()) {
             return Err(error_at(request.line, ScenarioErrorKind::NotSupplied));
         }
         if let Some(object) = self.objects().iter().find(|object| object.loaded.is_none()) {
             return Err(error_at(object.line, ScenarioErrorKind::NotSupplied));
         }
+
         let at = |lines: &[usize], index: usize, kind| ScenarioError {
             line: lines.get(index).copied().unwrap_or(1),
             column: 1,
             kind,
         };
+
         let mut world = self.schedule.world().map_err(|(index, refusal)| {
             at(
                 &self.event_lines,
@@ -122,15 +129,18 @@ impl Scenario {
                 ScenarioErrorKind::Refusal(refusal),
             )
         })?;
+
         for (index, &action) in self.schedule.actions.iter().enumerate() {
             world
                 .apply(action)
                 .map_err(|refused| at(&self.lines, index, ScenarioErrorKind::Refused(refused)))?;
         }
+
         let last = self.lines.len().saturating_sub(1);
         world
             .has_room()
             .map_err(|refused| at(&self.lines, last, ScenarioErrorKind::Refused(refused)))?;
+
         world.finish();
         Ok(world)
     }
@@ -182,21 +192,28 @@ impl Reader {
         if self.stacks.next().0 as usize >= STACKS_MAX {
             return Err(words.error(ScenarioErrorKind::TooMany("stacks")));
         }
+
         if self.stacks.find(name).is_some() {
             return Err(words.error(ScenarioErrorKind::Taken("stack")));
         }
+
         if self.stack_of_file(name, words)? {
             return Ok(());
         }
+
         let mut frames = Vec::new();
         while words.peek().is_some() {
             if words.peek() == Some("depth") {
                 words.next();
+
                 let depth = words.number("a depth", FRAMES_MAX as u64)?;
                 let base = words.address()?;
                 let last = base + 0x10 * depth;
+                // The last frame has the highest address, so it stands for all.
                 let is_user = USER_ADDRESSES.contains(&last);
                 words.not(is_user.then_some(()), "an address of user space")?;
+
+                // Counted before the frames are made: the depth is only a number in the text.
                 self.frames += depth as usize;
                 if self.frames > FRAMES_MAX {
                     return Err(words.error(ScenarioErrorKind::TooMany("frames")));
@@ -206,9 +223,11 @@ impl Reader {
                 frames.push(words.address()?);
             }
         }
+
         if frames.is_empty() {
             return Err(words.error(ScenarioErrorKind::Missing("an address")));
         }
+
         self.stacks.add(name, frames);
         Ok(())
     }
@@ -317,9 +336,12 @@ impl Reader {
             },
             _ => return Err(words.error(ScenarioErrorKind::Unknown)),
         };
+
+        // Repeated steps are actions of their own.
         if self.scenario.lines.len() + times as usize > ACTIONS_MAX {
             return Err(words.error(ScenarioErrorKind::TooMany("actions")));
         }
+
         for _ in 0..times {
             self.scenario.schedule.actions.push(action);
             self.scenario.lines.push(words.line);

@@ -67,15 +67,19 @@ impl Reader {
         walks: bool,
     ) -> Result<(), ScenarioError> {
         let name = words.need("a name")?;
+        // `install` takes this word for the removal of a handler.
         if name == "none" || self.find_handler(name).is_some() {
             return Err(words.error(ScenarioErrorKind::Taken("handler")));
         }
+
         if self.scenario.schedule.programs.len() >= HANDLERS_MAX {
             return Err(words.error(ScenarioErrorKind::TooMany("handlers")));
         }
+
         let name = name.to_owned();
         let path = words.need("an object file")?.to_owned();
         let program = words.next().map(str::to_owned);
+
         self.scenario.schedule.programs.push(ObjectRequest {
             line: words.line,
             name,

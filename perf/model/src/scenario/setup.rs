@@ -48,6 +48,7 @@ impl Reader {
         words: &mut Words<'_>,
     ) -> Result<(), ScenarioError> {
         let setup = &mut self.scenario.schedule.setup;
+
         match word {
             "form" => {
                 let name = words.need("a form")?;
@@ -105,6 +106,8 @@ impl Reader {
             }
             "lbr-layout" => {
                 let name = words.need("a layout")?;
+                // The architectural layout has as many entries as the ring: `lbr-depth` comes
+                // before.
                 let entries = setup.lbr_depth.entries() as u32;
                 let all = [Layout::V2020, Layout::V6_18, Layout::Architectural(entries)];
                 let known = all.into_iter().find(|layout| layout.as_str() == name);
@@ -166,6 +169,7 @@ impl Reader {
 
     fn event(&mut self, words: &mut Words<'_>) -> Result<(), ScenarioError> {
         let events = &self.scenario.schedule.events;
+
         let name = words.name()?;
         if events.iter().any(|event| event.name == name) {
             return Err(words.error(ScenarioErrorKind::Taken("event")));
@@ -173,14 +177,17 @@ impl Reader {
         if events.len() >= EVENTS_MAX {
             return Err(words.error(ScenarioErrorKind::TooMany("events")));
         }
+
         let kind = words.need("a kind")?;
         let what = "a kind: pmu, timer, tracepoint, software, uprobe, bpf-output";
+        // Unlike the default, a scenario asks for user records explicitly.
         let mut event = EventSetup {
             name: name.to_owned(),
             kind: words.not(Kind::from_name(kind), what)?,
             defer_output: false,
             ..EventSetup::default()
         };
+
         while let Some(word) = words.next() {
             match word {
                 "period" => event.period = words.number("a period", 1 << 40)?,
@@ -223,6 +230,7 @@ impl Reader {
                 _ => return words.not(None, "an attribute of an event"),
             }
         }
+
         self.scenario.event_lines.push(words.line);
         self.scenario.schedule.events.push(event);
         Ok(())

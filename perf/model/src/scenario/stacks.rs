@@ -74,6 +74,8 @@ impl Scenario {
         ) else {
             return Ok(());
         };
+
+        // The frames come from files and emulated programs, so nothing is taken for granted.
         let is_empty = |stack: &UserStack| stack.frames.is_empty();
         if stacks.len() != request.count() || stacks.iter().any(is_empty) {
             return Err(error_at(
@@ -81,6 +83,7 @@ impl Scenario {
                 ScenarioErrorKind::Missing("a frame"),
             ));
         }
+
         let is_user = |frame: &u64| USER_ADDRESSES.contains(frame);
         if !stacks.iter().flat_map(|stack| &stack.frames).all(is_user) {
             return Err(error_at(
@@ -88,10 +91,12 @@ impl Scenario {
                 ScenarioErrorKind::Not("a stack of user space"),
             ));
         }
+
         let frames: usize = stacks.iter().map(|stack| stack.frames.len()).sum();
         if all.all().map(|(_, frames)| frames.len()).sum::<usize>() + frames > FRAMES_MAX {
             return Err(error_at(request.line, ScenarioErrorKind::TooMany("frames")));
         }
+
         for (id, stack) in (request.first.0..).zip(stacks) {
             all.set(StackId(id), stack);
         }
@@ -142,6 +147,7 @@ impl Reader {
     ) -> Result<(), ScenarioError> {
         words.next();
         let path = words.need("a program")?.to_owned();
+
         let word = words.need("`at` or `every`")?;
         let is_at = words.not(
             match word {
@@ -151,19 +157,25 @@ impl Reader {
             },
             "`at` or `every`",
         )?;
+
         let what = "a number of instructions";
         let every = words.number(what, PROGRAM_INSTRUCTIONS_MAX)?;
         words.not((every > 0).then_some(()), what)?;
+
         if is_at {
             let first = self.stacks.add(name, Vec::new());
             self.request(path, StackFrom::Program { every, times: 1 }, first, words);
             return Ok(());
         }
+
         keyword("times", words)?;
         let times = words.number("a number of stacks", PROGRAM_STACKS_MAX)?;
         let all = every.checked_mul(times).filter(|&all| all > 0);
+
+        // The program is run once, to its last stack.
         let bounded = all.filter(|&all| all <= PROGRAM_INSTRUCTIONS_MAX);
         words.not(bounded, "a number of stacks")?;
+
         let first = self.stacks.next();
         for number in 0..times {
             let name = format!("{name}.{number}");
@@ -172,6 +184,7 @@ impl Reader {
             }
             self.stacks.add(&name, Vec::new());
         }
+
         self.request(path, StackFrom::Program { every, times }, first, words);
         Ok(())
     }

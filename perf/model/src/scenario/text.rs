@@ -74,10 +74,12 @@ fn registers(out: &mut String, records: &[Record]) {
         } => Some((number, registers)),
         _ => None,
     };
+
     let mut all = records.iter().filter_map(of_sample).peekable();
     if all.peek().is_some() {
         out.push_str("registers:\n");
     }
+
     for (
         number,
         Registers {
@@ -115,8 +117,10 @@ impl Schedule {
     pub fn text(&self) -> String {
         let mut lines = Vec::new();
         let setup = &self.setup;
+
         lines.push(format!("form {}", setup.form.as_str()));
         lines.push(format!("cpus {}", setup.cpus));
+
         if let Some(mutant) = setup.mutant {
             lines.push(format!("mutant {}", mutant.as_str()));
         }
@@ -130,6 +134,7 @@ impl Schedule {
         if setup.timer_tracepoint {
             lines.push("timer-tracepoint".to_owned());
         }
+
         if self.events.iter().any(|event| event.branch_stack) {
             lines.push(format!("lbr-storage {}", setup.lbr_storage.as_str()));
             lines.push(format!("lbr-depth {}", setup.lbr_depth.entries()));
@@ -137,6 +142,7 @@ impl Schedule {
                 lines.push(format!("lbr-layout {}", setup.lbr_layout.as_str()));
             }
         }
+
         if setup.software_branches {
             lines.push("software-branches".to_owned());
         }
@@ -144,12 +150,14 @@ impl Schedule {
             let tids = cgroup.tids.iter().map(|tid| format!(" {tid}"));
             format!("cgroup {}{}", cgroup.name, tids.collect::<String>())
         }));
+
         if setup.overflow_tracepoint {
             lines.push("overflow-tracepoint".to_owned());
         }
         if setup.fake_regs != FakeRegs::default() {
             lines.push(format!("fake-regs {}", setup.fake_regs.as_str()));
         }
+
         // Events may name handlers.
         lines.extend(self.programs.iter().map(|request| {
             let program = request.program.as_deref().unwrap_or_default();
@@ -158,6 +166,7 @@ impl Schedule {
             line.trim_end().to_owned()
         }));
         lines.extend(self.events.iter().map(|event| self.event_text(event)));
+
         match &self.stacks {
             None => lines.push("stacks numbered".to_owned()),
             Some(stacks) => lines.extend(stacks.all().map(|(name, frames)| {
@@ -165,12 +174,15 @@ impl Schedule {
                 format!("stack {name}{}", frames.collect::<String>())
             })),
         }
+
         for (tid, stack) in &self.tasks {
             lines.push(match stack {
                 Some(stack) => format!("task {tid} {}", self.stack_name(*stack)),
                 None => format!("kthread {tid}"),
             });
         }
+
+        // Steps of one CPU in a row become one line with a number.
         let mut steps: Option<(u16, u64)> = None;
         for action in &self.actions {
             if let Action::Step { cpu } = *action {
@@ -186,6 +198,7 @@ impl Schedule {
             lines.extend(steps.take().map(step_text));
             lines.push(self.action_text(*action));
         }
+
         lines.extend(steps.map(step_text));
         lines.push(String::new());
         lines.join("\n")
@@ -252,17 +265,21 @@ impl Schedule {
     fn event_text(&self, event: &EventSetup) -> String {
         let cgroups = &self.setup.cgroups;
         let mut text = format!("event {} {}", event.name, event.kind.as_str());
+
+        // Only counters and timers have a period.
         if let Some(frequency) = event.frequency {
             let _ = write!(text, " freq {frequency}");
         } else if matches!(event.kind, Kind::Pmu | Kind::Timer) {
             let _ = write!(text, " period {}", event.period);
         }
+
         if let Some(tid) = event.tid {
             let _ = write!(text, " tid {tid}");
         }
         if let Some(cgroup) = event.cgroup.and_then(|at| cgroups.get(usize::from(at))) {
             let _ = write!(text, " cgroup {}", cgroup.name);
         }
+
         for (is_set, word) in [
             (event.inherit, " inherit"),
             (!event.has_callchain, " no-callchain"),
@@ -278,6 +295,8 @@ impl Schedule {
         ] {
             text.push_str(if is_set { word } else { "" });
         }
+
+        // Only what differs from the default is written.
         let default = EventSetup::default();
         for (value, usual, word) in [
             (
@@ -292,6 +311,7 @@ impl Schedule {
                 let _ = write!(text, " {word} {value}");
             }
         }
+
         if event.config1 != 0 {
             let _ = write!(text, " config1 {:#x}", event.config1);
         }

@@ -59,7 +59,9 @@ impl World {
     /// # Errors
     /// Why it cannot happen now. Nothing has changed.
     pub fn apply(&mut self, action: Action) -> Result<(), Refused> {
+        // A run is bounded by its log, not by the number of its actions.
         self.has_room()?;
+
         match action {
             Action::Step { cpu } => {
                 let cpu = self.machine.cpu(cpu)?;
@@ -134,11 +136,14 @@ impl World {
                 self.machine.tasks[task].stack = stack;
                 self.machine.tasks[task].leaf = Leaf::Body;
                 self.say(cpu, Fact::Exec { stack });
+                // The new name comes first (`begin_new_exec`), the vDSO is mapped later
+                // (`load_elf_binary`).
                 self.write_side(cpu, 0, Body::Exec);
                 self.write_side(cpu, 0, Body::Vdso);
             }
             Action::Exit { cpu } => {
                 let (cpu, task) = self.machine.body(cpu)?;
+                // PF_EXITING: requests are refused from here on.
                 self.machine.tasks[task].exiting = true;
                 self.machine.tasks[task].place = Place::Exiting;
                 self.say(cpu, Fact::Exiting);
@@ -152,10 +157,12 @@ impl World {
             }
             Action::Signal { tid, stack } => {
                 let task = self.machine.user_task(tid)?;
+                // Delivered on the task's way out of the kernel (`exit_loop`).
                 self.machine.tasks[task].signal = Some(stack);
             }
             Action::Uprobe { cpu } => {
                 let (cpu, task) = self.user(cpu)?;
+                // The model's uprobes are at a function's first instruction, a push.
                 if self.machine.tasks[task].leaf != Leaf::Entry {
                     return Err(Refused::NotAtEntry);
                 }
@@ -208,14 +215,18 @@ impl World {
         if ns > RUN_NS_MAX {
             return Err(Refused::TooLong);
         }
+
+        // The idle task may run for a time, too; in the kernel, time passes by steps.
         let on = &self.machine.cpus[cpu];
         let idle = on.current.is_none() && on.frames.is_empty() && on.switching.is_none();
         if !idle && !self.machine.in_user(cpu) {
             return Err(Refused::NotUser);
         }
+
         if self.interrupt_waits(cpu) {
             return Err(Refused::InterruptWaits);
         }
+
         let end = self.out.now() + ns;
         while self.out.now() < end {
             // Not past an interrupt: a timer, or the irq work of an NMI.
@@ -227,12 +238,15 @@ impl World {
                 break;
             }
         }
+
         Ok(())
     }
 
     fn finish_cpu(&mut self, cpu: u16) -> Result<(), Refused> {
         let cpu = self.machine.cpu(cpu)?;
         let task = self.machine.cpus[cpu].current.ok_or(Refused::Idle)?;
+
+        // A system call goes on until `leave`, so it would take all steps.
         let body = self.machine.tasks[task].place == Place::Body
             && self.machine.cpus[cpu].switching.is_none();
         if body
@@ -241,6 +255,7 @@ impl World {
         {
             return Err(Refused::NeverReturns);
         }
+
         for _ in 0..FINISH_STEPS_MAX {
             let over = match self.machine.cpus[cpu].current {
                 _ if self.machine.cpus[cpu].switching.is_some() => false,
@@ -252,6 +267,7 @@ impl World {
                     self.machine.cpus[cpu].frames.is_empty() && rests && !self.interrupt_waits(cpu)
                 }
             };
+
             if over || self.has_room().is_err() {
                 return Ok(());
             }
@@ -263,9 +279,11 @@ impl World {
     fn sample(&mut self, cpu: u16, event: u16) -> Result<(), Refused> {
         let at = self.machine.cpu(cpu)?;
         let setup = self.events.get(event).ok_or(Refused::NoEvent)?;
+
         if !self.counts(event, at) || self.events.is_throttled(event, at) {
             return Err(Refused::WrongContext);
         }
+
         match setup.kind {
             Kind::Pmu => {
                 let user = self.machine.in_user(at);
@@ -276,7 +294,10 @@ impl World {
                 } {
                     return Err(Refused::WrongContext);
                 }
+
                 self.idle_if_left(at);
+                // The counter is advanced to its overflow, and the log says so: the oracle compares
+                // the events counted with the periods.
                 let by = self.events.count_rest(event, at);
                 self.say(at, Fact::Counted { event, by });
                 self.nmi(at, event);
@@ -285,6 +306,7 @@ impl World {
                 if !self.machine.interrupts_on(at) {
                     return Err(Refused::InterruptsOff);
                 }
+                // The interrupt fires every timer that is due.
                 self.events.set_due(event, at, self.out.now());
                 self.interrupt(at, 0);
             }
@@ -295,6 +317,7 @@ impl World {
             }
             Kind::Uprobe | Kind::BpfOutput => return Err(Refused::WrongContext),
         }
+
         Ok(())
     }
 
@@ -304,16 +327,21 @@ impl World {
             0 => None,
             tid => Some(self.machine.find(tid)?),
         };
+
         let running = next.is_some_and(|next| self.machine.tasks[next].on.is_some());
         if running || next == self.machine.cpus[cpu].current {
             return Err(Refused::Running);
         }
+
         if !self.machine.cpus[cpu].frames.is_empty() || self.machine.cpus[cpu].switching.is_some() {
             return Err(Refused::NotPreemptible);
         }
         if self.interrupt_waits(cpu) {
             return Err(Refused::InterruptWaits);
         }
+
+        // Not inside a sample, which disables preemption, nor behind the exit loop, where
+        // interrupts are off.
         if let Some(task) = self.machine.cpus[cpu].current {
             let t = &self.machine.tasks[task];
             if t.job.is_some() || matches!(t.place, Place::Reset(_)) || t.place == Place::Exiting {
@@ -322,6 +350,7 @@ impl World {
             // From user space a tick comes first; the task is switched out in the exit loop.
             self.enter(cpu);
         }
+
         self.switch_begin(cpu, next);
         Ok(())
     }
@@ -332,11 +361,14 @@ impl World {
         if taken || child <= 0 || self.machine.tasks.len() >= TASKS_MAX {
             return Err(Refused::NoNewTask);
         }
+
         let parent = &self.machine.tasks[task];
         let counted_by = self.events.inherited(parent.counted_by);
         // Only contexts with the same events change hands at a switch.
         let is_clone = parent.counted_by == counted_by;
         let maker = parent.tid;
+
+        // A new task starts on its way to user space (`ret_from_fork`).
         self.machine.tasks.push(Task {
             tid: child,
             place: Place::Loop(Loop::Check),
@@ -346,13 +378,17 @@ impl World {
             counted_by,
             ..Task::default()
         });
+
+        // The child's copies of the events keep the handlers of this moment (`perf_event_alloc`).
         for event in self.events.of_task(counted_by) {
             self.handlers.inherit(event, maker, child);
         }
+
         self.say(cpu, Fact::Fork { child });
         let own = (!is_clone).then(|| self.events.with_branches(counted_by));
         self.lbr.fork(maker, child, own);
         self.say_branches(cpu);
+
         self.write_side(cpu, 0, Body::Fork { child });
         Ok(())
     }
@@ -360,11 +396,13 @@ impl World {
     fn install(&mut self, cpu: u16, event: u16, handler: u16) -> Result<(), Refused> {
         let (cpu, task) = self.machine.kernel_body(cpu)?;
         let slot = self.handlers.slot(event).ok_or(Refused::NoEvent)?;
+
         let setup = self.events.setup(event);
         let fits = match handler {
             0 => true,
             _ => (self.handlers.fits(handler, setup)).ok_or(Refused::NoHandler)?,
         };
+
         if slot.handler != 0 && handler != 0 {
             return Err(Refused::HandlerExists);
         }
@@ -374,6 +412,8 @@ impl World {
         if !fits {
             return Err(Refused::NotForPrograms);
         }
+
+        // The defect: handler and context are stored in two steps, and an NMI may come between.
         if self.mutant(Mutant::HalfReplacedHandler) {
             self.handlers.set(event, Slot { handler, ..slot });
             self.machine.tasks[task].installing = Some((event, handler));

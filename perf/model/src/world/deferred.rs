@@ -108,11 +108,13 @@ impl Request {
     pub(super) fn step(self, info: &mut Info, cpu: usize, counter: &mut u32) -> Self {
         match self {
             Self::Start if info.cpu != 0 => Self::Test,
+            // The count is odd, so it is never 0, which means no cookie.
             Self::Start => Self::Assign(counter.wrapping_add(2) | 1),
             Self::Assign(count) if info.count == 0 => {
                 info.count = count;
                 Self::Count(count)
             }
+            // An NMI was first: its count stays, and this one is not stored.
             Self::Assign(_) => Self::Cpu,
             Self::Count(count) => {
                 *counter = count;
@@ -125,6 +127,7 @@ impl Request {
             Self::Test if info.mask & PERF != 0 => Self::Done,
             Self::Test => Self::Claim,
             Self::Claim => {
+                // One atomic operation: only the first to set a bit queues the work.
                 let old = info.mask;
                 info.mask |= PENDING | PERF;
                 if old & (PENDING | PERF) != 0 {
@@ -155,6 +158,7 @@ pub(super) enum Reset {
 impl Reset {
     pub(super) fn step(self, info: &mut Info, keep_cookie: bool, keep_cache: bool) -> Self {
         match self {
+            // A work that is still pending will need the cookie and the cache.
             Self::Mask if info.mask == 0 || info.mask & PENDING != 0 => Self::Done,
             Self::Mask => {
                 info.mask = 0;
@@ -167,6 +171,7 @@ impl Reset {
                 Self::Cache
             }
             Self::Cache => {
+                // The memory is kept for the next stay.
                 if let Some(cache) = info.cache.as_mut() {
                     if !keep_cache {
                         cache.entries.clear();

@@ -464,6 +464,7 @@ mod tests {
                 "run 0 500000\nstep 0\n".repeat(60)
             );
             let world = Scenario::parse(&text).and_then(|s| s.run()).expect("a run");
+
             let samples: Vec<(u64, u64)> = world
                 .records()
                 .iter()
@@ -472,6 +473,7 @@ mod tests {
                     _ => None,
                 })
                 .collect();
+
             let half = samples[samples.len() - 1].0 / 2;
             let late = samples.iter().filter(|(time, _)| *time > half).count() as u64;
             let wanted = half * frequency / 1_000_000_000;
@@ -479,6 +481,7 @@ mod tests {
                 late.abs_diff(wanted) <= 1 + wanted / 10,
                 "{frequency}: {late} samples, {wanted} wanted"
             );
+
             assert_eq!(samples[0].1, PMU_PERIOD_MIN);
             assert!(samples.windows(2).any(|pair| pair[0].1 != pair[1].1));
             assert!(crate::check(&world).is_empty());

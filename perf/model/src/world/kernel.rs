@@ -164,6 +164,7 @@ impl World {
         let Some(mut frame) = self.machine.cpus[cpu].frames.pop() else {
             return;
         };
+
         if let Some(mut job) = frame.job.take() {
             // The frame stays on the stack while its job runs, as the job must not see the task
             // below.
@@ -177,48 +178,60 @@ impl World {
             }
             return;
         }
+
         if std::mem::take(&mut frame.irq_work) {
             self.machine.cpus[cpu].frames.push(frame);
+            // In the other forms nothing is left to do: the interrupt's way out looks for task
+            // works.
             if self.setup.form == Form::Rfc2023 {
                 self.pending_irq(cpu);
             }
             return;
         }
+
         if let Some(event) = frame.queue.pop() {
+            // `perf_swevent_hrtimer` takes the registers of the hardirq, and a softirq has none.
             let regs = match (frame.context, frame.from_user) {
                 (Context::Softirq, _) => TimerRegs::None,
                 (_, true) => TimerRegs::User,
                 (_, false) => TimerRegs::Kernel,
             };
             self.machine.cpus[cpu].frames.push(frame);
+
             let job = self.timer(cpu, event, regs);
             if let Some(frame) = self.machine.cpus[cpu].frames.last_mut() {
                 frame.job = job;
             }
             return;
         }
+
         if frame.left > 0 {
             frame.left -= 1;
             self.machine.cpus[cpu].frames.push(frame);
             return;
         }
+
         self.say(cpu, Fact::InterruptEnd(frame.context));
     }
     /// The next step of a task in the kernel.
     fn step_task(&mut self, cpu: usize, task: usize) {
+        // What was begun goes on before the task itself does.
         if let Some(mut job) = self.machine.tasks[task].job.take() {
             if !self.overflow_step(cpu, &mut job) {
                 self.machine.tasks[task].job = Some(job);
             }
             return;
         }
+
         if let Some(mut unwinding) = self.machine.tasks[task].unwind.take() {
             if !self.unwind_step(cpu, task, &mut unwinding) {
                 self.machine.tasks[task].unwind = Some(unwinding);
             }
             return;
         }
+
         if let Some((event, handler)) = self.machine.tasks[task].installing.take() {
+            // The second half of what `Mutant::HalfReplacedHandler` does in two steps.
             if let Some(slot) = self.handlers.slot(event) {
                 let context = handler;
                 self.handlers.set(event, Slot { context, ..slot });
@@ -226,11 +239,13 @@ impl World {
             self.say(cpu, Fact::Installed { event, handler });
             return;
         }
+
         if !self.machine.tasks[task].closing.is_empty() {
             let dying = std::mem::take(&mut self.machine.tasks[task].closing);
             self.lbr.give_back(dying);
             return self.say_branches(cpu);
         }
+
         match self.machine.tasks[task].place {
             Place::User | Place::Body => {}
             Place::Loop(at) => self.exit_loop(cpu, task, at),
@@ -257,6 +272,8 @@ impl World {
 
     fn exit_loop(&mut self, cpu: usize, task: usize, at: Loop) {
         let has_work = !self.machine.tasks[task].works.is_empty();
+
+        // The order is that of `exit_to_user_mode_loop` (`kernel/entry/common.c`).
         let next = match at {
             Loop::Check => {
                 let t = &self.machine.tasks[task];
@@ -267,6 +284,7 @@ impl World {
                 }
             }
             Loop::Schedule => Place::Loop(Loop::Uprobe),
+            // The place stays while there are events at the probe: each takes steps of its own.
             Loop::Uprobe => match self.uprobe(cpu, task) {
                 true => return,
                 false => Place::Loop(Loop::Signal),
@@ -290,6 +308,7 @@ impl World {
                 Place::Loop(Loop::Check)
             }
         };
+
         self.machine.tasks[task].place = next;
     }
 
@@ -368,6 +387,8 @@ impl World {
         at.stage = match at.stage {
             UnwindStage::Begin => {
                 self.say(cpu, Fact::Unwind);
+                // PENDING is cleared and perf's bit is not: a later request in this stay queues
+                // nothing.
                 at.asked = self.machine.tasks[task].info.take_pending();
                 UnwindStage::Allocate
             }
@@ -380,6 +401,8 @@ impl World {
                 return false;
             }
             UnwindStage::Store => {
+                // After a preemption, the CPU's buffer may have the frames of another task: the
+                // defect.
                 if let Some(cpu) = at.shared {
                     at.entries
                         .clone_from(&self.machine.cpus[cpu].buffers[Context::Task as usize]);
@@ -412,17 +435,21 @@ impl World {
                 }
             };
         }
+
         if at.work == Work::Deferred {
+            // The kernel takes the user stack for unchanged within a stay.
             let cached = self.machine.tasks[task].info.cached();
             if !cached.is_empty() {
                 at.entries = cached.to_vec();
                 return Some(UnwindStage::Output(0));
             }
         }
+
         if self.mutant(Mutant::SharedBuffer) {
             self.machine.cpus[cpu].buffers[Context::Task as usize].clear();
             at.shared = Some(cpu);
         }
+
         Some(UnwindStage::Frames)
     }
 
@@ -462,6 +489,7 @@ impl World {
     ) -> Option<u16> {
         let info = &self.machine.tasks[task].info;
         let cookie = info.cookie();
+
         let wants = match at.work {
             Work::Event(own) => {
                 self.events.release(own, task);
@@ -473,20 +501,25 @@ impl World {
                 all.find(|&e| is_asked && self.events.setup(e).defer_output && self.counts(e, cpu))
             }
         };
+
         let Some(event) = wants else {
             self.machine.tasks[task].info.complete();
             return None;
         };
+
+        // Its samples have the periods already: with one here, the events would be counted twice.
         let period = match self.mutant(Mutant::PeriodTwice) {
             true => self.events.setup(event).period,
             false => 0,
         };
+
         let upstream = self.setup.form == Form::Upstream;
         let body = Body::Deferred {
             cookie: upstream.then_some(cookie),
             period,
             frames: at.entries.clone(),
         };
+
         let frames = at.entries.len() as u16;
         let cookie = if upstream { cookie } else { 0 };
         let fact = if self.write(cpu, event, body) {
@@ -498,7 +531,9 @@ impl World {
         } else {
             Fact::DeferredLost { event, cookie }
         };
+
         self.say(cpu, fact);
+        // One record a step, because an NMI may come between two.
         (at.work == Work::Deferred).then_some(event + 1)
     }
 }

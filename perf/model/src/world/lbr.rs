@@ -108,13 +108,18 @@ impl Lbr {
         (from, to): (StackId, StackId),
     ) -> Option<Fact> {
         let kernel = self.kernel.as_mut()?;
+
         let (old, new) = (calls(source, from), calls(source, to));
         let common = (0..old.min(new)).take_while(|at| {
             call(source, from, old - 1 - at).0 == call(source, to, new - 1 - at).0
         });
         let common = common.count();
+
         let (returns, made) = (old - common, new - common);
+
+        // Inner frames return first, outer frames are called first.
         for index in 0..returns {
+            // The address of the return itself is not modelled: the function's start stands for it.
             let (call, target) = call(source, from, index);
             let branch = Branch {
                 from: target,
@@ -124,6 +129,7 @@ impl Lbr {
             };
             kernel.branch(cpu, branch);
         }
+
         for index in (0..made).rev() {
             let (from, to) = call(source, to, index);
             let branch = Branch {
@@ -134,6 +140,7 @@ impl Lbr {
             };
             kernel.branch(cpu, branch);
         }
+
         Some(Fact::Moved {
             returns: returns as u16,
             calls: made as u16,

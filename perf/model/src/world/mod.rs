@@ -353,15 +353,19 @@ impl World {
     pub fn add_task(&mut self, tid: i32, stack: Option<StackId>) {
         let cgroup = self.setup.cgroup_of(tid);
         let counted_by = self.events.at_start(tid, cgroup);
+
         if let Some(stack) = stack {
             let leaf = Leaf::Body;
             self.out
                 .say(At { cpu: 0, tid }, Fact::Stack { stack, leaf });
         }
+
+        // Kernel threads never leave the kernel.
         let place = match stack {
             None => Place::Body,
             Some(_) => Place::User,
         };
+
         self.machine.tasks.push(Task {
             tid,
             kthread: stack.is_none(),
@@ -371,6 +375,7 @@ impl World {
             counted_by,
             ..Task::default()
         });
+
         let own = self.events.with_branches(counted_by);
         self.lbr.start(tid, cgroup, own);
         self.say_branches(0);

@@ -57,11 +57,13 @@ impl World {
     ) -> Overflow {
         let setup = self.events.setup(event);
         let (kind, has_branches) = (setup.kind, setup.branch_stack);
+
         let (period, loaded) = match kind {
             Kind::Pmu => self.events.reload(event, cpu),
             Kind::Timer => (setup.period, None),
             Kind::Tracepoint | Kind::Software | Kind::Uprobe | Kind::BpfOutput => (1, None),
         };
+
         let number = self.out.next_sample();
         if kind == Kind::Pmu && self.setup.overflow_tracepoint {
             let regs = match user_mode {
@@ -70,6 +72,7 @@ impl World {
             };
             self.say(cpu, Fact::Traced { event, regs });
         }
+
         self.say(
             cpu,
             Fact::Overflow {
@@ -80,9 +83,11 @@ impl World {
                 user_mode,
             },
         );
+
         if let Some(fact) = loaded {
             self.say(cpu, fact);
         }
+
         Overflow {
             event,
             number,
@@ -94,6 +99,8 @@ impl World {
             stage: Stage::Account,
             user: User::None,
             slot: Slot::default(),
+            // Read at the overflow, before anything else runs (`intel_pmu_lbr_read` in the NMI
+            // handler).
             branches: has_branches.then(|| self.lbr.sample(cpu)),
             is_chain_ready: false,
         }
@@ -114,6 +121,7 @@ impl World {
                 let how = site::run_program(self, cpu, job, self.registers(cpu, job));
                 self.handled(cpu, job, how);
                 match how {
+                    // The chain that the program saw is also that of the record.
                     Handling::Kept if job.is_chain_ready => Stage::Output,
                     Handling::Kept => Stage::Begin,
                     _ => return true,
@@ -157,9 +165,12 @@ impl World {
     /// sample is dropped. A program runs in a separate step, so that an NMI may come before it.
     fn handle(&mut self, cpu: usize, job: &mut Overflow) -> Option<Stage> {
         job.slot = self.handlers.slot_of(job.event, self.tid(cpu));
+
         let (number, Slot { handler, context }) = (job.number, job.slot);
         if let Some(program) = self.handlers.program(handler) {
             let needs_chain = program.needs_chain(self.events.setup(job.event));
+            // A program never interrupts another one on its CPU. The kernel counts up before it
+            // looks, so it also counts down (`bpf_overflow_handler`).
             if !self.machine.cpus[cpu].guard.enter() {
                 self.machine.cpus[cpu].guard.leave();
                 if let Some(mut program) = self.handlers.take(handler) {
@@ -169,18 +180,22 @@ impl World {
                 self.handled(cpu, job, Handling::Recursion);
                 return None;
             }
+
             let fact = Fact::Taken {
                 number,
                 handler,
                 context,
             };
             self.say(cpu, fact);
+
+            // A program that reads the stack gets the chain before it runs (`perf_prepare_sample`).
             job.is_chain_ready = needs_chain;
             return Some(match needs_chain {
                 true => Stage::Begin,
                 false => Stage::Program,
             });
         }
+
         let told = Overflown {
             event: job.event,
             number,
@@ -189,11 +204,13 @@ impl World {
             user_mode: job.user_mode,
             context: job.context,
         };
+
         let how = match self.handlers.call(handler, &told) {
             None => return Some(Stage::Begin),
             Some(true) => Handling::Kept,
             Some(false) => Handling::Dropped,
         };
+
         self.handled(cpu, job, how);
         (how == Handling::Kept).then_some(Stage::Begin)
     }
@@ -214,21 +231,28 @@ impl World {
             self.machine.cpus[cpu].buffers[job.context as usize].clear();
             return Stage::Output;
         }
+
+        // Kernel threads and the idle task have no user stack.
         let Some(task) = self.machine.cpus[cpu]
             .current
             .filter(|&t| !self.machine.tasks[t].kthread)
         else {
             return Stage::Kernel;
         };
+
+        // What cannot be deferred is unwound at once.
         job.user = User::Inline;
         if !self.events.setup(job.event).defer_callchain {
             return Stage::Kernel;
         }
+
         if self.setup.form == Form::Rfc2023 {
             job.user = User::Deferred(None);
             self.request_rfc(cpu, task, job);
             return Stage::Kernel;
         }
+
+        // `unwind_deferred_request` refuses such tasks (`kernel/unwind/deferred.c`).
         if self.machine.tasks[task].exiting {
             let number = job.number;
             self.say(
@@ -240,6 +264,7 @@ impl World {
             );
             return Stage::Kernel;
         }
+
         Stage::Request(Request::Start)
     }
 
@@ -287,25 +312,32 @@ impl World {
         let Some(task) = self.machine.cpus[cpu].current else {
             return Stage::Kernel;
         };
+
         let count = &mut self.machine.cpus[cpu].count;
         let next = at.step(&mut self.machine.tasks[task].info, cpu, count);
+
         if at == Request::Start || matches!(at, Request::Cpu) {
             // `get_cookie` is done: this is the cookie of the sample.
             job.user = User::Deferred(Some(self.machine.tasks[task].info.cookie()));
         }
+
+        // Once for all samples of the stay: the first request queues it.
         if at == Request::Queue {
             self.machine.tasks[task].works.push(Work::Deferred);
             // TWA_NMI_CURRENT: an interrupt is sent to this CPU itself.
             self.machine.cpus[cpu].irq_work |= job.context == Context::Nmi;
             self.say(cpu, Fact::Queued);
         }
+
         if next != Request::Done {
             return Stage::Request(next);
         }
+
         let cookie = match job.user {
             User::Deferred(cookie) => cookie,
             User::None | User::Inline => None,
         };
+
         let number = job.number;
         self.say(cpu, Fact::Request { number, cookie });
         Stage::Kernel
@@ -373,6 +405,7 @@ impl World {
 
     fn output(&mut self, cpu: usize, job: &mut Overflow) {
         let setup = self.events.setup(job.event);
+
         let body = Body::Sample {
             number: job.number,
             period: job.period,
@@ -380,6 +413,7 @@ impl World {
             ip: self.ip(cpu, job),
             chain: self.machine.cpus[cpu].buffers[job.context as usize].clone(),
             user_bytes: setup.stack_user,
+            // The fields behind the common ones: the CPU, or the address of the probe.
             payload: match setup.kind {
                 Kind::Tracepoint => (cpu as u32).to_le_bytes().to_vec(),
                 Kind::Uprobe => self.ip(cpu, job).to_le_bytes().to_vec(),
@@ -388,12 +422,14 @@ impl World {
             registers: setup.regs_intr.then(|| self.registers(cpu, job)),
             branches: job.branches.take(),
         };
+
         let (number, event) = (job.number, job.event);
         let fact = if self.write(cpu, event, body) {
             Fact::Sample { number }
         } else {
             Fact::SampleLost { number, event }
         };
+
         self.say(cpu, fact);
     }
 }

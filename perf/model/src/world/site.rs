@@ -30,10 +30,14 @@ pub(super) fn run_program(
     let Some(mut program) = world.handlers.take(handler) else {
         return Handling::Kept;
     };
+
     let attachment = program.attachment(world.events.setup(job.event));
     let attachment = attachment.unwrap_or_default();
+
+    // `handle` took the guard for this program; `Program::run` takes it itself.
     let mut guard = world.machine.cpus[cpu].guard;
     guard.leave();
+
     let mut site = Site {
         world,
         cpu,
@@ -41,6 +45,7 @@ pub(super) fn run_program(
         random: job.number as u32,
         written: [0; 2],
     };
+
     let handling = program.run(&attachment, &mut guard, &mut site, (registers, job.period));
     program.count(handling, site.written);
     world.machine.cpus[cpu].guard = guard;
@@ -142,13 +147,16 @@ impl Env for Site<'_> {
 
     fn output(&mut self, _: &str, _: u32, data: &[u8]) -> Result<(), Errno> {
         let event = self.world.events.outputs().ok_or(Errno::Enoent)?;
+        // The event must count on this CPU (`__bpf_perf_event_output`).
         if !self.world.counts(event, self.cpu) {
             return Err(Errno::Eopnotsupp);
         }
+
         let (number, handler) = (self.job.number, self.job.slot.handler);
         let body = Body::Raw {
             data: crate::bpf::raw_payload(data),
         };
+
         let bytes = data.len() as u32;
         if self.world.write(self.cpu, event, body) {
             self.written[0] += 1;

@@ -44,6 +44,7 @@ fn a_line_is_below_its_frame_and_what_has_none_is_named_in_short() {
         path,
         build_id: b"",
     };
+
     assert_eq!(said(&file(b"/opt/lined"), 0x1000), "\n  a.c:7");
     assert_eq!(said(&file(b"/opt/lined"), 0x2000), "");
     assert_eq!(
@@ -51,15 +52,18 @@ fn a_line_is_below_its_frame_and_what_has_none_is_named_in_short() {
         "\n  libc.so.6[1010]"
     );
     assert_eq!(said(&file(b"[vdso]"), 0x600), "\n  [vdso][610]");
+
     let anonymous = |path| Object::Anonymous { path };
     assert_eq!(
         said(&anonymous(b"/tmp/perf-77.map"), 0),
         "\n  [JIT] tid 77[10]"
     );
     assert_eq!(said(&anonymous(b"[heap]"), 0), "\n  [heap][10]");
+
     let kernel = Object::Kernel(KernelPart::Core);
     assert_eq!(said(&kernel, 0), "\n  [kernel.kallsyms][10]");
     assert_eq!(said(&Object::Kernel(KernelPart::Module(b"ext4")), 0), "");
+
     let program = Object::Generated {
         name: b"bpf_prog_1",
         length: 64,
@@ -86,6 +90,7 @@ fn each_place_has_its_own_line_of_any_length() {
     let bytes = include_bytes!("../../corpus/perfdata/dwarf.data");
     let mut tasks = Tasks::new(&PerfFile::parse(bytes).unwrap());
     let mut maps = Vec::new();
+
     for length in 0..200 {
         let path = [b"/".to_vec(), vec![b'x'; length]].concat();
         let mmap = Mmap {
@@ -102,12 +107,14 @@ fn each_place_has_its_own_line_of_any_length() {
         tasks.mmap(&mmap, misc::CPUMODE_USER);
         maps.push((tasks.maps(7)[0], String::from_utf8(path).unwrap()));
     }
+
     let mut lines = Lines::new(Fields::SYM.and(Fields::SYM_OFFSET).and(Fields::DSO), false);
     let mut out = Vec::new();
     for round in 0..3 {
         for (map, path) in &maps {
             for bias in [0, 0x10] {
                 let map = Map { bias, ..*map };
+
                 out.clear();
                 lines.append(&tasks, &mut OneSymbol, Some(&map), 0x1234, &mut out);
                 let offset = 0x1234 + bias;

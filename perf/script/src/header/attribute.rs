@@ -148,13 +148,16 @@ const CACHE_RESULTS: [&str; 2] = ["ACCESS", "MISS"];
 
 /// Appends `, NAME = VALUE` for type, config, and each other member that is not 0.
 pub(super) fn print(attr: &[u8], pmus: &[(u32, String)], out: &mut String) {
+    // Only as many bytes as the writer's own attribute has: others read as 0, and are not printed.
     let size = match le::u32_at(attr, 4).unwrap_or(0) as usize {
         0 => SIZE_VER0,
         size => size,
     };
     let attr = &attr[..size.min(attr.len())];
+
     let word = |at| le::u64_at(attr, at).unwrap_or(0);
     let half = |at| u64::from(le::u32_at(attr, at).unwrap_or(0));
+
     let kind = half(0) as u32;
     let pmu = |number| {
         pmus.iter()
@@ -166,15 +169,20 @@ pub(super) fn print(attr: &[u8], pmus: &[(u32, String)], out: &mut String) {
         "type",
         &with_name(kind.to_string(), type_name(kind, pmu(kind))),
     );
+
     number(out, "size", half(4));
     member(out, "config", &config(kind, word(8), pmu));
     number(out, "{ sample_period, sample_freq }", word(16));
+
     bits(out, "sample_type", word(24), &SAMPLE_ORDER, &SAMPLE_TYPE);
     let order: Vec<u8> = (0..32).collect();
     bits(out, "read_format", word(32), &order[..5], &READ_FORMAT);
+
+    // The flags are bits of one word, which C declares as bit fields.
     for (first, count, name) in FLAGS {
         number(out, name, word(40) >> first & ((1 << count) - 1));
     }
+
     number(out, "{ wakeup_events, wakeup_watermark }", half(48));
     number(out, "bp_type", half(52));
     hex(out, "{ bp_addr, config1 }", word(56));
@@ -182,15 +190,18 @@ pub(super) fn print(attr: &[u8], pmus: &[(u32, String)], out: &mut String) {
     bits(out, "branch_sample_type", word(72), &order[..20], &BRANCHES);
     hex(out, "sample_regs_user", word(80));
     number(out, "sample_stack_user", half(88));
+
     let clock = le::u32_at(attr, 92).unwrap_or(0).cast_signed();
     if clock != 0 {
         member(out, "clockid", &clock.to_string());
     }
+
     hex(out, "sample_regs_intr", word(96));
     number(out, "aux_watermark", half(104));
     number(out, "sample_max_stack", half(108) & 0xffff);
     number(out, "aux_sample_size", half(112));
     number(out, "sig_data", word(120));
+
     for (bit, name) in ["aux_start_paused", "aux_pause", "aux_resume"]
         .iter()
         .enumerate()
@@ -260,14 +271,18 @@ fn config<'p>(kind: u32, value: u64, pmu: impl Fn(u32) -> Option<&'p str>) -> St
         3 => cache(value),
         _ => None,
     };
+
+    // Only these two types have the number: on hybrid processors, it tells the kinds of core apart.
     let is_core = kind == 0 || kind == 3;
     let of_pmu = (value >> 32) as u32;
     let of_pmu = pmu(of_pmu).filter(|_| is_core && of_pmu != 0);
+
     let name = match (name, of_pmu) {
         (Some(name), Some(pmu)) => Some(format!("{pmu}/{name}/")),
         (None, Some(pmu)) => Some(format!("{pmu}/config={value:#x}/")),
         (name, None) => name,
     };
+
     let value = if value == 0 {
         "0".to_owned()
     } else {

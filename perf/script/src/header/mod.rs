@@ -74,15 +74,20 @@ pub fn text(file: &PerfFile<'_>, bytes: &[u8], written: Option<SystemTime>) -> V
         &mut out,
         format_args!("captured on    : {}", ctime(written)),
     );
+
     let is_file = file.mode() == Mode::File;
     // As stored: a killed recorder leaves a size of 0.
     let word = |at| le::u64_at(bytes, at).filter(|_| is_file).unwrap_or(0);
     let (start, size) = (word(40), word(48));
+
     line(&mut out, format_args!("header version : 1"));
     line(&mut out, format_args!("data offset    : {start}"));
     line(&mut out, format_args!("data size      : {size}"));
+
+    // The descriptors of the features follow the data.
     let behind = start.wrapping_add(size);
     line(&mut out, format_args!("feat offset    : {behind}"));
+
     if is_file {
         out += &all(file);
         out += "# missing features: ";
@@ -95,6 +100,7 @@ pub fn text(file: &PerfFile<'_>, bytes: &[u8], written: Option<SystemTime>) -> V
         }
         out.push('\n');
     }
+
     out += "# ========\n#\n";
     out.into_bytes()
 }
@@ -111,22 +117,27 @@ fn all(file: &PerfFile<'_>) -> String {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             continue;
         };
+
         // In a pipe, an empty feature marks the end of the features.
         let is_empty = file.features().section(number).is_none_or(<[u8]>::is_empty);
         if is_empty && file.mode() == Mode::Pipe {
             continue;
         }
+
         if FULL_ONLY.contains(&number) {
             let more = format_args!("{name} info available, use -I to display");
             line(&mut out, more);
             continue;
         }
+
+        // A damaged feature may have printed its first lines before the damage was seen.
         let begin = out.len();
         if print(file, number, &mut out).is_none() {
             out.truncate(begin);
             line(&mut out, format_args!("{name} info is damaged"));
         }
     }
+
     out
 }
 
@@ -135,6 +146,7 @@ fn print(file: &PerfFile<'_>, number: u8, out: &mut String) -> Option<()> {
     let features = file.features();
     let mut words = Words(features.section(number)?);
     let text = |number| Some(printable(features.string(number).ok()??));
+
     match number {
         feature::HOSTNAME => line(out, format_args!("hostname : {}", text(number)?)),
         feature::OSRELEASE => line(out, format_args!("os release : {}", text(number)?)),
@@ -160,6 +172,7 @@ fn print(file: &PerfFile<'_>, number: u8, out: &mut String) -> Option<()> {
         19 => line(out, format_args!("contains stat data")),
         feature::SAMPLE_TIME => sample_time(file, out)?,
         feature::CLOCKID => {
+            // perf calls it a frequency: it is the resolution in nanoseconds, times 1000.
             let frequency = words.u64()?.wrapping_mul(1000);
             line(out, format_args!("clockid frequency: {frequency} MHz"));
         }
@@ -184,6 +197,7 @@ fn print(file: &PerfFile<'_>, number: u8, out: &mut String) -> Option<()> {
         // Tracepoint formats and build ids are not printed.
         _ => {}
     }
+
     Some(())
 }
 

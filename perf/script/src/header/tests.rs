@@ -137,8 +137,10 @@ fn of_features_that_few_recordings_have() {
         said(23, &5u64.to_le_bytes()),
         "# clockid frequency: 5000 MHz\n"
     );
+
     let group = [words(&[1]), string("ours"), words(&[0, 1])].concat();
     assert_eq!(said(17, &group), "# group: ours{cpu-clock}\n");
+
     let caps = [
         words(&[1, 1]),
         string("branches"),
@@ -155,9 +157,11 @@ fn of_features_that_few_recordings_have() {
         "# cpu pmu capabilities: not available\n"
     );
     assert_eq!(said(16, &words(&[0])), "# pmu mappings: not available\n");
+
     let program = [words(&[1, 8, 0, 0, 0, 6, 77]), Vec::new()].concat();
     assert_eq!(said(25, &program), "# bpf_prog_info of id 77\n");
     assert_eq!(said(26, &words(&[1, 9, 0])), "# btf info of id 9\n");
+
     let quoted = [words(&[2]), string("perf"), string("it's")].concat();
     assert_eq!(said(11, &quoted), "# cmdline : perf it\\'s \n");
     assert_eq!(
@@ -196,6 +200,7 @@ fn attributes_in_words() {
             .unwrap()
             .replace(", size = 128", "")
     };
+
     let hardware = ", type = 0 (PERF_TYPE_HARDWARE), config = ";
     assert_eq!(
         attribute(0, 1),

@@ -153,24 +153,33 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(
 ) -> Tree {
     let size = symbols.data.len().saturating_add(runtime.data.len());
     let mut tree = Tree::with_room(size.saturating_mul(NAMES_PER_BYTE), helper);
+
     let symtab = (symbols, &b".symtab"[..], elf::SHT_SYMTAB);
     let dynsym = |parts| (parts, &b".dynsym"[..], elf::SHT_DYNSYM);
     let own = is_debug_data.then(|| dynsym(runtime));
+
     for (parts, name, kind) in [symtab, dynsym(symbols)].into_iter().chain(own) {
         let Some(table) = NamedTable::of(parts, name, kind, &mut tree) else {
             continue;
         };
+
         tree.reserve(table.symbols.len().min(SYMBOLS_MAX));
         for (index, symbol) in table.symbols.enumerate().take(SYMBOLS_MAX) {
             if let Some(entry) = entry(parts, runtime, &table, index, symbol) {
                 tree.insert(entry);
             }
         }
+
+        // After each table, as at the end of `dso__load_sym_internal`
+        // (`tools/perf/util/symbol-elf.c`).
         tree.fix();
     }
+
+    // perf names stubs only of files that have symbols (`dso__load` in `tools/perf/util/symbol.c`).
     if !tree.is_empty() {
         super::plt::load(runtime, &mut tree);
     }
+
     tree.settle();
     tree
 }
@@ -240,6 +249,8 @@ fn entry<'d, E: FileHeader<Endian = Endianness>>(
         return None;
     }
     let kind = symbol.st_type();
+
+    // As perf's `elf_sym__filter` and `elf_sym__is_label`: assembly labels have no type.
     let is_label = match kind {
         elf::STT_FUNC | elf::STT_GNU_IFUNC | elf::STT_OBJECT => false,
         elf::STT_NOTYPE => {
@@ -251,22 +262,29 @@ fn entry<'d, E: FileHeader<Endian = Endianness>>(
         }
         _ => return None,
     };
+
     let section = table.symbols.symbol_section(endian, symbol, index);
     let section = section.ok()??;
     let section = symbols.sections.section(section).ok()?;
     let flags = section.sh_flags(endian);
+    // What is not loaded has no address in a process.
     if flags.0 & elf::SHF_ALLOC.0 == 0 {
         return None;
     }
+
     if is_label && !is_text_or_data(symbols.sections.section_name(endian, section).ok()?) {
         return None;
     }
+
     let address: u64 = symbol.st_value(endian).into();
+    // perf looks symbols up by file offset. A debug file's own offsets differ from those of the
+    // mapped file, whose segments therefore come first.
     let start = runtime.file_offset(address).unwrap_or_else(|| {
         let base: u64 = section.sh_addr(endian).into();
         let offset: u64 = section.sh_offset(endian).into();
         address.wrapping_sub(base).wrapping_add(offset)
     });
+
     let size: u64 = symbol.st_size(endian).into();
     Some(Entry {
         start,

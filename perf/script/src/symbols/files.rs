@@ -71,6 +71,7 @@ impl Files {
         {
             return &mut self.trees[*number];
         }
+
         if !self.numbers.contains_key(path) {
             self.numbers.insert(path.to_vec(), Vec::new());
         }
@@ -79,6 +80,9 @@ impl Files {
             let same = same.iter().find(|(id, _)| id == build_id);
             same.map(|(_, number)| *number)
         });
+
+        // The same path with another build ID is another file: it was replaced during the
+        // recording.
         let number = known.unwrap_or_else(|| {
             self.trees.push(load(&self.places, self.helper));
             let number = self.trees.len() - 1;
@@ -87,6 +91,7 @@ impl Files {
             }
             number
         });
+
         self.recent[slot] = Some((path.to_vec(), build_id.to_vec(), number));
         &mut self.trees[number]
     }
@@ -178,16 +183,22 @@ impl Places {
     fn candidates(&self, helper: &dyn Helper, path: &Path, build_id: &[u8]) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let file = self.inside(path);
+
+        // `.gnu_debuglink` has only a name, for which perf looks in three folders
+        // (`dso__read_binary_type_filename` in `tools/perf/util/dso.c`).
         if let Ok(owner) = helper.map(&file)
             && let Some(link) = debug_link(&owner)
         {
             let link = Path::new(OsStr::from_bytes(&link)).to_owned();
+
             let folder = path.parent().unwrap_or(Path::new("/"));
             found.push(self.inside(&folder.join(&link)));
             found.push(self.inside(&folder.join(".debug").join(&link)));
             let below = folder.strip_prefix("/").unwrap_or(folder);
             found.push(self.inside(&Path::new("/usr/lib/debug").join(below).join(&link)));
         }
+
+        // The first byte of a build ID is the folder's name, the rest is the file's.
         if let [first, rest @ ..] = build_id
             && !rest.is_empty()
         {
@@ -195,9 +206,11 @@ impl Places {
             let name: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
             let cached = self.cache().map(|cache| cache.join(".build-id"));
             found.extend(cached.map(|cached| cached.join(&folder).join(&name).join("elf")));
+
             let debug = Path::new("/usr/lib/debug/.build-id");
             found.push(self.inside(&debug.join(&folder).join(format!("{name}.debug"))));
         }
+
         found.push(file);
         found
     }
@@ -360,14 +373,18 @@ fn load<E: FileHeader<Endian = Endianness>>(
     let parts: Vec<elf::Parts<'_, E>> = parts.collect();
     let symbols = parts.iter().find(|parts| parts.has_symtab());
     let runtime = parts.iter().find(|parts| parts.is_runtime());
+
     if let Some(symbols) = symbols {
         let runtime = runtime.unwrap_or(symbols);
         return Some(elf::load(symbols, runtime, false, helper));
     }
+
+    // MiniDebugInfo: a compressed ELF file with symbols of functions, inside the stripped one.
     let file = elf::Parts::<E>::parse(candidates.last()?);
     let unpacked = file.and_then(|file| file.debug_data(helper));
     let inner = unpacked.as_ref().and_then(|file| fitting(file, build_id));
     let inner = inner.filter(elf::Parts::has_symtab);
+
     let symbols = inner.as_ref().or(runtime)?;
     Some(elf::load(
         symbols,

@@ -169,18 +169,25 @@ fn entry(line: &[u8], at: usize) -> Option<Entry> {
         start = start << 4 | u64::from(digit);
         digits += 1;
     }
+
+    // An address that does not fit into 64 bits.
     if digits > DIGITS_MAX {
         return None;
     }
+
     let [b' ', kind, b' ', name @ ..] = line.get(digits..)? else {
         return None;
     };
+
+    // perf keeps only these types (`symbol_type__filter` in `tools/perf/util/symbol.c`).
     if !matches!(kind.to_ascii_uppercase(), b'T' | b'W' | b'D' | b'B')
         || name.is_empty()
         || name.starts_with(b"$")
     {
         return None;
     }
+
+    // Behind the tab is the module's name in brackets.
     let tab = memchr::memchr(b'\t', name);
     let (name_len, module_len) = match tab {
         None => (name.len(), 0),
@@ -189,6 +196,7 @@ fn entry(line: &[u8], at: usize) -> Option<Entry> {
             (tab, module.len())
         }
     };
+
     Some(Entry {
         start,
         end: start,
@@ -221,6 +229,7 @@ ffffffffc0002000 t other\t[bar]
 nonsense
 ";
         let kallsyms = Kallsyms::of(text);
+
         let at = |part, address| {
             let symbol = kallsyms.symbol(part, address)?;
             Some((
@@ -228,6 +237,7 @@ nonsense
                 symbol.range.end,
             ))
         };
+
         let core = KernelPart::Core;
         let name = |name: &str, end| Some((name.to_owned(), end));
         assert_eq!(
@@ -239,6 +249,7 @@ nonsense
             name("secondary", 0xffff_ffff_8100_2000)
         );
         assert_eq!(at(core, 0xffff_ffff_8100_2000), None);
+
         let foo = KernelPart::Module(b"foo");
         assert_eq!(
             at(foo, 0xffff_ffff_c000_0900),
@@ -270,6 +281,7 @@ nonsense
             state ^= state << 17;
             state % below
         };
+
         let mut in_text = 0;
         for round in 0..400 {
             let mut text = String::new();
@@ -278,6 +290,7 @@ nonsense
                 at += random(4);
                 let kind = ["t", "T", "d", "r", "A", "W"][random(6) as usize];
                 text += &format!("{at:016x} {kind} name_{number}\n");
+                // A round has odd lines of one kind, or none.
                 match (round % 8, random(60)) {
                     (1, 0) => text += "nonsense\n",
                     (2, 0) => text += &format!("{at:x} t short\n"),
@@ -287,6 +300,7 @@ nonsense
                     _ => {}
                 }
             }
+
             let modules = if round % 2 == 0 { random(20) } else { 0 };
             at = if round % 16 < 14 { at + 5000 } else { at - 20 };
             for number in 0..modules {
@@ -294,9 +308,11 @@ nonsense
                 let module = ["m", "other"][random(2) as usize];
                 text += &format!("{start:016x} t name_{number}\t[{module}]\n");
             }
+
             if random(3) == 0 {
                 text.pop();
             }
+
             let text: Owner = Arc::new(text.into_bytes());
             let mut parsed = Kallsyms {
                 sorted: Sorted::default(),
@@ -304,6 +320,7 @@ nonsense
                 text: text.clone(),
             };
             parsed.fix();
+
             let found = Kallsyms::parse(Some(text));
             in_text += usize::from(found.sorted.end() > 0x1000);
             let addresses = 0xff0..0x1500;
@@ -312,6 +329,7 @@ nonsense
                 answers(&parsed, addresses)
             );
         }
+
         assert!(in_text > 100, "{in_text}");
     }
 }

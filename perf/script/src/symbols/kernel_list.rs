@@ -56,17 +56,21 @@ fn is_of_this_boot(list: &[u8]) -> bool {
 fn has_modules(list: &[u8], loaded: &str) -> bool {
     let mut found: HashMap<&[u8], bool> = HashMap::new();
     let mut places: HashMap<&[u8], (u64, u64)> = HashMap::new();
+
     for line in loaded.lines() {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        // Name, size, reference count, dependents, state, address.
         let [name, size, _, _, _, start, ..] = words[..] else {
             return false;
         };
+
         let (Some(start), Ok(size)) = (hexadecimal(start.as_bytes()), size.parse()) else {
             return false;
         };
         places.insert(name.as_bytes(), (start, size));
         found.insert(name.as_bytes(), false);
     }
+
     for tab in memchr::memchr_iter(b'\t', list) {
         let begin = memchr::memrchr(b'\n', &list[..tab]).map_or(0, |end| end + 1);
         let rest = &list[tab + 1..];
@@ -75,12 +79,16 @@ fn has_modules(list: &[u8], loaded: &str) -> bool {
             return false;
         };
         let name = name.strip_suffix(b"]").unwrap_or(name);
+
+        // The kernel lists generated code as if it were of these modules.
         if name == b"bpf" || name.starts_with(b"__builtin__") {
             continue;
         }
+
         let Some(&(start, size)) = places.get(name) else {
             return false;
         };
+
         let mut words = list[begin..tab].split(|&byte| byte == b' ');
         let address = words.next().and_then(hexadecimal);
         let is_code = matches!(words.next(), Some(b"t" | b"T"));
@@ -89,6 +97,8 @@ fn has_modules(list: &[u8], loaded: &str) -> bool {
             found.insert(name, true);
         }
     }
+
+    // A module without code in the list may have been loaded at another address.
     found.into_values().all(|found| found)
 }
 

@@ -170,12 +170,16 @@ impl Lines {
             let Some(program) = self.header(offset) else {
                 break;
             };
+
             let header = program.header();
             let length = header.unit_length();
+            // The length of a unit does not count its own field (DWARF 5, 7.5.1).
             let next = usize::from(header.format().initial_length_size()).saturating_add(length);
+
             let (mut rows, mut start) = (program.rows(), None);
             while let Ok(Some((_, row))) = rows.next_row() {
                 let begin = *start.get_or_insert(row.address());
+                // A sequence is contiguous code; its last row is behind it (DWARF 5, 6.2.5).
                 if row.end_sequence() {
                     start = None;
                     found.push(Sequence {
@@ -184,24 +188,29 @@ impl Lines {
                         program: offset,
                     });
                 }
+
                 if found.len() >= SEQUENCES_MAX {
                     return found;
                 }
             }
+
             offset = offset.saturating_add(next);
         }
+
         found
     }
 
     fn read(&self, offset: usize) -> Option<Program> {
         let program = self.header(offset)?;
         let header = program.header().clone();
+
         let mut read = Program::default();
         let (mut rows, mut begin) = (program.rows(), 0);
         while let Ok(Some((_, row))) = rows.next_row() {
             if read.rows.len() >= ROWS_MAX {
                 break;
             }
+
             if row.end_sequence() {
                 let end = read.rows.len();
                 if let Some(first) = read.rows.get(begin) {
@@ -211,19 +220,24 @@ impl Lines {
                 begin = end;
                 continue;
             }
+
             let file = u32::try_from(row.file_index()).unwrap_or(u32::MAX);
+            // Line 0 is code without a line (DWARF 5, 6.2.2).
             let line = row.line().map_or(0, |line| line.get());
             read.rows.push(Row {
                 address: row.address(),
                 file,
                 line: u32::try_from(line).unwrap_or(u32::MAX),
             });
+
+            // A name is read once for each file, not for each row.
             if let std::collections::hash_map::Entry::Vacant(slot) = read.files.entry(file)
                 && let Some(name) = self.file_name(&header, row.file_index())
             {
                 slot.insert(name);
             }
         }
+
         Some(read)
     }
 

@@ -30,6 +30,7 @@ fn tree(text: &Owner, helper: &'static dyn Helper) -> Tree {
     let Some(source) = tree.add_source(text, b'\n') else {
         return tree;
     };
+
     let text = (**text).as_ref();
     let mut offset = 0;
     for line in text.split_inclusive(|&byte| byte == b'\n') {
@@ -38,21 +39,25 @@ fn tree(text: &Owner, helper: &'static dyn Helper) -> Tree {
         if let Some((range, name)) = parse(&line[..line.len() - 1]) {
             let place = u32::try_from(start + name).ok();
             let bytes = &line[name..line.len() - 1];
+
             // In the file, a name ends with a newline.
             let is_whole = line.ends_with(b"\n") && !bytes.contains(&0);
             let name = match place.filter(|_| is_whole) {
                 Some(offset) => Name::Plain(At { source, offset }),
                 None => Name::Made(bytes.split(|&byte| byte == 0).next().unwrap_or(bytes)),
             };
+
             tree.insert(Entry {
                 start: range.0,
                 end: range.0.wrapping_add(range.1),
+                // STB_GLOBAL and STT_FUNC, as `dso__load_perf_map` makes them.
                 binding: 1,
                 kind: 2,
                 name,
             });
         }
     }
+
     tree.settle();
     tree
 }
@@ -75,20 +80,25 @@ fn number(text: &[u8]) -> (u64, usize) {
     let is_space = |byte: u8| matches!(byte, b' ' | b'\t'..=b'\r');
     let spaces = text.iter().take_while(|&&byte| is_space(byte)).count();
     let mut at = spaces;
+
     let is_negative = text.get(at) == Some(&b'-');
     if is_negative || text.get(at) == Some(&b'+') {
         at += 1;
     }
+
     let digit = |at: usize| {
         let byte = *text.get(at)?;
         char::from(byte).to_digit(16).map(u64::from)
     };
+
+    // Without a digit behind it, `0x` is the number 0 followed by an `x`.
     let has_prefix = text.get(at) == Some(&b'0')
         && matches!(text.get(at + 1), Some(b'x' | b'X'))
         && digit(at + 2).is_some();
     if has_prefix {
         at += 2;
     }
+
     let first = at;
     let mut value: Option<u64> = Some(0);
     while let Some(digit) = digit(at) {
@@ -97,6 +107,8 @@ fn number(text: &[u8]) -> (u64, usize) {
             .map(|value| value | digit);
         at += 1;
     }
+
+    // Too large gives `ULLONG_MAX`, whatever the sign; a negative number wraps around.
     match (at > first, value) {
         (false, _) => (0, 0),
         (true, None) => (u64::MAX, at),

@@ -71,6 +71,8 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tre
     let Some((_, plt)) = parts.section(b".plt") else {
         return;
     };
+
+    // A symbol of the section before may have been extended over the PLT by `fix`.
     let plt_start: u64 = plt.sh_offset(endian).into();
     if let Some(before) = tree.find(plt_start)
         && tree.range(before).start < plt_start
@@ -78,33 +80,41 @@ pub(super) fn load<E: FileHeader<Endian = Endianness>>(parts: &Parts<'_, E>, tre
     {
         tree.set_end(before, plt_start);
     }
+
     let size = entry_size(parts, plt);
     let header = tree.insert(symbol(plt_start, size, Name::Made(b".plt")));
     let table = NamedTable::of(parts, b".dynsym", elf::SHT_DYNSYM, tree);
     got(parts, table.as_ref(), tree);
+
+    // Entry 0 of the PLT is the jump to the resolver, not a stub (psABI 5.2).
     let mut at = plt_start.saturating_add(size);
     let mut size = size;
+    // With IBT, code calls the stubs of `.plt.sec`; those of `.plt` only bind lazily.
     if let Some((_, secure)) = parts.section(b".plt.sec") {
         size = entry_size(parts, secure);
         tree.set_end(header, plt_start.saturating_add(plt.sh_size(endian).into()));
         at = secure.sh_offset(endian).into();
     }
+
     let mut relocs = relocations(parts, b".rela.plt");
     // The linker does not keep stubs of indirect functions in relocation order.
     if relocs.iter().any(|reloc| reloc.kind == IRELATIVE) {
         relocs.sort_by_key(|reloc| reloc.offset);
     }
+
     for reloc in relocs {
         let raw = table
             .as_ref()
             .filter(|_| reloc.symbol != 0)
             .and_then(|table| table.name_at(parts, reloc.symbol));
+
         if let Some(raw) = raw {
             tree.insert(symbol(at, size, Name::Stub(raw)));
         } else {
             let name = unnamed(parts, tree, &reloc, at);
             tree.insert(symbol(at, size, Name::Made(&name)));
         }
+
         at = at.saturating_add(size);
     }
 }
@@ -140,14 +150,18 @@ fn got<'d, E: FileHeader<Endian = Endianness>>(
     let Some((_, section)) = parts.section(b".plt.got") else {
         return;
     };
+
     let bytes = section.data(endian, parts.data).unwrap_or_default();
     let size = match section.sh_entsize(endian).into() {
         size @ (8 | 16) => size,
         _ => 8,
     };
+
+    // Each stub jumps through the slot of one such relocation.
     let mut relocs = relocations(parts, b".rela.dyn");
     relocs.retain(|reloc| reloc.kind == GLOB_DAT);
     relocs.sort_by_key(|reloc| reloc.offset);
+
     let offset: u64 = section.sh_offset(endian).into();
     for (stub, number) in bytes.chunks_exact(size as usize).zip(0u64..) {
         // perf uses the file offset as the address: where the two differ, as in a program with
@@ -159,6 +173,7 @@ fn got<'d, E: FileHeader<Endian = Endianness>>(
                 .ok()?;
             table?.name_at(parts, relocs[at].symbol)
         });
+
         let start = offset.wrapping_add(number * size);
         let unnamed = format!("offset_{start:#x}@plt").into_bytes();
         let name = found.map_or(Name::Made(&unnamed), Name::Stub);

@@ -287,6 +287,7 @@ impl Tree {
             Name::Raw(at) => (Form::Raw, at),
             Name::Stub(at) => (Form::Stub, at),
         };
+
         let Entry {
             start,
             end,
@@ -294,6 +295,7 @@ impl Tree {
             kind,
             ..
         } = entry;
+
         let new = self.symbols.len() as u32;
         self.symbols.push(Sym {
             start,
@@ -303,6 +305,8 @@ impl Tree {
             binding,
             kind,
         });
+
+        // A symbol without a size holds its own start.
         let high = end.max(start.saturating_add(1));
         self.late = Some(match self.late {
             None => Late {
@@ -316,6 +320,7 @@ impl Tree {
                 high: late.high.max(high),
             },
         });
+
         if let Some(shape) = &mut self.shape {
             shape.insert(start);
         }
@@ -359,6 +364,9 @@ impl Tree {
         self.sort();
         self.shape = None;
         let mut slots = std::mem::take(&mut self.slots);
+
+        // A symbol without a size ends at the next one; the last one ends a page behind its own
+        // (`symbols__fixup_end` in `tools/perf/util/symbol.c`).
         for at in 0..slots.len() {
             let next = slots.get(at + 1).map(|next| next.start);
             let symbol = &mut self.symbols[slots[at].symbol as usize];
@@ -368,6 +376,8 @@ impl Tree {
                 symbol.end = next.unwrap_or_else(page_on);
             }
         }
+
+        // Ends first: the choice between duplicates depends on their sizes.
         let mut erased = Vec::new();
         slots.dedup_by(|next, kept| {
             if kept.start != next.start {
@@ -381,6 +391,7 @@ impl Tree {
             }
             true
         });
+
         self.slots = slots;
         self.measure();
         self.fixed.push(Fixed {
@@ -396,11 +407,13 @@ impl Tree {
             let range = self.range(at);
             range.end.wrapping_sub(range.start)
         };
+
         match (size(a), size(b)) {
             (1.., 0) => return true,
             (0, 1..) => return false,
             _ => {}
         }
+
         let (one, other) = (&self.symbols[a as usize], &self.symbols[b as usize]);
         if one.kind != other.kind {
             if one.kind == NOTYPE {
@@ -410,12 +423,14 @@ impl Tree {
                 return true;
             }
         }
+
         if (one.binding == WEAK) != (other.binding == WEAK) {
             return other.binding == WEAK;
         }
         if (one.binding == GLOBAL) != (other.binding == GLOBAL) {
             return one.binding == GLOBAL;
         }
+
         // Usually the same symbol in two tables: then nothing needs demangling.
         let (name, form) = (self.names.get(one.name), one.form);
         if form != other.form || !self.names.is(other.name, name) {
@@ -428,6 +443,8 @@ impl Tree {
         } else if form == Form::Raw && name.starts_with(b"_") && !has_marker(name) {
             return true;
         }
+
+        // Aliases of the kernel's system calls, which perf avoids.
         let name = self.name(a);
         !name.starts_with(b"SyS") && !name.starts_with(b"compat_SyS")
     }

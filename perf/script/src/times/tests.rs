@@ -40,6 +40,7 @@ fn parts_are_of_the_time_between_the_first_and_the_last_sample() {
 #[test]
 fn invalid_times_are_refused_with_what_is_accepted() {
     let error = |text: &str| TimeSpan::parse(text).unwrap_err();
+
     for text in ["", "12.5", "soon"] {
         assert_eq!(error(text), TimeError::Form, "{text:?}");
     }
@@ -54,12 +55,14 @@ fn invalid_times_are_refused_with_what_is_accepted() {
     ] {
         assert!(matches!(error(text), TimeError::Seconds { .. }), "{text:?}");
     }
+
     let parts = [
         "-10%", "0%-200%", "10%,20%", "10%/0", "0%/1", "110%/1", "1e1%", "%", "10%x-20%", "nan%",
     ];
     for text in parts {
         assert!(matches!(error(text), TimeError::Percent { .. }), "{text:?}");
     }
+
     for text in ["2,1", "20%-10%"] {
         assert!(
             matches!(error(text), TimeError::Backwards { .. }),
@@ -69,6 +72,7 @@ fn invalid_times_are_refused_with_what_is_accepted() {
     for text in ["1,2 2,3", "3,4 1,2"] {
         assert_eq!(error(text), TimeError::Overlap, "{text:?}");
     }
+
     assert!(error("12.5").to_string().contains("12.5,13"));
 }
 

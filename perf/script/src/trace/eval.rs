@@ -32,6 +32,7 @@ pub(super) fn constant(of: &Expr) -> Option<u64> {
         fields: &[],
         payload: &[],
     };
+
     match of {
         Expr::Number(number) => Some(*number),
         Expr::Name(name) => {
@@ -66,11 +67,15 @@ pub(super) fn print(
         payload,
         strings: Some(strings),
     };
+
     let mut arguments = print.arguments.iter();
     let mut text = &print.text[..];
     while let Some(at) = text.iter().position(|&byte| byte == b'%') {
         out.extend_from_slice(&text[..at]);
         text = &text[at + 1..];
+
+        // A `*` takes its argument before the value does. The width comes from the recording, so it
+        // is bounded.
         let mut star = None;
         let Some((spec, rest)) = Spec::parse(text, || {
             let width = arguments.next().map_or(0, |of| record.number(of)) as usize;
@@ -79,6 +84,7 @@ pub(super) fn print(
             return;
         };
         text = rest;
+
         match spec.conversion {
             b'%' => out.push(b'%'),
             b's' => {
@@ -87,6 +93,7 @@ pub(super) fn print(
                 }
             }
             b'p' => {
+                // Letters behind `%p` choose one of the kernel's own formats (`lib/vsprintf.c`).
                 let (kind, rest) = text.split_at(pointer::kind_length(text));
                 text = rest;
                 if let Some(of) = arguments.next() {
@@ -99,6 +106,7 @@ pub(super) fn print(
             }
         }
     }
+
     out.extend_from_slice(text);
 }
 
@@ -109,16 +117,20 @@ pub(super) fn plain(field: &Field, payload: &[u8], out: &mut Vec<u8>) {
         payload,
         strings: None,
     };
+
     if field.element.is_some() {
         let bytes = record.bytes(0);
         let text = le::until_nul(bytes);
+        // As libtraceevent's `is_printable_array`.
         let is_text = |byte: &u8| byte.is_ascii_graphic() || b" \t\n\x0b\x0c\r".contains(byte);
         if field.text && text.iter().all(is_text) {
             return out.extend_from_slice(text);
         }
+
         let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         return out.extend_from_slice(format!("ARRAY[{}]", hex.join(", ")).as_bytes());
     }
+
     let value = record.number(&Expr::Field(0));
     let signed = sized(value, field.size, true).cast_signed();
     let text = match (field.kind, field.signed, field.size) {
@@ -129,6 +141,7 @@ pub(super) fn plain(field: &Field, payload: &[u8], out: &mut Vec<u8>) {
         (_, true, _) => signed.to_string(),
         (_, false, _) => value.to_string(),
     };
+
     out.extend_from_slice(text.as_bytes());
 }
 
@@ -158,16 +171,19 @@ impl Spec {
             size: 4,
             conversion: 0,
         };
+
         let mut fraction = false;
         loop {
             let (&byte, rest) = text.split_first()?;
             text = rest;
+
             let digit = usize::from(byte.wrapping_sub(b'0'));
             match byte {
                 b'-' => spec.left = true,
                 b'#' => spec.alternate = true,
                 b'+' => spec.plus = true,
                 b' ' => {}
+                // Behind another digit, a zero belongs to the width.
                 b'0' if spec.width == 0 && !fraction => spec.zero = true,
                 b'.' => {
                     fraction = true;
@@ -181,6 +197,7 @@ impl Spec {
                 }
                 b'0'..=b'9' => spec.width = (spec.width * 10 + digit).min(WIDTH_MAX),
                 b'l' | b'z' | b'j' | b't' | b'L' => spec.size = 8,
+                // `hh` is a single byte.
                 b'h' => spec.size /= 2,
                 b'p' => {
                     spec.conversion = b'p';
@@ -233,11 +250,14 @@ impl Spec {
             b'c' => return self.pad(&[value as u8], out),
             _ => ("", value.to_string()),
         };
+
+        // With a precision, or `-`, C ignores the flag `0` (C17, 7.21.6.1).
         let wanted = match self.precision {
             Some(precision) => precision,
             None if self.zero && !self.left => self.width.saturating_sub(sign.len()),
             None => 0,
         };
+
         let zeros = "0".repeat(wanted.saturating_sub(digits.len()));
         self.pad(format!("{sign}{zeros}{digits}").as_bytes(), out);
     }
@@ -345,6 +365,7 @@ impl<'a> Record<'a> {
             }
             Expr::Cast(to, of) => sized(self.number(of), to.size, false),
             Expr::DynamicLen(number) => self.extent(*number).1 as u64,
+            // What has no number is 0, as in libtraceevent's `eval_num_arg`.
             Expr::Text(_)
             | Expr::Name(_)
             | Expr::Str(_)

@@ -27,6 +27,7 @@ pub(super) fn tokens(mut text: &[u8]) -> Option<Vec<Token>> {
         let Some(&first) = text.first() else {
             return Some(all);
         };
+
         if first == b'"' {
             let (string, rest) = string(&text[1..])?;
             text = rest;
@@ -38,6 +39,7 @@ pub(super) fn tokens(mut text: &[u8]) -> Option<Vec<Token>> {
             }
             continue;
         }
+
         if first == b'\'' {
             let [_, value, b'\'', rest @ ..] = text else {
                 return None;
@@ -46,6 +48,7 @@ pub(super) fn tokens(mut text: &[u8]) -> Option<Vec<Token>> {
             text = rest;
             continue;
         }
+
         let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         if is_word(&first) {
             let end = text.iter().position(|b| !is_word(b)).unwrap_or(text.len());
@@ -58,6 +61,8 @@ pub(super) fn tokens(mut text: &[u8]) -> Option<Vec<Token>> {
             });
             continue;
         }
+
+        // `MARKS` has the longer ones first, or `<=` would be read as `<`.
         let mark = MARKS
             .iter()
             .find(|mark| text.starts_with(mark.as_bytes()))?;

@@ -83,17 +83,24 @@ impl Formats {
 
     fn read(&mut self, section: &[u8]) -> Option<()> {
         let c = &mut Section(section);
+
+        // The magic, then the version as text.
         c.take(10)?;
         c.string()?;
+
         // Byte order, size of a long, size of a page.
         c.take(1 + 1 + 4)?;
+
+        // `header_page` and `header_event`, which describe ring buffers, not events.
         for _ in 0..2 {
             c.string()?;
             c.sized()?;
         }
+
         for _ in 0..c.u32()? {
             c.sized()?;
         }
+
         for _ in 0..c.u32()? {
             c.string()?;
             for _ in 0..c.u32()? {
@@ -103,12 +110,14 @@ impl Formats {
                 }
             }
         }
+
         // The kernel's symbols, then `printk_formats` of tracefs.
         let symbols = c.u32()?;
         c.take(usize::try_from(symbols).ok()?)?;
         let strings = c.u32()?;
         let strings = c.take(usize::try_from(strings).ok()?)?;
         let lines = strings.split(|&byte| byte == b'\n');
+
         self.strings = lines.filter_map(kernel_string).take(STRINGS_MAX).collect();
         Some(())
     }
@@ -215,12 +224,17 @@ fn field(line: &str, common: bool) -> Option<Field> {
     let mut value = |name: &str| parts.next()?.strip_prefix(name)?.parse::<usize>().ok();
     let (offset, size) = (value("offset:")?, value("size:")?);
     let signed = value("signed:").unwrap_or(0) != 0;
+
+    // The data of a dynamic array lie elsewhere in the payload. The field has their length and
+    // offset, from the payload's start or from the field's end.
     let location = match declaration {
         d if d.starts_with("__data_loc") => Some(Location::Payload),
         d if d.starts_with("__rel_loc") => Some(Location::Field),
         _ => None,
     };
+
     let (kind, name, count) = match declaration.split_once('[') {
+        // The name is the last word, which may follow an asterisk directly.
         None => {
             let (kind, name) = declaration.rsplit_once([' ', '*'])?;
             (kind, name, None)
@@ -233,15 +247,19 @@ fn field(line: &str, common: bool) -> Option<Field> {
             (kind, name, Some(count))
         }
     };
+
     let kind = kind.trim();
+    // The size of a dynamic field is that of its location, not of its elements.
     let plain = kind
         .trim_start_matches("__data_loc ")
         .trim_start_matches("__rel_loc ");
     let dynamic = parse::size_of_type(plain.as_bytes()).unwrap_or(8);
+
     let element = count.map(|count: usize| match location {
         Some(_) => dynamic,
         None => size.checked_div(count).unwrap_or(1).max(1),
     });
+
     Some(Field {
         name: name.as_bytes().to_vec(),
         offset,

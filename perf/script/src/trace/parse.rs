@@ -205,8 +205,11 @@ impl Parser<'_> {
         let Some(operator) = self.operator() else {
             return Some(left);
         };
+
+        // The text comes from a recording: a bound on its depth is one on our own stack.
         self.deeper()?;
         self.eat(operator);
+
         let found = match operator {
             "?" => {
                 let yes = self.whole()?;
@@ -219,6 +222,7 @@ impl Parser<'_> {
                 self.expect("]")?;
                 self.go_on(Expr::Index(left.into(), index.into()))?
             }
+            // A pointer type in a cast: `(struct x *)`.
             "*" if self.rest.first() == Some(&Token::Mark(")")) => match left {
                 Expr::Name(name) => Expr::Name([&name[..], b" *"].concat()),
                 _ => return None,
@@ -228,6 +232,7 @@ impl Parser<'_> {
                 self.join(operator, left, right)?
             }
         };
+
         self.depth -= 1;
         Some(found)
     }
@@ -239,6 +244,7 @@ impl Parser<'_> {
             let next = parser.operator().map(rank);
             (next.is_some_and(|next| next > top), next.is_some())
         };
+
         let is_looser = right.rank().is_some_and(|other| rank(operator) < other);
         if !is_looser {
             return match follows(self, rank(operator)) {
@@ -249,6 +255,7 @@ impl Parser<'_> {
                 _ => self.go_on(binary(left, right)),
             };
         }
+
         // The looser operator becomes the root.
         let (top, inner, rebuild): (u32, Expr, Box<dyn FnOnce(Expr) -> Expr>) = match right {
             Expr::Binary(other, a, b) => (
@@ -268,6 +275,7 @@ impl Parser<'_> {
             ),
             _ => return None,
         };
+
         match follows(self, top) {
             (false, true) => {
                 let inner = self.go_on(inner)?;
@@ -279,10 +287,13 @@ impl Parser<'_> {
 
     fn operand(&mut self) -> Option<Expr> {
         self.deeper()?;
+
         let signs = ["!", "~", "-", "+"];
         let sign = signs.into_iter().find(|mark| self.eat(mark));
+
         let found = if let Some(sign) = sign {
             let mut of = self.operand()?;
+            // An index binds tighter than a sign.
             if self.operator() == Some("[") {
                 of = self.go_on(of)?;
             }
@@ -290,6 +301,8 @@ impl Parser<'_> {
         } else if self.eat("(") {
             let inner = self.whole()?;
             self.expect(")")?;
+
+            // A type in parentheses is a name; whether it is a cast shows only in what follows.
             match (self.rest.first(), inner) {
                 (
                     Some(Token::Mark("(") | Token::Name(_) | Token::Number(_) | Token::Text(_)),
@@ -315,6 +328,7 @@ impl Parser<'_> {
                 }
             }
         };
+
         self.depth -= 1;
         Some(found)
     }
@@ -325,6 +339,7 @@ impl Parser<'_> {
             self.expect("->")?;
             return self.field().map(Expr::Field);
         }
+
         if !self.eat("(") {
             // `unsigned int`
             while let Some(next) = self.name() {
@@ -333,6 +348,7 @@ impl Parser<'_> {
             }
             return Some(Expr::Name(name));
         }
+
         let found = match &name[..] {
             b"__print_flags" | b"__print_flags_u64" => {
                 let value = self.whole()?;
@@ -352,6 +368,7 @@ impl Parser<'_> {
             b"__get_bitmask" | b"__get_rel_bitmask" => Expr::Mask(self.field()?, false),
             b"__get_cpumask" | b"__get_rel_cpumask" => Expr::Mask(self.field()?, true),
             b"__builtin_expect" => {
+                // The second operand only says which value is likely.
                 let condition = self.operand()?;
                 self.expect(",")?;
                 self.operand()?;
@@ -377,6 +394,7 @@ impl Parser<'_> {
             }
             _ => return None,
         };
+
         self.expect(")")?;
         Some(found)
     }

@@ -54,6 +54,7 @@ pub(super) fn print(
     if let Expr::Text(text) = of {
         return out.extend_from_slice(text);
     }
+
     let text = match kind.first() {
         Some(b'F' | b'S' | b'f' | b's') => {
             let value = record.number(of);
@@ -61,6 +62,7 @@ pub(super) fn print(
                 None => format!("0x{value:x}"),
                 Some((name, start)) => {
                     out.extend_from_slice(&name);
+                    // Upper case asks for the offset in the function.
                     if !kind[0].is_ascii_uppercase() {
                         return;
                     }
@@ -89,17 +91,21 @@ pub(super) fn print(
             value => format!("0x{value:x}"),
         },
     };
+
     out.extend_from_slice(text.as_bytes());
 }
 
 /// The text of a pointer to a field's bytes.
 fn in_field(bytes: &[u8], kind: &[u8]) -> String {
     let rest = kind.get(2..).unwrap_or(&[]);
+    // `%pi4` pads with zeros, `%pi6` has no colons (`Documentation/core-api/printk-formats.rst`).
     let plain = kind[0] == b'i';
+
     match kind {
         [b'M' | b'm', how @ ..] => match <[u8; 6]>::try_from(bytes) {
             Err(_) => "INVALIDMAC".into(),
             Ok(mut address) => {
+                // Reversed, for Bluetooth.
                 if how.contains(&b'R') {
                     address.reverse();
                 }
@@ -172,9 +178,12 @@ fn ip6(address: &[u8; 16], plain: bool, short: bool) -> String {
 /// Like the kernel's `ip6_compressed_string` (`lib/vsprintf.c`, Linux 7.2).
 fn ip6_short(address: &[u8; 16]) -> String {
     let (pairs, _) = address.as_chunks::<2>();
+
+    // IPv4 addresses inside: the last four bytes are written in decimal.
     let mapped = address[..10] == [0; 10] && address[10..12] == [0xff; 2];
     let isatap = address[8] | 2 == 2 && address[9..12] == [0, 0x5e, 0xfe];
     let range = if mapped || isatap { 6 } else { 8 };
+
     let zeros = |from: usize| {
         let run = pairs[from..range]
             .iter()
@@ -185,6 +194,7 @@ fn ip6_short(address: &[u8; 16]) -> String {
     let longest = (0..range)
         .max_by_key(|&from| (zeros(from), range - from))
         .filter(|&from| zeros(from) > 1);
+
     let mut text = String::new();
     let mut colon = false;
     let mut at = 0;
@@ -195,6 +205,7 @@ fn ip6_short(address: &[u8; 16]) -> String {
             at += zeros(at);
             continue;
         }
+
         if colon {
             text.push(':');
         }
@@ -202,6 +213,7 @@ fn ip6_short(address: &[u8; 16]) -> String {
         colon = true;
         at += 1;
     }
+
     if range == 6 {
         if colon {
             text.push(':');
@@ -219,9 +231,12 @@ fn socket(bytes: &[u8], plain: bool, mut how: &[u8]) -> String {
         how = &how[usize::from(found)..];
         found
     };
+
     let (port, short) = (option(b'p'), option(b'c'));
+
     match bytes {
         [f0, f1, p0, p1, rest @ ..] if [*f0, *f1] == INET => {
+            // A whole `struct sockaddr_in` has 16 bytes, a `struct sockaddr_in6` 28.
             let Some((address, _)) = rest.split_first_chunk::<4>().filter(|_| rest.len() >= 12)
             else {
                 return "INVALIDIPv4".into();
@@ -330,9 +345,11 @@ mod tests {
             "ab0504030201",
         ];
         assert_eq!(said, wanted);
+
         let id: Vec<u8> = (0xa0..0xb0).collect();
         assert_eq!(in_field(&id, b"U"), "a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf");
         assert_eq!(in_field(&id, b"UL"), "A3A2A1A0-A5A4-A7A6-A8A9-AAABACADAEAF");
+
         for (text, length) in [
             ("S+", 1),
             ("ISpfsc ", 6),

@@ -28,6 +28,7 @@ pub fn declared() -> (usize, Vec<String>) {
         let mut machine = Machine::new(&file);
         let mut state = before();
         machine.execute(insn, &mut state);
+
         let info = factory.info(insn);
         let written = info
             .used_memory()
@@ -37,6 +38,7 @@ pub fn declared() -> (usize, Vec<String>) {
             let Some(at) = place(insn, used) else {
                 continue;
             };
+            // Where the size is not known, a word.
             let size = match used.memory_size().size() {
                 0 => 8,
                 size => size as i64,
@@ -56,6 +58,7 @@ pub fn declared() -> (usize, Vec<String>) {
                 ));
             }
         }
+
         for used in info.used_registers().iter().filter(|u| writes(u.access())) {
             let Some(reg) = general(used.register()) else {
                 continue;
@@ -65,6 +68,8 @@ pub fn declared() -> (usize, Vec<String>) {
             }
         }
     }
+
+    // The map has another order in each run.
     faults.sort();
     (all.len(), faults)
 }
@@ -112,6 +117,7 @@ fn instructions() -> HashMap<Code, Instruction> {
         .collect();
     let mut random = Random::new(1);
     let mut all: HashMap<Code, Instruction> = HashMap::new();
+
     let mut add = |insn: Instruction| {
         let code = insn.code();
         if insn.is_invalid() || executed.contains(&code) || !super::is_interpreted(code) {
@@ -122,6 +128,7 @@ fn instructions() -> HashMap<Code, Instruction> {
             all.insert(code, insn);
         }
     };
+
     let codes: Vec<Code> = encodings.codes().collect();
     for code in codes {
         for _ in 0..DRAWN {
@@ -131,6 +138,7 @@ fn instructions() -> HashMap<Code, Instruction> {
             }
         }
     }
+
     // The fields of an EVEX prefix (Intel SDM volume 2, section 2.7.1), then (%rdi) and a register.
     for fields in 0..7u32 * 4 * 2 * 4 {
         let (map, pp, wide, length) = (fields % 7, fields / 7 % 4, fields / 28 % 2, fields / 56);
@@ -154,6 +162,7 @@ fn instructions() -> HashMap<Code, Instruction> {
             }
         }
     }
+
     all
 }
 

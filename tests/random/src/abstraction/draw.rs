@@ -61,6 +61,7 @@ impl Case {
         let sizes = subject.accesses.iter().map(|access| access.size);
         let is_wide = sizes.max().is_some_and(|size| size >= ALIGNED_SIZE);
         let align = (is_wide && random.chance(192)).then(|| *random.pick(&ALIGNMENTS));
+
         let mut case = Case {
             is_partial: is_partial(&subject.insn, factory),
             subject,
@@ -73,12 +74,14 @@ impl Case {
             compared: None,
             align,
         };
+
         case.draw_anchors(random);
         case.state.direction = match random.below(16) {
             0 => Direction::Down,
             1 => Direction::Unknown,
             _ => Direction::Up,
         };
+
         for reg in Reg::ALL.into_iter().take(16) {
             let source = match reg {
                 Reg::Rsp => case.stack_source(random),
@@ -86,13 +89,18 @@ impl Case {
             };
             case.know(reg, source, random);
         }
+
+        // After the registers, because it changes some of them.
         for number in 0..case.subject.accesses.len() {
             case.steer(number, random);
         }
+
         let insn = &case.subject.insn;
         if repeats(insn) {
+            // A large count would lead far away from the stack.
             case.know(Reg::Rcx, Source::Number(random.below(12) as u64), random);
         }
+
         case.draw_words(random);
         case.draw_flags(random);
         Some(case)
@@ -201,10 +209,12 @@ impl Case {
         let (Part::Register(base), false) = (access.base, random.chance(48)) else {
             return;
         };
+
         let base = Reg::BY_NUMBER[usize::from(base) & 15];
         let mut offset = access.displacement.cast_signed();
         if let Part::Register(index) = access.index {
             let index = Reg::BY_NUMBER[usize::from(index) & 15];
+            // One register cannot be both an address and a small count.
             if index == base {
                 return;
             }
@@ -215,6 +225,7 @@ impl Case {
         if access.small {
             return;
         }
+
         let target = match random.below(8) {
             0 => Source::Heap,
             1 if access.size <= 64 && !is_bit_string(&self.subject.insn) => {
@@ -222,6 +233,8 @@ impl Case {
             }
             _ => self.stack_source(random),
         };
+
+        // The base is such that the whole address is the target.
         let source = match self.aligned(target, &access) {
             Source::Entry(Reg::Rsp, place) => Source::Entry(Reg::Rsp, place.wrapping_sub(offset)),
             Source::Below(anchor, place) => Source::Below(anchor, place.wrapping_sub(offset)),
@@ -251,6 +264,8 @@ impl Case {
 
     fn draw_words(&mut self, random: &mut Random) {
         let around: Vec<Source> = self.regs.iter().copied().filter(is_on_stack).collect();
+
+        // The return address lies where rsp is at the entry.
         let return_address = (Value::frame(0), Source::Return);
         let mut wanted = vec![(return_address.0, 8, return_address.1)];
         for _ in 0..random.below(7) {
@@ -259,6 +274,7 @@ impl Case {
                 true => self.stack_source(random),
                 false => *random.pick(&around),
             };
+
             let shift =
                 8 * (random.below(9) as i64 - 4) + random.below(32).saturating_sub(28) as i64;
             let at = match near {
@@ -271,6 +287,7 @@ impl Case {
                 }
                 _ => continue,
             };
+
             let (size, source) = match random.below(8) {
                 0 => (4, Source::Number(random.below(300) as u64)),
                 1 => (8, self.stack_source(random)),
@@ -279,6 +296,7 @@ impl Case {
             };
             wanted.push((at, size, source));
         }
+
         for (at, size, mut source) in wanted {
             let value = match (size, source) {
                 (4, Source::Number(number)) => {
@@ -295,6 +313,7 @@ impl Case {
             self.state.store(at, size.into(), value);
             self.words.push(Word { at, size, source });
         }
+
         // Only those that were not overwritten.
         let slots: Vec<_> = self.state.slots().collect();
         let mut words = Vec::new();
@@ -422,22 +441,28 @@ fn with_place(
     let Some(access) = access.filter(|a| a.is_constant() && size >= 4) else {
         return Some(subject);
     };
+
     // So much would reach the frame.
     if access.size > 64 || is_bit_string(&subject.insn) {
         return None;
     }
+
     let target = HEAP.start + 16 * random.below(6) as u64;
     let from = match access.base {
         Part::Rip => subject.insn.next_ip(),
         _ => 0,
     };
+
     let mut bytes = subject.bytes;
     let displacement = target.wrapping_sub(from).to_le_bytes();
     bytes
         .get_mut(at..at + size)?
         .copy_from_slice(displacement.get(..size)?);
+
     let options = super::everything().decoder_options();
     let insn = Decoder::with_ip(64, &bytes, subject.insn.ip(), options).decode();
+
+    // Other bytes can make it another instruction; with FS or GS, the address is another one.
     let is_same = insn.code() == subject.insn.code() && insn.len() == subject.insn.len();
     let is_segment = matches!(insn.segment_prefix(), Register::FS | Register::GS);
     (is_same && !is_segment).then(|| super::subject(insn, bytes, factory))

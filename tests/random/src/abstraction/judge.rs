@@ -139,6 +139,7 @@ impl Case {
         machine.anchors.clone_from(&self.anchors);
         let insn = &self.subject.insn;
         let mut state = self.state.clone();
+
         let mut out = Interpreted {
             next: None,
             taken: None,
@@ -147,6 +148,7 @@ impl Case {
             tables: Vec::new(),
             stored_anywhere: false,
         };
+
         match insn.flow_control() {
             FlowControl::ConditionalBranch => {
                 out.taken = match taken(insn, &mut state) {
@@ -165,6 +167,7 @@ impl Case {
                 out.next = Some(state);
             }
         }
+
         out.stored_anywhere = machine.stored_anywhere;
         (out.anchors, out.tables) = (machine.anchors, machine.tables);
         out
@@ -197,6 +200,7 @@ impl Interpreted {
             done += 1;
             let is_next = run.after.rip == run.before.state.rip + insn.len() as u64;
             let is_jump = insn.flow_control() != FlowControl::Next;
+
             // With some prefixes, processors disagree about the target.
             let is_near = insn.flow_control() == FlowControl::ConditionalBranch;
             let distance = insn.near_branch64().wrapping_sub(insn.ip());
@@ -204,12 +208,14 @@ impl Interpreted {
             if is_near && !is_next && run.after.rip != target {
                 continue;
             }
+
             // A jump to the next instruction is both.
             let is_both = is_jump && insn.near_branch64() == insn.next_ip();
             let (state, other) = match is_jump && !is_next {
                 true => (&self.taken, &self.next),
                 false => (&self.next, &self.taken),
             };
+
             if let Some(said) = self.target
                 && let Some(wrong) = self.judge_target(case, run, said)
             {
@@ -218,6 +224,7 @@ impl Interpreted {
             if is_both {
                 continue;
             }
+
             let Some(state) = state else {
                 return Some(Wrong::Impossible);
             };
@@ -230,6 +237,7 @@ impl Interpreted {
                 return Some(wrong);
             }
         }
+
         if let Some(precision) = precision.filter(|_| done > 0) {
             precision.case(insn.code());
             if let Some(state) = &self.next {
@@ -237,9 +245,11 @@ impl Interpreted {
                 count(precision, case, &done, state);
             }
         }
+
         // With a comparison of what is known, a conditional instruction may always do the same.
         let is_conditional = insn.condition_code() != iced_x86::ConditionCode::None;
         let is_settled = is_conditional && case.compared.is_some();
+
         // Where words lie over each other, or memory is all zeros, much is the same by chance.
         // Through a segment or an address of 32 bits, proofs take nothing for a part of the frame.
         let is_segment = matches!(insn.segment_prefix(), Register::FS | Register::GS);
@@ -251,6 +261,7 @@ impl Interpreted {
                 is_apart || word(&run.before.state.window, at, 1).is_none()
             })
         };
+
         if is_settled || !case.anchors.is_empty() || runs.iter().any(is_outside) {
             return None;
         }
@@ -280,6 +291,7 @@ impl Interpreted {
         let mut world = run.world.clone();
         self.place_anchors(case, &mut world, Some((state, &run.after)));
         let words = |at, size| word(&run.before.state.window, at, size);
+
         for reg in Reg::ALL.into_iter().take(16) {
             let (said, found) = (state.reg(reg), gpr(&run.after, reg));
             if !world.holds(said, found, 8, &self.tables, words) {
@@ -290,6 +302,7 @@ impl Interpreted {
                 always.add(&world, Where::Register(reg), found, !case.is_partial);
             }
         }
+
         for slot in state.slots() {
             let address = world.number(slot.at)?;
             let Some(found) = word(&run.after.window, address, slot.size) else {
@@ -302,6 +315,7 @@ impl Interpreted {
                 return Some(Wrong::Slot { at, said, found });
             }
         }
+
         // Words that changed, and hold nothing that is known.
         for place in (-30..8).map(|word| Value::frame(8 * word)) {
             let address = world.number(place)?;
@@ -321,6 +335,7 @@ impl Interpreted {
                 }
             }
         }
+
         // What is not known may be anything, and is not followed elsewhere.
         let is_unknown = |value: Value| value == Value::Unknown;
         let is_segment = matches!(
@@ -335,6 +350,7 @@ impl Interpreted {
                 .iter()
                 .any(|reg| is_unknown(case.state.reg(*reg)))
             && !case.state.slots().any(|slot| is_unknown(slot.value));
+
         if !state.is_elsewhere && is_followed {
             Self::judge_elsewhere(run, &world, always);
         }
@@ -384,6 +400,9 @@ impl Interpreted {
                     always.add(world, Where::Vector(number), new, false);
                 }
             }
+
+            // The x87 registers: bytes 32 to 159 of the FXSAVE area, 16 for each (Intel SDM volume
+            // 1, 10.5.1).
             for (number, bytes) in after.fx.legacy[32..160]
                 .as_chunks::<16>()
                 .0
@@ -396,6 +415,7 @@ impl Interpreted {
                 always.add(world, Where::Vector(32 + number), word, false);
             }
         }
+
         for address in HEAP.step_by(8) {
             let [old, new] = [before, after].map(|state| word(&state.window, address, 8));
             if let Some(new) = new
@@ -436,6 +456,8 @@ impl Interpreted {
             let at = match *anchor {
                 Anchor::Aligned { of, align } if is_new => {
                     let of = world.number(of).unwrap_or(0);
+                    // `align` is a power of two, so its negative is the mask of the bits from there
+                    // upwards.
                     of & u64::from(align).wrapping_neg()
                 }
                 Anchor::Lowered { at } if is_new || at == ip => {
@@ -456,6 +478,7 @@ impl Interpreted {
                 }
                 _ => continue,
             };
+
             world
                 .anchors
                 .resize(self.anchors.len().max(world.anchors.len()), 0);

@@ -57,15 +57,19 @@ impl World {
                 _ => random.bits() >> 1,
             };
         }
+
         let step = if align.is_some() { 64 } else { STACK_ALIGN };
         let start = ENTRIES.start + align.unwrap_or(8);
         let count = (ENTRIES.end - start) / step;
         entry[Reg::Rsp as usize] = start + step * random.bits().checked_rem(count).unwrap_or(0);
+
         let mut world = World {
             entry,
+            // 47 bits: an address of user space.
             return_address: random.bits() >> 17 | 1 << 45,
             anchors: Vec::new(),
         };
+
         for anchor in anchors {
             let at = match *anchor {
                 Anchor::Aligned { of, align } => {
@@ -79,6 +83,7 @@ impl World {
             };
             world.anchors.push(at);
         }
+
         world
     }
 
@@ -161,6 +166,7 @@ impl World {
         word: impl Fn(u64, u8) -> Option<u64>,
     ) -> bool {
         let mask = |size: u8| u64::MAX >> (64 - 8 * u32::from(size.clamp(1, 8)));
+
         match value {
             Value::Unknown | Value::Varies | Value::Guessed | Value::ByCallee | Value::Computed => {
                 true
@@ -178,6 +184,7 @@ impl World {
                     Value::TableTarget { base, .. } => i64::from(base).cast_unsigned(),
                     _ => 0,
                 };
+
                 let wanted = number.wrapping_sub(base);
                 let count = table.count.map_or(ENTRIES_MAX, u64::from).min(ENTRIES_MAX);
                 let mut entries = (0..count).map(|index| {

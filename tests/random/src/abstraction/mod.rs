@@ -146,6 +146,7 @@ impl Fuzzer {
                 cases.extend(Case::draw(subject, &mut self.factory, random));
             }
         }
+
         let mut runs: Vec<Run> = Vec::with_capacity(cases.len() * WORLDS);
         for (index, case) in cases.iter().enumerate() {
             for number in 0..WORLDS {
@@ -153,6 +154,7 @@ impl Fuzzer {
                 runs.push(Run::new(case, place, &mut self.random));
             }
         }
+
         let by_processor = self.execute_natively(&runs)?;
         let mut failures = Vec::new();
         for (index, case) in cases.iter().enumerate() {
@@ -170,6 +172,7 @@ impl Fuzzer {
                 }
             }
         }
+
         Ok(failures)
     }
 

@@ -86,32 +86,39 @@ impl Run {
         let mode = if is_jump { Mode::Step } else { subject.mode };
         let length = subject.insn.len();
         let mut before = NativeCase::new(mode, subject.bytes.get(..length).unwrap_or(&[]));
+
         if subject.insn.is_ip_rel_memory_operand() {
             // The instruction is somewhere else, and its operand where it was.
             let (at, size) = (
                 subject.offsets.displacement_offset(),
                 subject.offsets.displacement_size(),
             );
+            // The displacement counts from the end of the instruction (Intel SDM volume 2,
+            // 2.2.1.6).
             let moved = subject
                 .insn
                 .memory_displacement64()
                 .wrapping_sub(place + length as u64);
             before.code[at..at + size].copy_from_slice(&moved.to_le_bytes()[..size]);
         }
+
         let state = &mut before.state;
         state.rip = place;
         for (number, reg) in Reg::BY_NUMBER.into_iter().enumerate() {
             state.gpr[number] = world.give(case.regs[reg as usize], random);
         }
+
         for chunk in state.window.as_chunks_mut::<8>().0 {
             let source = case.forgotten.filter(|_| random.chance(128));
             let value = world.give(source.unwrap_or(Source::Random), random);
             *chunk = value.to_le_bytes();
         }
+
         for known in &case.words {
             let value = world.give(known.source, random);
             put(&mut state.window, &world, known, value);
         }
+
         if mode != Mode::Plain {
             for number in 0..16 {
                 let value = world.give(case.vectors.unwrap_or(Source::Random), random);
@@ -121,6 +128,7 @@ impl Run {
                     .set_ymm(number, [high << 64 | u128::from(value), high]);
             }
         }
+
         let mut run = Run {
             after: before.state,
             world,

@@ -453,6 +453,7 @@ impl Assembler {
         if let Some(error) = self.failed {
             return Err(error);
         }
+
         let collect = |section| {
             let chunks = self.chunks.iter().filter(move |c| c.section == section);
             chunks
@@ -464,6 +465,7 @@ impl Assembler {
         if !cold.is_empty() {
             blocks.push(InstructionBlock::new(&cold, COLD));
         }
+
         let options = BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
         let mut results = BlockEncoder::encode_slice(64, &blocks, options)?.into_iter();
         let mut code = Layout {
@@ -472,6 +474,7 @@ impl Assembler {
             chunks: Vec::new(),
             addresses: std::collections::HashMap::new(),
         };
+
         let mut fixups = Vec::new();
         for (section, start) in [(Section::Hot, HOT), (Section::Cold, COLD)] {
             let Some(result) = results.next() else { break };
@@ -483,11 +486,13 @@ impl Assembler {
                     let address = start + u64::from(*offsets.next().unwrap_or(&0));
                     code.addresses.insert(insn.ip(), address);
                     for &(_, label) in chunk.immediates.iter().filter(|(at, _)| *at == number) {
+                        // `push imm32` is 0x68 and the number.
                         fixups.push((section, (address - start) as usize + 1, label));
                     }
                     insn.set_ip(address);
                     insns.push((insn, row));
                 }
+
                 let next = offsets.peek().map_or(end, |&&at| start + u64::from(at));
                 let first = insns.first().map_or(next, |(insn, _)| insn.ip());
                 code.chunks.push(Placed {
@@ -499,11 +504,14 @@ impl Assembler {
                     range: first..next,
                 });
             }
+
             match section {
                 Section::Hot => code.hot = result.code_buffer,
                 Section::Cold => code.cold = result.code_buffer,
             }
         }
+
+        // Only now has each label an address.
         let addresses = &code.addresses;
         let rows = code.chunks.iter_mut().flat_map(|chunk| &mut chunk.insns);
         for (_, row) in rows {
@@ -511,6 +519,7 @@ impl Assembler {
                 *place = addresses.get(place).copied().unwrap_or_default();
             }
         }
+
         for (section, offset, label) in fixups {
             let bytes = match section {
                 Section::Hot => &mut code.hot,

@@ -83,9 +83,11 @@ impl Names {
             by_address: BTreeMap::new(),
             by_label: BTreeMap::new(),
         };
+
         for chunk in &layout.chunks {
             names.add(chunk.range.start, symbol(&chunk.name));
         }
+
         let immediates = layout.chunks.iter().flat_map(|chunk| &chunk.immediates);
         let labels = insns().filter_map(|(insn, _)| target(insn));
         for label in labels.chain(immediates.map(|(_, label)| *label)) {
@@ -93,11 +95,13 @@ impl Names {
             let name = names.get_or_add(address);
             names.by_label.insert(label, name);
         }
+
         for word in &built.code.data {
             if built.boundaries.binary_search(word).is_ok() {
                 names.get_or_add(*word);
             }
         }
+
         // The last system call of the functions that end the program.
         let ends = |name: &str| name == "_start" || name.starts_with("finish");
         let ends = layout.chunks.iter().filter(|chunk| ends(&chunk.name));
@@ -106,9 +110,11 @@ impl Names {
         if let Some((insn, _)) = exit {
             names.add(insn.ip(), "ends".to_owned());
         }
+
         if let Some(at) = defect {
             names.add(at, "defect".to_owned());
         }
+
         names
     }
 
@@ -201,6 +207,7 @@ fn line(formatter: &mut GasFormatter, insn: &Instruction, names: &Names) -> Stri
 fn code(out: &mut String, built: &Built, tables: [&Table; 2], names: &Rc<Names>) {
     let resolver = Box::new(Resolver(names.clone()));
     let mut formatter = GasFormatter::with_options(Some(resolver), None);
+
     for chunk in &built.code.layout.chunks {
         let name = symbol(&chunk.name);
         let section = match chunk.name.contains(".cold") {
@@ -211,6 +218,7 @@ fn code(out: &mut String, built: &Built, tables: [&Table; 2], names: &Rc<Names>)
         if name == "_start" {
             out.push_str("        .globl  _start\n");
         }
+
         let _ = writeln!(out, "        .type   {name}, @function");
         for (number, (insn, _)) in chunk.insns.iter().enumerate() {
             // A defect may end a unit inside the function.
@@ -228,6 +236,7 @@ fn code(out: &mut String, built: &Built, tables: [&Table; 2], names: &Rc<Names>)
             for name in names.by_address.get(&insn.ip()).into_iter().flatten() {
                 let _ = writeln!(out, "{name}:");
             }
+
             let immediate = chunk.immediates.iter().find(|(at, _)| *at == number);
             let text = match immediate.and_then(|(_, label)| names.of_operand(*label)) {
                 Some(name) => format!("push ${name}"),
@@ -235,6 +244,7 @@ fn code(out: &mut String, built: &Built, tables: [&Table; 2], names: &Rc<Names>)
             };
             let _ = writeln!(out, "        {text}");
         }
+
         choice(out, &tables.map(|table| ended(table, chunk.range.end)));
         let _ = writeln!(out, "        .size   {name}, . - {name}");
     }
@@ -260,11 +270,13 @@ fn directives(table: &Table, address: u64) -> String {
     let Some(index) = unit.rows.iter().position(|(start, _)| *start == address) else {
         return String::new();
     };
+
     let mut out = String::new();
     let row = unit.rows[index].1;
     let before = match index.checked_sub(1) {
         Some(before) => Some(unit.rows[before].1),
         None if unit.signal => {
+            // `simple` leaves out the initial rules: the CIE of signals has none.
             out.push_str("        .cfi_startproc simple\n        .cfi_signal_frame\n");
             None
         }
@@ -273,6 +285,7 @@ fn directives(table: &Table, address: u64) -> String {
             Some(FrameLayout::ENTRY)
         }
     };
+
     if before.is_none_or(|before| before.cfa != row.cfa) {
         match row.cfa {
             Cfa::Offset(base, offset) => {
@@ -280,17 +293,20 @@ fn directives(table: &Table, address: u64) -> String {
             }
             Cfa::Load(base, offset) => {
                 let mut expression = address_of(base, offset);
+                // 0x06 is `DW_OP_deref`, and 0x0f is `DW_CFA_def_cfa_expression`.
                 expression.push(0x06);
                 escape(&mut out, &[0x0f], &expression);
             }
         }
     }
+
     let old = |index: usize| before.map_or(Slot::Same, |before| before.saved[index]);
     for (index, slot) in row.saved.into_iter().enumerate() {
         if old(index) != slot {
             register(&mut out, dwarf(SAVED[index]), slot);
         }
     }
+
     if before.is_none_or(|before| before.ra != row.ra) {
         register(&mut out, RA, row.ra);
     }

@@ -49,13 +49,19 @@ pub(super) fn encode(
         version: 1,
         address_size: 8,
     };
+
     let mut cie = CommonInformationEntry::new(encoding, 1, DATA_ALIGNMENT, RA);
     cie.fde_address_encoding = DW_EH_PE_pcrel | DW_EH_PE_sdata4;
+
+    // Cloned before the rules are added: in the frame of a signal they do not hold.
     let mut signal = cie.clone();
     signal.signal_trampoline = true;
+
+    // At an entry, the CFA is rsp (number 4) plus 8, and the return address lies just below it.
     cie.add_instruction(CallFrameInstruction::Cfa(dwarf(4), 8));
     cie.add_instruction(CallFrameInstruction::Offset(RA, -8));
     let [ordinary, signal] = [cie, signal].map(|cie| frames.add_cie(cie));
+
     for unit in &table.0 {
         let address = Address::Constant(unit.range.start.wrapping_sub(at));
         let length = (unit.range.end - unit.range.start) as u32;
@@ -63,10 +69,13 @@ pub(super) fn encode(
         program(unit, &mut fde, rng);
         frames.add_fde(if unit.signal { signal } else { ordinary }, fde);
     }
+
     let mut out = EhFrame::from(EndianVec::new(LittleEndian));
     frames.write_eh_frame(&mut out)?;
     let mut eh_frame = out.0.into_vec();
+    // A length of 0 ends the section.
     eh_frame.extend([0; 4]);
+
     let eh_frame_hdr = header(table, &eh_frame, at, header_at);
     Ok(Sections {
         eh_frame,
@@ -82,14 +91,17 @@ fn header(table: &Table, eh_frame: &[u8], at: u64, header_at: u64) -> Vec<u8> {
             .and_then(|b| b.try_into().ok())
             .map(u32::from_le_bytes)
     };
+
     let mut offsets = Vec::new();
     let mut offset = 0;
     while let (Some(length @ 1..), Some(id)) = (word(offset), word(offset + 4)) {
+        // In `.eh_frame`, the id of a CIE is 0.
         if id != 0 {
             offsets.push(offset as u64);
         }
         offset += 4 + length as usize;
     }
+
     let mut entries: Vec<(u64, u64)> = Vec::new();
     // FDEs are grouped by CIE, so they are sorted by their own addresses, not by the table's order.
     for fde in offsets {
@@ -98,6 +110,7 @@ fn header(table: &Table, eh_frame: &[u8], at: u64, header_at: u64) -> Vec<u8> {
     }
     entries.sort_unstable();
     debug_assert_eq!(entries.len(), table.0.len());
+
     let relative = |address: u64| (address.wrapping_sub(header_at) as u32).to_le_bytes();
     let mut bytes = vec![1, 0x1b, 0x03, 0x3b];
     bytes.extend((at.wrapping_sub(header_at + 4) as u32).to_le_bytes());

@@ -68,10 +68,12 @@ pub(super) fn lower(program: &RandomProgram) -> Result<Code, IcedError> {
         restorer,
         functions,
     };
+
     for at in 0..lowering.functions.len() {
         let pointer = lowering.word(Word::Address(lowering.functions[at]));
         lowering.pointers.push(pointer);
     }
+
     lowering.start(entry);
     lowering.links();
     for at in 0..program.functions.len() {
@@ -79,6 +81,7 @@ pub(super) fn lower(program: &RandomProgram) -> Result<Code, IcedError> {
     }
     lowering.helpers();
     let layout = lowering.asm.place()?;
+
     let address = |label| layout.addresses.get(&label).copied().unwrap_or_default();
     let data = lowering.data.iter().map(|word| match *word {
         Word::Number(number) => number,

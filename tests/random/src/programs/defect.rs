@@ -115,6 +115,7 @@ pub(super) fn inject(
             // The root has no caller, so nothing in it can be wrong.
             continue;
         }
+
         if apply(kind, &mut other, at, boundaries, rng).is_none() || other == *table {
             continue;
         }
@@ -122,6 +123,7 @@ pub(super) fn inject(
             // The registers may well still hold the caller's values.
             continue;
         }
+
         let is_met = executed.iter().any(|&address| {
             let at = |table: &Table| table.find(address).map(|(u, r)| (u.signal, *r));
             at(table) != at(&other)
@@ -180,6 +182,7 @@ fn apply(
     let unit = &mut table.0[at];
     let count = unit.rows.len();
     let one = rng.below(count);
+
     match kind {
         DefectKind::CfaOffset => {
             let by = rng.pick(&[-16, -8, 8, 16, 24]);
@@ -225,6 +228,7 @@ fn apply(
             Some(())
         }
         DefectKind::Early | DefectKind::Late => {
+            // The first row begins with its unit and cannot move.
             let later = one.max(1);
             let start = unit.rows.get(later)?.0;
             let moved = match kind {

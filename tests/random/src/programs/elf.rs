@@ -55,6 +55,7 @@ impl<'a> Part<'a> {
 pub(super) fn write(layout: &Layout, data: &[u64], entry: u64, tables: Sections) -> Vec<u8> {
     let data_bytes: Vec<u8> = data.iter().flat_map(|word| word.to_le_bytes()).collect();
     let (symbols, strings) = symbols(layout);
+
     let mut parts = vec![
         Part::new(".text", SHT_PROGBITS, PF_R | PF_X, HOT, layout.hot.clone()),
         Part::new(
@@ -89,16 +90,21 @@ pub(super) fn write(layout: &Layout, data: &[u64], entry: u64, tables: Sections)
         Part::new(".symtab", SHT_SYMTAB, 0, 0, symbols),
         Part::new(".strtab", SHT_STRTAB, 0, 0, strings),
     ];
+
     parts.retain(|part| !(part.address == COLD && part.bytes.is_empty()));
     for part in &mut parts {
         if part.name == ".stack" {
             part.size = OWN_STACK_SIZE;
         }
     }
+
     let strings = parts.len() as u32;
+    // `sh_link` is the table of strings, and `sh_info` the first symbol that is not local (gABI).
     if let Some(part) = parts.iter_mut().find(|part| part.kind == SHT_SYMTAB) {
         part.link = [strings, 1];
     }
+
+    // The first name is empty: section 0 has none.
     let mut names = vec![0];
     let mut name_offsets = Vec::new();
     for name in parts.iter().map(|part| part.name).chain([".shstrtab"]) {
@@ -107,17 +113,21 @@ pub(super) fn write(layout: &Layout, data: &[u64], entry: u64, tables: Sections)
         names.push(0);
     }
     parts.push(Part::new(".shstrtab", SHT_STRTAB, 0, 0, names));
+
     let mut at = PAGE;
     for part in &mut parts {
+        // `mmap` wants address and offset in the file to be equal modulo the size of a page.
         at = at.next_multiple_of(PAGE);
         part.offset = at;
         at += part.bytes.len();
     }
+
     let sections_at = at.next_multiple_of(8);
     let mut file = vec![0; sections_at];
     for part in &parts {
         file[part.offset..part.offset + part.bytes.len()].copy_from_slice(&part.bytes);
     }
+
     file.extend(section_headers(&parts, &name_offsets));
     let segments = program_headers(&parts);
     let count = (segments.len() / 56) as u16;

@@ -324,6 +324,7 @@ impl RandomProgram {
             own_stack: rng.chance(1, 2),
         });
         let finish = rng.below(3) as u8;
+
         let mut generator = Generator {
             rng,
             jumps,
@@ -333,6 +334,8 @@ impl RandomProgram {
             count,
             handlers: ordinary,
         };
+
+        // From the last one on: what a function calls must have its cost.
         let mut functions: Vec<Function> =
             (0..count).rev().map(|at| generator.function(at)).collect();
         functions.reverse();
@@ -353,6 +356,7 @@ impl Generator {
         let frame = self.frame(is_handler || at == 0);
         let saves = self.saves(frame);
         let words = if self.rng.chance(1, 8) { 40 } else { 5 };
+
         let mut function = Function {
             locals: 8 * self.rng.below(words) as u16,
             frame,
@@ -363,6 +367,7 @@ impl Generator {
             restores: self.rng.chance(1, 2),
             taste: self.rng.next(),
         };
+
         let statements = match () {
             () if frame.is_leaf() => self.rng.below(3),
             () if is_handler => self.rng.below(3),
@@ -372,12 +377,14 @@ impl Generator {
             let statement = self.statement(at, &function, false);
             function.body.push(statement);
         }
+
         if !self.plain && !frame.is_leaf() {
             self.add_jumps(at, &mut function);
         }
         if !is_handler && self.rng.chance(1, 5) {
             function.end = self.tail(at);
         }
+
         let no_points = matches!(frame, Frame::Scratch(_) | Frame::Registers);
         if self.signals && !no_points && self.rng.chance(1, 3) {
             for _ in 0..1 + self.rng.below(2) {
@@ -390,6 +397,7 @@ impl Generator {
                 function.points.push(point);
             }
         }
+
         function
     }
 
@@ -477,6 +485,7 @@ impl Generator {
                 false => Statement::Filler,
             };
         }
+
         let times = 1 + self.rng.below(3) as u8;
         let made = match self.rng.below(20) {
             0..=5 => {

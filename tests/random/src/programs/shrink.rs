@@ -12,6 +12,7 @@ pub fn shrink(
 ) -> RandomProgram {
     let mut best = program.clone();
     let mut tries = 0;
+
     loop {
         let before = best.clone();
         for candidate in 0.. {
@@ -30,11 +31,13 @@ pub fn shrink(
                 best = smaller;
             }
         }
+
         let mut compact = best.clone();
         drop_unreached(&mut compact);
         if compact != best && fails(&compact) {
             best = compact;
         }
+
         if best == before {
             return best;
         }
@@ -47,10 +50,12 @@ fn apply(program: &mut RandomProgram, mut candidate: usize) -> bool {
         candidate = candidate.wrapping_sub(1);
         candidate == usize::MAX
     };
+
     if turn() {
         program.finish = 0;
         return true;
     }
+
     if turn() {
         program.handlers = None;
         let no_signals = |statement: &Statement| !matches!(statement, Statement::Raise { .. });
@@ -60,6 +65,7 @@ fn apply(program: &mut RandomProgram, mut candidate: usize) -> bool {
         }
         return true;
     }
+
     if turn() {
         program
             .handlers
@@ -67,6 +73,7 @@ fn apply(program: &mut RandomProgram, mut candidate: usize) -> bool {
             .for_each(|h| h.own_stack = false);
         return true;
     }
+
     for function in &mut program.functions {
         for change in CHANGES {
             if turn() {
@@ -128,6 +135,7 @@ fn body(statements: &mut Vec<Statement>, turn: &mut impl FnMut() -> bool) -> boo
             statements.remove(index);
             return true;
         }
+
         match &mut statements[index] {
             Statement::Cold { body: inner, times } => {
                 if turn() {
@@ -173,6 +181,7 @@ fn body(statements: &mut Vec<Statement>, turn: &mut impl FnMut() -> bool) -> boo
             | Statement::Filler => {}
         }
     }
+
     false
 }
 

@@ -270,19 +270,23 @@ impl Bench {
     /// Checks a wrong table: it must be found wrong exactly where it is.
     fn wrong(&self, built: &Built, kind: DefectKind, table: &Table) -> Result<Fate, Problem> {
         let watch = self.watch(built, table)?;
+
         let run = self.verify(built, table, &self.engines[..1]);
         let run = run.map_err(|problem| Problem::Defect {
             kind,
             what: problem.to_string(),
         })?;
+
         let instructions = run.results.findings.iter();
         let instructions = instructions.filter(|f| f.check == Check::Instruction);
         let found: BTreeSet<(u64, Reg)> = instructions.map(|f| (f.address, f.reg)).collect();
+
         // What is wrong only where the truth is unknown is not found.
         let is_right = match run.results.truth.unknown {
             0 => found == watch.wrong,
             _ => found.is_subset(&watch.wrong),
         };
+
         if !is_right {
             let first = found.symmetric_difference(&watch.wrong).next();
             let by = if first.is_some_and(|one| found.contains(one)) {
@@ -296,6 +300,7 @@ impl Bench {
             let what = format!("{what}; {} of {}", found.len(), watch.wrong.len());
             return Err(Problem::Defect { kind, what });
         }
+
         Ok(match (watch.met.is_empty(), found.is_empty()) {
             (true, _) => Fate::NotExecuted,
             (false, true) => Fate::Equivalent,

@@ -76,11 +76,14 @@ fn looking_for_an_address_ends_at_a_free_place() {
     table.insert(0x1000, ROW, packed(), None);
     let key = table.key(0x1000);
     let home = table.home(key);
+
     // The next place is free, so an entry after it is not found.
     let at = |steps: usize| (home + steps) % ENTRIES_MIN;
+
     let mut other = (1..).map(|i| 0x1000 + 8 * i);
     let same_home = |table: &HotTable, address| table.home(table.key(address)) == home;
     let other = other.find(|&a| same_home(&table, a)).expect("one");
+
     let entry = Hot {
         key: table.key(other),
         row: ROW,
@@ -89,8 +92,11 @@ fn looking_for_an_address_ends_at_a_free_place() {
     };
     table.entries[at(2)] = entry;
     assert!(table.get(other).is_none());
+
+    // No free place is left before it.
     table.entries[at(1)] = Hot { key: 5, ..entry };
     assert!(table.get(other).is_some());
+
     // If the home place is free, an entry in the next place is not found.
     table.entries[at(0)] = Hot::NONE;
     table.entries[at(1)] = entry;
@@ -110,16 +116,19 @@ fn callers_are_guessed_from_the_last_time_and_checked() {
     for row in 1..=3 {
         table.insert(u64::from(row) << 12, RowId(row), packed(), None);
     }
+
     let mut walk = |addresses: [u64; 3]| {
         let mut callers = table.callers();
         let found = addresses.map(|address| callers.next(address).map(|(row, _)| row.0));
         let next = table.get(0x1000).map(|hot| hot.next);
         (found, next)
     };
+
     // Known and unknown callers, the same as before and others, and a function that calls itself.
     let (found, two) = walk([0x1000, 0x2000, 0x3000]);
     assert_eq!(found, [Some(1), Some(2), Some(3)]);
     assert_eq!(walk([0x1000, 0x2000, 0x3000]), (found, two));
+
     let (found, three) = walk([0x1000, 0x3000, 0x1000]);
     assert_eq!(found, [Some(1), Some(3), Some(1)]);
     assert_eq!(walk([0x1000, 0x4000, 0x3000]).0, [Some(1), None, Some(3)]);
@@ -127,6 +136,7 @@ fn callers_are_guessed_from_the_last_time_and_checked() {
         walk([0x1000, 0x1000, 0x2000]).0,
         [Some(1), Some(1), Some(2)]
     );
+
     let places = [two, three].map(|place| place.expect("an entry"));
     assert_eq!(places, [place(&table, 0x2000), place(&table, 0x3000)]);
 }

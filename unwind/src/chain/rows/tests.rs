@@ -130,11 +130,14 @@ fn an_id_that_means_another_row_gives_that_row() {
             add_unit(cache, 6, 408);
         },
     ];
+
     for (i, change) in changes.into_iter().enumerate() {
         let (mut cache, unit, id, mut chain) = found_once();
         let before = row_of(&cache, id);
+
         change(&mut cache, unit);
         push_cached(&mut chain, &cache, id);
+
         let after = row_of(&cache, id);
         assert_ne!(before, after, "change {i}");
         assert_eq!(rows_of(&chain), [before, after], "change {i}");
@@ -164,6 +167,7 @@ fn a_row_of_a_unit_that_was_added_again_gets_its_new_end() {
 fn rows_of_no_cache_are_stored_once_in_a_row_and_not_kept() {
     let (cache, ids) = cache_of(1);
     let cached = row_of(&cache, ids[0]);
+
     let own = Row {
         rule: Rule::FRAME_POINTER,
         source: RowSource {
@@ -171,6 +175,7 @@ fn rows_of_no_cache_are_stored_once_in_a_row_and_not_kept() {
             ..cached.source
         },
     };
+
     let mut chain = Chain::default();
     push_cached(&mut chain, &cache, ids[0]);
     let mut other = own;
@@ -179,8 +184,10 @@ fn rows_of_no_cache_are_stored_once_in_a_row_and_not_kept() {
         push(&mut chain, RowRef::from(row));
     }
     push_cached(&mut chain, &cache, ids[0]);
+
     assert_eq!(rows_of(&chain), [cached, own, own, other, cached]);
     assert_eq!(chain.rows.rows, [cached, own, other]);
+
     chain = chain.emptied();
     assert!(chain.rows.rows.is_empty());
     push_cached(&mut chain, &cache, ids[0]);

@@ -44,9 +44,11 @@ fn registers_with_offsets_and_one_load_are_linear() {
         (&[0x77, 8, 0x23], false, None),
         (&[], false, None),
     ];
+
     for (bytes, is_load, expected) in cases {
         assert_eq!(linear(bytes, is_load), expected, "{bytes:x?} {is_load}");
     }
+
     // breg0 to breg16 are accepted, the opcodes before and after are not.
     assert_eq!(linear(&[0x70, 0], false), Some(Value::reg(Reg::Rax, 0)));
     assert_eq!(linear(&[0x80, 0], false), Some(Value::reg(Reg::Rip, 0)));

@@ -90,6 +90,7 @@ fn registers() {
 
 #[test]
 fn the_stack() {
+    // 0x31 to 0x33 are `DW_OP_lit1` to `DW_OP_lit3`, 0x12 to 0x17 `dup` to `rot`.
     check(&[0x31, 0x32, 0x12, 0x22], 4);
     check(&[0x31, 0x32, 0x13], 1);
     check(&[0x31, 0x32, 0x14], 1);
@@ -99,6 +100,7 @@ fn the_stack() {
     check(&[0x31, 0x32, 0x33, 0x17], 2);
     check(&[0x31, 0x32, 0x33, 0x17, 0x13], 1);
     check(&[0x31, 0x32, 0x33, 0x17, 0x13, 0x13], 3);
+
     for bytes in [
         &[0x12][..],
         &[0x31, 0x14],
@@ -107,9 +109,11 @@ fn the_stack() {
     ] {
         fails(bytes, "stack index out of range");
     }
+
     fails(&[0x31, 0x15, 1], "stack index out of range");
     fails(&[0x13], "stack underflow");
     fails(&[], "stack underflow");
+
     let deep = |n| core::iter::repeat_n(0x31, n).collect::<Vec<u8>>();
     check(&deep(STACK_MAX), 1);
     fails(&deep(STACK_MAX + 1), "stack overflow");
@@ -215,6 +219,8 @@ fn operations_not_allowed_in_call_frame_information() {
     fails(&[0x9c], "DW_OP_call_frame_cfa is not allowed in a rule");
     fails(&[0x50], "DW_OP_regN is not allowed in a rule");
     fails(&[0x90, 3], "DW_OP_regN is not allowed in a rule");
+
+    // `DW_OP_xderef`, `DW_OP_deref_type` and `DW_OP_regval_type`.
     fails(
         &[0x31, 0x32, 0x18],
         "typed operations and address spaces are not supported",
@@ -224,6 +230,8 @@ fn operations_not_allowed_in_call_frame_information() {
         "typed operations and address spaces are not supported",
     );
     fails(&[0xa5, 0, 1], "typed operations are not supported");
+
+    // `stack_value`, `piece`, `push_object_address`, `form_tls_address`, `fbreg`, `implicit_value`.
     for bytes in [
         &[0x9f][..],
         &[0x93, 8],
@@ -234,6 +242,7 @@ fn operations_not_allowed_in_call_frame_information() {
     ] {
         fails(bytes, "operation not allowed in call frame information");
     }
+
     fails(&[0x02], "unknown operation");
     fails(&[0x0e, 1], "ends within an operation");
     fails(&[0x77], "ends within an operation");

@@ -98,9 +98,12 @@ fn every_byte_of_a_section_damaged() {
     ];
     let cie = Cie {
         augmentation: "zPLR",
+        // Length, then encoding and value of the personality, and the encodings of LSDA and
+        // addresses.
         data: &[7, 0x1b, 1, 2, 3, 4, 0x1b, 0x00],
         ..Cie::default()
     };
+
     let good = cie.eh_frame(&program);
     for at in 0..good.len() {
         for flip in 1..=255 {
@@ -108,6 +111,7 @@ fn every_byte_of_a_section_damaged() {
             bytes[at] ^= flip;
             let len = bytes.len();
             let image = image(SectionKind::EhFrame, ADDRESS, bytes);
+
             let mut cache = Cache::new();
             let compiled = compile_all(&image, TableKind::EhFrame, &mut cache);
             // The shortest FDE has 12 bytes: length, CIE pointer, then an address and a length of
@@ -115,6 +119,8 @@ fn every_byte_of_a_section_damaged() {
             assert!(compiled.units <= len / 12, "{at} {flip}: {compiled:?}");
             assert!(compiled.units > 0 || compiled.rows == 0, "{compiled:?}");
         }
+
+        // And every prefix of the section.
         let cut = good[..at].to_vec();
         read_all(image(SectionKind::EhFrame, ADDRESS, cut));
     }
@@ -126,10 +132,12 @@ fn every_byte_of_a_section_damaged() {
 fn work_is_bounded_by_the_length_of_the_section() {
     let functions = 4000;
     let nops = alloc::vec![0; 16 * functions];
+
     let cie = Cie {
         program: &nops,
         ..Cie::default()
     };
+
     let mut bytes = cie.bytes(0);
     for i in 0..functions as u64 {
         let mut body = (bytes.len() as u32 + 4).to_le_bytes().to_vec();
@@ -137,18 +145,22 @@ fn work_is_bounded_by_the_length_of_the_section() {
         body.extend(16u64.to_le_bytes());
         bytes.extend(entry(&body));
     }
+
     let image = image(SectionKind::EhFrame, ADDRESS, bytes);
     let mut cache = Cache::new();
     let compiled = units(&image, TableKind::EhFrame)
         .flatten()
         .map(|unit| compile_unit(&image, TableKind::EhFrame, unit.offset, &mut cache));
     let (done, refused): (Vec<_>, Vec<_>) = compiled.partition(Result::is_ok);
+    // The first ones fit into the budget, the others do not.
     assert!((10..200).contains(&done.len()), "{}", done.len());
+
     let refused = refused.into_iter().all(|unit| match unit {
         Err(Reason::MalformedRow { what, .. }) => what == "the table's entries overlap too much",
         _ => false,
     });
     assert!(refused);
+
     // Read one after the other, they share the work.
     let all = compile_all(&image, TableKind::EhFrame, &mut Cache::new());
     assert_eq!((all.units, all.malformed), (functions, 0));
@@ -165,6 +177,7 @@ fn walked(program: &[u8], stack: &[u8], rsp: u8, rbp: u8) -> Chain {
         image: Some(Arc::new(image)),
         name: String::new(),
     });
+
     // Words that point into the function and the stack keep the walk going.
     let words = stack.iter().flat_map(|&byte| match byte % 3 {
         0 => (0x1001 + u64::from(byte)).to_le_bytes(),
@@ -172,17 +185,20 @@ fn walked(program: &[u8], stack: &[u8], rsp: u8, rbp: u8) -> Chain {
         _ => u64::from(byte).to_le_bytes(),
     });
     let bytes: Vec<u8> = words.collect();
+
     let mut regs = Regs::UNKNOWN;
     RegMask::ALL.iter().for_each(|reg| regs.set(reg, 0x2_0000));
     regs.set(Reg::Rip, 0x1001 + u64::from(rsp));
     regs.set(Reg::Rsp, 0x2_0000 + u64::from(rsp) / 4 * 8);
     regs.set(Reg::Rbp, 0x2_0000 + u64::from(rbp));
+
     let place = Place {
         space: &space,
         memory: &MemoryCopy::new(0x2_0000, &bytes),
     };
     let (start, limits) = (Start::from_regs(regs), Limits { frames_max: 4096 });
     let (finder, mut cache, mut chain) = (Dwarf::new(), Cache::new(), Chain::default());
+
     chain.end = walk(&finder, &place, &start, &limits, &mut cache, &mut chain);
     chain
 }

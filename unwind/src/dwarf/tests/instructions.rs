@@ -119,6 +119,7 @@ fn instructions_of_the_cfa() {
 
 #[test]
 fn instructions_of_a_register() {
+    // Column 3 is rbx, 6 rbp, 7 rsp, 12 to 15 r12 to r15 (psABI 3.6.2).
     let cases: &[(&[u8], &str)] = &[
         (&[0x83, 3], " rbx=*(cfa-24)"),
         (&[0x05, 12, 4], " r12=*(cfa-32)"),
@@ -136,6 +137,7 @@ fn instructions_of_a_register() {
         (&[0x2e, 0x20], ""),
         (&[0x00], ""),
     ];
+
     for (program, column) in cases {
         check(
             program,
@@ -193,6 +195,7 @@ fn return_addresses() {
     check(&[0x07, 16], &["1000: outermost"]);
     check(&[0x09, 16, 1], &["1000: call cfa=rsp+8 ra=rdx"]);
     check(&[0x08, 16], &["1000: call cfa=rsp+8 ra=same"]);
+
     // A separate column: without a rule the address is in that register, with a rule it is both.
     let rows = |program: &[u8]| {
         let cie = Cie {
@@ -204,11 +207,13 @@ fn return_addresses() {
             .expect("a readable FDE")
             .rows
     };
+
     assert_eq!(rows(&[]), ["1000: call cfa=rsp+8 ra=rbx"]);
     assert_eq!(
         rows(&[0x83, 2]),
         ["1000: call cfa=rsp+8 ra=*(cfa-16) rbx=*(cfa-16)"]
     );
+
     // Two such columns in one table: the same instructions mean different things.
     let mut bytes = Vec::new();
     for ra in [3, 6] {
@@ -219,6 +224,7 @@ fn return_addresses() {
         };
         bytes.extend(cie.eh_frame(&[0x80 | ra, 2]));
     }
+
     let image = image(SectionKind::EhFrame, ADDRESS, bytes);
     let mut cache = Cache::new();
     let saved = units(&image, TableKind::EhFrame).map(|unit| {
@@ -226,6 +232,7 @@ fn return_addresses() {
         let row = cache.unit_rows(unit).next().expect("a row");
         Ok(cache.rule(row).to_string())
     });
+
     let expected = ["rbx", "rbp"].map(|r| {
         let rule = alloc::format!("call cfa=rsp+8 ra=*(cfa-16) {r}=*(cfa-16)");
         Ok::<_, Reason>(rule)
@@ -265,6 +272,8 @@ fn a_malformed_row_ends_the_rows() {
         "no remembered state to restore",
     );
     check_error(&[0x41, 0x2d], 1, 0x1001, 1, "unknown instruction");
+
+    // Column 17 is a vector register.
     check_error(
         &[0x41, 0x42, 0x0c, 17, 8],
         2,
@@ -279,12 +288,17 @@ fn a_malformed_row_ends_the_rows() {
         3,
         "the CFA is not a register plus offset, so it cannot be changed",
     );
+
+    // The CFA's offset, then that of a saved register.
     let far: &[u8] = &[0x41, 0x0e, 0xff, 0xff, 0xff, 0xff, 0x0f];
     check_error(far, 1, 0x1001, 1, "offset does not fit in 32 bits");
     let far: &[u8] = &[0x83, 0x80, 0x80, 0x80, 0x80, 0x08];
     check_error(far, 0, 0x1000, 0, "offset does not fit in 32 bits");
+
+    // `DW_CFA_set_loc`
     let back: &[u8] = &[0x44, 0x01, 2, 0x10, 0, 0, 0, 0, 0, 0];
     check_error(back, 1, 0x1004, 1, "the address goes backwards");
+    // `DW_CFA_MIPS_advance_loc8`
     let wraps: &[u8] = &[0x1d, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
     check_error(wraps, 0, 0x1000, 0, "the address wraps around");
     let distant: &[u8] = &[0x1d, 0, 0, 0, 0, 2, 0, 0, 0];
@@ -295,8 +309,11 @@ fn a_malformed_row_ends_the_rows() {
         0,
         "row starts more than 4 GiB into its function",
     );
+
+    // `DW_CFA_expression` with a block of 127 bytes.
     let long: &[u8] = &[0x41, 0x10, 6, 0x7f];
     check_error(long, 1, 0x1001, 1, "the entry ends too early");
+    // A ULEB128 of more than 64 bits.
     let huge: &[u8] = &[
         0x0e, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f,
     ];

@@ -68,6 +68,7 @@ fn rows_read_alone_stay_valid() {
     let image = image(SectionKind::EhFrame, ADDRESS, cie.eh_frame(&program));
     let (image, fde) = (Arc::new(image), cie.bytes(0).len() as u64);
     let starts = [0x1000, 0x1010, 0x1020, 0x1030, 0x1100];
+
     let key = key(&image, TableKind::EhFrame, fde);
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
         let mut cache = Cache::new();
@@ -81,6 +82,7 @@ fn rows_read_alone_stay_valid() {
             let unit = cache.unit(&key).and_then(Result::ok).expect("compiled");
             let expected = if count < 2 { 1 } else { 4 };
             assert_eq!(cache.unit_rows(unit).len(), expected, "{order:?}");
+
             for &(index, row) in &rows {
                 let source = cache.source(row);
                 let range = starts[index]..starts[index + 1];
@@ -89,6 +91,7 @@ fn rows_read_alone_stay_valid() {
                 assert_eq!(cache.rule(row).cfa, Value::reg(Reg::Rsp, offset));
             }
         }
+
         assert_eq!(cache.unit_len(), 2, "the second row's unit is completed");
     }
 }

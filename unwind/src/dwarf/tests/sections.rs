@@ -52,19 +52,23 @@ fn malformed_cies() {
             "{offset:#x} is not in the CIE"
         );
     };
+
     let version = Cie {
         version: 2,
         ..Cie::default()
     };
     check(version, "unknown CIE version");
+
     let augmentation = |augmentation, data| Cie {
         augmentation,
         data,
         ..Cie::default()
     };
+    // GCC 2's "eh", an unknown letter, and one before the `z` that announces the data.
     check(augmentation("eh", &[]), "unknown augmentation");
     check(augmentation("zX", &[0]), "unknown augmentation");
     check(augmentation("Sz", &[]), "unknown augmentation");
+
     check(augmentation("R", &[]), "the entry ends too early");
     check(
         augmentation("z", &[0xff, 0xff, 0x03]),
@@ -74,10 +78,12 @@ fn malformed_cies() {
         augmentation("zP", &[2, 0x0f, 0]),
         "unknown pointer encoding",
     );
+
     let program = |program| Cie {
         program,
         ..Cie::default()
     };
+    // `DW_CFA_advance_loc`
     check(program(&[0x41]), "a CIE must not advance the location");
     check(program(&[0x3f]), "unknown instruction");
 }
@@ -287,6 +293,7 @@ fn units_continue_after_terminators_and_bad_entries() {
 pub(super) fn with_functions(functions: &[(u64, u64)], header: bool) -> Arc<Image> {
     const HEADER: u64 = 0x4000;
     let mut bytes = Cie::default().bytes(0);
+
     let mut pairs = Vec::new();
     for &(start, length) in functions {
         pairs.push((start, ADDRESS + bytes.len() as u64));
@@ -295,7 +302,11 @@ pub(super) fn with_functions(functions: &[(u64, u64)], header: bool) -> Arc<Imag
         body.extend(length.to_le_bytes());
         bytes.extend(entry(&body));
     }
+
+    // The search needs the order of addresses, whatever the order of the FDEs.
     pairs.sort_unstable();
+
+    // `eh_frame_ptr` relative to itself, a count, then pairs relative to the header.
     let mut hdr = alloc::vec![1, 0x1b, 0x03, 0x3b];
     hdr.extend(((ADDRESS - HEADER - 4) as u32).to_le_bytes());
     hdr.extend((pairs.len() as u32).to_le_bytes());
@@ -303,6 +314,7 @@ pub(super) fn with_functions(functions: &[(u64, u64)], header: bool) -> Arc<Imag
         hdr.extend((start.wrapping_sub(HEADER) as u32).to_le_bytes());
         hdr.extend((fde.wrapping_sub(HEADER) as u32).to_le_bytes());
     }
+
     let mut parts = ImageParts {
         text: alloc::vec![0..u64::MAX],
         ..ImageParts::default()
@@ -315,11 +327,13 @@ pub(super) fn with_functions(functions: &[(u64, u64)], header: bool) -> Arc<Imag
             data,
         });
     };
+
     add(SectionKind::EhFrame, ADDRESS, bytes);
     add(SectionKind::DebugFrame, 0, debug_frame(3, false));
     if header {
         add(SectionKind::EhFrameHdr, HEADER, hdr);
     }
+
     Arc::new(Image::new(parts))
 }
 
@@ -350,6 +364,7 @@ fn the_fde_of_an_address_with_a_header_and_without() {
     for header in [true, false] {
         let image = with_functions(&functions, header);
         let mut cache = Cache::new();
+
         let mut check = |svma, expected| {
             // Twice: compiled, then from the cache.
             assert_eq!(
@@ -363,6 +378,7 @@ fn the_fde_of_an_address_with_a_header_and_without() {
                 "{svma:#x} {header}"
             );
         };
+
         let eh = TableKind::EhFrame;
         check(0x2000, Ok((eh, 0x2000)));
         check(0x20ff, Ok((eh, 0x2000)));
@@ -375,6 +391,7 @@ fn the_fde_of_an_address_with_a_header_and_without() {
         check(0x5001, Err(Reason::NoRow { pc: 0x5001 }));
         check(0x1fff, Err(Reason::NoRow { pc: 0x1fff }));
         check(u64::MAX, Err(Reason::NoRow { pc: u64::MAX }));
+
         // An address that .eh_frame does not cover may be in .debug_frame.
         check(0x1001, Ok((TableKind::DebugFrame, 0x1001)));
     }

@@ -21,14 +21,17 @@ fn eh_frame() -> (Vec<u8>, [usize; 3]) {
         program: &[0x0c, 7, 16, 0x90, 1],
         ..Cie::default()
     };
+
     let mut out = usual.bytes(0);
     let second = out.len();
     out.extend(small.bytes(0));
+
     let mut offsets = [0; 3];
     for (i, (start, _)) in FUNCTIONS.into_iter().enumerate() {
         let at = out.len() + 4;
         let mut body = Vec::new();
         if i == 1 {
+            // A CIE is found by the distance to it from this field (LSB 5.0).
             body.extend(((at - second) as u32).to_le_bytes());
             body.extend((start as u32).to_le_bytes());
             body.extend(0x100u32.to_le_bytes());
@@ -38,23 +41,28 @@ fn eh_frame() -> (Vec<u8>, [usize; 3]) {
             body.extend(start.to_le_bytes());
             body.extend(0x100u64.to_le_bytes());
         }
+
         offsets[i] = out.len();
         out.extend(entry(&body));
     }
+
     (out, offsets)
 }
 
 /// The image, with a header of this format that lists the first `count` functions.
 fn with_header(format: Option<[u8; 4]>, count: usize) -> Image {
     let (bytes, offsets) = eh_frame();
+
     let section = |kind, address, bytes| Section {
         kind,
         address,
         data: Bytes::from_vec(bytes),
     };
     let mut sections = alloc::vec![section(SectionKind::EhFrame, ADDRESS, bytes)];
+
     if let Some(format) = format {
         let mut hdr = format.to_vec();
+        // `eh_frame_ptr`, which is not used here.
         hdr.extend(0u32.to_le_bytes());
         hdr.extend((count as u32).to_le_bytes());
         for (i, (start, _)) in FUNCTIONS.into_iter().take(count).enumerate() {
@@ -64,6 +72,7 @@ fn with_header(format: Option<[u8; 4]>, count: usize) -> Image {
         }
         sections.push(section(SectionKind::EhFrameHdr, HDR, hdr));
     }
+
     Image::new(ImageParts {
         text: alloc::vec![0..u64::MAX],
         sections,
@@ -130,6 +139,7 @@ fn a_table_compiled_whole_is_counted() {
         let counts = (compiled.units, compiled.rows, compiled.malformed);
         assert_eq!(counts, (3, 3, 0));
     }
+
     // The first function's program starts with an unknown instruction.
     let (mut bytes, offsets) = eh_frame();
     bytes[offsets[0] + 24] = 0x3f;
@@ -138,6 +148,7 @@ fn a_table_compiled_whole_is_counted() {
     let compiled = compile_all(&image, TableKind::EhFrame, &mut cache);
     assert_eq!((compiled.units, compiled.malformed), (3, 1));
     assert_eq!(cache.unit_len(), 3);
+
     // Compiled one by one, they are the same units.
     assert_eq!(
         compile_unit(&image, TableKind::EhFrame, offsets[1] as u64, &mut cache).map(|_| ()),

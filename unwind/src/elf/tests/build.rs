@@ -44,12 +44,14 @@ pub(super) fn file(sections: &[Sec], programs: &[Program]) -> Vec<u8> {
     let mut out = vec![0u8; 64 + 56 * programs.len()];
     let mut names = vec![0];
     let mut headers: Vec<[u64; 10]> = vec![[0; 10]];
+
     for s in sections {
         out.resize(out.len().next_multiple_of(16), 0);
         let entry = match s.kind {
             SYMTAB | DYNSYM | RELA => 24,
             _ => 0,
         };
+
         headers.push([
             names.len() as u64,
             s.kind.into(),
@@ -62,9 +64,11 @@ pub(super) fn file(sections: &[Sec], programs: &[Program]) -> Vec<u8> {
             1,
             entry,
         ]);
+
         names.extend(s.name.bytes().chain([0]));
         out.extend(&s.data);
     }
+
     for (i, &(kind, flags, section)) in programs.iter().enumerate() {
         let [_, _, _, address, offset, size, ..] = headers[section + 1];
         let at = 64 + 56 * i;
@@ -74,18 +78,24 @@ pub(super) fn file(sections: &[Sec], programs: &[Program]) -> Vec<u8> {
         let header: Vec<u8> = head.into_iter().chain(words).collect();
         out[at..at + 56].copy_from_slice(&header);
     }
+
     let (start, len) = (out.len() as u64, names.len() as u64);
+    // The last section has the names of sections.
     headers.push([0, STRTAB.into(), 0, 0, start, len, 0, 0, 1, 0]);
     out.extend(&names);
+
     let table = out.len() as u64;
     for header in &headers {
         for (i, word) in header.iter().enumerate() {
+            // `sh_name`, `sh_type`, `sh_link` and `sh_info` have 32 bits, the others 64.
             let len = if matches!(i, 0 | 1 | 6 | 7) { 4 } else { 8 };
             out.extend(&word.to_le_bytes()[..len]);
         }
     }
+
     let count = headers.len() as u16;
     let phoff = if programs.is_empty() { 0u64 } else { 64 };
+
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, b"\x7fELF\x02\x01\x01");
     put(16, &[3, 0, 62, 0]);
@@ -96,6 +106,7 @@ pub(super) fn file(sections: &[Sec], programs: &[Program]) -> Vec<u8> {
         60,
         &[count.to_le_bytes(), (count - 1).to_le_bytes()].concat(),
     );
+
     out
 }
 

@@ -42,12 +42,15 @@ fn dwarf(units: &[Unit<'_>]) -> [Sec; 2] {
         ],
         &[0],
     ];
+
     let code = |range: &Range<u64>| {
         let length = (range.end - range.start) as u32;
         [&range.start.to_le_bytes()[..], &length.to_le_bytes()].concat()
     };
+
     let mut info = Vec::new();
     for (producer, language, range, functions) in units {
+        // Version 4, abbreviations at 0, addresses of 8 bytes; then abbreviation 1.
         let mut unit = vec![4, 0, 0, 0, 0, 0, 8, 1];
         unit.extend(producer.bytes().chain([0, *language]));
         unit.extend(code(range));
@@ -60,6 +63,7 @@ fn dwarf(units: &[Unit<'_>]) -> [Sec; 2] {
         info.extend((unit.len() as u32).to_le_bytes());
         info.extend(unit);
     }
+
     [
         sec(".debug_abbrev", PROGBITS, 0, 0, &abbreviations.concat()),
         sec(".debug_info", PROGBITS, 0, 0, &info),
@@ -160,6 +164,7 @@ fn a_functions_own_word_overrules_its_unit_and_a_unit_overrules_gos_table() {
         (TEXT + 8..TEXT + 16, NORMAL, 1),
         (TEXT + 16..TEXT + 24, 0xcd, 0),
     ];
+
     let zig = ("zig 0.15.1", ZIG, TEXT..TEXT + 32, &functions[..]);
     let found = image(&dwarf(&[zig]));
     assert_eq!(text(&found), "zspzssss");
@@ -168,12 +173,14 @@ fn a_functions_own_word_overrules_its_unit_and_a_unit_overrules_gos_table() {
         (Convention::SystemV, Evidence::Function)
     );
     assert_eq!(found.convention(TEXT + 16).0, Convention::PreserveNone);
+
     // C beside Go, in a table that claims its code, too.
     let c = ("GNU C17 12.2.0", C99, TEXT + 16..TEXT + 24, &[][..]);
     let both = [&[pclntab(".gopclntab", TEXT)], &dwarf(&[c])[..]].concat();
     let mixed = image(&both);
     assert_eq!(text(&mixed), "ggsgssss");
     assert_eq!(mixed.convention(TEXT + 16).1, Evidence::Producer);
+
     // An assembler is no compiler.
     let assembler = ("GNU AS 2.40", 1, TEXT + 16..TEXT + 24, &[][..]);
     let both = [&[pclntab(".gopclntab", TEXT)], &dwarf(&[assembler])[..]].concat();

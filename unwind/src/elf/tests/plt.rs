@@ -48,17 +48,21 @@ fn with(
     relocations: &[(u32, u32, Vec<u8>)],
 ) -> Vec<(u64, String)> {
     let mut table = sec(".dynsym", DYNSYM, ALLOC, 0, &entries.concat());
+    // The number of the section with its strings.
     table.link = 3;
+
     let mut sections = vec![
         sec(name, PROGBITS, ALLOC | EXEC, PLT, code),
         table,
         sec(".dynstr", STRTAB, ALLOC, 0, strings),
     ];
+
     for (kind, link, bytes) in relocations {
         let mut section = sec(".rela", *kind, ALLOC, 0, bytes);
         section.link = *link;
         sections.push(section);
     }
+
     let options = ReadOptions {
         plt: true,
         ..ReadOptions::default()
@@ -83,6 +87,7 @@ fn entries_of_each_kind_are_named_by_their_slots() {
         relocation(SLOTS + 8, GLOB_DAT, 2),
     ];
     let slots = [(RELA, 2, relocations.concat())];
+
     let bnd: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa, 0xf2];
     for before in [&[][..], &ENDBR64, &[0xf2], bnd] {
         let first = entry(PLT, before, SLOTS, 16);
@@ -93,10 +98,12 @@ fn entries_of_each_kind_are_named_by_their_slots() {
         }
         assert_eq!(read(".text", &code, &slots), []);
     }
+
     // Entries of .plt.got are half as long, unless they start with endbr64.
     let short = [entry(PLT, &[], SLOTS, 8), entry(PLT + 8, &[], SLOTS + 8, 8)].concat();
     let expected = names(&[(PLT, "f"), (PLT + 8, "g")]);
     assert_eq!(read(".plt.got", &short, &slots), expected);
+
     let long = [
         entry(PLT, &ENDBR64, SLOTS, 16),
         entry(PLT + 16, &ENDBR64, SLOTS + 8, 16),
@@ -112,14 +119,17 @@ fn only_relocations_of_functions_by_the_dynamic_symbols_name_slots() {
         entry(PLT + 16, &[], SLOTS + 8, 16),
     ]
     .concat();
+
     let (f, g) = (
         relocation(SLOTS, JUMP_SLOT, 1),
         relocation(SLOTS + 8, JUMP_SLOT, 2),
     );
+
     let found = |slots: &[_]| read(".plt", &code, slots);
     let only_g = names(&[(PLT + 16, "g")]);
     let good = (RELA, 2, g.clone());
     assert_eq!(found(core::slice::from_ref(&good)), only_g);
+
     // Relocations for other symbols, in another type of section, of another type, without a symbol.
     assert_eq!(found(&[(RELA, 1, f.clone()), good.clone()]), only_g);
     assert_eq!(found(&[(PROGBITS, 2, f.clone()), good.clone()]), only_g);

@@ -22,6 +22,7 @@ fn sections_are_known_by_name_or_by_type() {
         (".orc_unwind_ip", SectionKind::OrcUnwindIp),
         (".orc_header", SectionKind::OrcHeader),
     ];
+
     for (name, kind) in names {
         let eh_frame = sec(".eh_frame", PROGBITS, ALLOC, 0x9000, &[0; 4]);
         let elf = elf_of(
@@ -29,10 +30,12 @@ fn sections_are_known_by_name_or_by_type() {
             &[],
         );
         assert_eq!(taken(&elf)[0], (kind, 0x1000, 9), "{name}");
+
         // A section without bytes is ignored.
         let elf = elf_of(&[sec(name, PROGBITS, ALLOC, 0x1000, &[])], &[]);
         assert_eq!((taken(&elf), elf.problems.len()), (vec![], 0), "{name}");
     }
+
     let by_type = |kind| taken(&elf_of(&[sec(".other", kind, ALLOC, 0x1000, &[7; 9])], &[]));
     assert_eq!(by_type(0x6fff_fff4), [(SectionKind::Sframe, 0x1000, 9)]);
     assert_eq!(by_type(PROGBITS), []);
@@ -92,19 +95,24 @@ fn program_headers_locate_tables_without_a_section() {
     let sframe = sec(".table", PROGBITS, ALLOC, 0x2000, &[5; 9]);
     let empty = sec(".none", PROGBITS, ALLOC, 0x3000, &[]);
     let sections = [hdr, sframe, empty];
+
     let found = |programs: &[Program]| taken(&elf_of(&sections, programs));
+    // PT_GNU_EH_FRAME and PT_GNU_SFRAME.
     let (eh, sf) = (0x6474_e550, 0x6474_e554);
     assert_eq!(found(&[(eh, 4, 0)]), [(SectionKind::EhFrameHdr, 0x1000, 8)]);
     assert_eq!(found(&[(sf, 4, 1)]), [(SectionKind::Sframe, 0x2000, 9)]);
     assert_eq!(found(&[(eh, 4, 2), (sf, 4, 2)]), []);
+
     // A second header for the same table is ignored.
     assert_eq!(
         found(&[(sf, 4, 1), (sf, 4, 0)]),
         [(SectionKind::Sframe, 0x2000, 9)]
     );
+
     let named = sec(".sframe", PROGBITS, ALLOC, 0x4000, &[6; 7]);
     let twice = elf_of(&[sections[1].clone(), named], &[(sf, 4, 0)]);
     assert_eq!(taken(&twice), [(SectionKind::Sframe, 0x4000, 7)]);
+
     // A debug file has its program's headers, but other bytes.
     let code = sec(".text", NOBITS, ALLOC | EXEC, 0x5000, &[0; 8]);
     let debug = elf_of(&[sections[1].clone(), code], &[(sf, 4, 0), (1, 5, 0)]);
@@ -119,6 +127,7 @@ fn the_header_leads_to_eh_frame_in_each_encoding() {
         bytes.extend(value);
         bytes.resize(16, 0);
         bytes.extend([0x77; 20]);
+
         let hdr = sec(".hdr", PROGBITS, ALLOC, 0x1000, &bytes);
         let elf = elf_of(&[hdr], &[(1, 4, 0), (0x6474_e550, 4, 0)]);
         let at = elf.parts.sections.iter();
@@ -126,7 +135,9 @@ fn the_header_leads_to_eh_frame_in_each_encoding() {
         let at: Vec<_> = at.map(|s| (s.address, s.data.len(), s.data[0])).collect();
         at.first().copied().ok_or_else(|| elf.problems[0].what)
     };
+
     let expected = Ok((0x1010, 20, 0x77));
+    // Absolute, relative to the field, and relative to the header (DW_EH_PE_datarel).
     for (base, value) in [(0x00, 0x1010_i64), (0x10, 0x1010 - 0x1004), (0x30, 0x10)] {
         let (four, eight) = ((value as i32).to_le_bytes(), value.to_le_bytes());
         for kind in [0x00, 0x04, 0x0c] {
@@ -136,6 +147,7 @@ fn the_header_leads_to_eh_frame_in_each_encoding() {
             assert_eq!(found(base | kind, &four), expected, "{base:#x} {kind:#x}");
         }
     }
+
     for encoding in [0x01, 0x02, 0x09, 0x1a, 0x23, 0x43, 0xff] {
         let error = Err(ElfErrorKind::HdrEncoding(encoding));
         assert_eq!(found(encoding, &[0; 8]), error, "{encoding:#x}");
@@ -200,17 +212,20 @@ fn a_compressed_section_is_kept_packed() {
     const COMPRESSED: u64 = 0x800;
     let read = |kind: u8, len: usize| {
         let mut bytes = vec![0; 24];
+        // `ch_type` and `ch_size` of `Elf64_Chdr`.
         bytes[0] = kind;
         bytes[8] = 0x34;
         bytes[9] = 0x12;
         bytes.extend([9; 5]);
         bytes.truncate(len);
+
         let section = sec(".debug_frame", PROGBITS, COMPRESSED, 0x1000, &bytes);
         let elf = elf_of(&[section], &[]);
         assert_eq!(taken(&elf), []);
         let problem = elf.problems.first().map(|problem| problem.what);
         (elf.compressed, problem)
     };
+
     for (kind, compression) in [(1, Compression::Zlib), (2, Compression::Zstd)] {
         let (found, problem) = read(kind, 29);
         assert_eq!(problem, None);
@@ -223,7 +238,9 @@ fn a_compressed_section_is_kept_packed() {
         // The file header is 64 bytes long, the section's header 24.
         assert_eq!((found.offset, &found.data[..]), (64 + 24, &[9; 5][..]));
     }
+
     assert_eq!(read(3, 29).1, Some(ElfErrorKind::Compression(3)));
+
     let cut = read(1, 23).1;
     assert!(
         matches!(cut, Some(ElfErrorKind::OutOfFile { .. })),
@@ -245,12 +262,15 @@ fn a_program_with_empty_data_is_not_a_debug_file() {
 fn a_build_id_is_a_note_of_gnu_of_64_bytes_at_most() {
     const NOTE: u32 = 7;
     let id = |kind: u32, name: &[u8; 4], len: usize| {
+        // The lengths of name and content, the type, then both, each padded to four bytes.
         let mut note = [4, len as u32, 3].map(u32::to_le_bytes).concat();
         note.extend(name);
         note.resize(note.len() + len, 0x11);
         note.resize(note.len().next_multiple_of(4), 0);
+
         let section = sec(".note", kind, ALLOC, 0x1000, &note);
         let by_section = elf_of(core::slice::from_ref(&section), &[]);
+
         // The same with a program header; only PT_NOTE counts.
         let by_segment = elf_of(&[sec(".x", PROGBITS, ALLOC, 0x1000, &note)], &[(4, 4, 0)]);
         assert_eq!(
@@ -261,10 +281,12 @@ fn a_build_id_is_a_note_of_gnu_of_64_bytes_at_most() {
                 0
             }
         );
+
         let loaded = elf_of(&[sec(".x", PROGBITS, ALLOC, 0x1000, &note)], &[(1, 4, 0)]);
         assert_eq!(loaded.parts.build_id, []);
         by_section.parts.build_id.len()
     };
+
     assert_eq!(id(NOTE, b"GNU\0", 20), 20);
     assert_eq!(id(NOTE, b"GNU\0", 64), 64);
     assert_eq!(id(NOTE, b"GNU\0", 65), 0);

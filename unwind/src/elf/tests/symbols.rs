@@ -40,9 +40,11 @@ fn functions_and_labels_in_code_are_taken() {
         (NOTYPE, 0, 0x1000, false),
         (NOTYPE, 99, 0x1000, false),
     ];
+
     for (info, section, address, taken) in cases {
         let entry = symbol(1, info, section, address);
         let elf = elf_of(&with(SYMTAB, &[entry], b"\0f\0"), &[]);
+
         let expected = [(address, String::from("f"))];
         let expected = if taken { &expected[..] } else { &[] };
         assert_eq!(symbols(&elf), expected, "{info} {section} {address:#x}");
@@ -187,23 +189,29 @@ fn dynamic(chain: Option<u32>, strings_len: u64) -> Vec<(u64, String)> {
         symbol(1, FUNC, 1, 0x10),
         symbol(3, FUNC, 1, 0x20),
     ];
+    // DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_NULL.
     let tags = [if chain.is_some() { 4 } else { 99 }, 5, 6, 10, 0];
     let values = [AT, AT + 8 + 72, AT + 8, strings_len, 0];
+
     let mut tagged = Vec::new();
     for (tag, value) in tags.into_iter().zip(values) {
         tagged.extend(u64::to_le_bytes(tag));
         tagged.extend(value.to_le_bytes());
     }
+
     let mut bytes = Vec::new();
     bytes.extend([1u32.to_le_bytes(), chain.unwrap_or(0).to_le_bytes()].concat());
     bytes.extend(entries.concat());
     bytes.extend(b"\0f\0g\0");
+
     // This would be a symbol if the table did not end where the strings start.
     bytes.resize(8 + 4 * 24, 0);
     bytes.extend(symbol(1, FUNC, 1, 0x30));
+
     let section = sec(".all", PROGBITS, ALLOC, AT, &bytes);
     let tagged = sec(".dynamic", PROGBITS, ALLOC, 0x3000, &tagged);
     let mut file = file(&[section, tagged], &[(1, 5, 0), (2, 6, 1)]);
+    // `e_shoff`, then `e_shnum` and `e_shstrndx`.
     file[40..48].fill(0);
     file[60..64].fill(0);
     symbols(&super::parse(file).expect("an ELF file"))

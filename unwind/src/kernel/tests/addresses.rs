@@ -80,6 +80,7 @@ fn an_exact_address_is_not_looked_up_inside_the_call() {
         (0x300, interrupted),
         (0x400, of_kind(EntryType::EndOfStack, 0)),
     ];
+
     let mut small = Small::new("6.12", &entries);
     let sp = TASK.start + 0x1000;
     let next = TEXT + 0x200;
@@ -88,6 +89,7 @@ fn an_exact_address_is_not_looked_up_inside_the_call() {
     small.put(sp + 16, &[0, 0, 0, TEXT + 0x310]);
     // Interrupted at 0x200, whose frame is its own. That of 0x100 would lead elsewhere.
     small.put(sp + 48, &[0, next, 0, TEXT + 0x410, 0, TEXT + 0x10]);
+
     let (ips, reason) = walk(&small, sp, 0);
     assert_eq!(ips, [TEXT + 4, next, TEXT + 0x310, next, TEXT + 0x410]);
     assert_eq!(reason, Reason::RootReached);

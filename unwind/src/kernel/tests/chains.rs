@@ -161,10 +161,12 @@ fn the_kernel_is_left_by_registers_of_user_space_or_of_no_kernel_code() {
         end: TASK.end,
         next_sp: 0,
     };
+
     let found = |cs, regs, ip| {
         let mut small = nested();
         let saved = [(Reg::Rip, 0x1234), (Reg::Rsp, 0x5678), (Reg::Cs, cs)];
         small.put_regs(SP, &saved);
+
         let (code, start, mut finds) = (small.code(), Regs::UNKNOWN, Finds::default());
         let orc = State::Orc(OrcState {
             stack,
@@ -178,6 +180,7 @@ fn the_kernel_is_left_by_registers_of_user_space_or_of_no_kernel_code() {
             ip,
             ..FpState::default()
         });
+
         let [orc, fp] = [orc, fp].map(|state| {
             let unwind = Unwind {
                 kernel: Kernel {
@@ -193,15 +196,19 @@ fn the_kernel_is_left_by_registers_of_user_space_or_of_no_kernel_code() {
             };
             unwind.user_regs()
         });
+
         assert_eq!(orc, fp);
         orc
     };
+
+    // `__KERNEL_CS` and `__USER_CS`.
     let (at, kernel, user) = (RegsPtr::At(SP), 0x10, 0x33);
     let regs = UserRegs {
         at: SP,
         ip: 0x1234,
         sp: 0x5678,
     };
+
     assert_eq!(found(user, at, TEXT), Some(regs));
     assert_eq!(found(user, at, 0x1234), Some(regs));
     assert_eq!(found(kernel, at, 0x1234), Some(regs));

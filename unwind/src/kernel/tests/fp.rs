@@ -28,17 +28,21 @@ fn frame_pointers_are_followed_to_the_system_call() {
     assert_eq!(ips, [TEXT, TEXT + 0x10, TEXT + 0x20, TEXT + 0x30]);
     assert_eq!(reason, Reason::RootReached);
     assert!(!state.is_error());
+
     // A start from registers counts as an interrupt.
     let got_irq = |state| matches!(state, State::Fp(s) if s.got_irq);
     assert!(got_irq(state));
+
     let mut own = Start::from_regs(Regs::frame(TEXT, SP - 8, SP));
     own.first_frame = Some(SP);
     assert!(!got_irq(small.chain(UnwinderKind::Fp, &own).1));
+
     // A start in user space is not walked.
     let mut regs = kernel_regs([TEXT, SP - 8, SP]);
     regs.set(Reg::Cs, 0x33);
     let (ips, _, reason) = small.chain(UnwinderKind::Fp, &Start::from_regs(regs));
     assert_eq!((ips.len(), reason), (1, Ended::StartedInUser.reason()));
+
     // A kernel thread also has registers there, but they mean nothing.
     let mut thread = frames();
     thread.put_regs(TASK_REGS, &[(Reg::Cs, 0x10)]);
@@ -68,16 +72,20 @@ fn an_invalid_frame_pointer_ends_the_walk() {
     let (ips, state, reason) = small.walk_from(UnwinderKind::Fp, [TEXT, SP, 0x1234]);
     assert_eq!((ips.len(), state.is_error()), (1, false));
     assert_eq!(reason.code(), Code::NotOnStack);
+
     let mut broken = frames();
+    // The next frame pointer is on no stack.
     broken.put(SP + 0x40, &[0x1234, TEXT + 0x20]);
     let (ips, state, reason) = broken.walk_from(UnwinderKind::Fp, [TEXT, SP - 8, SP]);
     assert_eq!((ips.len(), state.is_error()), (3, true));
     assert_eq!(reason.code(), Code::BadFramePointer);
+
     let text = reason.to_string();
     assert!(
         text.contains("frame pointer at") && text.ends_with("has bad value 0x1234"),
         "{text}"
     );
+
     // For another task, the kernel does not warn.
     broken.task.is_current = false;
     broken.task.thread_sp = SP - 40;
@@ -88,6 +96,7 @@ fn an_invalid_frame_pointer_ends_the_walk() {
         (ips.len(), state.is_error(), reason),
         (2, true, Reason::NotAtRoot)
     );
+
     // Downwards.
     let mut back = frames();
     back.put(SP + 0x40, &[SP, TEXT + 0x20]);
@@ -162,6 +171,7 @@ fn the_kernel_does_not_warn_where_it_knows_that_a_walk_may_fail() {
     let regs = SP + 0x100;
     let walk = |ip: u64, sp: u64| {
         let mut small = frames();
+        // The lowest bit says that these are registers (`ENCODE_FRAME_POINTER`).
         small.put(SP, &[regs | 1, TEXT + 0x10]);
         let saved = [
             (Reg::Rip, ip),
@@ -174,6 +184,7 @@ fn the_kernel_does_not_warn_where_it_knows_that_a_walk_may_fail() {
         assert!(state.is_error());
         reason.code()
     };
+
     let (silent, warned) = (Code::NotAtRoot, Code::BadFramePointer);
     // At the end of the stack, no frame has been made yet.
     for (sp, code) in [
@@ -185,6 +196,7 @@ fn the_kernel_does_not_warn_where_it_knows_that_a_walk_may_fail() {
     ] {
         assert_eq!(walk(TEXT + 0x50, sp), code, "{sp:#x}");
     }
+
     // The same holds in entry code.
     for (ip, code) in [
         (ENTRY.start, silent),
@@ -230,6 +242,7 @@ fn the_guess_reports_every_word_that_is_text() {
     for address in (SP..TASK.end).step_by(8) {
         small.words.0.entry(address).or_insert(3);
     }
+
     small.task.stacks[1].next_sp = SP;
     small.put(NMI.end - 0x30, &[TEXT + 0x99]);
     let (ips, state, reason) = small.walk_from(UnwinderKind::Guess, [TEXT, NMI.end - 0x40, 0]);
@@ -239,6 +252,7 @@ fn the_guess_reports_every_word_that_is_text() {
         [TEXT, TEXT + 0x99, TEXT + 0x10, TEXT + 0x20, TEXT + 0x30]
     );
     assert_eq!((reason, state.is_error()), (Reason::NotAtRoot, false));
+
     let mut start = Start::from_regs(kernel_regs([TEXT, 0, 0]));
     start.first_frame = Some(SP + 0x48);
     let marked = small.chain(UnwinderKind::Guess, &start).0;
@@ -247,11 +261,13 @@ fn the_guess_reports_every_word_that_is_text() {
         [TEXT + 0x20, TEXT + 0x30],
         "the word at the mark counts"
     );
+
     start.first_frame = Some(0x1000);
     assert_eq!(
         small.chain(UnwinderKind::Guess, &start).2.code(),
         Code::NotOnStack
     );
+
     // Only half a word is left on the stack: it is not read.
     start.first_frame = Some(TASK.end - 4);
     let (ips, state, reason) = small.chain(UnwinderKind::Guess, &start);

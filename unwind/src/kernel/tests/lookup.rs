@@ -26,12 +26,14 @@ fn map(
         size: 0,
         name: name.to_string(),
     };
+
     let image = Image::new(ImageParts {
         text: core::iter::once(text).collect(),
         sections: table(&[(base, entry)], base + 0x10_0000, Version::DEFAULT),
         symbols: symbols.iter().map(symbol).collect(),
         ..ImageParts::default()
     });
+
     space.map(Mapping {
         range: base..base + TEXT_LEN,
         bias: 0,
@@ -59,12 +61,14 @@ fn code(space: &AddressSpace) -> Code {
 fn an_address_is_looked_up_in_the_table_of_its_own_image() {
     let second = MODULE + 0x10_0000 * 4;
     let mut space = AddressSpace::new();
+
     // The kernel is the first of the images, wherever it is.
     let low = TEXT - 0x1000_0000;
     map(&mut space, low, low..low + TEXT_LEN, call(40), &[]);
     map(&mut space, TEXT, TEXT..TEXT + TEXT_LEN, call(8), &BOUNDS);
     map(&mut space, MODULE, MODULE..MODULE + TEXT_LEN, call(16), &[]);
     map(&mut space, second, second..second + TEXT_LEN, call(24), &[]);
+
     let (code, mut finds) = (code(&space), Finds::default());
     // All of them share one slot of the cache, which the last one occupies.
     for _ in 0..2 {
@@ -80,6 +84,7 @@ fn an_address_is_looked_up_in_the_table_of_its_own_image() {
             }
         }
     }
+
     assert_eq!(code.find(second + TEXT_LEN, &mut finds), None);
 }
 

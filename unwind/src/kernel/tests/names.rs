@@ -87,6 +87,7 @@ fn an_end_says_where() {
     let end = |end: UserEnd| UserOutcome::Walked(end).to_string();
     let address = 0x1234;
     let unmapped = MemoryError::Unmapped { address };
+
     let texts = [
         (
             UserEnd::NotUser { address },
@@ -108,13 +109,16 @@ fn an_end_says_where() {
         (UserEnd::Vm86, "virtual 8086 mode"),
         (UserEnd::RegisterMissing(Reg::Rbp), "rbp is not recorded"),
     ];
+
     for (why, text) in texts {
         assert_eq!(end(why), text);
     }
+
     assert_eq!(
         end(UserEnd::Fault(unmapped)),
         alloc::format!("fault: {unmapped}")
     );
+
     let texts = [
         (
             UserOutcome::NoRoomForContext,

@@ -97,6 +97,7 @@ fn some_versions_keep_the_frame_at_the_mark() {
         let mut start = Start::from_regs(own);
         // The sp of the frame at 0x110.
         start.first_frame = Some(USER_REGS - 16);
+
         let (ips, ..) = small.chain(UnwinderKind::Orc, &start);
         let whole = [TEXT + 0x110, TEXT + 0x210];
         assert_eq!(ips, whole[usize::from(!kept)..], "{version}");
@@ -128,6 +129,7 @@ fn ends_have_reasons() {
     assert!(state.is_error());
     let nowhere = undefined.walk_from(UnwinderKind::Orc, [TEXT, 0x1234_5678, 0]);
     assert_eq!(nowhere.2.code(), Code::NotOnStack);
+
     let entries = |entry: Entry| Small::new("6.12", &[(0, entry)]);
     let end = |small: &Small| {
         let (_, state, reason) = small.walk_from(UnwinderKind::Orc, [TEXT, SP, SP + 64]);
@@ -137,12 +139,14 @@ fn ends_have_reasons() {
         end(&entries(of_kind(EntryType::EndOfStack, 0))),
         (Code::RootReached, false)
     );
+
     // The return address is beyond the stack.
     assert_eq!(end(&entries(call(0x2000))), (Code::NotOnStack, true));
     assert_eq!(
         end(&entries(of_kind(EntryType::Regs, 0x2000))),
         (Code::CannotAccessRegs, true)
     );
+
     let r13 = Entry {
         sp_reg: OrcReg::R13,
         ..call(0)
@@ -152,16 +156,22 @@ fn ends_have_reasons() {
     let mut behind = Small::new("6.12", &[(0, call(8)), (0x100, r13)]);
     behind.put(SP, &[TEXT + 0x110]);
     assert_eq!(end(&behind), (Code::RegisterNotCarried, true));
+
     let bad = Entry {
         sp_reg: OrcReg::PrevSp,
         ..call(0)
     };
     assert_eq!(end(&entries(bad)), (Code::MalformedRow, true));
+
+    // The CFA is below this frame's sp.
     let mut stays = entries(call(-8));
     stays.put(SP - 16, &[TEXT + 0x10]);
     assert_eq!(end(&stays), (Code::SpDidNotAdvance, true));
+
     // Missing words are not the kernel's error, but the walk cannot continue.
     assert_eq!(end(&entries(call(8))).0, Code::Unmapped);
+
+    // The kernel does not walk a task that runs on another CPU.
     let mut other = system_call("6.12");
     (other.task.is_current, other.task.on_other_cpu) = (false, true);
     let (_, state, reason) = other.walk_from(UnwinderKind::Orc, [TEXT, SP, 0]);
@@ -174,6 +184,7 @@ fn interrupted(version: &str) -> Small {
         sp_reg: OrcReg::SpIndirect,
         ..call(offset)
     };
+
     let mut small = Small::new(
         version,
         &[
@@ -185,9 +196,11 @@ fn interrupted(version: &str) -> Small {
             (0x400, of_kind(EntryType::EndOfStack, 0)),
         ],
     );
+
     let link = IRQ.end - 8;
     small.put(link - 8, &[TEXT + 0x110, SP]);
     small.put(SP, &[TEXT + 0x210]);
+
     let kernel = [
         (Reg::Rip, TEXT + 0x300),
         (Reg::Cs, 0x10),
@@ -195,6 +208,7 @@ fn interrupted(version: &str) -> Small {
     ];
     small.put_regs(SP + 8, &kernel);
     small.put(SP + 0x200, &[TEXT + 0x401]);
+
     small
 }
 
@@ -276,8 +290,10 @@ fn only_the_hardwares_part_keeps_the_registers_before() {
         (0x100, partial),
         (0x200, r10),
     ];
+
     let outcome = |version: &str| {
         let mut small = Small::new(version, &entries);
+        // The iret frame of the entry has five words, `struct pt_regs` has 21.
         let sp = TASK.end - 40;
         let nmi = [
             (Reg::Rip, TEXT + 0x100),
@@ -291,10 +307,12 @@ fn only_the_hardwares_part_keeps_the_registers_before() {
         small.put(SP + 0x100, &[0]);
         small.walk_from(UnwinderKind::Orc, [TEXT, NMI.end - 168, 0])
     };
+
     let (ips, state, reason) = outcome("6.1");
     assert_eq!(ips, [TEXT, TEXT + 0x100, TEXT + 0x200]);
     assert_eq!(reason, Reason::NotText { address: 0 });
     assert_eq!(orc(&state).sp, SP + 0x108);
+
     assert_eq!(outcome("5.6").2.code(), Code::RegisterNotCarried);
 }
 
@@ -333,6 +351,7 @@ fn an_inactive_task_starts_where_it_was_switched_out() {
                 (0x200, of_kind(EntryType::EndOfStack, 0)),
             ],
         );
+
         (small.task.is_current, small.task.thread_sp) = (false, SP);
         // r15 r14 r13 r12 bx bp ret_addr, then the next frame.
         small.put(SP, &[15, 14, 13, 12, 3, 5, TEXT + 0x10]);
@@ -341,11 +360,13 @@ fn an_inactive_task_starts_where_it_was_switched_out() {
             .chain(UnwinderKind::Orc, &Start::from_regs(Regs::frame(0, 0, 0)))
             .0
     };
+
     let chain = [TEXT + 0x10, TEXT + 0x110, TEXT + 0x210];
     assert_eq!(walk("6.1"), chain);
     // sp was that of the struct: the first frame was skipped, and the row was applied to the
     // struct.
     assert_ne!(walk("5.2"), chain);
+
     let mut new = Small::new("6.12", &[(0xd00, of_kind(EntryType::EndOfStack, 0))]);
     (new.task.is_current, new.task.thread_sp) = (false, SP);
     new.put(SP, &[0, 0, 0, 0, 0, 0, TEXT + 0xd00]);
@@ -367,9 +388,11 @@ fn taken_return_addresses_are_found() {
             &[(0, call(8)), (0x100, of_kind(EntryType::EndOfStack, 0))],
         );
         small.task.graph = graph.to_vec();
+        // The function graph tracer has taken the return address.
         small.put(SP, &[handler]);
         small.walk_from(UnwinderKind::Orc, [TEXT, SP, 0]).0
     };
+
     let taken = |ret, retp| GraphReturn { ret, retp };
     let real = TEXT + 0x110;
     for version in ["6.1", "6.12"] {
@@ -380,9 +403,11 @@ fn taken_return_addresses_are_found() {
             "{version}"
         );
     }
+
     // A tail call was traced, too: the newest entry that is not a trampoline counts.
     let tail = [taken(real, SP), taken(handler, SP)];
     assert_eq!(walk("6.12", &tail), [TEXT, real]);
+
     let trampoline = TEXT + 0xe40;
     let rethook = |rethooks: &[Rethook]| {
         let mut small = Small::new(
@@ -394,9 +419,11 @@ fn taken_return_addresses_are_found() {
             ],
         );
         small.task.rethooks = rethooks.to_vec();
+        // Rethooks (kretprobes) have taken two.
         small.put(SP, &[trampoline, trampoline]);
         small.walk_from(UnwinderKind::Orc, [TEXT, SP, 0]).0
     };
+
     let hook = |ret_addr, frame| Rethook { ret_addr, frame };
     let both = [hook(TEXT + 0x110, SP), hook(TEXT + 0x210, SP + 8)];
     assert_eq!(rethook(&both), [TEXT, TEXT + 0x110, TEXT + 0x210]);
@@ -424,11 +451,14 @@ fn generated_code_has_the_entries_of_its_original() {
         small.put(SP, &[page + 0x18, 0, 0, TEXT + 0x110, 0, TEXT + 0x111]);
         small.walk_from(UnwinderKind::Orc, [TEXT, SP, SP + 32])
     };
+
     let last = |version, name| *walk(version, name).0.last().unwrap_or(&0);
     assert_eq!(last("6.1", "ftrace_trampoline"), TEXT + 0x110);
     assert_eq!(last("6.1", "ftrace_trampoline:regs"), TEXT + 0x111);
+
     // Before, the whole trampoline was looked up at the start of the original.
     assert_eq!(walk("5.2", "ftrace_trampoline").0, [TEXT, page + 0x18]);
+
     // A BPF program is walked with its frame pointer, reliably only where that is known.
     let reliable = |version, name| !walk(version, name).1.is_error();
     assert_eq!(last("6.12", "bpf_prog"), TEXT + 0x111);

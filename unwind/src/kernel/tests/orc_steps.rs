@@ -118,16 +118,19 @@ fn sp_comes_from_the_register_that_the_entry_names() {
         ("6.1", by(OrcReg::Dx, 16), SP + 0x130),
         ("6.1", by(OrcReg::Ax, 16), SP + 0x140),
     ];
+
     for (version, entry, sp) in cases {
         let mut small = with_entry(version, entry);
         small.put(SP, &[SP + 0x200]).put(SP + 16, &[SP + 0x210]);
         small.put(BP + 16, &[SP + 0x410]);
+
         let state = OrcState {
             regs: RegsPtr::Start,
             full_regs: true,
             ..before()
         };
         small.put(sp - 8, &[RET]);
+
         let (went_on, after, ended) = step(&small, state);
         assert_eq!((went_on, ended), (true, None), "{version} {entry}");
         assert_eq!((after.sp, after.ip), (sp, RET), "{version} {entry}");
@@ -146,12 +149,14 @@ fn an_unsaved_register_ends_the_walk_and_is_named() {
         (OrcReg::Dx, Reg::Rdx),
         (OrcReg::Ax, Reg::Rax),
     ];
+
     for (base, reg) in cases {
         let small = with_entry("6.1", by(base, 0));
         let missing = Some(Ended::MissingReg { reg, ip: IP });
         let (went_on, after, ended) = step(&small, before());
         assert_eq!((went_on, ended), (false, missing), "{reg}");
         assert!(after.error && after.stack.kind == StackType::Unknown);
+
         // Complete registers come first; the previous ones serve an iret frame; without current
         // registers, the previous ones do not count.
         let with = |regs, prev_regs, full_regs| {
@@ -163,8 +168,10 @@ fn an_unsaved_register_ends_the_walk_and_is_named() {
             };
             step(&small, state).2
         };
+
         let at = RegsPtr::At(TASK.start + 0x100);
         let mut hardware = with_entry("6.1", by(base, 0));
+        // cs of the kernel, at its offset in `struct pt_regs`.
         hardware.put(TASK.start + 0x100 + 136, &[0x10]);
         let partial = OrcState {
             regs: at,
@@ -177,6 +184,7 @@ fn an_unsaved_register_ends_the_walk_and_is_named() {
             ..partial
         };
         assert_eq!(step(&hardware, alone).2, missing, "{reg}");
+
         assert_eq!(with(RegsPtr::None, prev, false), missing, "{reg}");
         assert_eq!(with(RegsPtr::None, prev, true), missing, "{reg}");
         assert_eq!(with(prev, RegsPtr::None, true), None, "{reg}");
@@ -196,10 +204,12 @@ fn rbp_comes_from_where_the_entry_says() {
         // A call's frame has no registers.
         (with_bp(OrcReg::Undefined, 0), start, BP),
     ];
+
     for (entry, regs, bp) in cases {
         let mut small = with_entry("6.1", entry);
         small.put(SP - 8, &[0x111]).put(SP + 40, &[0x112]);
         small.put(BP - 16, &[0x113]).put(BP + 16, &[0x114]);
+
         let state = OrcState {
             regs: regs.unwrap_or_default(),
             full_regs: regs.is_some(),
@@ -283,6 +293,7 @@ fn the_hardwares_part_keeps_the_registers_before_since_5_7() {
         full_regs: false,
         ..before()
     };
+
     let rbp = start_regs().get(Reg::Rbp).unwrap_or(0);
     let cases = [
         ("5.6", full, RegsPtr::None, BP),
@@ -292,11 +303,13 @@ fn the_hardwares_part_keeps_the_registers_before_since_5_7() {
         ("6.1", partial, RegsPtr::At(SP + 0x800), 0xb2),
         ("6.1", before(), RegsPtr::None, BP),
     ];
+
     for (version, state, prev_regs, bp) in cases {
         let mut small = saved(version, EntryType::RegsPartial, true);
         small.put_regs(SP + 0x800, &[(Reg::Rbp, 0xb2)]);
         let (went_on, after, ended) = step(&small, state);
         assert_eq!((went_on, ended), (true, None), "{version}");
+
         let expected = OrcState {
             sp: SP + 0x300,
             ip: RET,
@@ -328,6 +341,7 @@ fn the_type_says_whether_ip_is_exact_before_6_3_and_the_entry_since() {
             EntryType::Call => with_entry(version, Entry { signal, ..call(16) }),
             _ => saved(version, kind, signal),
         };
+
         for before_it in [false, true] {
             let state = OrcState {
                 signal: before_it,
@@ -367,6 +381,7 @@ fn sp_must_advance_while_the_stack_is_the_same() {
         assert_eq!((went_on, ended), (expected.is_none(), expected), "{offset}");
         assert_eq!(after.sp, SP.wrapping_add_signed(offset.into()));
     }
+
     // At the stack's end there is no further word that could be wrong.
     let mut small = Small::new("6.1", &[(0, by(OrcReg::Sp, 16))]);
     small.put(TASK.end - 8, &[RET]);
@@ -376,8 +391,10 @@ fn sp_must_advance_while_the_stack_is_the_same() {
     };
     let (went_on, after, ended) = step(&small, state);
     assert_eq!((went_on, ended, after.sp), (true, None, TASK.end));
+
     // Registers whose sp is the same as before do not advance.
     let mut small = saved("6.1", EntryType::Regs, true);
+    // The saved rsp, at its offset in `struct pt_regs`.
     small.put(SP + 152, &[SP]);
     assert_eq!(step(&small, before()).2, wrong);
     // On another stack sp may be lower.
@@ -402,6 +419,7 @@ fn a_word_must_lie_whole_on_a_stack() {
     let unknown = Some(NoStack::Unknown);
     // If only half of a word is on a visited stack, the stack is searched for again.
     let again = Some(NoStack::Recursion(StackType::Task));
+
     let slots = [
         (TASK.start, None),
         (TASK.start - 1, unknown),
@@ -413,6 +431,7 @@ fn a_word_must_lie_whole_on_a_stack() {
         (NMI.end, unknown),
         (0, unknown),
     ];
+
     for (slot, refused) in slots {
         let mut small = Small::new("6.1", &[(0, by(OrcReg::Bp, 8))]);
         small.put(slot, &[RET]);
@@ -428,6 +447,7 @@ fn a_word_must_lie_whole_on_a_stack() {
         });
         assert_eq!(step(&small, state).2, ended, "{slot:#x}");
     }
+
     // A stack that was visited before is not visited again.
     let small = Small::new("6.1", &[(0, by(OrcReg::Bp, 8))]);
     let state = OrcState {
@@ -457,7 +477,9 @@ fn saved_registers_must_lie_whole_on_a_stack() {
             (TASK.end - len + 8, Some(again)),
         ] {
             let mut small = Small::new("6.1", &[(0, of_kind(kind, 0))]);
+            // An iret frame is the last part of `struct pt_regs`.
             small.put_regs(address - if partial { 128 } else { 0 }, &[(Reg::Rip, RET)]);
+
             let state = OrcState {
                 sp: address,
                 ..before()
@@ -468,6 +490,7 @@ fn saved_registers_must_lie_whole_on_a_stack() {
                 why,
                 ip: IP,
             });
+
             let (went_on, _, ended) = step(&small, state);
             assert_eq!(ended, refused, "{address:#x}");
             assert_eq!(went_on, refused.is_none());
@@ -519,6 +542,7 @@ fn before_4_18_every_end_is_alike() {
     let wrong = Ended::WrongDirection { ip: IP };
     let none = Ended::NoEntry { ip: far - 1 };
     let root = of_kind(EntryType::EndOfStack, 0);
+
     let cases = [
         ("4.17", Entry::UNDEFINED, IP, undefined, false),
         ("4.18", Entry::UNDEFINED, IP, undefined, true),
@@ -530,6 +554,7 @@ fn before_4_18_every_end_is_alike() {
         ("4.17", root, IP, Ended::EndOfStack, false),
         ("6.12", root, IP, Ended::EndOfStack, false),
     ];
+
     for (version, entry, ip, ended, error) in cases {
         let state = OrcState { ip, ..before() };
         let (went_on, after, found) = step(&with_entry(version, entry), state);

@@ -40,6 +40,7 @@ fn each_field_of_a_recorded_orc_state_counts() {
         prev_regs: RegsPtr::At(16),
         ..OrcState::default()
     };
+
     let graph = |graph_idx| Cursors {
         graph_idx,
         rethook: 0,
@@ -52,7 +53,9 @@ fn each_field_of_a_recorded_orc_state_counts() {
         end: STACK.end + 8,
         ..STACK
     };
+
     assert!(is_equal(State::Orc(a), State::Orc(a)));
+
     // Fields in a recording without bounds are compared; it does not have the others.
     for (b, counts_if_brief) in [
         (OrcState { sp: 9, ..a }, true),
@@ -93,6 +96,7 @@ fn each_field_of_a_recorded_orc_state_counts() {
         ),
     ] {
         assert!(!is_equal(State::Orc(a), State::Orc(b)), "{b:?}");
+
         let stack = StackInfo {
             kind: b.stack.kind,
             ..BRIEF
@@ -100,6 +104,7 @@ fn each_field_of_a_recorded_orc_state_counts() {
         let brief = State::Orc(OrcState { stack, ..b });
         assert_eq!(!is_equal(State::Orc(a), brief), counts_if_brief, "{b:?}");
     }
+
     // The unit of graph_idx changed: only whether anything was found is compared.
     let with = |cursors| State::Orc(OrcState { cursors, ..a });
     assert!(is_equal(with(graph(1)), with(graph(5))));
@@ -121,6 +126,7 @@ fn start_registers_equal_registers_at_any_address() {
             })
         };
         assert_eq!(is_equal(orc(RegsPtr::Start), orc(recorded)), equal);
+
         let fp = |regs| {
             State::Fp(FpState {
                 stack: STACK,
@@ -129,6 +135,7 @@ fn start_registers_equal_registers_at_any_address() {
             })
         };
         assert_eq!(is_equal(fp(RegsPtr::Start), fp(recorded)), equal);
+
         assert_eq!(
             is_equal(orc(RegsPtr::At(8)), orc(recorded)),
             recorded == RegsPtr::At(8)
@@ -142,12 +149,14 @@ fn each_field_of_the_other_states_counts_but_cursors() {
         stack: STACK,
         ..FpState::default()
     };
+
     let cursors = Cursors {
         graph_idx: 1,
         rethook: 1,
     };
     let same = State::Fp(FpState { cursors, ..fp });
     assert!(is_equal(State::Fp(fp), same));
+
     for other in [
         FpState { bp: 1, ..fp },
         FpState { ip: 1, ..fp },
@@ -169,6 +178,7 @@ fn each_field_of_the_other_states_counts_but_cursors() {
     ] {
         assert!(!is_equal(State::Fp(fp), State::Fp(other)), "{other:?}");
     }
+
     let guess = |sp| {
         State::Guess(GuessState {
             stack: STACK,
@@ -178,6 +188,7 @@ fn each_field_of_the_other_states_counts_but_cursors() {
     };
     assert!(is_equal(guess(1), guess(1)));
     assert!(!is_equal(guess(1), guess(2)));
+
     // A recording without bounds has the stack's type, the error, ip and bp; or the type and sp.
     let brief = |state: FpState| {
         State::Fp(FpState {
@@ -193,6 +204,7 @@ fn each_field_of_the_other_states_counts_but_cursors() {
         ..fp
     };
     assert!(is_equal(State::Fp(fp), brief(unknown)));
+
     let irq = StackInfo {
         kind: StackType::Irq,
         ..BRIEF
@@ -205,6 +217,7 @@ fn each_field_of_the_other_states_counts_but_cursors() {
     ] {
         assert!(!is_equal(State::Fp(fp), other), "{other:?}");
     }
+
     let brief = |stack, sp| {
         State::Guess(GuessState {
             stack,
@@ -215,6 +228,7 @@ fn each_field_of_the_other_states_counts_but_cursors() {
     assert!(is_equal(guess(1), brief(BRIEF, 1)));
     assert!(!is_equal(guess(1), brief(BRIEF, 2)));
     assert!(!is_equal(guess(1), brief(irq, 1)));
+
     // With bounds, everything is compared.
     assert!(!is_equal(guess(1), brief(STACK, 1)));
     assert!(!is_equal(guess(1), State::Fp(fp)));
@@ -229,9 +243,11 @@ fn a_recording_may_leave_out_the_first_state_and_the_last_one_that_is_done() {
             ..GuessState::default()
         })
     };
+
     let done = State::Guess(GuessState::default());
     let ours = [state(1), state(2), done];
     let at = |ours, recorded| Some(Difference { ours, recorded });
+
     let cases: [(&[State], Option<Difference>); 9] = [
         (&ours, None),
         (&ours[..2], None),
@@ -245,6 +261,7 @@ fn a_recording_may_leave_out_the_first_state_and_the_last_one_that_is_done() {
         // Neither reading agrees further: nothing was omitted.
         (&[state(7)], at(0, 0)),
     ];
+
     for (recorded, expected) in cases {
         let found = first_difference(&ours, recorded, 1);
         assert_eq!(found, expected, "{recorded:?}");
@@ -294,6 +311,7 @@ fn a_stack_contains_only_what_lies_entirely_on_it() {
         end: 0x2000,
         ..STACK
     };
+
     for (address, len, holds) in [
         (0x1000, 8, true),
         (0xfff, 8, false),
@@ -304,11 +322,13 @@ fn a_stack_contains_only_what_lies_entirely_on_it() {
         (0x1001, 0, true),
         (0x1000, 0x1000, true),
         (0x1000, 0x1001, false),
+        // The kernel's test wraps around, too.
         (0x1800, u64::MAX, true),
         (u64::MAX, 0x1100, false),
     ] {
         assert_eq!(stack.holds(address, len), holds, "{address:#x} {len:#x}");
     }
+
     let unknown = StackInfo {
         kind: StackType::Unknown,
         ..stack
@@ -328,25 +348,30 @@ fn registers_at_hand_are_those_of_a_state_that_is_not_done() {
             ..OrcState::default()
         }))
     };
+
     let found = |partial| Some(EntryRegs { at, partial });
     assert_eq!(orc(STACK, at, true), found(false));
     assert_eq!(orc(STACK, at, false), found(true));
     assert_eq!(orc(STACK, RegsPtr::None, true), None);
     assert_eq!(orc(StackInfo::default(), at, true), None);
+
     let fp = State::Fp(FpState {
         stack: STACK,
         regs: at,
         ..FpState::default()
     });
     assert_eq!(EntryRegs::of(&fp), found(false));
+
     let guess = GuessState {
         stack: STACK,
         ..GuessState::default()
     };
     assert_eq!(EntryRegs::of(&State::Guess(guess)), None);
+
     assert_eq!(RegsPtr::At(8).address(), Some(8));
     assert_eq!(RegsPtr::Start.address(), None);
     assert_eq!(
+        // The low two bits of cs are the privilege level.
         [0, 0x10, 1, 2, 3, 0x33].map(is_user_cs),
         [false, false, true, true, true, true]
     );

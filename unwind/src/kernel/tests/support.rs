@@ -164,6 +164,8 @@ impl Small {
 
     pub(super) fn space(&self) -> AddressSpace {
         let mut space = AddressSpace::new();
+
+        // Entries are given by their offset in the image.
         let at = |base: u64, entries: &[(u64, Entry)]| -> Vec<(u64, Entry)> {
             entries.iter().map(|(o, e)| (base + o, *e)).collect()
         };
@@ -172,6 +174,7 @@ impl Small {
             size: 0,
             name: name.to_string(),
         };
+
         let mut map = |base: u64, len: u64, entries: &[(u64, Entry)], symbols: Vec<Symbol>| {
             let image = Image::new(ImageParts {
                 text: core::iter::once(base..base + len).collect(),
@@ -186,6 +189,7 @@ impl Small {
                 name: "an image".to_string(),
             });
         };
+
         map(
             TEXT,
             TEXT_LEN,
@@ -195,6 +199,7 @@ impl Small {
         if !self.module.is_empty() {
             map(MODULE, 0x1000, &self.module, Vec::new());
         }
+
         for (range, name) in &self.generated {
             space.map(Mapping {
                 range: range.clone(),
@@ -203,6 +208,7 @@ impl Small {
                 name: name.to_string(),
             });
         }
+
         space
     }
 
@@ -214,6 +220,7 @@ impl Small {
             task: &self.task,
             memory: &self.words,
         };
+
         let mut ips = Vec::new();
         let mut finds = Finds::default();
         let ended = callchain(
@@ -227,7 +234,9 @@ impl Small {
                 Visit::Skipped(_) | Visit::Last(_) => {}
             },
         );
+
         let (state, reason) = ended.expect("registers are known");
+
         // Without visits, the same is found: with nothing known, and knowing all of it.
         let mut finds = Finds::default();
         for _ in 0..2 {
@@ -236,6 +245,7 @@ impl Small {
             assert_eq!(out, ips);
             assert_eq!(ended, Ok((state, reason)));
         }
+
         (ips, state, reason)
     }
 

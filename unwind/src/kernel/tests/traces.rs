@@ -45,6 +45,7 @@ fn with<R>(small: &Small, act: impl FnOnce(Kern<'_>, StartFrom<'_>, &mut Finds) 
 fn a_walk_and_a_reliable_walk() {
     let small = thread();
     let chain = [TEXT + 4, TEXT + 0x110, TEXT + 0x210];
+
     let walk =
         |k: Kern<'_>, f: StartFrom<'_>, n: &mut Finds| stack_walk(UnwinderKind::Orc, k, f, 99, n);
     assert_eq!(with(&small, walk), chain);
@@ -52,20 +53,24 @@ fn a_walk_and_a_reliable_walk() {
         with(&small, |k, f, n| stack_walk(UnwinderKind::Orc, k, f, 2, n)),
         chain[..2]
     );
+
     let reliable = |k: Kern<'_>, f: StartFrom<'_>, n: &mut Finds| {
         stack_walk_reliable(UnwinderKind::Orc, k, f, 99, n)
     };
     assert_eq!(with(&small, reliable), Ok(chain[1..].to_vec()));
+
     let short = with(&small, |k, f, n| {
         stack_walk_reliable(UnwinderKind::Orc, k, f, 1, n)
     });
     assert_eq!(short, Err(Unreliable::TooMany));
+
     let mut lost = thread();
     lost.put(SP + 16, &[TEXT + 0x301]);
     let Err(Unreliable::Error(reason)) = with(&lost, reliable) else {
         panic!("an address without an entry")
     };
     assert_eq!(reason.code(), Code::UndefinedByTable);
+
     let mut wild = thread();
     wild.put(SP + 16, &[0x1234]);
     assert_eq!(with(&wild, reliable), Err(Unreliable::NotText(0x1234)));
@@ -90,18 +95,22 @@ fn stacks_are_announced() {
         sp_reg: OrcReg::SpIndirect,
         ..call(8)
     };
+
     let mut small = thread();
     small.entries = Vec::from([(0, link), (0x100, of_kind(EntryType::EndOfStack, 0))]);
     let top = IRQ.end - 8;
+    // The last word of the interrupt stack leads to the task's.
     small.put(top, &[SP]);
     small.put(SP, &[TEXT + 0x110, 0, 0, 0]);
     small.task.stacks[2].next_sp = SP;
+
     let code = small.code();
     let kernel = Kernel {
         code: &code,
         task: &small.task,
         memory: &small.words,
     };
+
     let regs = kernel_regs([TEXT + 4, top, 0]);
     let lines = show(
         UnwinderKind::Orc,
@@ -109,6 +118,7 @@ fn stacks_are_announced() {
         StartFrom::Regs(&regs),
         &mut Finds::default(),
     );
+
     let address = TEXT + 0x110;
     let expected = [
         Line::StackBegin(StackType::Irq),
@@ -215,6 +225,7 @@ fn the_limits_of_states_and_addresses_are_exact() {
             };
             states(UnwinderKind::Fp, kernel, begin, max, finds)
         };
+
         let (all, skipped) = begin(99, finds);
         assert_eq!(skipped, 0);
         assert!(all.iter().position(|s| s.is_done()) == Some(all.len() - 1));
@@ -223,8 +234,10 @@ fn the_limits_of_states_and_addresses_are_exact() {
         }
         all
     });
+
     // The two calls, the registers, and the state that is done.
     assert_eq!(all.len(), 4);
+
     let start = Start::from_regs(kernel_regs([TEXT + 4, SP, SP]));
     let chain = |max| {
         with_fp(&small, SP, |kernel, _, finds| {
@@ -238,6 +251,7 @@ fn the_limits_of_states_and_addresses_are_exact() {
             (ips, ended.expect("registers").1)
         })
     };
+
     let ips = [TEXT + 4, TEXT + 0x10, TEXT + 0x50, TEXT + 0x30];
     for limit in 1..=4 {
         let reason = match limit {

@@ -71,6 +71,7 @@ fn start() -> Start {
 fn frames_say_what_they_were_read_from() {
     let (ret, exact) = (CodeAddress::Return, CodeAddress::Instruction);
     let first = (exact(TEXT + 4), AT, None);
+
     let orc = walk(UnwinderKind::Orc, &start(), &mut Cache::new());
     let expected = [
         first,
@@ -78,10 +79,13 @@ fn frames_say_what_they_were_read_from() {
         (ret(TEXT + 0x110), AT + 32, Some(AT + 24)),
     ];
     assert_eq!(frames(&orc), expected);
+
     let fp = walk(UnwinderKind::Fp, &start(), &mut Cache::new());
     assert_eq!(frames(&fp), expected);
+
     let guess = walk(UnwinderKind::Guess, &start(), &mut Cache::new());
     assert_eq!(frames(&guess), expected);
+
     let found = |chain: &Chain| match chain.step(1).how {
         How::Rule { row, .. } => Some((row.source().table, row.source().fallback)),
         How::Guess => None,
@@ -90,10 +94,12 @@ fn frames_say_what_they_were_read_from() {
     assert_eq!(found(&orc), Some((TableKind::Orc, None)));
     assert_eq!(found(&fp), Some((TableKind::FramePointer, None)));
     assert_eq!(found(&guess), None);
+
     // The guess cannot mark a root.
     let ends = [&orc, &fp, &guess].map(|c| (c.end.reason, c.end.marks_roots));
     let root = (Reason::RootReached, true);
     assert_eq!(ends, [root, root, (Reason::NotAtRoot, false)]);
+
     let user = |c: &Chain| c.user_regs.map(|regs| (regs.at, regs.ip));
     let regs = Some((TASK_REGS, 0x40_1000));
     assert_eq!([&orc, &fp, &guess].map(user), [regs, regs, None]);

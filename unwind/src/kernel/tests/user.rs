@@ -113,9 +113,12 @@ fn programs_of_32_bits_have_small_frames() {
     let words = [0x7ffe_0010_u32, 0x111, 0, 0, 0, 0x222];
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     let memory = MemoryCopy::new(AT, &bytes);
+
+    // `__USER32_CS`
     let mut compat = regs(0x23);
     // Bits above 32 are not part of a pointer (`compat_ptr`).
     compat.set(Reg::Rbp, 0xffff_ffff_0000_0000 | AT);
+
     let (ips, end) = perf(&compat, None, &memory, 9);
     assert_eq!(ips, [0x40_0000, 0x111, 0x222]);
     assert_eq!(
@@ -125,15 +128,19 @@ fn programs_of_32_bits_have_small_frames() {
             start: AT
         })
     );
+
     // At a function's entry 32 bits are read; endbr64 does not mark the entry of a 32-bit program.
     let (ips, _) = perf(&compat, PUSH_RBP, &memory, 2);
     assert_eq!(ips, [0x40_0000, 0x7ffe_0010]);
     let (ips, _) = perf(&compat, ENDBR64, &memory, 2);
     assert_eq!(ips, [0x40_0000, 0x111]);
+
     compat.set(Reg::Rbp, AT);
     let (ips, end) = user(&compat, None, &memory, 9);
     assert_eq!(ips, [0x40_0000, 0x111, 0x222]);
     assert!(matches!(end, UserEnd::FpBelowSp { fp: 0, .. }), "{end}");
+
+    // `X86_EFLAGS_VM`
     compat.set(Reg::Rflags, 1 << 17);
     assert_eq!(perf(&compat, None, &memory, 9), (Vec::new(), UserEnd::Vm86));
 }
@@ -150,21 +157,26 @@ fn space(regs: Option<Regs>) -> UserSpace {
 fn markers_stand_before_the_parts_and_are_not_counted_as_addresses() {
     let words = bytes(&[0, 0x40_1111]);
     let memory = MemoryCopy::new(AT, &words);
+
     let (k, u) = (Context::Kernel.value(), Context::User.value());
     let later = Context::UserDeferred.value();
     let known = space(Some(regs(0x33)));
+
     let chain = |kernel: Option<&[u64]>, options| {
         let chain = get_perf_callchain(kernel, Some(&known), &memory, options);
         (chain.ips(), chain.user)
     };
+
     let all = CallchainOptions::default();
     let fault = UserOutcome::Walked(UserEnd::Fault(MemoryError::BelowCopy {
         address: 0,
         start: AT,
     }));
+
     let whole = [k, 1, 2, 3, u, 0x40_0000, 0x40_1111];
     assert_eq!(chain(Some(&[1, 2, 3]), all), (whole.to_vec(), fault));
     assert_eq!(chain(None, all), (whole[4..].to_vec(), fault));
+
     let of = |max_stack, max_contexts| CallchainOptions {
         max_stack,
         max_contexts,
@@ -180,9 +192,11 @@ fn markers_stand_before_the_parts_and_are_not_counted_as_addresses() {
     let (ips, user) = chain(Some(&[1, 2, 3]), of(4, 8));
     assert_eq!(ips, whole[..6]);
     assert_eq!(user, UserOutcome::Walked(UserEnd::MaxStack { max: 4 }));
+
     let no_room = UserOutcome::NoRoomForContext;
     assert_eq!(chain(Some(&[1]), of(9, 1)), (Vec::from([k, 1]), no_room));
     assert_eq!(chain(Some(&[1]), of(9, 0)), (Vec::new(), no_room));
+
     let deferred = CallchainOptions {
         user: UserWalk::UnwindUser,
         ..of(1, 8)
@@ -221,16 +235,20 @@ fn a_request_leaves_out_parts_and_markers() {
 #[test]
 fn what_return_probes_took_is_put_back_in_the_order_of_their_list() {
     const T: u64 = 0x7fff_ffff_e000;
+
+    // Frame pointers and return addresses; T is the trampoline of the return probes.
     let frames = [(AT + 16, T), (AT + 32, 0x40_2222), (AT + 48, T), (0, T)];
     let words: Vec<u64> = frames.iter().flat_map(|(fp, ip)| [*fp, *ip]).collect();
     let bytes = bytes(&words);
     let memory = MemoryCopy::new(AT, &bytes);
+
     let with = |uretprobes: Option<(u64, &[u64])>, options: CallchainOptions| {
         let mut known = space(Some(regs(0x33)));
         known.uretprobes = uretprobes.map(|(trampoline, originals)| Uretprobes {
             trampoline,
             originals: originals.to_vec(),
         });
+
         let chain = get_perf_callchain(None, Some(&known), &memory, options);
         let user = chain.entries.iter().filter_map(|entry| match entry {
             CallchainEntry::User(frame) => Some((frame.ip, frame.hijack)),
@@ -238,8 +256,10 @@ fn what_return_probes_took_is_put_back_in_the_order_of_their_list() {
         });
         user.skip(1).collect::<Vec<_>>()
     };
+
     let all = CallchainOptions::default();
     let (no, back, lost) = (Hijack::None, Hijack::PutBack, Hijack::Unknown);
+
     let three: &[u64] = &[0x40_1111, 0x40_3333, 0x40_4444];
     let expected = [
         (0x40_1111, back),
@@ -248,9 +268,11 @@ fn what_return_probes_took_is_put_back_in_the_order_of_their_list() {
         (0x40_4444, back),
     ];
     assert_eq!(with(Some((T, three)), all), expected);
+
     // A shorter list leaves the outer trampolines.
     let expected = [(0x40_1111, back), (0x40_2222, no), (T, no), (T, no)];
     assert_eq!(with(Some((T, &three[..1])), all), expected);
+
     // So do one for another trampoline, and a kernel before 6.11.
     let kept = [(T, no), (0x40_2222, no), (T, no), (T, no)];
     assert_eq!(with(Some((T + 64, three)), all), kept);
@@ -259,6 +281,7 @@ fn what_return_probes_took_is_put_back_in_the_order_of_their_list() {
         ..all
     };
     assert_eq!(with(Some((T, three)), old), kept);
+
     // Without the list it is known where something is missing, at the highest page of either kind
     // of page tables.
     let expected = [(T, lost), (0x40_2222, no), (T, lost), (T, lost)];

@@ -11,10 +11,12 @@ fn ordinary_entries_are_calls_and_registers_a_few_words_above_a_pointer() {
         signal: true,
         ..CALL
     };
+
     let partial = Entry {
         kind: EntryType::RegsPartial,
         ..regs
     };
+
     let sp = |sp_reg, sp_offset| Entry {
         sp_reg,
         sp_offset,
@@ -25,21 +27,25 @@ fn ordinary_entries_are_calls_and_registers_a_few_words_above_a_pointer() {
         bp_offset,
         ..CALL
     };
+
     let cases = [
         (CALL, true),
         (sp(OrcReg::Sp, 16), true),
         (sp(OrcReg::Bp, 16), true),
+        // A call's frame has at least the return address, and is made of words.
         (sp(OrcReg::Sp, 0), false),
         (sp(OrcReg::Sp, -8), false),
         (sp(OrcReg::Sp, 9), false),
         (sp(OrcReg::Sp, 12), false),
         (sp(OrcReg::R10, 8), false),
         (sp(OrcReg::SpIndirect, 8), false),
+        // rbp is saved in a word below the return address.
         (bp(OrcReg::PrevSp, -16), true),
         (bp(OrcReg::PrevSp, -24), true),
         (bp(OrcReg::PrevSp, -15), false),
         (bp(OrcReg::PrevSp, -8), false),
         (bp(OrcReg::PrevSp, 16), false),
+        // Without a register the offset is zero.
         (bp(OrcReg::Undefined, 8), false),
         (bp(OrcReg::Undefined, -16), false),
         (bp(OrcReg::Bp, 0), true),
@@ -89,6 +95,7 @@ fn ordinary_entries_are_calls_and_registers_a_few_words_above_a_pointer() {
         ),
         (partial, false),
     ];
+
     for (entry, expected) in cases {
         assert_eq!(is_ordinary(&entry), expected, "{entry} {entry:?}");
     }
@@ -101,6 +108,7 @@ fn valid_entries_have_the_registers_that_their_type_needs() {
         kind: EntryType::EndOfStack,
         ..bare
     };
+
     let with_sp = |entry| Entry {
         sp_reg: OrcReg::Sp,
         ..entry
@@ -112,6 +120,7 @@ fn valid_entries_have_the_registers_that_their_type_needs() {
             let expected = old.then_some(false);
             assert_eq!(is_valid(&with_sp(entry), layout), expected, "{layout:?}");
         }
+
         assert_eq!(is_valid(&CALL, layout), Some(true));
         for bp_reg in [OrcReg::Undefined, OrcReg::PrevSp, OrcReg::Bp] {
             assert_eq!(is_valid(&Entry { bp_reg, ..CALL }, layout), Some(true));
@@ -119,6 +128,7 @@ fn valid_entries_have_the_registers_that_their_type_needs() {
         for bp_reg in [OrcReg::Sp, OrcReg::BpIndirect, OrcReg::Ax] {
             assert_eq!(is_valid(&Entry { bp_reg, ..CALL }, layout), None);
         }
+
         for sp_reg in [OrcReg::Undefined, OrcReg::PrevSp] {
             assert_eq!(is_valid(&Entry { sp_reg, ..CALL }, layout), None);
         }

@@ -32,20 +32,24 @@ fn each_base_of_the_cfa_is_a_rule_and_back() {
         (OrcReg::Dx, 0, Value::reg(Reg::Rdx, 0)),
         (OrcReg::Ax, 0, Value::reg(Reg::Rax, 0)),
     ];
+
     for (sp_reg, sp_offset, cfa) in cases {
         let entry = Entry {
             sp_reg,
             sp_offset,
             ..Entry::NULL
         };
+
         let rule = Rule::call(cfa).with_saved(Reg::Rbp, Value::Same);
         assert_eq!(entry.rule(LOAD), Ok(rule), "{entry}");
         assert_eq!(Entry::from_rule(&rule), Ok(entry), "{entry}");
     }
+
     let indirect = Entry {
         sp_reg: OrcReg::SpIndirect,
         ..Entry::NULL
     };
+    // Before 5.12 the offset was added before the load.
     let at_offset = indirect.rule(SpIndirect::LoadAtOffset).map(|r| r.cfa);
     assert_eq!(at_offset, Ok(load(Reg::Rsp, 8, 0)));
 }
@@ -81,16 +85,19 @@ fn each_type_is_a_kind_and_back() {
             signal,
             ..Entry::NULL
         };
+
         let found = entry.rule(LOAD).expect("a rule");
         assert_eq!(found.kind, rule);
         assert_eq!(Entry::from_rule(&found), Ok(entry));
     }
+
     let end = Entry {
         kind: EntryType::EndOfStack,
         ..Entry::UNDEFINED
     };
     assert_eq!(end.rule(LOAD), Ok(Rule::OUTERMOST));
     assert_eq!(Entry::from_rule(&Rule::OUTERMOST), Ok(end));
+
     let lost = Entry::UNDEFINED.rule(LOAD).expect("a rule");
     let undefined = (Value::Undefined, Value::Undefined, Value::Undefined);
     assert_eq!((lost.cfa, lost.ra, lost.sp), undefined);
@@ -121,12 +128,16 @@ fn a_loss_that_no_entry_can_express_is_named() {
     let cfa = |cfa| Rule { cfa, ..plain };
     let ra = |ra| Rule { ra, ..plain };
     let rbp = |value| plain.with_saved(Reg::Rbp, value);
+
     let signal = Rule {
         kind: RuleKind::Signal,
         ra: Value::at_cfa(-16),
         ..plain
     };
+
+    // `sp_offset` and `bp_offset` have 16 bits, with a sign.
     let max = i32::from(i16::MAX);
+
     let cases = [
         (cfa(Value::reg(Reg::Rbx, 8)), Loss::CfaRegister),
         (cfa(Value::reg(Reg::R10, 8)), Loss::CfaOffset),
@@ -155,6 +166,7 @@ fn a_loss_that_no_entry_can_express_is_named() {
         (rbp(Value::reg(Reg::Rbx, 0)), Loss::RbpRule),
         (rbp(Value::at_cfa(max + 1)), Loss::RbpOffset),
     ];
+
     for (rule, loss) in cases {
         assert_eq!(Entry::from_rule(&rule), Err(loss), "{rule:?}");
     }
@@ -162,6 +174,7 @@ fn a_loss_that_no_entry_can_express_is_named() {
         assert!(Entry::from_rule(&cfa(Value::reg(Reg::Rsp, most))).is_ok());
         assert!(Entry::from_rule(&rbp(Value::at_cfa(most))).is_ok());
     }
+
     // If all registers are saved, return address and sp are always at the same offsets.
     let regs = Rule {
         kind: RuleKind::PtRegs,

@@ -98,11 +98,14 @@ fn a_search_of_all_entries_ends_where_linux_ends_in_a_block() {
     ];
     for skip in 0..starts.len() {
         let starts = &starts[skip..];
+
         let entries = [Entry::NULL.encode(LAYOUT)].repeat(starts.len()).concat();
+        // Each word is the distance from itself to the code.
         let slots = (0..).map(|i| 0x9000 + 4 * i);
         let ips = starts.iter().zip(slots).map(|(ip, slot)| ip - slot);
         let ips: Vec<u8> = ips.flat_map(i32::to_le_bytes).collect();
         let table = Table::new(&entries, &ips, 0x9000).expect("a table");
+
         let sorted = Sorted::new(table, None);
         for text in [
             0x1000..0x1508,
@@ -117,6 +120,7 @@ fn a_search_of_all_entries_ends_where_linux_ends_in_a_block() {
             }
         }
     }
+
     let empty = Sorted::new(Table::new(&[], &[], 0).expect("a table"), None);
     assert!(Blocks::new(&empty, 0x1000, 0x1500).is_none());
 }

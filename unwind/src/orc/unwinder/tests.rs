@@ -28,9 +28,11 @@ fn entry(offset: i16) -> [u8; ENTRY_LEN] {
 /// A mapping of text with these entries, from the first address to 16 bytes after the last.
 fn mapping(entries: &[(u64, [u8; ENTRY_LEN])]) -> Mapping {
     let ips = entries.iter().enumerate().map(|(i, (ip, _))| {
+        // Each word is the distance from itself to the code.
         let relative = ip.wrapping_sub(IPS + 4 * i as u64).cast_signed();
         i32::try_from(relative).expect("near enough").to_le_bytes()
     });
+
     let section = |kind, address, data: Vec<u8>| Section {
         kind,
         address,
@@ -40,6 +42,7 @@ fn mapping(entries: &[(u64, [u8; ENTRY_LEN])]) -> Mapping {
     let bytes = entries.iter().flat_map(|entry| entry.1).collect();
     let starts = || entries.iter().map(|entry| entry.0);
     let text = starts().min().unwrap_or(0)..starts().max().unwrap_or(0) + 16;
+
     let image = Image::new(ImageParts {
         text: vec![text],
         sections: vec![
@@ -48,6 +51,7 @@ fn mapping(entries: &[(u64, [u8; ENTRY_LEN])]) -> Mapping {
         ],
         ..ImageParts::default()
     });
+
     Mapping {
         range: 0..u64::MAX,
         bias: 0,

@@ -53,6 +53,7 @@ fn versions_1_and_2_have_all_in_one_place() {
             let bytes = section(version, -0x100, 0x55, 7, &v2(3, info, 24));
             what(read(&header, &bytes, 0x40_0000, 0))
         };
+
         let expected = Fde {
             index: 0,
             offset: 28,
@@ -66,6 +67,7 @@ fn versions_1_and_2_have_all_in_one_place() {
             signal: false,
         };
         assert_eq!(read(0), Ok(expected));
+
         let typed = |fre_type| {
             Ok(Fde {
                 fre_type,
@@ -75,12 +77,15 @@ fn versions_1_and_2_have_all_in_one_place() {
         assert_eq!(read(1), typed(FreType::Addr2));
         assert_eq!(read(2), typed(FreType::Addr4));
         assert_eq!(read(3), Err("the FDE's FRE type is not 0, 1 or 2"));
+
         let rep_size = Some(rep_size);
         let masked = Ok(Fde {
             rep_size,
             ..expected
         });
+        // PCMASK. V1 has no field for the size of a block.
         assert_eq!(read(0x10), masked);
+
         // Only version 3 has signal frames and flexible rows.
         assert_eq!(read(0x80), Ok(expected));
     }
@@ -92,9 +97,11 @@ fn version_3_has_five_bytes_before_the_rows() {
     let at = header.fres as usize + 7;
     let read = |info, info2, rep_size| {
         let mut bytes = section(Version::V3, 0x1_0000_0000, 0x55, 7, &[]);
+        // The number of rows (0x103), info, info2, rep_size.
         bytes[at..at + 5].copy_from_slice(&[3, 1, info, info2, rep_size]);
         what(read(&header, &bytes, 0x40_0000, 0))
     };
+
     let expected = Fde {
         index: 0,
         offset: 28,
@@ -107,14 +114,18 @@ fn version_3_has_five_bytes_before_the_rows() {
         flex: false,
         signal: false,
     };
+
     assert_eq!(read(0, 0, 24), Ok(expected));
     let flex = true;
     assert_eq!(read(0, 1, 0), Ok(Fde { flex, ..expected }));
+    // The type is in the low five bits.
     assert_eq!(read(0, 0xe1, 0), Ok(Fde { flex, ..expected }));
     assert_eq!(read(0, 2, 0), Err("the FDE's type is not 0 or 1"));
     assert_eq!(read(0, 0x10, 0), Err("the FDE's type is not 0 or 1"));
+
     let signal = true;
     assert_eq!(read(0x80, 0, 0), Ok(Fde { signal, ..expected }));
+
     let rep_size = Some(24);
     let masked = Ok(Fde {
         rep_size,
@@ -158,11 +169,13 @@ fn a_descriptor_after_the_last_is_none_and_a_truncated_one_is_an_error() {
     let header = header(Version::V2, 0, 0);
     let bytes = section(Version::V2, 0, 1, 0, &v2(1, 0, 0));
     assert_eq!(read(&header, &bytes, 0, 1), None);
+
     let cut = |len: usize| what(read(&header, &bytes[..len], 0, 0));
     assert!(cut(28 + 18).is_ok());
     for len in [28, 31, 35, 39, 43, 45] {
         assert_eq!(cut(len), Err("the section ends within an FDE"), "{len}");
     }
+
     // The second descriptor follows the first.
     let two = Header {
         num_fdes: 2,
@@ -170,11 +183,13 @@ fn a_descriptor_after_the_last_is_none_and_a_truncated_one_is_an_error() {
     };
     let mut bytes = bytes;
     bytes.resize(28, 0);
+
     let len = Version::V2.fde_len() as usize;
     for start in [0x11, 0x22] {
         let one = section(Version::V2, start, 1, 0, &v2(1, 0, 0));
         bytes.extend_from_slice(&one[28..28 + len]);
     }
+
     let starts = [0, 1].map(|i| what(read(&two, &bytes, 0, i)).map(|f| (f.index, f.start)));
     assert_eq!(starts, [Ok((0, 0x11)), Ok((1, 0x22))]);
     assert_eq!(bytes_at::<1>(&bytes, 28), Some([0x11]));

@@ -15,17 +15,21 @@ fn words_are_as_wide_as_the_info_byte_says() {
             [0x8483_8281, 0x0807_0605],
         ),
     ];
+
     for (size, len, signed, unsigned) in cases {
+        // The size is in bits 5 and 6, the count in bits 1 to 4.
         let info = size << 5 | 2 << 1;
         let fre = Fre::new(7, 3, info, &words[..2 * len]).expect("two words");
         assert_eq!((fre.offset, fre.start, fre.count()), (7, 3, 2));
         assert_eq!([0, 1].map(|i| fre.signed(i)), signed.map(Some));
         assert_eq!([0, 1].map(|i| fre.unsigned(i)), unsigned.map(Some));
         assert_eq!((fre.signed(2), fre.unsigned(2)), (None, None));
+
         // Exactly as many bytes as the words take.
         assert!(Fre::new(7, 3, info, &words[..2 * len - 1]).is_none());
         assert!(Fre::new(7, 3, info, &[0; 9][..2 * len + 1]).is_none());
     }
+
     assert!(Fre::new(0, 0, 3 << 5, &[]).is_none());
 }
 

@@ -24,6 +24,7 @@ fn refusal(bytes: &[u8]) -> (u64, &'static str) {
 #[test]
 fn every_field_has_its_place() {
     let mut bytes = bytes(Version::V2, 0, 0);
+    // Flags, the length of the auxiliary header, then the five words from offset 8 on.
     bytes[3] = 1;
     bytes[7] = 2;
     bytes[8..12].copy_from_slice(&2u32.to_le_bytes());
@@ -32,6 +33,7 @@ fn every_field_has_its_place() {
     bytes[20..24].copy_from_slice(&0x201u32.to_le_bytes());
     bytes[24..28].copy_from_slice(&0x301u32.to_le_bytes());
     bytes.resize(2000, 0);
+
     let header = Header {
         version: Version::V2,
         flags: 1,
@@ -44,6 +46,7 @@ fn every_field_has_its_place() {
         fdes: 30 + 0x201,
         fres: 30 + 0x301,
     };
+
     assert_eq!(Header::parse(&bytes), Ok(header));
     assert_eq!(header.fdes_end(), 30 + 0x201 + 40);
     assert_eq!(header.fres_end(), 30 + 0x301 + 0x105);
@@ -58,11 +61,13 @@ fn a_section_holds_its_descriptors_and_its_rows_to_the_last_byte() {
             let fdes = 28 + len * usize::from(num_fdes);
             bytes.resize(fdes + usize::from(fre_len), 0);
             assert!(Header::parse(&bytes).is_ok(), "{version:?} {num_fdes}");
+
             if fre_len != 0 {
                 bytes.pop();
                 let what = "the section ends within the FREs";
                 assert_eq!(refusal(&bytes), (16, what), "{version:?}");
             }
+
             if num_fdes != 0 {
                 bytes.truncate(fdes - 1);
                 let what = "the section ends within the FDE array";
@@ -70,6 +75,7 @@ fn a_section_holds_its_descriptors_and_its_rows_to_the_last_byte() {
             }
         }
     }
+
     assert_eq!(
         refusal(&[0xe2; 27]),
         (0, "the section is shorter than its header")

@@ -58,10 +58,12 @@ fn names_lead_back_to_their_profiles() {
         "libsframe",
     ];
     assert_eq!(names, expected);
+
     for profile in Profile::ALL {
         assert_eq!(Profile::from_name(profile.as_str()), Some(profile));
     }
     assert_eq!(Profile::from_name("sframe"), None);
+
     let said = Profile::ALL.map(Profile::description);
     let words = [
         "specification",

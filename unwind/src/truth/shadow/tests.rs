@@ -170,6 +170,7 @@ fn calls_and_returns() {
 fn entries_from_user_space_are_the_root() {
     let mut m = Machine::new();
     m.call(TEXT + 0x100);
+
     // Back to user space, whatever is on the stack.
     let user = Seen {
         cpu: Cpu {
@@ -181,13 +182,16 @@ fn entries_from_user_space_are_the_root() {
     };
     m.iret(user);
     m.expect(&[]);
+
     // A system call: still on the user's stack until the entry code loads its own.
     m.step(Insn::Syscall, |at| (at.cpu.rip, at.cs) = (TEXT, KERNEL_CS));
     m.expect(&[]);
     m.sp(Insn::MoveSp, TASK + THREAD_SIZE);
+    // The entry code pushes the user's ss first.
     m.push(0x2b);
     let a = m.call(TEXT + 0x100);
     m.expect(&[a]);
+
     // A page fault from user space puts the user's frame on the stack; it is not a frame of the
     // kernel.
     m.iret(user);
@@ -297,14 +301,17 @@ fn a_task_that_ran_elsewhere_is_unknown() {
         let a = m.call(TEXT + 0x100);
         m.call(TEXT + 0x200);
         let own = m.at.cpu.rsp;
+        // `__switch_to_asm` loads the other task's rsp.
         m.sp(Insn::MoveSp, OTHER + 0x2000);
         change(&mut m, own);
         m.sp(Insn::MoveSp, own);
         (m.truth(), a)
     };
+
     let (truth, a) = switched_back(|_, _| {});
     assert_eq!(truth.frames()[2].pc, a);
     assert!(truth.is_complete());
+
     // The same depth, reached in another way.
     let (truth, _) = switched_back(|m, own| {
         m.memory.insert(own + 8, TEXT + 0x777);
@@ -314,6 +321,7 @@ fn a_task_that_ran_elsewhere_is_unknown() {
         m.memory.remove(&own);
     });
     assert_eq!(truth, Truth::Unknown);
+
     // A tracer took the address.
     let (truth, a) = switched_back(|m, own| {
         m.memory.insert(own + 8, TRAMPOLINE);
@@ -360,6 +368,7 @@ fn a_popped_return_address_waits() {
     let mut m = Machine::new();
     let a = m.call(TEXT + 0x100);
     let b = m.call(TEXT + 0x200);
+
     // Like entry code: pop, change stacks, push, return.
     let word = m.pop();
     m.expect(&[b, a]);
@@ -368,6 +377,7 @@ fn a_popped_return_address_waits() {
     m.expect(&[b, a]);
     m.ret();
     m.expect(&[a]);
+
     // A frame whose address was put back is dropped at its new place.
     let mut m = Machine::new();
     let a = m.call(TEXT + 0x100);
@@ -377,6 +387,7 @@ fn a_popped_return_address_waits() {
     m.push(word);
     m.sp(Insn::Other, m.at.cpu.rsp + 8);
     m.expect(&[a]);
+
     // Or the code jumps to the popped address.
     let mut m = Machine::new();
     let a = m.call(TEXT + 0x100);
@@ -409,20 +420,24 @@ fn a_tracer_returns_instead() {
     let mut m = Machine::new();
     let a = m.call(TEXT + 0x100);
     let b = m.call(TEXT + 0x200);
+
     m.memory.insert(m.at.cpu.rsp, TRAMPOLINE);
     m.expect(&[b, a]);
     m.ret();
     // In the trampoline, which will go to where the function would have returned.
     m.expect(&[b, a]);
+
     let c = m.call(TEXT + 0x500);
     m.expect(&[c, b, a]);
     m.ret();
+
     // The function graph tracer: a call whose return address is replaced by the real one.
     m.call(TRAMPOLINE + 0x40);
     m.memory.insert(m.at.cpu.rsp, b);
     m.step(Insn::StoreTop, |_| ());
     m.ret();
     m.expect(&[a]);
+
     // kretprobes: a pushed word that is replaced by the real address.
     m.memory.insert(m.at.cpu.rsp, TRAMPOLINE);
     m.ret();
@@ -505,11 +520,13 @@ fn user_space_is_known_from_the_entry_on() {
     let mut m = Machine::new();
     assert_eq!(m.shadow.boundary(), None);
     let boundary = system_call(&mut m);
+
     // Registers that an earlier entry left there do not count.
     save(&mut m, 0x40_2000, 0x7fff_1000);
     assert_eq!(m.shadow.boundary(), Some(boundary));
     save(&mut m, boundary.ip, boundary.sp);
     assert_eq!(m.shadow.boundary(), Some(boundary));
+
     // A signal is delivered, or another program is executed.
     save(&mut m, 0x40_3000, 0x7ffe_0000);
     let changed = UserBoundary {
@@ -518,6 +535,7 @@ fn user_space_is_known_from_the_entry_on() {
         ..boundary
     };
     assert_eq!(m.shadow.boundary(), Some(changed));
+
     // Another task has its own, and this task's comes back with it.
     m.call(TEXT + 0x100);
     let own = m.at.cpu.rsp;
@@ -525,6 +543,7 @@ fn user_space_is_known_from_the_entry_on() {
     assert_eq!(m.shadow.boundary(), None);
     m.sp(Insn::MoveSp, own);
     assert_eq!(m.shadow.boundary(), Some(changed));
+
     m.shadow.lost();
     assert_eq!(m.shadow.boundary(), None);
 }

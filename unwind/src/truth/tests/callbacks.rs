@@ -96,11 +96,14 @@ fn a_signal_before_the_call_of_a_callback_changes_nothing() {
 #[test]
 fn a_stack_is_copied_with_the_frames_of_the_callback_and_of_its_callers() {
     const MOVE: u64 = 0x1234_0000;
+
     let (mut m, callers, [own, lent]) = called_back();
+    // The frame pointer points into the stack that is going to be copied.
     m.cpu.saved[1] = own - 8;
     let inner = m.call(FAR + 0x1100);
     let grown = m.cpu.rsp;
     call_there(&mut m, FAR + 0x2000, lent);
+
     let words: Vec<(u64, u64)> = m
         .words
         .0
@@ -109,15 +112,19 @@ fn a_stack_is_copied_with_the_frames_of_the_callback_and_of_its_callers() {
         .collect();
     for (address, word) in words {
         m.words.0.insert(address + MOVE, word);
+        // Only the copy still has the frames.
         m.words.0.insert(address, 0);
     }
+
     m.load_sp(grown + MOVE);
     m.jump(FAR + 0x1100);
     assert_eq!(m.callers()[0], inner);
     assert_eq!(m.callers()[1..], callers);
+
     let truth = m.tracker.truth(&m.cpu);
     // The frame pointer of the caller points into the copy.
     assert_eq!(truth.frames()[1].saved.map(|s| s[1]), Some(own - 8 + MOVE));
+
     m.ret();
     leave(m, &callers, [own + MOVE, lent]);
 }

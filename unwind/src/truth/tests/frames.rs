@@ -7,6 +7,7 @@ fn a_call_and_its_return() {
     let mut m = Machine::new();
     m.cpu.saved = [9; 6];
     let back = m.call(F);
+
     let truth = m.tracker.truth(&m.cpu);
     let [top, root] = truth.frames() else {
         panic!("{truth:?}");
@@ -18,10 +19,12 @@ fn a_call_and_its_return() {
     );
     assert_eq!((top.saved, root.saved), (Some([9; 6]), Some([9; 6])));
     assert_eq!((truth.slot(0), truth.slot(1)), (None, Some(STACK - 8)));
+
     let [held] = m.tracker.frames() else {
         panic!();
     };
     assert_eq!((held.slot, held.cfa, held.pc), (STACK - 8, STACK, back));
+
     m.ret();
     assert_eq!(m.callers(), []);
     let want = Stats {

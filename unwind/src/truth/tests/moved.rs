@@ -13,18 +13,22 @@ fn a_popped_return_address_outlives_a_rise_of_rsp() {
         let outer = m.call(F);
         m.push(1);
         m.push(2);
+
         let back = m.call(G);
         m.pop();
+
         match load {
             true => m.load_sp(m.cpu.rsp + 16),
             false => m.add_sp(16),
         }
         assert_eq!(m.callers(), [back, outer]);
+
         m.push(back);
         let [.., held] = m.tracker.frames() else {
             panic!("no frame");
         };
         assert_eq!((held.slot, held.cfa), (m.cpu.rsp, m.cpu.rsp + 8));
+
         m.ret();
         assert_eq!((m.callers(), m.stats().returns), (vec![outer], 1));
         m.ret();
@@ -63,10 +67,12 @@ fn an_interpreter_calls_by_a_push_and_a_jump() {
     let outer = m.call(INTERPRETER);
     let sender = m.cpu.rsp - 8;
     m.push(7);
+
     let back = INTERPRETER + 0x400;
     m.push(back);
     m.jump(INTERPRETER + 0x800);
     assert_eq!(m.callers(), [back, outer]);
+
     // The method makes room for its locals above its return address.
     m.pop();
     m.push(0);
@@ -75,15 +81,19 @@ fn an_interpreter_calls_by_a_push_and_a_jump() {
     m.push(5);
     let inner = m.call(F);
     assert_eq!(m.callers(), [inner, back, outer]);
+
     m.ret();
     m.pop();
     m.pop();
+    // rsp as it was before the return address was pushed.
     m.load_sp(sender);
     assert_eq!(m.callers(), [back, outer]);
+
     m.jump(back);
     assert_eq!(m.callers(), [outer]);
     m.add_sp(8);
     m.ret();
+
     let stats = m.stats();
     assert_eq!((stats.calls, stats.returns), (3, 3));
     assert_eq!((stats.dropped, stats.failures()), (0, 0));
@@ -94,6 +104,7 @@ fn a_pushed_address_is_a_call_only_if_it_may_be_one() {
     let call = |rip: u64, pushed: u64, target: u64, behind_call: bool| {
         let mut m = Machine::new();
         let outer = m.call(rip);
+
         if behind_call {
             m.words.0.insert(pushed - 8, 0xe8 << 24);
         }
@@ -101,7 +112,9 @@ fn a_pushed_address_is_a_call_only_if_it_may_be_one() {
         m.jump(target);
         m.callers() != [outer]
     };
+
     assert!(!call(INTERPRETER, 7, F, false));
+
     // A saved register with the address of a function, before a switch.
     for (rip, pushed, target) in [
         (F, G, F + 0x40),
@@ -115,14 +128,17 @@ fn a_pushed_address_is_a_call_only_if_it_may_be_one() {
         m.jump(target);
         assert_eq!((m.callers(), m.stats().unknown), (vec![outer], 0));
     }
+
     assert!(call(F, G, FAR, true));
     assert!(call(INTERPRETER, INTERPRETER + 0x40, G, false));
+
     let mut m = Machine::new();
     m.cpu.saved[0] = INTERPRETER + 0x40;
     let outer = m.call(INTERPRETER);
     m.push(INTERPRETER + 0x40);
     m.jump(G);
     assert_eq!(m.callers(), [outer], "a saved register");
+
     // What is at rsp was not pushed last: it may be one.
     let mut m = Machine::new();
     let outer = m.call(INTERPRETER);
@@ -133,6 +149,7 @@ fn a_pushed_address_is_a_call_only_if_it_may_be_one() {
     assert!(m.tracker.in_doubt());
     m.pop();
     assert_eq!(m.callers(), [outer]);
+
     // rsp is where the caller's return address is.
     m.store_top(INTERPRETER + 0x40);
     m.jump(INTERPRETER + 0x80);
@@ -219,19 +236,23 @@ fn a_tail_call_with_more_arguments_moves_its_return_address_down() {
         let mut m = Machine::new();
         let outer = m.call(INTERPRETER);
         m.push(1);
+
         let back = m.call(INTERPRETER + 0x100);
         m.jump(INTERPRETER + 0x180);
         m.add_sp(-room);
         m.push(back);
         m.jump(INTERPRETER + 0x200);
         assert_eq!(m.callers(), [back, outer]);
+
         let truth = m.tracker.truth(&m.cpu);
         assert_eq!(truth.frames()[0].cfa, m.cpu.rsp + 8);
+
         // Recursion: the same address, but that of another call.
         m.push(1);
         m.push(back);
         m.jump(INTERPRETER + 0x200);
         assert_eq!(m.callers(), [back, back, outer]);
+
         m.ret();
         let inner = m.call(F);
         m.ret();
@@ -241,6 +262,7 @@ fn a_tail_call_with_more_arguments_moves_its_return_address_down() {
         m.ret();
         m.pop();
         m.ret();
+
         assert_ne!(inner, back);
         assert_eq!((m.callers(), m.stats().returns), (vec![outer], 4));
         assert_eq!((m.stats().dropped, m.stats().failures()), (0, 0));
@@ -270,21 +292,26 @@ fn a_return_address_is_read_before_rsp_leaves_it_and_pushed_again() {
         m.push(2);
         let back = m.call(G);
         m.push(3);
+
         match load {
             true => m.load_sp(m.cpu.rsp + 32),
             false => m.add_sp(32),
         }
+
         m.push(back);
         assert_eq!(m.callers(), [back, outer]);
+
         m.ret();
         assert_eq!((m.callers(), m.stats().returns), (vec![outer], 1));
         assert_eq!((m.stats().dropped, m.stats().trampolines), (0, 0));
+
         // Another word, or something was called in between.
         let back = m.call(G);
         m.add_sp(16);
         m.push(1);
         m.push(back);
         assert_eq!(m.callers(), []);
+
         m.call(F);
         let back = m.call(G);
         m.add_sp(16);
@@ -301,16 +328,19 @@ fn code_builds_frames() {
     let outer = m.call(F);
     let (first, second) = (G + 0x500, G + 0x600);
     let mut record = m.cpu.rsp - 8;
+
     for pc in [first, second] {
         m.push(1);
         m.push(pc);
         m.push(record);
         record = m.cpu.rsp;
     }
+
     m.add_sp(-16);
     m.call(F);
     m.ret();
     assert_eq!(m.callers(), [second, first, outer]);
+
     m.add_sp(24);
     for pc in [second, first] {
         m.ret();
@@ -318,6 +348,7 @@ fn code_builds_frames() {
         m.add_sp(if pc == second { 16 } else { 8 });
     }
     assert_eq!((m.callers(), m.stats().failures()), (vec![outer], 0));
+
     // Saved registers: another code address, another pointer, or not below each other.
     let built_with = |rbx: u64, rip: u64, pc: u64, pointer: u64, apart: bool| {
         let mut m = Machine::new();
@@ -332,17 +363,20 @@ fn code_builds_frames() {
         m.push(pointer);
         m.callers() != [outer]
     };
+
     let built = |rip, pc, pointer, apart| built_with(0, rip, pc, pointer, apart);
     let record = STACK - 16;
     assert!(built(F, G, record, false));
     assert!(!built(F, 7, record, false));
     assert!(!built(F, G, record + 8, false));
     assert!(!built(F, G, record, true));
+
     let pc = INTERPRETER + 0x500;
     assert!(built(INTERPRETER, pc, 99, false));
     assert!(!built(F, pc, 99, false));
     assert!(!built(INTERPRETER, G, 99, false));
     assert!(!built(INTERPRETER, pc, 98, false));
+
     // A prologue: push %rbx; push %rbp.
     assert!(!built_with(pc, INTERPRETER, pc, 99, false));
 }

@@ -121,6 +121,7 @@ fn what_is_surely_data_makes_no_doubt() {
     let pushed = |saved: u64, value: u64| {
         let mut m = Machine::new();
         m.cpu.saved[2] = saved;
+
         let outer = m.call(F);
         m.push(value);
         jump_to(&mut m, F + 0x400);
@@ -129,13 +130,16 @@ fn what_is_surely_data_makes_no_doubt() {
         m.ret();
         assert_eq!((m.stats().unknown, m.stats().failures()), (0, 0));
     };
+
     pushed(G + 0x123, G + 0x123);
     pushed(7, F);
     pushed(7, 8);
     pushed(7, STACK);
+
     let mut m = Machine::new();
     let outer = m.call(F);
     m.jump(G);
+    // `endbr64`: a function starts here.
     m.words.0.insert(FAR + 0x40, 0xfa1e_0ff3);
     for value in [G, F, FAR + 0x40] {
         m.push(value);
@@ -143,6 +147,7 @@ fn what_is_surely_data_makes_no_doubt() {
         assert_eq!(m.callers(), [outer]);
         m.add_sp(8);
     }
+
     // Words that are not at rsp, and a jump to the word itself.
     m.push(G + 0x456);
     m.push(1);
@@ -169,6 +174,7 @@ fn a_word_stored_in_an_aligned_frame_is_a_local_variable() {
         m.add_sp(-room);
         assert_eq!(m.callers(), [outer]);
     }
+
     // It may be in this function, unless it is aligned as functions are.
     for (near, is_local) in [(F + 0x510, true), (F + 0x511, false)] {
         let mut m = Machine::new();
@@ -215,12 +221,14 @@ fn an_own_return_address_is_pushed_again_before_a_direct_jump() {
     let outer = m.call(F);
     m.push(1);
     let back = m.call(G);
+
     m.add_sp(-24);
     m.push(back);
     jump_to(&mut m, FAR);
     assert_eq!(m.callers(), [back, outer]);
     m.step(Insn::Ret, back, m.cpu.rsp + 8);
     assert_eq!((m.callers(), m.stats().failures()), (vec![outer], 0));
+
     // After arguments, of which one takes its place. Otherwise it may be an argument itself.
     for is_moved in [true, false] {
         let back = m.call(G);
@@ -236,6 +244,7 @@ fn an_own_return_address_is_pushed_again_before_a_direct_jump() {
         assert_eq!(m.callers(), [outer]);
         m.add_sp(-8);
     }
+
     assert_eq!(m.stats().failures(), 0);
 }
 
@@ -303,21 +312,27 @@ fn a_jump_over_data_may_be_a_call_by_a_register() {
     for known in [false, true] {
         let outer = m.call(F);
         m.push(1);
+
         let back = m.cpu.rip + 6;
         jump_linked(&mut m, back, back + 0x20);
         assert_eq!(m.tracker.in_doubt(), !known);
+        // It was data: the running function goes on, and returns.
         m.pop();
         m.ret();
         assert_eq!((m.cpu.rip, m.callers()), (outer, vec![]));
     }
+
     assert_eq!(m.stats().failures(), 0);
+
     let mut m = Machine::new();
     for known in [false, true] {
         let outer = m.call(F);
         m.push(1);
+
         let back = m.cpu.rip + 6;
         jump_linked(&mut m, back, back + 0x20);
         assert_eq!(m.tracker.in_doubt(), !known);
+        // It was a call: the callee returns by the register.
         m.jump(back);
         assert_eq!(m.callers(), [outer]);
         m.pop();
@@ -332,6 +347,7 @@ fn a_saved_register_may_hold_a_return_address_at_an_indirect_jump() {
     for known in [false, true] {
         let outer = m.call(F);
         m.push(1);
+
         let back = m.cpu.rip + 4;
         m.cpu.saved[4] = back;
         m.jump(FAR);
@@ -342,6 +358,7 @@ fn a_saved_register_may_hold_a_return_address_at_an_indirect_jump() {
         m.pop();
         m.ret();
     }
+
     // The caller's own, or a computed jump to just behind.
     m.call(F);
     let back = m.cpu.rip + 4;
@@ -351,6 +368,7 @@ fn a_saved_register_may_hold_a_return_address_at_an_indirect_jump() {
         assert!(!m.tracker.in_doubt());
         m.cpu.rip = F;
     }
+
     assert_eq!(m.stats().failures(), 0);
 }
 
@@ -386,6 +404,7 @@ fn a_popped_return_address_may_be_discarded_or_used_by_another_function() {
     for known in [false, true] {
         let outer = m.call(F);
         m.push(1);
+
         m.call(G);
         m.pop();
         m.jump(FAR);
@@ -394,6 +413,7 @@ fn a_popped_return_address_may_be_discarded_or_used_by_another_function() {
         m.ret();
         assert_eq!((m.cpu.rip, m.callers()), (outer, vec![]));
     }
+
     // The other function returns by the register.
     let mut m = Machine::new();
     for known in [false, true] {
@@ -408,6 +428,7 @@ fn a_popped_return_address_may_be_discarded_or_used_by_another_function() {
         m.pop();
         m.ret();
     }
+
     assert_eq!(m.stats().failures(), 0);
 }
 
@@ -426,6 +447,7 @@ fn a_return_address_that_was_only_read_is_doubted() {
         m.pop();
         m.ret();
     }
+
     // It is discarded: the function returns to its caller's caller.
     let mut m = Machine::new();
     for known in [false, true] {
@@ -436,6 +458,7 @@ fn a_return_address_that_was_only_read_is_doubted() {
         m.ret();
         assert_eq!((m.cpu.rip, m.callers()), (outer, vec![]));
     }
+
     assert_eq!(m.stats().failures(), 0);
 }
 
@@ -489,16 +512,19 @@ fn a_return_address_is_swapped_with_a_register() {
         let outer = m.call(F);
         m.push(1);
         let back = m.call(G);
+
         m.words.0.insert(m.cpu.rsp, FAR);
         m.step(Insn::SwapTop, m.cpu.rip + 4, m.cpu.rsp);
         assert_eq!(m.callers(), [back, outer]);
         m.ret();
         assert_eq!((m.cpu.rip, m.tracker.in_doubt()), (FAR, !known));
+
         let inner = m.call(FAR + 0x100);
         assert_eq!(m.tracker.truth(&m.cpu).frames()[1].pc, inner);
         m.ret();
         m.jump(back);
         assert_eq!((m.cpu.rip, m.callers()), (back, vec![outer]));
+
         // And back again before the return.
         let back = m.call(G);
         for word in [FAR, back] {
@@ -510,6 +536,7 @@ fn a_return_address_is_swapped_with_a_register() {
         m.pop();
         m.ret();
     }
+
     assert_eq!((m.stats().returns, m.stats().failures()), (8, 0));
 }
 

@@ -8,9 +8,11 @@ fn a_signal_makes_two_frames_and_sigreturn_ends_them() {
         let mut m = Machine::new();
         let outer = m.call(F);
         m.add_sp(-0x10);
+
         let interrupted = m.cpu;
         m.signal(G, frame);
         assert_eq!(m.callers(), [RESTORER, interrupted.rip, outer]);
+
         let truth = m.tracker.truth(&m.cpu);
         let kinds: Vec<TrueKind> = truth.frames().iter().map(|f| f.kind).collect();
         let want = [
@@ -25,8 +27,11 @@ fn a_signal_makes_two_frames_and_sigreturn_ends_them() {
             (truth.slot(1), truth.slot(2)),
             (Some(frame), Some(frame + 176))
         );
+
+        // The interrupted stack goes on from where rsp was.
         let others: Vec<u64> = m.tracker.other_stacks().collect();
         assert_eq!(others, [interrupted.rsp]);
+
         m.call(FAR);
         m.ret();
         m.ret();
@@ -34,11 +39,13 @@ fn a_signal_makes_two_frames_and_sigreturn_ends_them() {
             (m.cpu.rip, m.callers()),
             (RESTORER, vec![interrupted.rip, outer])
         );
+
         m.sigreturn(&interrupted);
         assert_eq!(m.callers(), [outer]);
         assert_eq!(m.tracker.other_stacks().count(), 0);
         m.add_sp(0x10);
         m.ret();
+
         let stats = m.stats();
         assert_eq!((stats.signals, stats.redirected, stats.returns), (1, 0, 3));
         assert_eq!((stats.failures(), stats.dropped), (0, 0));

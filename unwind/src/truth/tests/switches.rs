@@ -69,18 +69,22 @@ fn a_stack_that_is_copied_by_a_call_on_another_is_returned_to() {
     let inner = m.call(G);
     let sp = m.cpu.rsp;
     m.call(FAR);
+
     m.load_sp(OTHER);
     m.call(FAR + 0x100);
+
     const MOVE: u64 = 0x1234_0000;
     let words: Vec<(u64, u64)> = m.words.0.range(sp..STACK).map(|(&a, &w)| (a, w)).collect();
     for (address, word) in words {
         m.words.0.insert(address + MOVE, word);
     }
+
     m.load_sp(sp + MOVE);
     m.jump(G);
     assert_eq!(m.callers(), [inner, outer]);
     assert_eq!(m.tracker.other_stacks().count(), 0);
     assert_eq!(m.stats().switches, 1);
+
     m.ret();
     m.add_sp(0x18);
     m.ret();

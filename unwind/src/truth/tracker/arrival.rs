@@ -131,15 +131,19 @@ impl Tracker {
         if self.chain.last().pending.is_some() {
             return false;
         }
+
         match core::mem::replace(&mut self.arrival, Arrival::Past) {
             Arrival::Past | Arrival::Back { .. } => false,
             Arrival::Started { rip } => {
                 let frames = self.chain.frames.len();
+                // boost.context's trampoline pushes the address where a function is to return, and
+                // jumps.
                 let is_near = before.rip.wrapping_sub(rip) <= TRAMPOLINE_MAX;
                 let is_pushed = after.rsp == self.chain.root_sp.wrapping_sub(8);
                 if frames == 0 && is_near && is_pushed {
                     self.plant(after.rsp, after, world);
                 }
+
                 frames != self.chain.frames.len()
             }
             Arrival::Resumed { frames } | Arrival::Visiting { frames, .. } => {
@@ -150,13 +154,17 @@ impl Tracker {
                     [first] => after.rsp == first.slot,
                     _ => false,
                 };
+
                 if !is_root || !is_at_start || live.len() >= frames {
                     return false;
                 }
+
+                // Control that arrives behind a call returns; it does not start anything.
                 let bytes = world.word(after.rip.wrapping_sub(8));
                 if bytes.is_some_and(|bytes| ends_with_call(bytes.to_le_bytes())) {
                     return false;
                 }
+
                 let ended = self.begin(self.chain.last().high, after, world);
                 suspended.displace(ended);
                 true

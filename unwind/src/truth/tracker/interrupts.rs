@@ -16,8 +16,11 @@ impl Tracker {
         if arrival != Arrival::Past {
             self.interrupted.push((self.chain.segments.len(), arrival));
         }
+
         let cfa = entry.rsp.wrapping_add(8);
+        // The `ucontext`, with the interrupted registers, is above the handler's return address.
         let slot = cfa.wrapping_add(SIGNAL_FRAME_RIP);
+
         self.chain.last_mut().low = interrupted.rsp;
         self.chain.segments.push(Segment {
             first: self.chain.frames.len(),
@@ -25,6 +28,7 @@ impl Tracker {
             low: entry.rsp,
             pending: None,
         });
+
         self.chain.frames.push(Held {
             slot,
             cfa: interrupted.rsp,
@@ -37,6 +41,8 @@ impl Tracker {
             planted: false,
             entry: entry.rip,
         });
+
+        // The handler returns to the restorer, which calls `rt_sigreturn`.
         self.push(entry.rsp, cfa, restorer, entry);
     }
 
@@ -80,16 +86,23 @@ impl Tracker {
             let held = chain.frames.get(s.first);
             held.is_some_and(|f| f.kind == TrueKind::Trapped && f.slot == before.rsp)
         };
+
         let Some(index) = chain.segments.iter().rposition(is_it) else {
             return self.step(Insn::Far, before, 0, after, suspended, world);
         };
+
+        // Otherwise `step` counts it.
         self.stats.instructions += 1;
         self.stats.unknown += u64::from(self.doubt);
+
         let held = chain.frames[chain.segments[index].first];
         chain.cut_to_segment(index.saturating_sub(1));
         self.settle();
+
+        // The handler changed the frame before it returned.
         if held.pc != after.rip || held.cfa != after.rsp {
             self.stats.redirected += 1;
+            // As if the interrupted code had loaded rsp.
             let from = Cpu {
                 rsp: held.cfa,
                 ..*before
@@ -119,27 +132,34 @@ impl Tracker {
         let slot = before.rsp.wrapping_add(SIGNAL_FRAME_RIP);
         let chain = &mut self.chain;
         let is_it = |f: &&Held| f.kind == TrueKind::Interrupted && f.slot == slot;
+
         // The interrupted frame is the first of the handler's segment.
         let found = chain.segments.iter().enumerate().rev().find_map(|(i, s)| {
             let held = chain.frames.get(s.first).filter(is_it)?;
             Some((i.checked_sub(1)?, *held))
         });
+
         let Some((interrupted, held)) = found else {
             self.load_sp(before, after, suspended, world);
             return;
         };
+
         chain.cut_to_segment(interrupted);
         self.settle();
         self.arrival = Arrival::Past;
+
+        // The arrival that this signal interrupted; those of deeper segments ended with them.
         while let Some((segments, arrival)) = self.interrupted.pop_if(|i| i.0 > interrupted) {
             if segments == interrupted + 1 {
                 self.arrival = arrival;
             }
         }
+
         if held.pc == after.rip && held.cfa == after.rsp {
             self.stats.redirected += u64::from(held.rewritten);
             return;
         }
+
         self.stats.redirected += 1;
         let injected = world.word(after.rsp).filter(|&w| world.is_code(w));
         if let (true, Some(pc)) = (after.rsp == held.cfa.wrapping_sub(8), injected) {
@@ -147,6 +167,8 @@ impl Tracker {
             self.push(after.rsp, held.cfa, pc, after);
             return;
         }
+
+        // As if the interrupted code had loaded rsp.
         let from = Cpu {
             rsp: held.cfa,
             ..*before

@@ -325,23 +325,31 @@ impl Tracker {
     ) -> bool {
         let slot = after.rsp;
         let entry = core::mem::replace(&mut self.entry, Entry::Past);
+
         let top = self.chain.top();
         if let Some(top) = top.filter(|f| f.slot <= slot) {
+            // A jump with the function's own return address on top: a tail call.
             if top.slot == slot {
                 self.entry = Entry::At;
             }
             return false;
         }
+
         if self.written_slot != slot || self.chain.last().pending.is_some() {
             return false;
         }
+
         let Some(pc) = world.word(slot).filter(|&pc| world.is_code(pc)) else {
             return false;
         };
+
         let cfa = slot.wrapping_add(8);
+        // A tail call with more arguments moves the return address down.
         if entry == Entry::Pushed && self.move_own_now(slot, pc) {
             return true;
         }
+
+        // The targets of a switch table are near.
         let is_far = before.rip.abs_diff(after.rip) >= SWITCH_TABLE_REACH;
         let mut is_behind_call = || {
             let bytes = world.word(pc.wrapping_sub(8));
@@ -351,6 +359,7 @@ impl Tracker {
         if !is_call {
             return false;
         }
+
         self.stats.calls += 1;
         self.push(slot, cfa, pc, after);
         true

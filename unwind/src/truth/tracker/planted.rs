@@ -143,10 +143,12 @@ impl Tracker {
         world: &mut dyn World,
     ) {
         let frames = self.chain.frames.len();
+        // Words at the slot are overwritten; those below it are below what was just written.
         while self.planted.last().is_some_and(|p| p.slot <= slot) {
             self.planted.pop();
         }
 
+        // Words above the own return address are the caller's.
         let is_own = self.chain.top().is_none_or(|f| slot < f.slot);
         let pc = world.word(slot).filter(|_| is_own);
         if let Some(pc) = pc.filter(|&pc| self.may_return_to(pc, world))
@@ -215,6 +217,7 @@ impl Tracker {
             return true;
         }
 
+        // What this jump was the last time; otherwise by what the address looks like.
         let is_frame = self.learned(site).or_else(|| {
             let mut entered = self.chain.frames.iter().rev().take(ENTRIES);
             let word = world.word(pc);
@@ -232,6 +235,7 @@ impl Tracker {
                 }
             }
         });
+        // Data: the word is kept, because a return that takes it proves the contrary.
         if is_frame == Some(false) {
             if let Some(planted) = self.planted.last_mut() {
                 planted.left = Some(site);
@@ -327,20 +331,25 @@ impl Tracker {
         let Some(&planted) = self.planted.last().filter(is_it) else {
             return false;
         };
+
         if self.is_leaving_stack() {
             return false;
         }
+
         self.planted.pop();
         self.settle();
+        // It was held for data, but it was a frame: the next time, this is known.
         if let Some(site) = planted.left {
             self.learn(site, true);
             self.stats.unheld += 1;
             return true;
         }
+
         if self.written_slot != slot && self.pushed.contains(&slot) {
             // Pushed, but not last: another word may be below its return address.
             return false;
         }
+
         self.stats.trampolines += 1;
         self.enter_planted(before, after, world);
         true
@@ -356,20 +365,25 @@ impl Tracker {
         world: &mut dyn World,
     ) {
         let site = (before.rip, after.rip);
+
         // It is already on the stack, below arguments.
         let frames = self.chain.frames.len();
         let mut own = self.planted.iter().rev().take_while(|p| p.frames == frames);
         if own.any(|p| p.pc == pc) {
             return;
         }
+
         if after.rip == pc || after.rsp != before.rsp || self.is_leaving_stack() {
             return;
         }
+
         let skips = after.rip.wrapping_sub(pc) < SKIP_MAX;
         if skips && runs_on(pc, after.rip, world) {
             // The label of `__builtin_setjmp`, at which the function goes on.
             return;
         }
+
+        // A jump over a few bytes may skip data; a jump far away is a call.
         let is_frame = self.learned(site).or((!skips).then_some(true));
         self.link(pc, after, site, is_frame);
     }

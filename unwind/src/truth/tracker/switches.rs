@@ -25,6 +25,8 @@ impl Tracker {
         if upward && (new <= self.chain.limit() || self.outlives(new, world)) {
             return;
         }
+
+        // From the surest to the vaguest: a chain suspended exactly here needs no guess.
         if let Some(chain) = suspended.claim(new, Claim::Exact, world) {
             self.resume(chain, old, new, suspended);
         } else if !self.is_alloca(old, new, world) && self.chain.return_to_copy(new, world) {
@@ -46,9 +48,11 @@ impl Tracker {
         } else if let Some(chain) = suspended.claim(new, Claim::Anywhere, world) {
             self.visit(chain, old, new, suspended);
         } else {
+            // Near and in the same mapping, it may be `alloca`.
             let far = old.abs_diff(new) > ALLOCA_MAX || !world.same_mapping(old, new);
             self.enter_segment(old, new, Pending { nested: false, far });
         }
+
         self.settle();
     }
 
@@ -149,23 +153,29 @@ impl Tracker {
         let Some(pending) = segment.pending else {
             return;
         };
+
         if !pending.nested && self.leave_for_copy(segment, after.rsp, world) {
             return;
         }
+
         let is_near = before.rip.abs_diff(after.rip) < SWITCH_TABLE_REACH;
+        // After `alloca`, a short jump through a register is a switch table.
         if !pending.far && is_near {
             return;
         }
+
         let lands_behind_call = || {
             let before = world.word(after.rip.wrapping_sub(8))?;
             Some(ends_with_call(before.to_le_bytes()))
         };
+        // Code behind a call is returned to, so no other stack was entered.
         if pending.nested && { lands_behind_call }().unwrap_or(false) {
             self.chain.segments.pop();
             self.pop_below(after.rsp);
             self.settle();
             return;
         }
+
         self.stats.switches += 1;
         let chain = self.begin(segment.high, after, world);
         self.suspend(chain, before.rsp, suspended);

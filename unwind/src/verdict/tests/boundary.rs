@@ -16,11 +16,13 @@ fn a_kernel_chain_is_right_only_with_the_users_registers() {
         ip: 0x40_1000,
         sp: 0x7ff0,
     };
+
     let judged = |verdict, user_regs, refused| {
         let mut chain = Chain::default();
         (chain.user_regs, chain.refused) = (user_regs, refused);
         judge_boundary(verdict, &chain, 3, &boundary, &task)
     };
+
     let wrong = Some(UserRegs { ip: 0, ..right });
     for verdict in [Verdict::Ok, Verdict::OkUnproven] {
         assert_eq!(judged(verdict, Some(right), false), verdict);
@@ -28,13 +30,16 @@ fn a_kernel_chain_is_right_only_with_the_users_registers() {
         assert_eq!(judged(verdict, wrong, false), Verdict::Wrong { at: 3 });
         assert_eq!(judged(verdict, wrong, true), Verdict::Refused);
     }
+
     // What was wrong before stays wrong.
     let truncated = Verdict::Truncated { at: 1 };
     assert_eq!(judged(truncated, wrong, false), truncated);
+
     // If only the end was judged wrong, the chain has all frames; this chain has none at all.
     let (count, at) = (1, 3);
     for verdict in [Verdict::Truncated { at }, Verdict::Extra { count, at }] {
         assert_eq!(judged(verdict, wrong, false), verdict);
+
         let mut chain = True::of(3).chain();
         chain.user_regs = wrong;
         let judged = judge_boundary(verdict, &chain, 3, &boundary, &task);

@@ -17,6 +17,7 @@ fn every_verdict_has_its_letter_word_and_numbers() {
         (Verdict::Unsupported, "u", "unsupported"),
         (Verdict::Unjudged, "?", "unjudged"),
     ];
+
     for (i, (verdict, short, word)) in all.into_iter().enumerate() {
         assert_eq!(verdict.to_string(), short);
         assert_eq!(verdict.as_str(), word);
@@ -26,5 +27,6 @@ fn every_verdict_has_its_letter_word_and_numbers() {
         assert_eq!(verdict.is_judged(), i < 8, "{word}");
         assert_eq!(verdict.is_wrong(), (2..8).contains(&i), "{word}");
     }
+
     assert_eq!(vec![all[2].0.at(), all[2].0.count()], [Some(3), Some(2)]);
 }

@@ -7,10 +7,13 @@ use crate::rule::Base;
 #[test]
 fn a_fallback_is_an_event_with_its_cause() {
     let mut finder = Rows::new(vec![(0x1000, RSP16), (0x1800, Rule::OUTERMOST)]);
+    // The first table has no row below 0x1200.
     finder.rows[0].0 = 0x1200;
+
     let mut second = Rows::new(vec![(0x1000, Rule::FRAME_POINTER)]);
     second.table = TableKind::Sframe;
     finder.fallback = Some(Box::new(second));
+
     let words = [
         STACK + 32,
         pc(0x1200),
@@ -21,9 +24,11 @@ fn a_fallback_is_an_event_with_its_cause() {
     ];
     let (space, mut cache) = (space(), Cache::new());
     let at = start(pc(0x1100), STACK, STACK);
+
     // First cold, then from the hot table, with the same result.
     for _ in 0..2 {
         let chain = chain_in(&finder, &space, &at, &words, &mut cache);
+
         let fallbacks: Vec<_> = chain
             .events
             .iter()
@@ -39,6 +44,7 @@ fn a_fallback_is_an_event_with_its_cause() {
             (pc(0x1180), cause(0x117f)),
         ];
         assert_eq!(fallbacks[..1], expected[..1]);
+
         let How::Rule { row, .. } = chain.step(1).how else {
             panic!("{:?}", chain.step(1));
         };
@@ -181,12 +187,15 @@ fn only_a_popped_frame_pointer_is_kept() {
 fn the_fallback_is_tried_whatever_a_rule_fails_for() {
     let at = start(pc(0x1100), STACK, STACK + 16);
     let words = [0x10, 0, 0, pc(0x1900)];
+
     let load = |offset| Value::Load {
         base: Base::Reg(Reg::Rsp),
         offset,
         addend: 0,
     };
     let rsp8 = Value::reg(Reg::Rsp, 8);
+
+    // Each fails for the reason with this code.
     let rules = [
         (RSP16, "US402"),
         (Rule::call(rsp8), "US206"),
@@ -196,6 +205,7 @@ fn the_fallback_is_tried_whatever_a_rule_fails_for() {
         (Rule::call(Value::Undefined), "US104"),
         (Rule::call(Value::reg(Reg::Rdi, 8)), "US301"),
     ];
+
     for (rule, code) in rules {
         let finder = with_frame_pointer(Rows::new(vec![(0x1000, rule), (0x1800, Rule::OUTERMOST)]));
         let (space, mut cache) = (space(), Cache::new());
@@ -203,9 +213,11 @@ fn the_fallback_is_tried_whatever_a_rule_fails_for() {
             let chain = chain_in(&finder, &space, &at, &words, &mut cache);
             assert_eq!(pcs(&chain), [pc(0x1100), pc(0x1900)], "{code}");
             assert_eq!(chain.end.reason, Reason::RootReached, "{code}");
+
             let causes: Vec<_> = events(&chain).iter().map(|c| c.code().as_str()).collect();
             assert_eq!(causes, [code]);
             assert_eq!(served(&chain)[1], Some(events(&chain)[0]));
+
             // Both sinks see the same frames and the same end.
             let bytes = bytes(&words);
             let place = Place {

@@ -6,6 +6,8 @@ use super::*;
 impl Arbitrary for Rule {
     fn arbitrary(g: &mut Gen) -> Rule {
         let regs = [Reg::Rsp, Reg::Rsp, Reg::Rbp, Reg::Rbx, Reg::R11];
+
+        // Usual rules for the most part, so that walks get beyond their first frame.
         let value = |g: &mut Gen| {
             let offset = i32::from(i8::arbitrary(g)) / 8 * 8;
             let base = match u8::arbitrary(g) % 4 {
@@ -26,6 +28,7 @@ impl Arbitrary for Rule {
                 _ => Value::at_cfa(offset),
             }
         };
+
         let usually = |g: &mut Gen, usual, other: fn(&mut Gen) -> Value| {
             if u8::arbitrary(g) % 16 == 0 {
                 other(g)
@@ -33,6 +36,7 @@ impl Arbitrary for Rule {
                 usual
             }
         };
+
         let cfa = Value::reg(
             *g.choose(&regs).expect("one"),
             i32::from(u8::arbitrary(g) % 8) * 8,
@@ -41,6 +45,7 @@ impl Arbitrary for Rule {
             base: Base::Cfa,
             offset: i32::from(i8::arbitrary(g)),
         };
+
         Rule {
             kind: match u8::arbitrary(g) % 32 {
                 0 => RuleKind::Signal,
@@ -91,6 +96,7 @@ fn a_register_lost_twice_for_one_reason_is_reported_once() {
 fn both_paths_and_both_sinks_agree() {
     fn property(rules: Vec<Rule>, stack: Vec<u8>, rsp: u8, rbp: u8, few: bool) -> bool {
         let rows: Vec<_> = (TEXT.start..).step_by(16).zip(rules).collect();
+        // For the most part return addresses, and some pointers into the stack.
         let words: Vec<u64> = stack
             .iter()
             .map(|&byte| match byte % 8 {
@@ -99,16 +105,19 @@ fn both_paths_and_both_sinks_agree() {
                 _ => pc(TEXT.start) + u64::from(byte),
             })
             .collect();
+
         let mut regs = Regs::UNKNOWN;
         RegMask::ALL.iter().for_each(|reg| regs.set(reg, STACK));
         regs.set(Reg::Rip, pc(TEXT.start) + u64::from(rsp));
         regs.set(Reg::Rsp, STACK + u64::from(rsp) / 4 * 8);
         regs.set(Reg::Rbp, STACK + u64::from(rbp));
+
         let (space, at) = (space(), Start::from_regs(regs));
         let mut finder = Rows::new(rows);
         if few {
             finder.carries = RegMask::FRAME;
         }
+
         let (mut fast, mut slow) = (Cache::new(), Cache::new());
         let bytes = bytes(&words);
         let memory = MemoryCopy::new(STACK, &bytes);
@@ -116,11 +125,13 @@ fn both_paths_and_both_sinks_agree() {
             space: &space,
             memory: &memory,
         };
+
         let mut used = Chain::default();
         // The second time, everything is hot.
         for _ in 0..2 {
             finder.fast = true;
             let by_fast = chain_in(&finder, &space, &at, &words, &mut fast);
+
             let mut out = Addresses::default();
             let end = walk(
                 &finder,
@@ -131,17 +142,21 @@ fn both_paths_and_both_sinks_agree() {
                 &mut out,
             );
             assert_eq!((&out.0, end), (&pcs(&by_fast), by_fast.end));
+
             finder.fast = false;
             let by_slow = chain_in(&finder, &space, &at, &words, &mut slow);
             assert_eq!(by_fast, by_slow);
+
             for cache in [&mut slow, &mut fast] {
                 let empty = used.emptied();
                 used = chain_again(&finder, &space, &at, &words, cache, empty);
                 assert_eq!(used, by_slow);
             }
         }
+
         true
     }
+
     QuickCheck::new()
         .tests(5000)
         .quickcheck(property as fn(Vec<Rule>, Vec<u8>, u8, u8, bool) -> bool);

@@ -75,6 +75,7 @@ fn sp_must_advance_where_the_return_address_is_read_from_the_stack() {
         ra: Value::at_cfa(0),
         ..Rule::call(Value::reg(Reg::Rsp, 0))
     };
+
     let chain = chain_of(
         &Rows::all(rule),
         &start(pc(0x1100), STACK, 0),
@@ -85,11 +86,13 @@ fn sp_must_advance_where_the_return_address_is_read_from_the_stack() {
         to: STACK,
     };
     assert_eq!((pcs(&chain), chain.end.reason), (vec![pc(0x1100)], stuck));
+
     // Nor may sp go down if the address is in a register.
     let rule = Rule {
         ra: Value::reg(Reg::Rdi, 0),
         ..Rule::call(Value::reg(Reg::Rsp, -8))
     };
+
     let mut at = start(pc(0x1100), STACK, 0);
     at.regs.set(Reg::Rdi, pc(0x1900));
     let chain = chain_of(&Rows::all(rule), &at, &[]);

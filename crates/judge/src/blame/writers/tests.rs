@@ -36,6 +36,7 @@ fn an_author_is_shown_with_the_evidence() {
             evidence,
         }
     };
+
     let gcc = "GNU C17 12.2.0";
     let all = [
         (
@@ -74,13 +75,17 @@ fn an_author_is_shown_with_the_evidence() {
             "by a or b or c or d or 2 more, or by hand (.comment)",
         ),
     ];
+
     for (writer, shown) in all {
         assert_eq!(writer.to_string(), shown);
     }
+
     let either = writer(Kind::Either, &["GCC: 12"], None, Evidence::Comment);
     assert!(either.may_be(&["GCC"]) && !either.may_be(&["clang"]) && either.may_be_hand());
+
     let unknown = writer(Kind::Unknown, &[], None, Evidence::None);
     assert!(unknown.may_be(&["clang"]) && unknown.may_be_hand());
+
     let linker = writer(Kind::Linker, &["LLD"], None, Evidence::Section);
     assert!(!linker.may_be_hand());
 }

@@ -55,6 +55,7 @@ fn advised(given: &Given) -> String {
         ..Subject::default()
     };
     let subjects: Vec<Subject> = given.subjects.iter().map(subject).collect();
+
     advice(&Situation {
         kind: given.kind,
         image: given.image,
@@ -321,21 +322,25 @@ fn a_copy_is_as_long_as_the_next_word_needs() {
         (given.copied, given.needed) = (copied, Some(Needed { least, most }));
         advised(&given)
     };
+
     assert!(
         asked(8192, 9000, 9000).contains("dwarf,32768"),
         "{}",
         asked(8192, 9000, 9000)
     );
+
     let far = asked(8192, 9000, 24_024);
     assert!(
         far.contains("dwarf,49152") && far.contains("24024 bytes above rsp"),
         "{far}"
     );
+
     let partly = asked(8192, 9000, 100_000);
     assert!(
         partly.contains("dwarf,65528") && partly.contains("no copy reaches in some"),
         "{partly}"
     );
+
     let never = asked(1024, 100_016, 100_016);
     assert!(!never.contains("--call-graph dwarf"), "{never}");
     assert!(
@@ -362,25 +367,31 @@ fn generated_code_has_the_remedy_of_its_own_runtime() {
         };
         advised(&given)
     };
+
     let java = of(Some(Runtime::HotSpot), false);
     assert!(
         java.contains("PreserveFramePointer") && !java.contains("node"),
         "{java}"
     );
+
     let node = of(Some(Runtime::V8), false);
     assert!(
         node.contains("--call-graph fp") && !node.contains("java"),
         "{node}"
     );
+
     assert!(of(Some(Runtime::LuaJit), false).contains("none: LuaJIT"));
     assert!(of(Some(Runtime::Beam), false).contains("+JPperf true"));
+
     let python = of(Some(Runtime::CPython), true);
     assert!(python.contains("perf inject --jit"), "{python}");
+
     let unknown = of(None, false);
     assert!(
         unknown.contains("not known") && !unknown.contains("java"),
         "{unknown}"
     );
+
     // The same in a chain by frame pointers.
     let mut php = given(Kind::NoFramePointer);
     (php.is_generated, php.generator.runtime) = (true, Some(Runtime::Php));
@@ -414,9 +425,11 @@ fn gains_are_measured_or_said_to_be_unseen() {
     let mut profile = given(Kind::NoFramePointer);
     profile.copied = 0;
     assert!(advised(&profile).ends_with(UNSEEN), "{}", advised(&profile));
+
     // The caller of the innermost function is what is missing.
     profile.only_leaves = true;
     assert!(!advised(&profile).contains(UNSEEN), "{}", advised(&profile));
+
     let mut better = given(Kind::NoRow);
     better.subjects.push(("dwarf+fp", 15, 5));
     let text = advised(&better);
@@ -424,6 +437,7 @@ fn gains_are_measured_or_said_to_be_unseen() {
         text.contains("whole are 15, 10 by dwarf") && !text.contains(UNSEEN),
         "{text}"
     );
+
     let mut fp = given(Kind::NoRow);
     fp.subjects.push(("fp", 12, 8));
     let text = advised(&fp);
@@ -431,6 +445,7 @@ fn gains_are_measured_or_said_to_be_unseen() {
         text.contains("`--call-graph fp`") && text.contains("12 by fp, 10 by dwarf"),
         "{text}"
     );
+
     // Nothing is to be done.
     assert!(!advised(&given(Kind::StartFile)).contains(UNSEEN));
     assert!(!advised(&given(Kind::OverwrittenReturn)).contains(UNSEEN));

@@ -29,6 +29,7 @@ fn kind_in(name: &str, unwinder: &str, frame: usize, what: whole::Fault) -> Opti
         size: 0x100,
         name: name.into(),
     };
+
     space.map(Mapping {
         range: START..START + 0x1000,
         bias: 0,
@@ -38,6 +39,7 @@ fn kind_in(name: &str, unwinder: &str, frame: usize, what: whole::Fault) -> Opti
         }))),
         name: "/lib/libc.so.6".into(),
     });
+
     let sample = Sample::of_regs(SampleRegs::hardware(Regs::UNKNOWN));
     let view = View {
         number: 0,
@@ -47,11 +49,13 @@ fn kind_in(name: &str, unwinder: &str, frame: usize, what: whole::Fault) -> Opti
         stitched: &[],
         world: None,
     };
+
     let found = Break {
         frame,
         pc: CodeAddress::Return(START + 0x20),
         what,
     };
+
     let made = Made::default();
     let fault = of_break(&view, found, Reading::of(unwinder, &made), || false);
     fault.map(|fault| fault.kind)
@@ -89,6 +93,7 @@ fn registers_that_were_not_recorded_are_named() {
         }))),
         name: "/bin/prog".into(),
     });
+
     let mut regs = Regs::UNKNOWN;
     for (reg, value) in [
         (Reg::Rip, START + 8),
@@ -97,6 +102,7 @@ fn registers_that_were_not_recorded_are_named() {
     ] {
         regs.set(reg, value);
     }
+
     let sample = Sample::of_regs(SampleRegs::hardware(regs));
     let view = View {
         number: 0,
@@ -106,9 +112,11 @@ fn registers_that_were_not_recorded_are_named() {
         stitched: &[],
         world: None,
     };
+
     let engine = spec::engine("dwarf").expect("an unwinder");
     let mut cache = Cache::new();
     let outcome = engine.examine(&view, Variant::Hardware, &Setting::default(), &mut cache);
+
     let made = Made::default();
     let judged = judge(
         &view,
@@ -117,6 +125,7 @@ fn registers_that_were_not_recorded_are_named() {
         &Dwarf::new(),
         &mut cache,
     );
+
     let Judged::Broken(fault) = judged else {
         panic!("the walk cannot start");
     };
@@ -146,10 +155,12 @@ fn a_program_that_crashed_at_a_return_is_known_by_its_code() {
             }))),
             name: "/bin/prog".into(),
         });
+
         let mut regs = Regs::UNKNOWN;
         for (reg, value) in [(Reg::Rip, START + 8), (Reg::Rsp, 0x7000)] {
             regs.set(reg, value);
         }
+
         let sample = Sample::of_regs(SampleRegs::hardware(regs));
         let view = View {
             number: 0,
@@ -159,11 +170,13 @@ fn a_program_that_crashed_at_a_return_is_known_by_its_code() {
             stitched: &[],
             world: None,
         };
+
         let engine = spec::engine("dwarf").expect("an unwinder");
         let setting = Setting::default();
         let outcome = engine.examine(&view, Variant::Hardware, &setting, &mut Cache::new());
         is_at_return(&view, &outcome)
     };
+
     assert!(at_return(0xc3) && !at_return(0x90));
 }
 
@@ -208,9 +221,11 @@ fn addresses_have_57_bits() {
 #[test]
 fn a_direct_call_says_what_was_called() {
     let mut space = AddressSpace::new();
+    // call 20; call *%rax
     let mut code = vec![0x90; 64];
     code[..5].copy_from_slice(&[0xe8, 0x1b, 0, 0, 0]);
     code[8..10].copy_from_slice(&[0xff, 0xd0]);
+
     space.map(Mapping {
         range: START..START + 0x1000,
         bias: 0,
@@ -224,6 +239,7 @@ fn a_direct_call_says_what_was_called() {
         }))),
         name: "/bin/prog".into(),
     });
+
     let sample = Sample::of_regs(SampleRegs::hardware(Regs::UNKNOWN));
     let view = View {
         number: 0,
@@ -233,6 +249,7 @@ fn a_direct_call_says_what_was_called() {
         stitched: &[],
         world: None,
     };
+
     assert_eq!(called_before(&view, START + 5), Some(START + 0x20));
     assert_eq!(called_before(&view, START + 10), None);
     assert_eq!(called_before(&view, START + 0x2000), None);

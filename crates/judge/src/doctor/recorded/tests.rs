@@ -13,6 +13,7 @@ use unwind_sim_unwind::start::SampleRegs;
 fn judged(kernel: usize, length: usize, max_stack: u16) -> Judged {
     const PERF_CONTEXT_KERNEL: u64 = -128_i64 as u64;
     const PERF_CONTEXT_USER: u64 = -512_i64 as u64;
+
     let mut space = AddressSpace::new();
     space.map(Mapping {
         range: 0x1000..0x10_0000,
@@ -20,10 +21,12 @@ fn judged(kernel: usize, length: usize, max_stack: u16) -> Judged {
         image: Some(Arc::new(Image::new(ImageParts::default()))),
         name: "/bin/a".into(),
     });
+
     let inside = std::iter::once(PERF_CONTEXT_KERNEL)
         .chain(std::iter::repeat_n(0xffff_ffff_8100_0000, kernel))
         .chain([PERF_CONTEXT_USER]);
     let ips = inside.chain((0..length as u64).map(|n| 0x2000 + 16 * n));
+
     let sample = Sample {
         recorded: vec![RecordedChain {
             source: "perf".into(),
@@ -32,6 +35,7 @@ fn judged(kernel: usize, length: usize, max_stack: u16) -> Judged {
         }],
         ..Sample::of_regs(SampleRegs::hardware(Regs::UNKNOWN))
     };
+
     let view = View {
         number: 0,
         sample: &sample,
@@ -40,10 +44,12 @@ fn judged(kernel: usize, length: usize, max_stack: u16) -> Judged {
         stitched: &[],
         world: None,
     };
+
     let made = Made {
         max_stack,
         ..Made::default()
     };
+
     judge(&view, &made, &Dwarf::new(), &mut Cache::new()).expect("a chain")
 }
 

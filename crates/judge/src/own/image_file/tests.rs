@@ -24,9 +24,11 @@ fn of_this_program() -> Image {
 fn what_is_written_is_read_back() {
     let image = of_this_program();
     let file = elf_file(&image).expect("not that large");
+
     let read = again(&file);
     assert_eq!(read.problems, []);
     let read = read.into_image();
+
     for section in image.sections() {
         let found = read.sections().iter().find(|s| s.kind == section.kind);
         match section.kind {
@@ -44,12 +46,14 @@ fn what_is_written_is_read_back() {
             }
         }
     }
+
     let names = |image: &Image| {
         let symbols = image.symbols().iter();
         symbols
             .map(|s| (s.address, s.size, s.name.clone()))
             .collect::<Vec<_>>()
     };
+
     assert!(!image.symbols().is_empty());
     assert_eq!(names(&read), names(&image));
     assert!(image.text().iter().all(|range| read.is_text(range.start)));
@@ -101,12 +105,14 @@ fn code_that_is_not_known_has_its_addresses() {
         }],
         ..ImageParts::default()
     });
+
     let read = again(&elf_file(&image).expect("small"));
     let spans: Vec<_> = read
         .segments
         .iter()
         .map(|s| (s.address, s.file_size))
         .collect();
+
     assert_eq!(spans, [(0x1010, 16), (0x2000, 0), (u64::MAX - 8, 4)]);
     assert_eq!(read.parts.symbols[0].name, "main");
 }

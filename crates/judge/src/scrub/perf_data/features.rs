@@ -132,36 +132,46 @@ fn command_line(bytes: &[u8]) -> Option<Vec<String>> {
 
 /// The words that say how was recorded, and the program's name without its folder and arguments.
 fn command(all: &[String]) -> Vec<String> {
+    // The first two words are perf and its subcommand.
     let mut kept: Vec<String> = all
         .iter()
         .take(2)
         .map(|word| file_name(word).to_owned())
         .collect();
+
     let mut rest = all.iter().skip(2);
     while let Some(word) = rest.next() {
         let option = word.split('=').next().unwrap_or_default();
         if word == "--" {
             continue;
         }
+
+        // The first word that is not an option is the program; its arguments are left out.
         if !word.starts_with('-') {
             kept.push(file_name(word).to_owned());
             break;
         }
+
+        // A name or path is dropped with its option: what follows would else be taken for the
+        // program.
         if WITH_NAME.contains(&option) {
             if option == word {
                 rest.next();
             }
             continue;
         }
+
         let is_known = WITH_VALUE.contains(&option);
         kept.push(match is_known || !word.contains('=') {
             true => word.clone(),
             false => option.to_owned(),
         });
+
         if is_known && option == word {
             kept.extend(rest.next().cloned());
         }
     }
+
     kept
 }
 

@@ -70,11 +70,13 @@ pub(super) fn samples(
 ) -> Result<Vec<u64>, ScrubError> {
     let bytes = map_file(plain).map_err(ScrubError::Read)?;
     let file = perf::parse((*bytes).as_ref()).map_err(ScrubError::perf)?;
+
     let (mut world, mut images) = (World::new(), Vec::new());
     let mut finder = ImageFinder::new(files);
     let (mut digests, mut done) = (Vec::new(), HashSet::new());
     let mut failed: Option<ScrubError> = None;
     let at = Cell::new(0);
+
     // As a recording is opened: some samples have their address from the part that came later.
     let deferred = perf::Deferred::read(&file);
     let options = perf::ItemOptions {
@@ -82,6 +84,7 @@ pub(super) fn samples(
         deferred: Some(&deferred),
         at: Some(&at),
     };
+
     perf::items(&file, &mut finder, &options, &mut |item| {
         match item {
             ImportItem::Image { image, .. } => images.push(image),
@@ -95,10 +98,12 @@ pub(super) fn samples(
                     stitched: &[],
                     world: Some(&world),
                 };
+
                 tell(view.number + 1);
                 let scrubbed = scrubber.sample(&view).map_err(ScrubError::from);
                 let written = scrubbed.and_then(|(after, digest)| {
                     digests.push(digest);
+                    // The offset of its record, by which the loop below knows it.
                     done.insert(at.get());
                     put(&file, at.get(), Some((&sample, &after)), out)
                 });
@@ -110,15 +115,18 @@ pub(super) fn samples(
         }
         ControlFlow::Continue(())
     });
+
     if let Some(error) = failed {
         return Err(error);
     }
+
     // Of a sample that nothing walks, nothing is read.
     for raw in file.records().map_while(Result::ok) {
         if raw.kind == rt::SAMPLE && !done.contains(&raw.offset) {
             put(&file, raw.offset, None, out)?;
         }
     }
+
     Ok(digests)
 }
 

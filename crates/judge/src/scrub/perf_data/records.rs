@@ -197,15 +197,18 @@ impl<'f, 'a, 'n> Copier<'f, 'a, 'n> {
     /// The body of a record; `None` to leave it out.
     fn body(&mut self, event: &Event<'_>) -> Option<Vec<u8>> {
         let (raw, body) = (&event.raw, event.raw.body);
+        // perf's own records have no trailer; the kernel's may have one (`sample_id_all`).
         let trailer = match raw.kind < rt::USER_TYPE_START {
             true => event.attr.trailer_bytes(),
             false => 0,
         };
+
         let is_named = self.names.is_some();
         let mut file = |name: &str| match &mut self.names {
             Some(names) => names.file(name),
             None => name.to_owned(),
         };
+
         Some(match raw.kind {
             rt::MMAP => named(body, MMAP_PATH, trailer, file),
             rt::MMAP2 => named(body, MMAP2_PATH, trailer, file),
@@ -218,6 +221,7 @@ impl<'f, 'a, 'n> Copier<'f, 'a, 'n> {
             rt::THREAD_MAP if is_named => thread_map(body, &mut file),
             rt::HEADER_TRACING_DATA if is_named => return None,
             rt::HEADER_FEATURE => {
+                // `struct perf_record_header_feature`: the number, then the bytes of the section.
                 let number = u8::try_from(le::u64_at(body, 0)?).ok()?;
                 let Some(bytes) = self.section(number, &body[8..]) else {
                     self.left_out.features.push(number);
@@ -242,15 +246,20 @@ pub(super) fn named(
     let Some(field) = body.get(at..end) else {
         return body.to_vec();
     };
+
     let old = String::from_utf8_lossy(le::until_nul(field)).into_owned();
     let mut text = new(&old).into_bytes();
+
     if text == old.as_bytes() && le::until_nul(field).len() < field.len() {
         // The same room, so that nothing moves.
         text.resize(field.len(), 0);
     } else {
+        // `perf_event_comm_event` in `kernel/events/core.c` aligns names to 8 bytes, too.
         text.resize((text.len() + 1).next_multiple_of(8), 0);
     }
+
     let mut out = [&body[..at], &text, &body[end..]].concat();
+
     // An entry of the feature section has its own size in front.
     if at == RECORD + BUILD_ID_PATH
         && trailer == 0
@@ -259,6 +268,7 @@ pub(super) fn named(
         let size = (out.len() as u16).to_le_bytes();
         out[6..8].copy_from_slice(&size);
     }
+
     out
 }
 

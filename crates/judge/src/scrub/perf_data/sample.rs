@@ -29,19 +29,24 @@ pub(super) fn body(
 ) -> Result<Vec<u8>, PerfError> {
     let mut body = raw.body.to_vec();
     let attr = sample.attr();
+
     if let Some(place) = sample.place(st::CALLCHAIN)? {
         callchain(&mut body[place]);
     }
+
     if let Some(place) = sample.place(st::RAW)? {
+        // `struct trace_entry`: a tracepoint's data starts with its number, flags and pid.
         let kept = match attr.kind == TRACEPOINT {
             true => COMMON_FIELDS,
             false => 0,
         };
         zero(&mut body, place, 4 + kept, 0);
     }
+
     if let Some(place) = sample.place(st::BRANCH_STACK)? {
         branches(&mut body[place]);
     }
+
     let masks = [
         (st::REGS_USER, attr.sample_regs_user),
         (st::REGS_INTR, attr.sample_regs_intr),
@@ -52,6 +57,8 @@ pub(super) fn body(
             registers(&mut body[place], mask, before);
         }
     }
+
+    // `perf_event.h`: the size, that many bytes, and `dyn_size`, how many of them are valid.
     if let Some(place) = sample.place(st::STACK_USER)? {
         let stack = scrubbed.and_then(|(_, after)| after.regions.first());
         let copied = sample.user_stack()?.map_or(0, |stack| stack.bytes.len());
@@ -59,12 +66,16 @@ pub(super) fn body(
         let start = place.start + 8;
         // The last word says how many bytes are valid.
         zero(&mut body, place, 8, 8);
+
         let len = bytes.len().min(copied);
         body[start..start + len].copy_from_slice(&bytes[..len]);
     }
+
+    // `perf_event.h`: a size, then a part of a hardware trace, which nothing here reads.
     if let Some(place) = sample.place(st::AUX)? {
         zero(&mut body, place, 8, 0);
     }
+
     Ok(body)
 }
 

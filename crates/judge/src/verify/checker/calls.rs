@@ -25,26 +25,33 @@ impl Checker<'_> {
         let [.., held, callee] = self.tracker.known() else {
             return;
         };
+
         let (held, callee) = (*held, *callee);
         if self.tracker.in_doubt() || known.behind() == NONE {
             return;
         }
+
         let behind = self.code.returns[known.behind() as usize];
         let sets = [behind.inside, behind.after].map(|set| self.code.set(set).map(|s| s.claims));
         let [Some(inside), Some(after)] = sets else {
             return;
         };
+
+        // A walk gets rsp from the callee's CFA; the other registers are those of the call.
         let gpr = |number| match number {
             4 => callee.cfa,
             number => core.state.gpr(number),
         };
+
         for which in 0..self.finders.len() {
             if *self.code.claim(inside[which]) == Claim::NoTable {
                 continue;
             }
+
             self.tallies[which].calls += 1;
             let Judged { claim, wrong, .. } = self.judged[which];
             let mut last = (claim, wrong);
+
             for (check, set) in [(Check::InsideCall, &inside), (Check::AtReturn, &after)] {
                 let number = set[which];
                 let wrong = match self.code.claim(number) {
@@ -59,6 +66,7 @@ impl Checker<'_> {
                     }
                     _ => claim::NOTHING,
                 };
+
                 if wrong != 0 {
                     self.count_call(core, known.behind(), which, (check, wrong), &held, &callee);
                 }
@@ -79,6 +87,7 @@ impl Checker<'_> {
         let known = self.code.findings_behind(behind);
         let activation = self.activation(self.tracker.frames().len().checked_sub(2));
         let now = (activation, self.number);
+
         let is_wrong = match self.findings.again(known, (which, check), wrong, now) {
             Some(is_wrong) => is_wrong,
             None => {
@@ -98,6 +107,7 @@ impl Checker<'_> {
                 self.findings.add(known, wrong, check, site, &found)
             }
         };
+
         let tally = &mut self.tallies[which];
         match check {
             Check::InsideCall => tally.calls_wrong += u64::from(is_wrong),
@@ -115,6 +125,7 @@ impl Checker<'_> {
     ) -> Vec<Contradiction> {
         let ra = callee.pc;
         let inside = ra.wrapping_sub(1);
+
         let mut saved = callee.saved;
         // A walk does not have the registers that this unwinder does not carry.
         let finder = self.finders[which];
@@ -124,6 +135,7 @@ impl Checker<'_> {
                 regs.set(reg, *value);
             }
         }
+
         regs.set(Reg::Rip, inside);
         regs.set(Reg::Rsp, callee.cfa);
         let frame = TrueFrame {
@@ -132,12 +144,14 @@ impl Checker<'_> {
             kind: TrueKind::Top,
             saved: Some(saved),
         };
+
         let truth = Truth::Known(vec![frame, outer(held, 0)]);
         // A walk does not read below its sp.
         let above = Window {
             memory: &MachineMemory(&core.memory),
             range: callee.cfa..u64::MAX,
         };
+
         let subject = Subject {
             space: &self.space,
             memory: &above,
@@ -145,7 +159,11 @@ impl Checker<'_> {
             live: &regs,
             is_whole: true,
         };
+
         let cache = &mut self.caches[which];
+
+        // The caller's frame as that of an instruction, so that the row of just this address is
+        // taken.
         let mut contradictions = |address| {
             let frame = Frame {
                 pc: CodeAddress::Instruction(address),
@@ -160,11 +178,14 @@ impl Checker<'_> {
             }
             found
         };
+
+        // Only the call is known to have been executed; what is missing behind it may be no defect.
         let at_call = contradictions(inside);
         let mut found = match check {
             Check::InsideCall => at_call,
             _ => behind_call(contradictions(ra), &at_call),
         };
+
         for contradiction in &mut found {
             contradiction.pc = CodeAddress::Return(ra);
         }

@@ -124,6 +124,7 @@ impl Checker<'_> {
             image: Some(entry.image.clone()),
             name: jit::REGISTERED.to_owned(),
         });
+
         let outer = outer(&kept.held, 0);
         let subject = Subject {
             space: &space,
@@ -132,6 +133,7 @@ impl Checker<'_> {
             live: &kept.live,
             is_whole: true,
         };
+
         let count = self.generated.take(place, rip);
         let site = Site {
             place: self.places.at(&space, rip),
@@ -139,15 +141,24 @@ impl Checker<'_> {
             activation: None,
             number: kept.number,
         };
+
+        // It was counted under the place of memory without a file; now it belongs to the image of
+        // the table.
         self.code.executed(site.place, rip);
+
         for which in 0..self.finders.len() {
+            // Only for these unwinders it had no table when it ran; the others judged it then.
             if kept.no_table >> which & 1 == 0 {
                 continue;
             }
+
             let mut cache = Cache::new();
             let found = subject.check_frame(self.finders[which], 0, &mut cache);
+
+            // What counted as code without a table is judged now.
             let tally = &mut self.tallies[which];
             tally.no_table = tally.no_table.saturating_sub(count);
+
             if !found.is_empty() {
                 tally.wrong += count;
                 let check = (which, Check::Instruction);

@@ -59,7 +59,10 @@ impl ProcessObserver for Checker<'_> {
         if !self.observed {
             return;
         }
+
+        // New memory is other code than what a JIT compiler had there.
         self.jit.unmapped(&range);
+
         let mapping = match file {
             Some(file) => {
                 self.jit.file_mapped(file.path);
@@ -67,6 +70,7 @@ impl ProcessObserver for Checker<'_> {
             }
             None => bare(range),
         };
+
         match permissions.allow(Access::Execute) {
             true => {
                 self.places.mapped(&mapping);
@@ -74,6 +78,7 @@ impl ProcessObserver for Checker<'_> {
             }
             false => self.places.unmapped(&mapping.range),
         }
+
         self.map(mapping, permissions);
     }
 
@@ -87,6 +92,7 @@ impl ProcessObserver for Checker<'_> {
         if !self.observed {
             return;
         }
+
         let mapping = match file {
             Some(file) if !has_no_file(&String::from_utf8_lossy(file.path)) => {
                 return self.mapped(range, permissions, Some(file));
@@ -94,10 +100,13 @@ impl ProcessObserver for Checker<'_> {
             Some(file) => self.images.mapping(range.clone(), permissions, file),
             None => bare(range.clone()),
         };
+
+        // Code that was writable for a while stays the same place.
         let is_code = permissions.allow(Access::Execute);
         if is_code && !self.places.is_bare(&mapping.range) {
             self.places.mapped(&mapping);
         }
+
         self.map(mapping, permissions);
         if self.jit.covers(&range) {
             self.lay(&[range]);
@@ -158,6 +167,8 @@ impl ProcessObserver for Checker<'_> {
     fn disturbed(&mut self, task: Task, state: &State) {
         self.end_run();
         let unknown = unknown_tracker(state);
+
+        // The sites of calls and the frames belong together: both are given up.
         let before = match self.processes.get_mut(&task.process) {
             _ if task == self.task => {
                 self.sites.clear();
@@ -179,6 +190,7 @@ impl ProcessObserver for Checker<'_> {
                 })
             }
         };
+
         if let Some(before) = before {
             self.earlier = self.earlier.plus(before.stats());
         }

@@ -79,12 +79,15 @@ impl Checker<'_> {
     #[inline]
     pub(super) fn start_run(&mut self, index: u32) -> bool {
         let mut len = self.code.run(index);
+        // The shadow stack has to see every instruction.
         if self.tracker.is_watching() {
             return false;
         }
+
         if len < 2 || self.no_table != 0 || self.number + u64::from(len) > self.next_walk {
             return false;
         }
+
         if self.wrong != 0 {
             let judged = &self.judged;
             let key = Key::new(self.wrong, |which| judged[which].wrong);
@@ -93,14 +96,17 @@ impl Checker<'_> {
                 len = self.find_outcomes(index, len);
             }
         }
+
         self.run.len = if len < 2 { 0 } else { len };
         self.run.started = 0;
         self.run.block = None;
         self.run.number = self.number;
+
         if self.run.is_active() {
             // The outcome is that of this instruction.
             self.changed = 0;
         }
+
         self.run.is_active()
     }
 
@@ -111,14 +117,19 @@ impl Checker<'_> {
         let Some(head) = self.code.first_run() else {
             return 0;
         };
+
+        // Where the shadow stack has to see every instruction, none can be counted ahead.
         if self.tracker.is_watching() {
             return 0;
         }
+
+        // A run may reach neither the next walk of the whole stack nor the end of the frame.
         let len = u32::from(head.len);
         let room = self.tracker.limit().saturating_sub(core.state.gpr(4));
         if self.number + u64::from(len) > self.next_walk || u64::from(head.ahead.rise) > room {
             return 0;
         }
+
         if head.first != self.last_set || self.changed & self.depends != 0 {
             if !self.judge(core, core.state.rip, head.first) {
                 return 0;
@@ -126,9 +137,11 @@ impl Checker<'_> {
             // The outcome is that of the first instruction.
             self.changed = 0;
         }
+
         if self.no_table != 0 {
             return 0;
         }
+
         self.run.repeat = NONE;
         if self.wrong != 0 {
             let judged = &self.judged;
@@ -140,13 +153,16 @@ impl Checker<'_> {
                 _ => return 0,
             }
         }
+
         self.run.len = len;
         self.run.started = head.ahead.count.into();
         self.run.last = head.wanted().saturating_sub(1);
         self.run.number = self.number;
         self.run.block = Some(head);
+
         self.number += u64::from(head.ahead.count);
         self.changed = 0;
+
         head.wanted() as usize
     }
 
@@ -322,14 +338,19 @@ impl Checker<'_> {
     fn count_run(&mut self) {
         let (started, len) = (self.run.started, self.run.len);
         self.run.len = 0;
+
         self.settle_push();
         self.run.stopped = 0;
         if started == 0 {
             return;
         }
+
         self.checked += u64::from(started);
         self.tracker.step_many(self.number - self.run.number);
+
         self.index = self.run.last;
+        // The state behind the run is that of its last instruction: the next outcome may be
+        // computed from it.
         if let Some(head) = self.run.block.filter(|_| started == len) {
             self.changed = claim::Parts::from(head.writes);
             self.class = Insn::Other;
@@ -339,11 +360,15 @@ impl Checker<'_> {
             self.class = known.class;
             self.carry(known.claims);
         }
+
         if self.wrong == 0 {
             return;
         }
+
         let activation = self.activation(self.tracker.frames().len().checked_sub(1));
         let repeat = self.run.repeat;
+
+        // Executed to its end, a repeat is counted with one number.
         if repeat != NONE && started == len {
             let now = (activation, self.run.number);
             for (which, count) in self.findings.count_repeat(repeat, now) {
@@ -351,9 +376,12 @@ impl Checker<'_> {
             }
             return;
         }
+
+        // Of a part of a repeat, each outcome is counted by itself.
         let all = self.findings.repeats.outcomes(repeat);
         self.run.outcomes[..all.len()].copy_from_slice(all);
         let mut outcomes = self.run.outcomes.iter();
+
         for number in self.run.number..self.run.number + u64::from(started) {
             let mut left = self.wrong;
             while left != 0 {

@@ -156,15 +156,20 @@ impl Checker<'_> {
         let frames = self.tracker.frames();
         let inner = frames[part.clone()].partition_point(|held| held.slot >= range.end);
         let inner = part.start + inner;
+
         // The function with the next slot above, and those whose slots are hit.
         if inner > part.start {
             self.saved_hits(memory, set, range, inner - 1, hits);
         }
+
         for index in (inner..part.end).take(HITS_MAX) {
+            // Slots get lower from frame to frame, so the first one below the range ends the
+            // search.
             let held = &frames[index];
             if held.slot.saturating_add(8) <= range.start {
                 return;
             }
+
             if held.is_in_memory()
                 && let Ok(old) = memory.read_u64(held.slot)
             {
@@ -178,6 +183,7 @@ impl Checker<'_> {
                     owner_place: NOWHERE,
                 });
             }
+
             self.saved_hits(memory, set, range, index, hits);
         }
     }
@@ -193,17 +199,22 @@ impl Checker<'_> {
         hits: &mut Vec<Hit>,
     ) {
         let frames = self.tracker.frames();
+
+        // The row that is in force: in the innermost frame at the instruction, else at the call of
+        // the next frame.
         let set = match (frames.get(index + 1), self.sites.get(index + 1)) {
             (None, _) => set,
             (Some(callee), Some(site)) if site.slot == callee.slot => site.inside,
             _ => return,
         };
+
         let (Some(which), Some(set)) = (self.carries_all, self.code.set(set)) else {
             return;
         };
         let Claim::Simple(simple) = self.code.claim(set.claims[which]) else {
             return;
         };
+
         let held = &frames[index];
         for (number, address) in simple.saved_in(held.cfa, range) {
             // A slot that does not hold the value is not live. That the row is wrong is found
@@ -212,6 +223,7 @@ impl Checker<'_> {
             let Ok(old) = memory.read_u64(address) else {
                 continue;
             };
+
             // Or one that another function has put there.
             let is_overwritten = || {
                 let reg = Reg::CALLEE_SAVED[usize::from(number)];
@@ -219,6 +231,7 @@ impl Checker<'_> {
                 let overwritten = self.findings.overwritten.value(owner, reg);
                 overwritten == Some(old)
             };
+
             if old == truth || is_overwritten() {
                 hits.push(Hit {
                     address,

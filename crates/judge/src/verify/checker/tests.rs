@@ -136,17 +136,20 @@ impl Finder for Rows {
         if self.gap.contains(&(svma - CODE)) {
             return Err(Reason::NoRow { pc: svma });
         }
+
         let key = UnitKey {
             table: TableKind::EhFrame,
             image: mapping.image.as_ref().map(|i| i.id()),
             offset: 0,
             block: 0,
         };
+
         let row = |(index, &(start, rule)): (usize, &(u64, Rule))| NewRow {
             start: CODE + start,
             offset: index as u64,
             rule,
         };
+
         let unit = match cache.unit(&key) {
             Some(unit) => unit?,
             None => {
@@ -155,6 +158,7 @@ impl Finder for Rows {
                 cache.add_unit(key, CODE..CODE_END, rows, None)
             }
         };
+
         cache.find_row(unit, svma)
     }
     fn permits(&self, rule: &Rule, topmost: bool) -> Result<(), Reason> {
@@ -174,6 +178,7 @@ fn engines(tables: Vec<Rows>) -> Vec<Engine> {
 fn mapping(code: &[u8]) -> Mapping {
     let mut text = code.to_vec();
     text.resize((CODE_END - CODE) as usize, 0xcc);
+
     let image = Image::new(ImageParts {
         name: "program".into(),
         text: std::iter::once(CODE..CODE_END).collect(),
@@ -189,6 +194,7 @@ fn mapping(code: &[u8]) -> Mapping {
         }],
         ..ImageParts::default()
     });
+
     Mapping {
         range: CODE..CODE_END,
         bias: 0,
@@ -284,19 +290,23 @@ fn each_table_is_blamed_for_its_own_rows() {
         };
         vec![Rows::of(right()), wrong, Rows::of(right()), gap]
     };
+
     for elide in [true, false] {
         let results = run(CALLS, tables(), elide);
         let found = told(&results);
+
         let at = |which| (which, Check::Instruction, 0x35);
         let expected = [
             (at(1), ReasonCode::WrongCfa, Reg::Rsp, 3),
             (at(3), ReasonCode::NoRowForExecuted, Reg::Rip, 3),
         ];
+
         let found: Vec<_> = found
             .into_iter()
             .map(|(which, check, at, code, reg, count)| ((which, check, at), code, reg, count))
             .collect();
         assert_eq!(found, expected);
+
         let wrong: Vec<_> = results.tallies.iter().map(|t| t.wrong).collect();
         assert_eq!(wrong, [0, 3, 0, 3]);
     }
@@ -391,9 +401,11 @@ fn nothing_is_checked_while_the_truth_is_in_doubt() {
         0x90, // 2f g: nop
         0xc3, // 30 ret
     ];
+
     // All rows are wrong.
     let rows = Rows::of(vec![(0, above(0x100))]);
     let results = run(CODE, vec![rows], true);
+
     let truth = results.truth;
     assert_eq!((truth.unheld, truth.unknown), (1, 3));
     let tally = results.tallies[0];

@@ -11,9 +11,12 @@ impl Checker<'_> {
     pub(super) fn walk(&mut self, core: &Core, rip: u64) {
         let depth = self.tracker.frames().len() as u64;
         self.next_walk = self.number + WALK_EVERY * depth.div_ceil(WALK_FRAMES).max(1);
+
+        // While the truth is in doubt, there is no chain to compare with.
         if self.tracker.in_doubt() {
             return;
         }
+
         let truth = self.tracker.truth(&cpu_at(&core.state, rip));
         let live = live_registers(&core.state, rip);
         let subject = Subject {
@@ -23,6 +26,7 @@ impl Checker<'_> {
             live: &live,
             is_whole: true,
         };
+
         let found = self.walks.take(
             self.engines,
             &subject,
@@ -30,6 +34,7 @@ impl Checker<'_> {
             &self.judged.map(|judged| judged.wrong),
             (self.number, self.places.at(&self.space, rip)),
         );
+
         for (which, contradiction) in found {
             let depth = self.tracker.frames().len().checked_sub(1);
             let site = findings::Site {
@@ -40,6 +45,7 @@ impl Checker<'_> {
                 activation: self.activation(depth.and_then(|d| d.checked_sub(contradiction.frame))),
                 number: self.number,
             };
+
             self.findings.walked(which, site, &contradiction);
         }
     }

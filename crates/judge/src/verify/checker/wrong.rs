@@ -50,8 +50,11 @@ impl Checker<'_> {
             activation: self.activation(self.tracker.frames().len().checked_sub(1)),
             number: self.number,
         };
+
         let check = (which, Check::Instruction);
         let Judged { claim, wrong, .. } = self.judged[which];
+
+        // A plain outcome that is known need not be computed again.
         if held.kind == TrueKind::Call
             && let Claim::Simple(simple) = self.code.claim(claim)
             && simple.is_plain(wrong, &|number| core.state.gpr(number), &core.memory)
@@ -60,11 +63,15 @@ impl Checker<'_> {
         {
             return true;
         }
+
         let found = self.contradictions(core, insn.rip, &held, which);
         self.show(core, site.place, insn.rip, insn.rip);
+        // The quick check said that something is wrong, and the full one does not: that is a bug of
+        // ours.
         if found.is_empty() {
             self.walks.disagree(which, &site, "the quick check");
         }
+
         let Some(place) = self.code.findings_mut(insn.index) else {
             return false;
         };
@@ -85,6 +92,7 @@ impl Checker<'_> {
             top(&cpu_at(&core.state, rip), held.cfa),
             outer(held, 0),
         ]);
+
         let subject = Subject {
             space: &self.space,
             memory: &MachineMemory(&core.memory),
@@ -92,8 +100,11 @@ impl Checker<'_> {
             live: &live,
             is_whole: true,
         };
+
         let cache = &mut self.caches[which];
         let mut found = subject.check_frame(self.finders[which], 0, cache);
+
+        // A rule by frame pointer is wrong because of the code, which says more than the rule.
         for contradiction in &mut found {
             let row = contradiction.row.as_ref();
             if row.is_some_and(|row| row.rule.by_frame_pointer)
@@ -102,6 +113,7 @@ impl Checker<'_> {
                 contradiction.code = code;
             }
         }
+
         found
     }
 }

@@ -84,29 +84,35 @@ fn each_thing_that_is_claimed_may_be_wrong() {
         // Above the return address there is 0, below it a register.
         assert_eq!(wrong(&of(&rule), &gpr()), bits, "{offset}");
     }
+
     let cfa_only = Rule {
         ra: Value::at_cfa(-16),
         ..Rule::call(Value::reg(Reg::Rsp, 16))
     };
     assert_eq!(wrong(&of(&cfa_only), &gpr()), CFA);
+
     let unmapped = Rule {
         ra: Value::at_cfa(0x1000),
         ..CALL
     };
     assert_eq!(wrong(&of(&unmapped), &gpr()), NOTHING);
+
     for (index, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
         let slot = -16 - 8 * index as i32;
         let bit = SAVED << index;
+
         // The register is in the slot or not, and unchanged or not.
         let saved = |value| of(&CALL.with_saved(reg, value));
         let (here, there) = (saved(Value::at_cfa(slot)), saved(Value::at_cfa(-8)));
         let mut changed = gpr();
         changed[NUMBERS[index]] = 7;
+
         assert_eq!(
             (wrong(&here, &changed), wrong(&there, &changed)),
             (0, bit),
             "{reg}"
         );
+
         let (same, nothing) = (saved(Value::Same), saved(Value::Undefined));
         assert_eq!(
             (wrong(&same, &changed), wrong(&nothing, &changed)),
@@ -114,6 +120,7 @@ fn each_thing_that_is_claimed_may_be_wrong() {
             "{reg}"
         );
         assert_eq!(wrong(&of(&CALL), &changed), bit, "{reg}");
+
         let outside = saved(Value::at_cfa(0x1000));
         assert_eq!(wrong(&outside, &gpr()), bit, "{reg}");
     }
@@ -124,6 +131,7 @@ fn a_frame_pointer_of_nought_says_that_there_is_no_caller() {
     let rule = Rule::call(Value::reg(Reg::Rbp, 16));
     let mut at = gpr();
     at[5] = 0;
+
     for (frame_pointer, address, bits) in [
         (true, 0, NOTHING),
         (true, SLOT - 8, 0),
@@ -136,11 +144,13 @@ fn a_frame_pointer_of_nought_says_that_there_is_no_caller() {
         let claim = of(&rule);
         assert_eq!(wrong(&claim, &at), bits, "{frame_pointer} {address:#x}");
     }
+
     // If rbp is not used as a frame pointer, 0 is an address like any other.
     let from_nought = Rule {
         ra: Value::at_cfa(-8),
         ..Rule::call(Value::reg(Reg::Rbp, CFA_TRUE as i32))
     };
+
     at[5] = 0;
     let plain = of(&from_nought.with_saved(Reg::Rbp, Value::Undefined));
     assert_eq!(wrong(&plain, &at), 0);
@@ -153,6 +163,7 @@ fn only_the_common_shape_is_checked_this_way() {
         offset: -8,
         addend: 1,
     };
+
     for rule in [
         Rule::OUTERMOST,
         Rule::call(Value::at_cfa(-8)),
@@ -175,6 +186,7 @@ fn only_the_common_shape_is_checked_this_way() {
         let claim = Claim::of(&rule, RegMask::CALLEE_SAVED);
         assert_eq!((claim, claim.depends()), (Claim::Slow, ALL), "{rule}");
     }
+
     // A register that is not carried is not claimed, whatever the rule says.
     let odd = CALL.with_saved(Reg::Rbx, Value::reg(Reg::Rdx, 0));
     assert!(matches!(Claim::of(&odd, RegMask::FRAME), Claim::Simple(_)));
@@ -186,19 +198,23 @@ fn a_claim_depends_on_its_base_on_what_is_unchanged_and_on_the_slots() {
     let always = FRAME | SLOTS;
     assert_eq!(Claim::Missing.depends(), always);
     assert_eq!(always, 0x300);
+
     // Only rbp is carried, the second callee-saved register.
     assert_eq!(parts(&CALL, RegMask::FRAME), always | RSP | 1 << 1);
     assert_eq!(parts(&CALL, RegMask::CALLEE_SAVED), always | RSP | 0x3f);
+
     let saved = CALL
         .with_saved(Reg::Rbp, Value::at_cfa(-16))
         .with_saved(Reg::R15, Value::Undefined);
     assert_eq!(parts(&saved, RegMask::CALLEE_SAVED), always | RSP | 0x1d);
+
     let by = |reg| {
         parts(
             &Rule::call(Value::reg(reg, 8)).with_saved(Reg::Rbp, Value::at_cfa(-16)),
             RegMask::FRAME,
         )
     };
+
     for (reg, part) in [
         (Reg::Rax, OTHER),
         (Reg::R11, OTHER),
@@ -218,11 +234,14 @@ fn what_claims_no_more_than_another_is_a_part_of_it() {
     let full = CALL.with_saved(Reg::Rbx, Value::at_cfa(-16));
     let carried = |rule: &Rule, carries| simple(rule, carries).expect("common");
     let (all, few) = (of(&full), carried(&full, RegMask::FRAME));
+
     // rbp is claimed by both, the others by one.
     let claims = NOTHING | CFA | RA | SAVED << 1;
     assert_eq!(few.part_of(&all), Some(claims));
+
     assert_eq!(all.part_of(&few), None);
     assert_eq!(all.part_of(&all), Some(NOTHING | CFA | RA | (0x3f * SAVED)));
+
     for other in [
         Rule::call(Value::reg(Reg::Rbp, 8)),
         Rule::call(Value::reg(Reg::Rsp, 16)),
@@ -234,9 +253,11 @@ fn what_claims_no_more_than_another_is_a_part_of_it() {
     ] {
         assert_eq!(few.part_of(&of(&other)), None, "{other}");
     }
+
     let full = Rule::call(Value::reg(Reg::Rbp, 16));
     let (first, second) = (of(&full), of(&by_rbp(full)));
     assert_eq!(first.part_of(&second), None);
+
     let judged = judged(&all, CFA | SAVED);
     assert_eq!(judged.part(CFA | RA), (CFA, CFA_TRUE));
 }
@@ -263,6 +284,7 @@ fn a_second_look_takes_over_what_cannot_have_changed() {
     // The results of the first check are kept, right or not, which shows what was checked again.
     let before = of(&CALL.with_saved(Reg::Rbx, Value::at_cfa(-8)));
     let last = judged(&before, CFA | RA | SAVED | SAVED << 2);
+
     let again = |now: &Simple, last: &Judged, changed: Parts, gpr: &[u64; 16]| {
         now.judge_again(
             &|number| gpr[number],
@@ -271,28 +293,34 @@ fn a_second_look_takes_over_what_cannot_have_changed() {
             (&before, last, changed),
         )
     };
+
     let kept = (CFA | RA | SAVED | SAVED << 2, CFA_TRUE);
     assert_eq!(again(&before, &last, 0, &gpr()), kept);
+
     // A register that may have changed is checked again; one that is in a slot is not.
     let looked = (CFA | RA | SAVED, CFA_TRUE);
     assert_eq!(again(&before, &last, 1 << 2, &gpr()), looked);
     assert_eq!(again(&before, &last, 1, &gpr()), kept);
+
     let mut changed = gpr();
     changed[13] = 7;
     let found = (CFA | RA | SAVED | SAVED << 2 | SAVED << 3, CFA_TRUE);
     assert_eq!(again(&before, &last, 1 << 3, &changed), found);
+
     // What a new rule claims differently is checked too.
     let other = of(&CALL.with_saved(Reg::Rbx, Value::at_cfa(-16)));
     assert_eq!(
         again(&other, &last, 0, &gpr()),
         (CFA | RA | SAVED << 2, CFA_TRUE)
     );
+
     // Everything is checked if the CFA differs, nothing was known, or the return address has
     // another slot.
     let elsewhere = Judged { cfa: 1, ..last };
     assert_eq!(again(&before, &elsewhere, 0, &gpr()), (SAVED, CFA_TRUE));
     let nothing = judged(&before, NOTHING);
     assert_eq!(again(&before, &nothing, 0, &gpr()), (SAVED, CFA_TRUE));
+
     let moved = Rule {
         ra: Value::at_cfa(-16),
         ..CALL

@@ -122,34 +122,42 @@ impl Code {
     fn find_quiet(&mut self, index: u32, most: u32, room: u64) -> (u32, u32) {
         let known = |at: u32| self.instructions.get((self.met.current + at) as usize);
         let effect = |known: &Known| self.effect(known.effect());
+
         let (mut last, mut count) = (index, 1);
         let mut rise = known(index).map_or(0, |known| effect(known).stack.moves());
+
         let is_found = loop {
             let next = self.next_index(last);
             let Some(next_known) = known(next).filter(|_| next < self.met.operations) else {
                 break self.has_end();
             };
             let effect = effect(next_known);
+            // What has not been executed yet may be quiet, too, so nothing is noted.
             if next_known.claims == NONE || !effect.is_quiet() {
                 break next_known.claims != NONE;
             }
             let higher = rise + effect.stack.moves();
+
+            // A limit of this question says nothing of the instructions, and is not noted.
             if count == most || u64::try_from(higher).is_ok_and(|higher| higher > room) {
                 break false;
             }
             (last, count, rise) = (next, count + 1, higher);
         };
+
         let numbers = (
             u8::try_from(count),
             u8::try_from(last - index),
             u16::try_from(rise.max(0)),
         );
+
         if (is_found || self.is_whole_run(index, count))
             && let (Ok(count), Ok(last), Ok(rise)) = numbers
             && let Some(known) = self.known(index)
         {
             known.ahead = Ahead { count, last, rise };
         }
+
         (last, count)
     }
 
@@ -163,12 +171,14 @@ impl Code {
         let first = self.met.current as usize + index as usize;
         let (mut len, mut at) = (0, index);
         let mut before: Option<&Known> = None;
+
         while at < self.met.operations && len < u32::from(u8::MAX) - 1 {
             let known = &self.instructions[self.met.current as usize + at as usize];
             if known.claims == NONE {
                 // What follows has not been executed yet.
                 return len;
             }
+
             let effect = self.effect(known.effect());
             let is_quiet = match (known.class, effect.stack) {
                 (Insn::Push, Stack::Push(_)) | (Insn::Pop, Stack::Pop(_)) => true,
@@ -177,6 +187,7 @@ impl Code {
                 (Insn::Other | Insn::Jump, _) => Parts::from(known.writes) & RSP == 0,
                 _ => false,
             };
+
             if !is_quiet
                 || known.effect() & HOOK != 0
                 || !matches!(effect.stores, Stores::Nothing | Stores::At(_))
@@ -184,6 +195,7 @@ impl Code {
             {
                 break;
             }
+
             len += 1;
             before = Some(known);
             at = self.next_index(at);
@@ -191,11 +203,14 @@ impl Code {
                 return len;
             }
         }
+
         let last = before.copied();
+        // 0 means that it is not known, so the length is stored one higher.
         self.instructions[first].run = len as u8 + 1;
         if len > 1 && self.is_first(index) {
             self.note_first(index, len, last);
         }
+
         len
     }
 

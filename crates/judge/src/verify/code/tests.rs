@@ -115,31 +115,39 @@ fn a_block_that_begins_again_is_known() {
 fn a_block_is_known_under_another_number() {
     let mut all = Fixture::new();
     let here = TEXT.start + 0x100;
+
     all.enter_at(block(7, 0), here, 2);
     all.mark(1, 10);
     assert!(!all.enter_at(block(3, 1), here, 2));
     assert_eq!(all.marks(2), [NONE, 10]);
     assert_eq!(all.code.instructions.len(), 2);
+
     // After images were mapped elsewhere, and in another process.
     all.code.clear();
     assert!(!all.enter_at(block(3, 1), here, 2));
     assert_eq!(all.marks(2), [NONE, 10]);
+
     all.code.met = Met::default();
     assert!(!all.enter_at(block(0, 2), here, 2));
     assert_eq!(all.marks(2), [NONE, 10]);
+
     // Cut after another number of operations.
     all.enter_at(block(1, 2), here, 1);
     assert_eq!(all.marks(1), [NONE]);
+
     // At another address.
     all.enter_at(block(2, 2), here + 16, 2);
     assert_eq!(all.marks(2), [NONE; 2]);
+
     // With other bytes.
     all.memory.write(here + 15, &[1]).expect("writable");
     all.enter_at(block(3, 2), here, 2);
     assert_eq!(all.marks(2), [NONE; 2]);
+
     all.memory.write(here + 15, &[0]).expect("writable");
     all.enter_at(block(4, 2), here, 2);
     assert_eq!(all.marks(2), [NONE, 10]);
+
     // In memory that was mapped anew.
     all.map();
     all.enter_at(block(5, 2), here, 2);
@@ -212,6 +220,7 @@ fn outcomes_are_those_of_a_process() {
     let mut all = Fixture::new();
     let here = TEXT.start + 0x100;
     all.code.findings_behind = vec![NONE; 4];
+
     for generation in 0..3 {
         all.enter_at(block(4, generation), here, 2);
         let code = &mut all.code;
@@ -219,22 +228,26 @@ fn outcomes_are_those_of_a_process() {
         assert_eq!(*last, if generation == 0 { NONE } else { 7 });
         *last = 7;
         assert!(confirmed.is_some());
+
         let (last, confirmed) = code.findings_behind_mut(3).expect("a return address");
         *last = 8;
         confirmed.expect("those of the process").insert(8);
         let is_met = |(last, confirmed): (u32, &Confirmed)| (last, confirmed.contains(8));
         assert_eq!(is_met(code.findings_behind(3)), (8, true));
         assert_eq!(is_met(code.findings_behind(4)), (NONE, true));
+
         all.enter_at(None, here, 3);
         let (last, confirmed) = all.code.findings_mut(2).expect("an instruction");
         assert!(*last == NONE && confirmed.is_none());
         assert!(all.enter_at(block(4, generation), here, 2));
         assert_eq!(is_met(all.code.findings(1)), (7, true));
         assert_eq!(is_met(all.code.findings(0)), (NONE, true));
+
         match generation {
             0 => all.code.clear(),
             _ => all.code.met = Met::default(),
         }
+
         assert!(!all.enter_at(block(4, generation), here, 2));
         assert_eq!(is_met(all.code.findings(1)), (7, false));
     }
@@ -246,6 +259,7 @@ fn outcomes_are_those_of_a_process() {
 fn a_run_has_one_outcome() {
     let mut all = Fixture::new();
     all.enter(block(0, 0), 8);
+
     // They claim that rbx, the first register, is saved or unchanged, and nothing of rbp.
     let mut number = |offset, rbx| {
         let rule = Rule::call(Value::reg(Reg::Rsp, offset)).with_saved(Reg::Rbx, rbx);
@@ -260,6 +274,7 @@ fn a_run_has_one_outcome() {
         };
         all.code.sets.number(set)
     };
+
     let saved = Value::at_cfa(-24);
     let [one, two, pushed, moved] = [
         (16, Value::Same),
@@ -268,16 +283,19 @@ fn a_run_has_one_outcome() {
         (40, saved),
     ]
     .map(|(offset, rbx)| number(offset, rbx));
+
     let plain = Known {
         claims: one,
         ..Known::NOTHING
     };
+
     let mut runs = |known: &[Known]| {
         for (index, known) in (0..).zip(known) {
             *all.code.known(index).expect("in the block") = *known;
         }
         all.code.run(0)
     };
+
     let writes = |writes| Known { writes, ..plain };
     let class = |class| Known { class, ..plain };
     let other = Known {
@@ -285,6 +303,7 @@ fn a_run_has_one_outcome() {
         ..plain
     };
     let first = Known::NOTHING;
+
     assert_eq!(runs(&[plain; 8]), 8);
     assert_eq!(runs(&[plain, other]), 1);
     assert_eq!(runs(&[plain, plain, writes(1), plain]), 3);
@@ -293,15 +312,18 @@ fn a_run_has_one_outcome() {
     assert_eq!(runs(&[writes(RSP as u8)]), 0);
     assert_eq!(runs(&[plain, class(Insn::Jump), class(Insn::Ret)]), 2);
     assert_eq!(runs(&[plain, class(Insn::StoreTop)]), 1);
+
     let hook = Known {
         more: HOOK,
         ..plain
     };
     assert_eq!(runs(&[plain, plain, hook]), 2);
+
     let anything = all.code.effects.number(Effect {
         stores: Stores::Anything,
         stack: Stack::Other,
     });
+
     let [push, pop, other_push, add] = [
         Stack::Push(3),
         Stack::Pop(3),
@@ -312,17 +334,20 @@ fn a_run_has_one_outcome() {
         let stores = Stores::Nothing;
         all.code.effects.number(Effect { stores, stack })
     });
+
     let mut runs = |known: &[Known]| {
         for (index, known) in (0..).zip(known) {
             *all.code.known(index).expect("in the block") = *known;
         }
         all.code.run(0)
     };
+
     let stores = Known {
         more: anything,
         ..plain
     };
     assert_eq!(runs(&[plain, stores]), 1);
+
     // push rbx; sub rsp, 16; add rsp, 16; pop rbx, with the rows that they need.
     let moves = |class, claims, more| Known {
         claims,
@@ -331,6 +356,7 @@ fn a_run_has_one_outcome() {
         class,
         ..plain
     };
+
     let push_rbx = moves(Insn::Push, one, push);
     let sub = moves(Insn::Other, pushed, add);
     let inside = Known {
@@ -338,29 +364,35 @@ fn a_run_has_one_outcome() {
         ..plain
     };
     let pop_rbx = moves(Insn::Pop, pushed, pop);
+
     assert_eq!(runs(&[push_rbx, sub, inside, class(Insn::Ret)]), 3);
     assert_eq!(runs(&[pop_rbx, plain, class(Insn::Ret)]), 2);
     assert_eq!(runs(&[push_rbx, inside]), 1);
     assert_eq!(runs(&[sub, pop_rbx]), 1);
     assert_eq!(runs(&[pop_rbx, other]), 1);
+
     // Another register is pushed, so rbx is not where the row says.
     let push_rbp = moves(Insn::Push, one, other_push);
     assert_eq!(runs(&[push_rbp, other, class(Insn::Ret)]), 2);
     assert_eq!(runs(&[push_rbp, pop_rbx]), 1);
+
     // An instruction that does more with rsp than is known.
     let unknown = Known {
         more: NO_EFFECT,
         ..push_rbx
     };
     assert_eq!(runs(&[unknown, pop_rbx]), 0);
+
     // The second one has two operations.
     assert_eq!(runs(&[plain, first, plain, other]), 2);
+
     // What has not been executed yet is looked at again.
     assert_eq!(
         runs(&[plain, first, first, first, first, first, first, first]),
         1
     );
     assert_eq!(runs(&[plain; 8]), 8);
+
     // It is computed once.
     *all.code.known(1).expect("in the block") = other;
     assert_eq!(all.code.run(0), 8);
@@ -393,12 +425,14 @@ fn what_only_moves_rsp_is_quiet_while_it_stays_below_a_limit() {
         claims: all.nothing_claimed(),
         ..Known::NOTHING
     };
+
     let effects = [
         (Stack::Pop(0), Insn::Pop),
         (Stack::Add(16), Insn::Other),
         (Stack::Add(-32), Insn::Other),
         (Stack::Push(0), Insn::Push),
     ];
+
     let [pop, add, sub, push] = effects.map(|(stack, class)| {
         let stores = Stores::Nothing;
         let more = all.code.effects.number(Effect { stores, stack });
@@ -408,12 +442,15 @@ fn what_only_moves_rsp_is_quiet_while_it_stays_below_a_limit() {
             ..plain
         }
     });
+
     // rsp is at 0, 0, 8, 24, 24, -8, 0, -8 before them.
     let block_of = [plain, pop, add, plain, sub, pop, push, plain];
+
     all.enter(block(0, 0), 8);
     for (index, known) in (0..).zip(block_of) {
         *all.code.known(index).expect("in the block") = known;
     }
+
     for noted in [false, true] {
         let mut quiet = |index, most, room| all.code.quiet_from(index, most, room);
         assert_eq!(quiet(0, 8, 7), (0, 1), "{noted}");
@@ -425,6 +462,7 @@ fn what_only_moves_rsp_is_quiet_while_it_stays_below_a_limit() {
         assert_eq!(quiet(4, 8, 0), (5, 2), "{noted}");
         assert_eq!(quiet(6, 1, 0), (6, 1), "{noted}");
     }
+
     let noted = all.code.known(0).map(|known| known.ahead);
     let (count, last, rise) = (4, 3, 24);
     assert_eq!(noted, Some(Ahead { count, last, rise }));
@@ -472,25 +510,30 @@ fn what_is_known_is_measured() {
     let mut all = Fixture::new();
     let nothing = all.code.memory();
     assert_eq!((nothing.claims, nothing.met, nothing.rows), (0, 0, 0));
+
     all.enter(block(0, 0), 100);
     let code = &mut all.code;
     let known = code.memory().known - nothing.known;
     // The instructions, room for eight block numbers, and for eight blocks.
     assert_eq!(known, 100 * 20 + 8 * 4 + 8 * 20 + code.blocks.bytes());
+
     assert_eq!(code.memory().findings, 100 * 4);
     assert!(code.blocks.bytes() >= 24);
+
     for at in 0..100 {
         code.returns_by_address.insert((at, 0, 0), 0);
         code.addresses.insert(0, at * 0x1000);
         code.claims.number(Claim::Slow);
         code.claims.number(Claim::Missing);
     }
+
     let all = code.memory();
     let entry = size_of::<(u64, u32)>();
     let more = all.known - nothing.known - known;
     assert!((100 * entry..400 * entry).contains(&more), "{more}");
     assert_eq!(all.met, code.addresses.bytes());
     assert_eq!(all.claims, code.claims.bytes());
+
     let set = Set {
         claims: [0; UNWINDERS_MAX],
         part_of: [None; UNWINDERS_MAX],
@@ -500,6 +543,7 @@ fn what_is_known_is_measured() {
         no_table: 0,
     };
     code.sets.number(set);
+
     assert_eq!(
         code.memory().claims,
         code.claims.bytes() + code.sets.bytes()

@@ -184,17 +184,20 @@ fn a_repeat_stands_for_its_outcomes() {
     let mut repeats = Repeats::default();
     let mut first = NONE;
     let outcomes: Vec<u32> = (0..48).collect();
+
     // Each comes after one whose values are not remembered.
     let all: Vec<u32> = outcomes.iter().flat_map(|&o| [100 + o, o]).collect();
     let outcome = |o| (true, outcomes.contains(&o));
     let id = repeats.add(&mut first, (key, 96), &all, outcome);
     let id = id.expect("the first one");
     assert_eq!(repeats.remembered(id).collect::<Vec<_>>(), [(0, 48)]);
+
     for rounds in [1, 21, 22, 23, 32, 33, 100] {
         let [mut together, mut single] = [(); 2].map(|()| Departures::default());
         for departures in [&mut together, &mut single] {
             outcomes.iter().for_each(|&o| departures.learn(o, &right()));
         }
+
         // Of every third one another function leaves in between.
         let mut meet = |rounds: std::ops::Range<u64>| {
             for round in rounds {
@@ -211,17 +214,21 @@ fn a_repeat_stands_for_its_outcomes() {
             }
             assert_eq!(together.count(), single.seen.len());
         };
+
         meet(0..rounds);
         meet(rounds..rounds + 9);
         assert_eq!(together.left(7), 0);
+
         for departures in [&mut together, &mut single] {
             departures.leave(Some(5), &AFTER, &repeats);
         }
+
         for &outcome in &outcomes {
             let left = [&together, &single].map(|all| all.left(outcome));
             assert_eq!(left[0], left[1], "{outcome} after {rounds} rounds");
             assert!(left[0] > 0);
         }
+
         assert_eq!(together.count(), 0);
     }
 }

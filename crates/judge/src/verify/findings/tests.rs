@@ -125,23 +125,28 @@ fn the_same_outcome_of_a_place_is_found_again_and_another_is_not() {
     let mut findings = Findings::new(0);
     let (mut last, mut met, at) = (NONE, Confirmed::default(), (None, 7));
     let first = (0, Check::Instruction);
+
     let again = |findings: &mut Findings, last, met: &_, check, wrong| {
         findings.again((last, met), check, wrong, at)
     };
+
     assert_eq!(
         again(&mut findings, last, &met, first, 1),
         None,
         "nothing is known"
     );
+
     let found = [contradiction()];
     assert!(findings.add((&mut last, Some(&mut met)), 1, first, site(5), &found));
     assert!(
         !findings.add((&mut last, Some(&mut met)), 2, first, site(6), &[]),
         "not confirmed"
     );
+
     assert_eq!(again(&mut findings, last, &met, first, 1), Some(true));
     assert_eq!(again(&mut findings, last, &met, first, 2), Some(false));
     assert_eq!(again(&mut findings, last, &met, first, 1), Some(true));
+
     // With something else wrong, for another unwinder, and in another check.
     assert_eq!(again(&mut findings, last, &met, first, 4), None);
     assert_eq!(again(&mut findings, last, &met, (1, first.1), 1), None);
@@ -149,11 +154,14 @@ fn the_same_outcome_of_a_place_is_found_again_and_another_is_not() {
         again(&mut findings, last, &met, (0, Check::AtReturn), 1),
         None
     );
+
     // In another process.
     let other = Confirmed::default();
     assert_eq!(again(&mut findings, last, &other, first, 1), None);
+
     let counts: Vec<_> = findings.outcomes.iter().map(Outcome::count).collect();
     assert_eq!(counts, [3, 2]);
+
     let log = findings.log.bytes();
     let bytes = findings.bytes()
         - log
@@ -165,6 +173,7 @@ fn the_same_outcome_of_a_place_is_found_again_and_another_is_not() {
     // Two outcomes, none of walks.
     let outcomes = 2 * size_of::<Outcome>()..16 * size_of::<Outcome>();
     assert!(log > 1024 && outcomes.contains(&bytes), "{log} {bytes}");
+
     let found = findings.finish(&Places::default());
     assert_eq!(found.all.len(), 1, "what is not confirmed is not reported");
     let one = &found.all[0];
@@ -209,16 +218,19 @@ fn outcomes_of_processes_are_counted_together() {
     let mut findings = Findings::new(0);
     let mut last = NONE;
     let mut met = [const { Confirmed(Vec::new()) }; 4];
+
     let mut add = |findings: &mut Findings, process: usize, found: &[Contradiction]| {
         let place = (&mut last, Some(&mut met[process]));
         assert!(findings.add(place, 1, first, site(process as u64), found));
         findings.outcomes.len()
     };
+
     assert_eq!(add(&mut findings, 0, &[unread(1)]), 1);
     assert_eq!(add(&mut findings, 1, &[unread(2)]), 1, "another value");
     assert_eq!(add(&mut findings, 2, &[unread(1), unread(1)]), 2);
     assert_eq!(add(&mut findings, 3, &[contradiction()]), 3);
     assert_eq!(add(&mut findings, 2, &[contradiction()]), 4, "it may leave");
+
     let counts: Vec<_> = findings.outcomes.iter().map(Outcome::count).collect();
     assert_eq!(counts, [2, 1, 1, 1]);
     assert_eq!(
@@ -230,6 +242,7 @@ fn outcomes_of_processes_are_counted_together() {
             .sum::<u64>(),
         6
     );
+
     for process in [1, 3] {
         assert_eq!(met[process].contains(0), process == 1);
         assert_eq!(met[process].contains(2), process == 3);
@@ -248,21 +261,27 @@ fn a_plain_outcome_of_another_process_is_not_looked_at_again() {
         ..contradiction()
     }];
     let mut met = Confirmed::default();
+
     let mut add_plain = |findings: &mut Findings, last: &mut u32, wrong| {
         findings.add_plain((last, Some(&mut met)), wrong, first, &site(9))
     };
+
     findings.add((&mut last, None), 1, first, site(0), &plain);
     assert!(!add_plain(&mut findings, &mut last, 1), "remembered");
+
     while !findings.departures[0].is_full() {
         findings.add((&mut NONE.clone(), None), 1, first, site(1), &plain);
     }
     assert!(!add_plain(&mut findings, &mut last, 1), "of one process");
+
     findings.add((&mut last, None), 1, first, site(2), &plain);
     findings.add((&mut last, None), 2, first, site(3), &unread);
     findings.add((&mut last, None), 4, first, site(3), &[]);
+
     assert!(add_plain(&mut findings, &mut last, 1));
     let none = [2, 4, 8].map(|wrong| add_plain(&mut findings, &mut last, wrong));
     assert_eq!(none, [false; 3]);
+
     let number = findings.outcomes.len() as u32 - 3;
     assert_eq!(findings.outcomes[number as usize].count(), 2);
     assert!(met.contains(number) && !met.contains(number + 1));
@@ -278,6 +297,7 @@ fn what_a_function_leaves_by_is_found_however_it_was_counted() {
         activation: Some(5),
         ..site(times)
     };
+
     let leave = |findings: &mut Findings| {
         let after = Cpu {
             rsp: found[0].given.expect("it gave a value"),
@@ -285,11 +305,13 @@ fn what_a_function_leaves_by_is_found_however_it_was_counted() {
         };
         findings.leave(Some(5), &after);
     };
+
     let mut findings = Findings::new(0);
     findings.add((&mut NONE.clone(), None), 1, first, met_in(0), &found);
     leave(&mut findings);
     assert!(findings.count(0, here));
     leave(&mut findings);
+
     let key = RepeatKey::new(1, |_| 1).expect("one unwinder");
     let repeat = findings.add_repeat(&mut NONE.clone(), (key, 2), &[0, 0]);
     assert_eq!(
@@ -298,11 +320,13 @@ fn what_a_function_leaves_by_is_found_however_it_was_counted() {
             .collect::<Vec<_>>(),
         [(0, 2)]
     );
+
     leave(&mut findings);
     for number in [8, 9] {
         findings.walked(0, met_in(number), &found[0]);
         leave(&mut findings);
     }
+
     assert_eq!([0, 1].map(|id| findings.departures[0].left(id)), [4, 2]);
     let all = findings.finish(&Places::default());
     assert_eq!(all.target[0], 4);
@@ -317,29 +341,35 @@ fn an_unwinder_is_judged_as_if_it_were_alone() {
         activation: Some(5),
         ..site(number)
     };
+
     let after = Cpu {
         rsp: contradiction().given.expect("it gave a value"),
         ..Cpu::default()
     };
+
     for expected in [0, 0b10] {
         let mut findings = Findings::new(expected);
         let is_plain = [contradiction()];
+
         for number in 0..5000 {
             let other = (1, Check::Instruction);
             findings.add((&mut NONE.clone(), None), 1, other, site(number), &is_plain);
         }
+
         let met = of_function(5000);
         findings.add((&mut NONE.clone(), None), 1, first, met, &is_plain);
         for number in 5001..7000 {
             let other = (1, Check::Instruction);
             findings.add((&mut NONE.clone(), None), 1, other, site(number), &is_plain);
         }
+
         findings.leave(Some(5), &after);
         // The bound that the other one reached is its own, and is reported.
         let bounds = [0, 1].map(|which| findings.bounds(which));
         assert_eq!(bounds[0], Bounds::default());
         let not_remembered = if expected == 0 { 6999 - 4096 } else { 0 };
         assert_eq!(bounds[1].not_remembered, not_remembered);
+
         let all = findings.finish(&Places::default()).all;
         let mine = all.iter().filter(|f| f.unwinder == 0).map(|f| f.code);
         assert_eq!(mine.collect::<Vec<_>>(), [Code::RowOfTarget]);
@@ -354,11 +384,13 @@ fn expected_findings_are_counted_by_cause() {
         code: Code::WrongReturnAddress,
         ..contradiction()
     };
+
     let findings = |keeps_each: bool| {
         let mut findings = Findings::new(0b10);
         if keeps_each {
             findings.keep_each();
         }
+
         let check = Check::Instruction;
         for (which, number) in [(0, 7), (1, 7), (1, 5), (1, 9), (0, 6)] {
             let at = Site {
@@ -376,21 +408,25 @@ fn expected_findings_are_counted_by_cause() {
                 &found[..1],
             );
         }
+
         let all = findings.finish(&Places::default()).all.into_iter();
         let all = all.map(|f| (f.unwinder, f.reg, f.address, f.count, f.stands_for));
         all.collect::<Vec<_>>()
     };
+
     let mut own = vec![
         (0, Reg::Rip, 0x1006, 1, 1),
         (0, Reg::Rsp, 0x1006, 2, 1),
         (0, Reg::Rip, 0x1007, 1, 1),
         (0, Reg::Rsp, 0x1007, 2, 1),
     ];
+
     let order = |f: &(usize, Reg, u64, u64, u64)| (f.0, f.2, f.1 as u8);
     let sorted = |mut all: Vec<_>| {
         all.sort_by_key(order);
         all
     };
+
     assert_eq!(sorted(findings(true)).len(), 4 + 6);
     own.extend([(1, Reg::Rip, 0x1005, 3, 3), (1, Reg::Rsp, 0x1005, 6, 3)]);
     assert_eq!(sorted(findings(false)), sorted(own));

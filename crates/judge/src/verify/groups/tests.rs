@@ -119,11 +119,13 @@ fn what_differs_in_one_thing_has_a_cause_of_its_own() {
         ("the function", |f| *f = by_row(wrong(0, 0x1009), 16, 24)),
         ("the image", |f| *f = by_row(wrong(1, 0x1001), 16, 24)),
     ];
+
     for (what, change) in changes {
         let mut other = known();
         change(&mut other);
         assert_eq!(count(vec![known(), other]), 2, "{what}");
     }
+
     assert_eq!(count(vec![known(), known()]), 1);
 }
 
@@ -140,11 +142,13 @@ fn an_image_is_one_wherever_it_is_mapped_and_its_name_is_not_enough() {
     let [known, same_name] = &images(&["/lib/one", "/opt/one"])[..] else {
         panic!("two images");
     };
+
     let moved = Mapping {
         range: address(1, START)..address(1, START + 13),
         bias: BIAS + APART,
         ..known.clone()
     };
+
     let groups_of = |second: &Mapping| {
         let findings = vec![wrong(0, 0x1001), wrong(1, 0x1001)];
         let results = Results {
@@ -155,8 +159,10 @@ fn an_image_is_one_wherever_it_is_mapped_and_its_name_is_not_enough() {
         let images = groups.iter().map(|g| g.images.join(" "));
         images.collect::<Vec<_>>()
     };
+
     assert_eq!(groups_of(&moved), ["one"]);
     assert_eq!(groups_of(same_name), ["one", "one"]);
+
     // Memory without a name is not an image.
     let bare = Mapping {
         image: None,
@@ -187,18 +193,22 @@ fn causes_are_told_by_unwinder_class_and_check_and_the_most_frequent_first() {
         count,
         ..wrong(0, 0x1001)
     };
+
     let mut target = of(0, Check::Instruction, 99);
     target.contradiction.code = Code::RowOfTarget;
     let mut loss = of(0, Check::Instruction, 98);
     loss.contradiction.reason = Some(Reason::NotHeld { what: "a rule" });
+
     let rare = by_row(of(0, Check::Instruction, 1), 8, 8);
     let frequent = by_row(of(0, Check::Instruction, 9), 16, 16);
     let (walk, other) = (of(0, Check::Walk, 97), of(1, Check::Instruction, 96));
+
     let results = run(vec![target, other, walk, rare, loss, frequent]);
     let found = groups(&results).into_iter();
     let found: Vec<_> = found
         .map(|g| (g.unwinder, g.class, g.check, g.count))
         .collect();
+
     let (instruction, walk) = (Check::Instruction, Check::Walk);
     let expected = [
         (0, Class::Wrong, instruction, 9),
@@ -208,6 +218,7 @@ fn causes_are_told_by_unwinder_class_and_check_and_the_most_frequent_first() {
         (0, Class::Target, instruction, 99),
         (1, Class::Wrong, instruction, 96),
     ];
+
     assert_eq!(found, expected);
 }
 
@@ -269,6 +280,7 @@ fn other_code_without_a_row_has_a_cause_of_its_own() {
     assert_eq!(count(vec![first(), missing(1, 0x1000)]), 1);
     // Other instructions of the same function.
     assert_eq!(count(vec![first(), missing(1, 0x1001)]), 2);
+
     type Change = fn(&mut Finding);
     let changes: [(&str, Change); 5] = [
         ("the unwinder", |f| f.unwinder = 1),
@@ -279,10 +291,12 @@ fn other_code_without_a_row_has_a_cause_of_its_own() {
             f.contradiction.reason = Some(Reason::Cycle { pc: 1, sp: 2 });
         }),
     ];
+
     for (what, change) in changes {
         let mut other = missing(1, 0x1000);
         change(&mut other);
         assert_eq!(count(vec![first(), other.clone()]), 2, "{what}");
+
         // Nor is it merged with the same finding in another image, unless it is a missing row.
         let mut third = missing(2, 0x1000);
         change(&mut third);
@@ -290,6 +304,7 @@ fn other_code_without_a_row_has_a_cause_of_its_own() {
         let causes = if is_missing { 1 } else { 2 };
         assert_eq!(count(vec![other, third]), causes, "{what}");
     }
+
     assert_eq!(count(vec![wrong(0, 0x1000), wrong(1, 0x1000)]), 2);
 }
 
@@ -323,6 +338,8 @@ fn indexed(starts: &[u64]) -> Mapping {
     let plain = image("/lib/indexed", BIAS, &CODE, &FUNCTIONS);
     let table = rows(START..START + CODE.len() as u64, 7);
     let fde = table.address + 24;
+    // Version 1, then the encodings of three pointers (LSB, Core Generic, "The .eh_frame_hdr
+    // section").
     let mut hdr = vec![1, 0x1b, 0x03, 0x3b];
     hdr.extend((table.address.wrapping_sub(HDR + 4) as u32).to_le_bytes());
     hdr.extend((starts.len() as u32).to_le_bytes());
@@ -330,11 +347,13 @@ fn indexed(starts: &[u64]) -> Mapping {
         hdr.extend((start.wrapping_sub(HDR) as u32).to_le_bytes());
         hdr.extend((fde.wrapping_sub(HDR) as u32).to_le_bytes());
     }
+
     let hdr = Section {
         kind: SectionKind::EhFrameHdr,
         address: HDR,
         data: Bytes::from_vec(hdr),
     };
+
     let known = plain.image.as_deref().expect("an image");
     let parts = ImageParts {
         name: known.name().into(),
@@ -342,6 +361,7 @@ fn indexed(starts: &[u64]) -> Mapping {
         sections: [known.sections(), &[table, hdr]].concat(),
         ..ImageParts::default()
     };
+
     Mapping {
         image: Some(Arc::new(Image::new(parts))),
         ..plain

@@ -29,6 +29,7 @@ fn shown(symbol: Option<u64>, executed: &[u64], pc: CodeAddress) -> (Vec<u64>, O
     let results = results(&mapping, executed);
     let mut text = String::new();
     listing(&mut text, &results, &finding(pc));
+
     let (mut all, mut marked) = (Vec::new(), None);
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
@@ -36,6 +37,7 @@ fn shown(symbol: Option<u64>, executed: &[u64], pc: CodeAddress) -> (Vec<u64>, O
         let is_marked = words[0] == ">";
         let address = u64::from_str_radix(words[usize::from(is_marked)], 16);
         let svma = address.expect("an address") - BIAS;
+
         all.push(svma);
         if is_marked {
             assert_eq!(marked.replace(svma), None, "one is marked");
@@ -50,6 +52,7 @@ fn shown(symbol: Option<u64>, executed: &[u64], pc: CodeAddress) -> (Vec<u64>, O
             );
         }
     }
+
     (all, marked)
 }
 

@@ -171,6 +171,7 @@ fn a_contradiction_is_known_by_unwinder_check_register_code_place_and_class() {
         class: Some("wrong".into()),
     };
     assert_eq!(key("dwarf", &wrong(), &places), expected);
+
     let behind = CodeAddress::Return(BIAS + 0x1009);
     let other = Finding {
         check: Check::AtReturn,
@@ -185,11 +186,14 @@ fn a_contradiction_is_known_by_unwinder_check_register_code_place_and_class() {
         place: "program first+0x9".into(),
         class: Some("wrong".into()),
     };
+
     assert_eq!(key("sframe", &other, &places), expected);
+
     // In no image, and of another class.
     let mut nowhere = finding_at(9, CodeAddress::Instruction(0x77));
     nowhere.contradiction.code = Code::RowOfTarget;
     let key = key("dwarf", &nowhere, &places);
+
     assert_eq!(
         (&*key.place, key.class.as_deref()),
         (" 0x77", Some("target"))
@@ -199,6 +203,7 @@ fn a_contradiction_is_known_by_unwinder_check_register_code_place_and_class() {
 #[test]
 fn a_run_ends_unmodelled_where_the_machine_cannot_go_on() {
     let (rip, call) = (0x1000, "futex");
+    // ud2
     let bytes = vec![0x0f, 0x0b];
     for outcome in [
         Outcome::Unsupported { rip, bytes },
@@ -211,6 +216,7 @@ fn a_run_ends_unmodelled_where_the_machine_cannot_go_on() {
             outcome.to_string()
         );
     }
+
     let (signal, why) = (6, Why::Sent);
     for end in [
         End::Outcome(Outcome::Exited(1)),

@@ -38,8 +38,10 @@ fn the_first_change_is_told_and_all_are_counted() {
     collector.add(&hit(0x7010, 6), WRITER, 11, 7);
     collector.add(&hit(0x7020, 8), WRITER, 12, 9);
     collector.add(&hit(0x7030, 8), WRITER, 13, 8);
+
     let stores = collector.finish();
     assert_eq!((stores.count(), stores.same()), (2, 2));
+
     let expected = SlotStore {
         writer: WRITER,
         slot: Slot::ReturnAddress,
@@ -54,6 +56,7 @@ fn the_first_change_is_told_and_all_are_counted() {
         old: 6,
         new: 7,
     };
+
     assert_eq!(stores.all, [expected]);
 }
 

@@ -56,9 +56,11 @@ fn a_window_shows_its_part_of_the_memory_to_the_last_byte() {
         memory: &memory,
         range: 0x1008..0x1020,
     };
+
     let word = |at: usize| Ok(u64::from_le_bytes(std::array::from_fn(|i| (at + i) as u8)));
     assert_eq!(window.read_u64(0x1008), word(8));
     assert_eq!(window.read_u64(0x1018), word(24));
+
     let below = |address| MemoryError::BelowCopy {
         address,
         start: 0x1008,
@@ -67,12 +69,15 @@ fn a_window_shows_its_part_of_the_memory_to_the_last_byte() {
         address,
         end: 0x1020,
     };
+
     assert_eq!(window.read_u64(0x1007), Err(below(0x1007)));
     assert_eq!(window.read_u64(0x1019), Err(beyond(0x1019)));
     assert_eq!(window.read_u64(u64::MAX), Err(beyond(u64::MAX)));
+
     let mut buffer = [0; 3];
     assert_eq!(window.read(0x101d, &mut buffer), Ok(()));
     assert_eq!(buffer, [29, 30, 31]);
+
     assert_eq!(window.read(0x101e, &mut buffer), Err(beyond(0x101e)));
     assert_eq!(window.read(0x1007, &mut buffer), Err(below(0x1007)));
 }
@@ -124,10 +129,12 @@ fn taken(
     };
     let bytes = words.map(u64::to_le_bytes).concat();
     let memory = Regions::new(vec![MemoryCopy::new(STACK, &bytes)]);
+
     let image = Image::new(ImageParts {
         text: std::iter::once(FUNCTION..FUNCTION + 0x100).collect(),
         ..ImageParts::default()
     });
+
     let mut space = AddressSpace::new();
     space.map(Mapping {
         range: FUNCTION..FUNCTION + 0x100,
@@ -135,19 +142,23 @@ fn taken(
         image: Some(Arc::new(image)),
         name: String::new(),
     });
+
     let rbp = if has_caller { STACK } else { 0 };
     let live = Regs::frame(FUNCTION + 4, STACK, rbp);
+
     let frame = |pc, cfa, kind| TrueFrame {
         pc,
         cfa,
         kind,
         saved: None,
     };
+
     let mut frames = vec![frame(FUNCTION + 4, STACK + 16, TrueKind::Top)];
     if has_caller {
         frames.push(frame(caller, STACK + 32, TrueKind::Call));
     }
     let truth = Truth::Complete(frames);
+
     let subject = Subject {
         space: &space,
         memory: &memory,
@@ -155,6 +166,7 @@ fn taken(
         live: &live,
         is_whole: true,
     };
+
     let mut walks = Walks::new(Setting {
         view,
         ..Setting::default()
@@ -162,16 +174,19 @@ fn taken(
     let mut caches: Vec<_> = engines.iter().map(|_| Cache::new()).collect();
     let mut wrongs = [0; UNWINDERS_MAX];
     wrongs[..engines.len()].fill(wrong);
+
     for _ in 0..2 {
         let found = walks.take(engines, &subject, &mut caches, &wrongs, (9, 3));
         assert!(found.is_empty(), "no row is to blame");
     }
+
     let tallies = (0..engines.len()).map(|which| walks.tally(which));
     let tallies = tallies.map(|(all, wrong, _)| (all, wrong)).collect();
     let all = walks.finish();
     for one in &all {
         assert_eq!((one.address, one.place, one.number), (FUNCTION + 4, 3, 9));
     }
+
     let what = all.into_iter().map(|one| (one.unwinder, one.what));
     (tallies, what.collect())
 }

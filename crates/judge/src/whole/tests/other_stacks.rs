@@ -13,20 +13,24 @@ fn a_row_that_counts_from_another_stack_is_to_blame() {
             ("switches", calls(before, 1, 0)),
             ("other", vec![0x90, 0xc3]),
         ]);
+
         let mut parts = program.parts(None);
         if has_rows {
             parts.sections.push(rows(parts.text[0].clone(), RSP));
         }
+
         let behind = at(1, before.len() as u64 + 5);
         let outer = outer.map(|pc| (pc, By::Row));
         let inner = [(at(0, 0), By::Row), (behind, By::Row)];
         let frames: Vec<(u64, By)> = inner.into_iter().chain(outer).collect();
         what(judged(Some(Image::new(parts)), &frames, end))
     };
+
     let (loaded, moved) = ([0x49, 0x8b, 0x20], [0x48, 0x89, 0xd4]);
     let (restored, returned) = ([0x48, 0x89, 0xec], [0x49, 0x8b, 0x20, 0xc3]);
     let not_text = End::from(Reason::NotText { address: 7 });
     let to_blame = Some((1, Fault::OtherStack));
+
     for end in [not_text, End::from(Reason::NotAtRoot)] {
         assert_eq!(by(&loaded, &end, None, true), to_blame);
         assert_eq!(by(&moved, &end, None, true), to_blame);
@@ -35,6 +39,7 @@ fn a_row_that_counts_from_another_stack_is_to_blame() {
         }
         assert_ne!(by(&loaded, &end, None, false), to_blame, "no row");
     }
+
     // A word of the other stack that is not behind a call.
     assert_eq!(by(&loaded, &END, Some(at(2, 1)), true), to_blame);
     let other = Some((2, Fault::NotBehindCall));

@@ -46,6 +46,8 @@ pub(super) fn trampoline(
             image: None,
             name: Generated::ftrace_name(saves_regs),
         };
+
+        // A copy, because the trampoline is only tried.
         let mut space = space.clone();
         space.map(mapping.clone());
         let code = Code::new(&space, version, task.encoding);
@@ -54,6 +56,7 @@ pub(super) fn trampoline(
             task,
             memory,
         };
+
         let regs = Regs::frame(state.ip, state.sp, state.bp);
         let mut finds = Finds::default();
         // The first frame is below sp, so no frame is skipped.
@@ -65,6 +68,7 @@ pub(super) fn trampoline(
             &mut finds,
             &mut |_| {},
         );
+
         unwind.next_frame();
         let (State::Orc(ours), State::Orc(next)) = (unwind.state(), next) else {
             return None;

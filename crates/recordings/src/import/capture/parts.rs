@@ -141,14 +141,19 @@ pub(super) fn stacks(
         let name = stack.string("type")?.unwrap_or_default();
         let kind = StackType::from_name(name);
         let kind = kind.ok_or_else(|| stack.problem("type", "not a stack type"))?;
+
         let (begin, end) = (stack.needed("begin")?, stack.needed("end")?);
         let bytes = stack.memory("data")?;
+        // Without a place of its own, the data starts where the stack does.
         let at = stack.number("data_at")?.unwrap_or(begin);
+
         let linked = kind
             .next_sp_at(end)
             .and_then(|slot| word(&bytes, slot.checked_sub(at)?));
         let next_sp = stack.number("next_sp")?.or(linked).unwrap_or(0);
+
         match task.stacks.iter_mut().find(|s| s.kind == kind) {
+            // A stack is captured once, but its link may be known only here.
             Some(known) => known.next_sp = next_sp,
             None => {
                 task.stacks.push(StackInfo {
@@ -172,15 +177,18 @@ pub(super) fn user_space(
     let Some(user) = from.object("user")? else {
         return Ok(None);
     };
+
     for memory in user.objects("memory")? {
         let (address, bytes) = (memory.needed("at")?, memory.memory("data")?);
         let mut piece = region(address, bytes, 0..0, 0);
         piece.role = RegionRole::User;
         regions.push(piece);
     }
+
     let regs = user.object("regs")?;
     let pid = user.number("pid")?.unwrap_or(0);
     let uprobe = user.numbers("uprobe")?;
+
     let insn = || {
         let mut insn = [0; 4];
         for (to, from) in insn.iter_mut().zip(&uprobe) {
@@ -192,6 +200,7 @@ pub(super) fn user_space(
         true => None,
         false => Some(insn().ok_or_else(|| user.problem("uprobe", "not four bytes"))?),
     };
+
     Ok(Some(UserSpace {
         regs: regs.map(|regs| registers(&regs)).transpose()?,
         pid: u32::try_from(pid).map_err(|_| user.problem("pid", "not a process ID"))?,

@@ -61,14 +61,17 @@ pub(super) fn brief(
                 "not lists of ip, sp, bp, type, error, signal, full_regs",
             )
         };
+
         let [ip, sp, bp, kind, error, signal, full_regs] = row[..] else {
             return Err(wrong());
         };
+
         let stack = StackInfo {
             kind: StackType::from_number(kind).ok_or_else(wrong)?,
             ..StackInfo::default()
         };
         let error = error != 0;
+
         match told {
             None | Some(UnwinderKind::Orc) => {}
             Some(UnwinderKind::Fp) => {
@@ -88,6 +91,7 @@ pub(super) fn brief(
                 }));
             }
         }
+
         Ok(State::Orc(OrcState {
             stack,
             error,
@@ -105,6 +109,7 @@ pub(super) fn brief(
 fn state(from: &Object<'_>, told: Option<UnwinderKind>) -> Result<State, Problem> {
     let word = |key: &str| Ok(from.number(key)?.unwrap_or(0));
     let flag = |key: &str| Ok::<_, Problem>(word(key)? != 0);
+
     let kind = StackType::from_number(from.needed("type")?);
     let stack = StackInfo {
         kind: kind.ok_or_else(|| from.problem("type", "not a stack type"))?,
@@ -117,6 +122,7 @@ fn state(from: &Object<'_>, told: Option<UnwinderKind>) -> Result<State, Problem
         graph_idx: u32::try_from(from.signed("graph_idx")?.unwrap_or(0)).unwrap_or(0),
         rethook: 0,
     };
+
     let regs = |key: &str| {
         if from.says(key, START) {
             return Ok(RegsPtr::Start);
@@ -128,12 +134,15 @@ fn state(from: &Object<'_>, told: Option<UnwinderKind>) -> Result<State, Problem
             address => RegsPtr::At(address),
         })
     };
+
+    // If the capture does not name the unwinder, the members of its state do.
     let own = |members: &[&str]| members.iter().any(|m| from.has(m));
     let kind = told.unwrap_or_else(|| match () {
         () if own(&OF_ORC) => UnwinderKind::Orc,
         () if own(&OF_FP) || from.has("bp") => UnwinderKind::Fp,
         () => UnwinderKind::Guess,
     });
+
     Ok(match kind {
         UnwinderKind::Orc => State::Orc(OrcState {
             stack,

@@ -91,14 +91,18 @@ impl Steps {
             image,
             bias,
         };
+
         for (at, bytes) in root.memories("code")? {
             if code.pieces.len() == PIECES_MAX {
                 return Err(root.problem("code", "more than 4096 pieces"));
             }
             code.pieces.insert(at, bytes);
         }
+
+        // Where the return addresses that tracers took are given back.
         let trampolines = TRAMPOLINES.iter().filter_map(|name| code.symbol(name));
         let shadow = Shadow::new(trampolines.collect());
+
         Ok(Steps {
             syscall_entry: code.symbol(SYSCALL_ENTRY),
             code,
@@ -128,6 +132,8 @@ impl Steps {
         let processor = stacks.iter().filter(|s| s.kind != StackType::Task);
         self.shadow
             .set_processor(processor.map(StackInfo::range).collect());
+
+        // A shadow stack cannot be continued across steps that were not captured.
         let follows = match (self.number, number) {
             (Some(before), Some(now)) => before.checked_add(1) == Some(now),
             (None, None) => true,
@@ -137,17 +143,22 @@ impl Steps {
             self.before = Before::Unseen;
         }
         self.number = number;
+
         let own = stacks.iter().find(|s| s.kind == StackType::Task);
+        // The entry from user space saves the registers at the top of the stack (`task_pt_regs`).
         let pt_regs = own.and_then(|s| s.end.checked_sub(unwind_sim_unwind::pt_regs::PT_REGS_LEN));
         match self.before {
             Before::Kernel(before) => self.step(&before, &at, stacks, pt_regs, memory),
+            // The shadow stack starts again, at best with an entry into the kernel.
             Before::Unseen | Before::User => {
                 self.shadow.lost();
                 self.enter(&at, regs, stacks, pt_regs, memory);
             }
         }
+
         self.before = Before::Kernel(at);
         let truth = self.shadow.truth(&at.cpu);
+        // Only a complete chain leads to user space.
         let boundary = self.shadow.boundary().filter(|_| truth.is_complete());
         (truth, boundary)
     }
@@ -162,6 +173,7 @@ impl Steps {
         memory: &Regions<'_>,
     ) {
         if self.syscall_entry == Some(at.cpu.rip) {
+            // SYSCALL leaves the user's rip in rcx and does not change rsp (Intel SDM volume 2).
             let boundary = regs.get(Reg::Rcx).map(|ip| UserBoundary {
                 ip,
                 sp: at.cpu.rsp,
@@ -169,6 +181,7 @@ impl Steps {
             });
             return self.shadow.root(boundary.map(|b| Left::new(b, pt_regs)));
         }
+
         if let Before::User = self.before {
             // The processor was in user space, so the location identifies the frame that it pushed.
             match pushed(at, None, stacks, memory) {
@@ -231,19 +244,25 @@ fn pushed(
         .into_iter()
         .find_map(|slot| {
             let word = |n: u64| memory.read_u64(slot.wrapping_add(8 * n)).ok();
+
             let frame = IretFrame {
                 rip: word(0)?,
                 cs: word(1)?,
                 rsp: word(3)?,
             };
             let end = slot.wrapping_add(IRET_FRAME_LEN);
+
+            // The processor starts such a stack at its end.
             let on_own_stack = stacks
                 .iter()
                 .any(|s| s.kind != StackType::Task && s.end == end);
+
             let is_back = match before {
                 None => is_user_cs(frame.cs) && on_own_stack,
                 Some(before) => {
                     let near = |a: u64, b: u64| a.wrapping_sub(b).wrapping_add(NEAR) <= 2 * NEAR;
+                    // In 64-bit mode the processor aligns rsp to 16 bytes before it pushes (Intel
+                    // SDM volume 3, "64-Bit Mode Stack Frame").
                     let below = end == frame.rsp & !15;
                     frame.cs == before.cs
                         && near(frame.rsp, before.cpu.rsp)

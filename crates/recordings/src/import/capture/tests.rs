@@ -79,6 +79,7 @@ fn any_number_may_be_hexadecimal() {
         "stack_bounds": ["0xffffc90000000000", "0xffffc90000004000"],
         "kernel": [["0x1", 2, "0x3", 1, false, true, "0x0"]],
         "user_space": 0}]);
+
     let samples = import(&capture, &options()).expect("a valid capture");
     assert_eq!(samples[0].recorded[0].ips, [-128_i64 as u64, 5]);
     let kernel = samples[1].kernel.as_ref().expect("a kernel sample");
@@ -89,8 +90,11 @@ fn any_number_may_be_hexadecimal() {
         (state.ip, state.sp, state.bp, state.signal),
         (1, 2, 3, true)
     );
+
     let negative = point(json!({"type": 1, "full_regs": 0, "graph_idx": -1}));
     assert!(import(&negative, &options()).is_ok());
+
+    // Only hexadecimal numbers may be strings.
     let wrong = point(json!({"type": "1"}));
     let error = import(&wrong, &options()).expect_err("a decimal string");
     assert!(
@@ -108,11 +112,13 @@ fn states_of_other_kernels_are_not_orcs() {
         json!({"type": 1, "full_regs": 0, "got_irq": 1, "orig_sp": 7, "next_bp": 0,
         "bp": 9, "ip": TEXT, "sp": 3}),
     );
+
     let kind = |options: &ImportOptions, capture: &Value| states(capture, options)[0].kind();
     assert_eq!(kind(&map, &every), UnwinderKind::Fp);
     assert_eq!(kind(&options(), &every), UnwinderKind::Orc);
     let guess = point(json!({"type": 1, "sp": 3}));
     assert_eq!(kind(&map, &guess), UnwinderKind::Guess);
+
     let mut told = every.clone();
     told["unwinder"] = json!("guess");
     assert_eq!(kind(&map, &told), UnwinderKind::Guess);
@@ -122,6 +128,7 @@ fn states_of_other_kernels_are_not_orcs() {
         error.contains("unwinder: must be orc, fp or guess"),
         "{error}"
     );
+
     let brief = json!({"steps": [{"regs": {"rip": TEXT, "cs": 16},
         "kernel": [[TEXT, 2, 3, 1, 1, 0, 1]]}]});
     let State::Fp(state) = states(&brief, &map)[0] else {
@@ -143,6 +150,7 @@ fn an_image_of_another_release_is_refused() {
         capture["kernel"] = json!(name);
         assert!(import(&capture, &options()).is_ok(), "{name}");
     }
+
     for name in ["vmlinuz-6.1.01", "vmlinuz-6.12.0", "/boot/vmlinuz-5.10.0"] {
         capture["kernel"] = json!(name);
         let error = import(&capture, &options()).expect_err(name);
@@ -168,6 +176,7 @@ fn hostile_words_do_not_panic() {
     let mut capture = point(json!({"type": 1, "full_regs": 0}));
     capture["points"][0]["kernel"] = states;
     assert!(import(&capture, &options()).is_ok());
+
     // In a trace, the registers of the start can only be written as 1.
     for (value, wanted) in [
         (json!("START"), Some(RegsPtr::Start)),
@@ -192,30 +201,37 @@ fn hostile_words_do_not_panic() {
 fn the_truth_of_steps_is_what_was_seen() {
     const END: u64 = TASK + 0x4000;
     let (caller, callee, handler) = (TEXT, TEXT + 0x100, TEXT + 0x200);
+
     // call rel32; in the callee nop, ret; in the handler iretq.
     let code = json!({
         format!("{caller:#x}"): packed(&[0xe8, 0xfb, 0, 0, 0, 0xc3]),
         format!("{callee:#x}"): packed(&[0x90, 0xc3]),
         format!("{handler:#x}"): packed(&[0x48, 0xcf]),
     });
+
     let sp = END - 0x100;
+    // The processor aligns rsp to 16 bytes, then pushes five words.
     let frame_at = ((sp - 8) & !15) - 40;
     let mut stack = vec![0; 0x100 + 0x80];
     let mut put = |at: u64, word: u64| {
         let at = (at - (sp - 0x80)) as usize;
         stack[at..at + 8].copy_from_slice(&word.to_le_bytes());
     };
+    // The return address of the call, and that of its caller.
     put(sp - 8, caller + 5);
     put(sp, TEXT + 0x300);
+    // rip, cs, rflags, rsp and ss.
     for (n, word) in [callee, 16, 0x246, sp - 8, 0x18].into_iter().enumerate() {
         put(frame_at + 8 * n as u64, word);
     }
+
     let stack = packed(&stack);
     let step = |i: u64, rip: u64, rsp: u64| {
         json!({"i": i, "regs": {"rip": rip, "rsp": rsp, "cs": 16, "eflags": 2}, "kernel": [],
             "stack_type": "TASK", "stack_bounds": [TASK, END], "stack_at": sp - 0x80,
             "stack": stack})
     };
+
     let mut steps = vec![
         step(0, caller, sp),
         step(1, callee, sp - 8),
@@ -225,6 +241,7 @@ fn the_truth_of_steps_is_what_was_seen() {
         step(5, caller + 5, sp),
         step(6, TEXT + 0x300, sp + 8),
     ];
+
     let chains = |steps: &[Value]| -> Vec<Vec<u64>> {
         let capture = json!({"code": code, "steps": steps});
         let samples = import(&capture, &options()).expect("a valid capture");
@@ -242,6 +259,7 @@ fn the_truth_of_steps_is_what_was_seen() {
         assert!(trapped.is_none_or(|k: Vec<TrueKind>| k.is_empty() || k == kinds));
         samples.iter().map(|s| pcs(&s.truth)).collect()
     };
+
     let none: Vec<u64> = Vec::new();
     let called = vec![callee, caller + 5];
     let expected = [
@@ -254,6 +272,7 @@ fn the_truth_of_steps_is_what_was_seen() {
         none.clone(),
     ];
     assert_eq!(chains(&steps), expected);
+
     // After a missing step nothing is known.
     steps.remove(1);
     assert_eq!(chains(&steps)[1], none);
@@ -308,6 +327,7 @@ fn what_the_kernel_was_asked_for_and_what_probes_took_are_read() {
         capture["points"][0]["user"] = user;
         import(&capture, &options())
     };
+
     let of = |user: Value, request: Value| {
         let samples = with(user, request).expect("a valid capture");
         let sample = &samples[0];
@@ -322,7 +342,9 @@ fn what_the_kernel_was_asked_for_and_what_probes_took_are_read() {
             user.and_then(|user| user.uretprobes),
         )
     };
+
     assert_eq!(of(json!({}), json!(null)), (None, None));
+
     let taken =
         json!({"uretprobes": {"trampoline": "0x7fffffffe000", "originals": ["0x401000", 7]}});
     let asked = json!({"kernel": false, "add_mark": 0, "max_stack": 4, "cookie": "0x300000001"});
@@ -346,12 +368,14 @@ fn what_the_kernel_was_asked_for_and_what_probes_took_are_read() {
         originals: vec![0x40_1000, 7],
     };
     assert_eq!(of(taken, asked), (Some(expected), Some(probes)));
+
     let none = Uretprobes {
         trampoline: u64::MAX,
         originals: Vec::new(),
     };
     let empty = of(json!({"uretprobes": {}}), json!({}));
     assert_eq!(empty, (Some(usual), Some(none)));
+
     let many = json!({"uretprobes": {"originals": vec![1; 65]}});
     let error = with(many, json!({})).expect_err("the kernel keeps 64");
     assert!(

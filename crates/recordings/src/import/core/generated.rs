@@ -69,21 +69,27 @@ impl Importer<'_, '_, '_, '_> {
         // Of a file that is not here, and whose code was not dumped, nothing is made.
         let is_generated = |name: &str| runtime::generated_name(name).is_some();
         let is_wanted = |a: &Announced| a.is_bare() && (a.image.is_some() || is_generated(&a.name));
+
         let announced = std::mem::take(&mut self.announced);
+        // Images that have rows describe their code themselves.
         let (bare, others): (Vec<_>, Vec<_>) = announced.into_iter().partition(is_wanted);
         if bare.is_empty() {
             return ControlFlow::Continue(());
         }
+
         described.extend(others.into_iter().map(|a| a.range));
         described.sort_by_key(|range| range.start);
         let memory = self.memory;
         let data = self.data();
+
         for table in registered::tables(&data, &|address, size| memory.bytes(address, size)) {
             let mut file = SymbolFile {
                 symbols: Vec::new(),
                 table: Some(table.clone()),
             };
+
             let mut code = file.code();
+            // The rows of code that is described elsewhere are not needed twice.
             code.retain(|range| !overlaps(&described, range));
             let is_in = |a: &&Announced| code.iter().any(|range| a.range.contains(&range.start));
             let image = bare.iter().find(is_in).and_then(|a| a.image.clone());
@@ -91,6 +97,7 @@ impl Importer<'_, '_, '_, '_> {
                 self.complete_image(pid, &bare, &image, &table)?;
                 continue;
             }
+
             let is_named = |s: &&Symbol| code.iter().any(|range| range.contains(&s.address));
             file.symbols = symbols.iter().filter(is_named).cloned().collect();
             self.map_code(pid, file, code)?;
@@ -139,11 +146,13 @@ impl Importer<'_, '_, '_, '_> {
             .filter(|a| a.image.as_ref().map(|i| i.id()) == Some(image.id()))
             .peekable();
         let bias = own.peek().map_or(0, |a| a.bias);
+
         let mut sections = image.sections().to_vec();
         sections.push(Section {
             address: table.address.wrapping_sub(bias),
             ..table.clone()
         });
+
         let image = Arc::new(Image::new(ImageParts {
             name: image.name().to_owned(),
             build_id: image.build_id().to_vec(),
@@ -151,6 +160,8 @@ impl Importer<'_, '_, '_, '_> {
             sections,
             symbols: image.symbols().to_vec(),
         }));
+
+        // An image does not change once it was announced, so this is another one.
         let (index, flow) = self.output.index(image);
         flow?;
         for a in own {
@@ -182,9 +193,12 @@ impl Importer<'_, '_, '_, '_> {
             let segment = memory.segment(range.start);
             segment.is_some_and(|s| s.executable && range.end <= s.range.end)
         });
+
         let Some(first) = code.first().map(|range| range.start) else {
             return ControlFlow::Continue(());
         };
+
+        // Bounded for all ranges together.
         let mut left = TEXT_MAX;
         let mut sections: Vec<Section> = file.table.into_iter().collect();
         for range in &code {
@@ -198,6 +212,7 @@ impl Importer<'_, '_, '_, '_> {
                 });
             }
         }
+
         let image = Arc::new(Image::new(ImageParts {
             name: format!("[jit {first:#x}]"),
             text: code.clone(),
@@ -205,6 +220,7 @@ impl Importer<'_, '_, '_, '_> {
             sections,
             ..ImageParts::default()
         }));
+
         let (index, flow) = self.output.index(image);
         flow?;
         for range in code {

@@ -157,17 +157,21 @@ fn by_headers(memory: &Memory<'_>, notes: &Notes) -> Vec<Placed> {
     let mut covered = 0;
     for segment in memory.segments() {
         let start = segment.range.start;
+        // Inside of an image that was found already.
         if start < covered || notes.vdso == Some(start) {
             continue;
         }
+
         let size = segment.range.end - start;
         let Some(headers) = headers(memory.bytes(start, size)) else {
             continue;
         };
+
         let mut loads = headers.iter().filter(|p| p.p_type(LE) == elf::PT_LOAD);
         let Some(first) = loads.find(|p| p.p_offset(LE) & !(PAGE - 1) == 0) else {
             continue;
         };
+
         let bias = start.wrapping_sub(first.p_vaddr(LE) & !(PAGE - 1));
         let placed = Placed { headers, bias };
         // Data of a file that is mapped as a whole has headers, too, but is not an image: nothing
@@ -176,6 +180,7 @@ fn by_headers(memory: &Memory<'_>, notes: &Notes) -> Vec<Placed> {
             let segment = memory.segment(m.range.start);
             segment.is_some_and(|s| s.executable)
         });
+
         if is_mapped {
             covered = placed.mappings("").map(|m| m.range.end).max().unwrap_or(0);
             out.push(placed);
@@ -248,19 +253,25 @@ pub(super) fn program_name(memory: &Memory<'_>, notes: &Notes) -> Option<String>
 /// The dynamic linker's list, if `image` leads to it: the bias and the path of each image.
 fn linked(memory: &Memory<'_>, image: &Placed) -> Option<Vec<(u64, String)>> {
     let dynamic = image.dynamic()?;
+
     let entries = (0..HEADERS_MAX).map_while(|n| {
         let at = dynamic.checked_add(16 * n)?;
         let tag = memory.word(at)?;
         Some((tag, memory.word(at + 8)?)).filter(|_| tag != 0)
     });
+
+    // The dynamic linker stores the address of its `struct r_debug` in DT_DEBUG (`elf/link.h`).
     let mut entries = entries.filter(|(tag, _)| *tag == DT_DEBUG);
     let debug = entries.next()?.1;
+
     // r_version, then r_map.
     if debug == 0 || memory.word(debug)? as u32 == 0 {
         return None;
     }
+
     let mut next = memory.word(debug.checked_add(8)?)?;
     let mut out = Vec::new();
+    // The list comes from the dump, and may be damaged or circular.
     while next != 0 && out.len() < LINKED_MAX {
         // l_addr, l_name, l_ld, l_next.
         let word = |n: u64| memory.word(next.checked_add(8 * n)?);
@@ -270,6 +281,7 @@ fn linked(memory: &Memory<'_>, image: &Placed) -> Option<Vec<(u64, String)>> {
         out.push((bias, string(memory, name).unwrap_or_default()));
         next = after;
     }
+
     (!out.is_empty()).then_some(out)
 }
 

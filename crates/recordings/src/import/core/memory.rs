@@ -116,12 +116,14 @@ impl<'m> Memory<'m> {
     ) -> MappedMemory {
         let dumped = self.segments.iter().filter_map(|s| {
             let size = self.bytes(s.range.start, s.range.end - s.range.start).len();
+            // Read in place: a core may be larger than memory.
             let start = usize::try_from(s.file.start).ok()?;
             Some((
                 s.range.start,
                 Bytes::new(owner.clone(), start..start + size)?,
             ))
         });
+
         // Kernels and gdb omit what is equal to the file: code and constants. What a program may
         // write is not.
         let omitted = self
@@ -139,9 +141,11 @@ impl<'m> Memory<'m> {
                 let left = usize::try_from(s.range.end - start).unwrap_or(usize::MAX);
                 Some((start, bytes.part(0..left.min(bytes.len()))?))
             });
+
         let unlisted = unlisted
             .iter()
             .filter_map(|&start| Some((start, file(start)?)));
+
         MappedMemory::new(dumped.chain(omitted).chain(unlisted))
     }
 

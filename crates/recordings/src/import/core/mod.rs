@@ -71,6 +71,8 @@ pub fn import(
     let memory = Memory::new(bytes, segments);
     let mut problems = Vec::new();
     let mut notes = notes::read(bytes, &note_ranges, &mut problems);
+
+    // The first problem is likely to be why no thread was found.
     if notes.threads.is_empty() {
         let first = problems.first().cloned();
         return Err(first.unwrap_or(ImportError::Core {
@@ -79,11 +81,13 @@ pub fn import(
             offset: 0,
         }));
     }
+
     problems.extend(memory.cut());
     let mut finder = ImageFinder::new(options.files.clone());
     problems.extend(complete_files(&mut notes, &memory, &mut finder, options));
     let mut output = Output::new(&mut finder, sink);
     output.imported.problems = problems;
+
     let mut importer = Importer {
         notes: &notes,
         memory: &memory,
@@ -97,6 +101,7 @@ pub fn import(
         // No two threads have the same stack, so valid cores stay below this.
         stack_bytes_left: (bytes.len() as u64).saturating_mul(2),
     };
+
     // The sink may stop the import at any item; what was imported so far counts.
     let _ = importer.all();
     Ok(importer.output.finish())
@@ -120,9 +125,12 @@ fn complete_files(
             offset: notes.offset,
         });
     }
+
+    // Without the note, the program's name is in its memory.
     if let Some(name) = images::program_name(memory, notes) {
         finder.set_program(name, options.exe.clone());
     }
+
     let found = images::find(memory, notes, &mut |name| finder.file_bytes(name));
     notes.files.set(found.files);
     let (by_header, by_name) = (found.by_header, found.by_name);
@@ -174,26 +182,35 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         let pid = notes.pid.filter(|&pid| pid != 0);
         let lowest = notes.threads.iter().map(|thread| thread.tid).min();
         let pid = pid.or(lowest).unwrap_or_default();
+
         self.output.item(Item::Event(Event::Exec { pid }))?;
+        // The note has the name of the process, which is that of its first thread.
         if let Some(name) = notes.name.clone() {
             let tid = pid;
             self.output
                 .item(Item::Event(Event::Comm { pid, tid, name }))?;
         }
+
         for segment in self.memory.segments().iter().filter(|s| s.executable) {
             self.map(pid, segment)?;
         }
+
+        // gdb leaves out segments that it can read from files.
         for file in notes.files.iter() {
             if self.memory.segment(file.range.start).is_none() {
                 self.map_unlisted(pid, file)?;
             }
         }
+
+        // After all files, because generated code is what none of them describes.
         self.generated(pid)?;
+
         let process = ProcessMemory {
             memory: Arc::new(self.process_memory()),
             is_whole: !self.memory.is_cut(),
             crash: notes.crash(),
         };
+
         for thread in &notes.threads {
             match self.sample(pid, thread, &process) {
                 Ok(sample) => self.output.item(Item::Sample(sample))?,
@@ -225,6 +242,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
     fn map(&mut self, pid: u32, segment: &Segment) -> ControlFlow<()> {
         let range = segment.range.clone();
         let file = self.notes.files.find(range.start);
+
         let (name, found) = if let Some(file) = file {
             (file.name.clone(), self.file_image(pid, &range, file))
         } else if self.notes.vdso.is_some_and(|vdso| range.contains(&vdso)) {
@@ -245,6 +263,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
             let name = if is_vsyscall { "[vsyscall]" } else { "//anon" };
             (name.to_owned(), self.find(pid, &range, name, 0, &[]))
         };
+
         let offset = file.map_or(0, |f| f.offset_of(range.start));
         self.announce(pid, range, name, offset, found)
     }
@@ -276,6 +295,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
             executable: true,
             build_id: &build_id,
         });
+
         // If the file is not available, it may be code.
         let found = match is_code {
             Some(false) => return ControlFlow::Continue(()),
@@ -288,6 +308,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
                 None
             }
         };
+
         let (range, name) = (file.range.clone(), file.name.clone());
         self.announce(pid, range, name, file.file_offset, found)
     }
@@ -306,8 +327,11 @@ impl<'m> Importer<'_, 'm, '_, '_> {
             bias: found.as_ref().map_or(0, |(_, bias)| *bias),
             image: found.as_ref().map(|(image, _)| image.clone()),
         });
+
         let (image, bias) = match found {
             Some((image, bias)) => {
+                // `__jit_debug_descriptor` leads to the code that the program generated (gdb
+                // manual, "JIT Compilation Interface").
                 let descriptor = gdb_jit::descriptor(&image);
                 let descriptor = descriptor.map(|svma| svma.wrapping_add(bias));
                 self.descriptors.extend(descriptor);
@@ -315,8 +339,10 @@ impl<'m> Importer<'_, 'm, '_, '_> {
                 flow?;
                 (Some(index), bias)
             }
+            // Without an image, SVMAs are file offsets.
             None => (None, range.start.wrapping_sub(file_offset)),
         };
+
         self.output.item(Item::Event(Event::Map {
             pid,
             range,
@@ -367,23 +393,30 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         let build_id = self.build_id(file);
         let offset = file.offset_of(range.start);
         let found = self.find(pid, range, &file.name, offset, &build_id);
+
         if let Some((mut image, bias)) = found {
             // The bytes of a file's code are a part of the file.
             if let Some(text) = image.section(SectionKind::Text) {
                 let owner = text.data.owner().clone();
                 self.files.entry(file.name.clone()).or_insert(owner);
             }
+            // Without a build ID, only its start in memory can show that the file is of another
+            // build.
             if let Some(start) = file.file_start.filter(|_| build_id.is_empty()) {
                 let start = unchanged_start(memory, start);
                 image = self.output.finder.check_start(&file.name, image, start);
             }
             return Some((image, bias));
         }
+
+        // Nothing of the file was dumped here.
         if memory.bytes(range.start, 1).is_empty() {
             return None;
         }
+
         let start = file.file_start?;
         let size = file.file_end.checked_sub(start);
+        // The list of files may be damaged; a copy must not be larger than memory.
         let size = size.filter(|&size| size <= IMAGE_SIZE_MAX)?;
         let copy = Arc::new(memory.copy(start, size));
         self.output.finder.memory_image(&file.name, start, copy)
@@ -400,16 +433,20 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         if regs.get(Reg::Cs) == Some(USER32_CS) {
             return Err(Skip::Bits32);
         }
+
         // A core has hardware registers, whatever a tool wrote into the flags.
         if regs.get_or_zero(Reg::Rflags) & X86_EFLAGS_FIXED == 0 {
             regs.forget(Reg::Rflags);
         }
+
         let mut regions: Vec<Region<'m>> = Vec::new();
         regions.extend(self.region(regs.rsp(), RegionRole::Stack));
+        // In a signal handler on an alternate stack, the interrupted frames are on another stack.
         if let Some(interrupted) = regions.first().and_then(interrupted_rsp) {
             let other = self.region(interrupted, RegionRole::OtherStack);
             regions.extend(other.filter(|other| other.bounds != regions[0].bounds));
         }
+
         Ok(Sample {
             pid,
             tid: thread.tid,

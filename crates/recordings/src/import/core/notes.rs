@@ -200,6 +200,7 @@ fn error(what: CoreErrorKind, section: &'static str, offset: u64) -> ImportError
 pub(super) fn headers(bytes: &[u8]) -> Result<(Vec<Segment>, Vec<NoteRange>), ImportError> {
     let file = bytes.len() as u64;
     let cut = |section, offset| error(CoreErrorKind::OutOfFile { file }, section, offset);
+    // Class and byte order first: they say how to read the rest (gABI, "ELF Identification").
     match (bytes.get(4), bytes.get(5)) {
         (Some(2), Some(1)) => {}
         (Some(2), Some(2)) => return Err(error(CoreErrorKind::BigEndian, "file header", 5)),
@@ -208,6 +209,7 @@ pub(super) fn headers(bytes: &[u8]) -> Result<(Vec<Segment>, Vec<NoteRange>), Im
         }
         _ => return Err(cut("file header", 0)),
     }
+
     let header: &elf::FileHeader64<LE> = bytes.read_at(0).map_err(|()| cut("file header", 0))?;
     let (machine, kind) = (header.e_machine(LE), header.e_type(LE));
     if machine != elf::EM_X86_64 {
@@ -216,10 +218,13 @@ pub(super) fn headers(bytes: &[u8]) -> Result<(Vec<Segment>, Vec<NoteRange>), Im
     if kind != elf::ET_CORE {
         return Err(error(CoreErrorKind::Type(kind.0), "file header", 16));
     }
+
     let programs = header
         .program_headers(LE, bytes)
         .map_err(|_| cut("program headers", header.e_phoff(LE)))?;
+
     let (mut segments, mut notes) = (Vec::new(), Vec::new());
+    // The number of headers is from the file.
     for p in programs.iter().take(SEGMENTS_MAX) {
         let (offset, size) = (p.p_offset(LE), p.p_filesz(LE));
         match p.p_type(LE) {
@@ -234,6 +239,7 @@ pub(super) fn headers(bytes: &[u8]) -> Result<(Vec<Segment>, Vec<NoteRange>), Im
             _ => {}
         }
     }
+
     Ok((segments, notes))
 }
 
@@ -264,12 +270,16 @@ pub(in crate::import) fn each<'m>(
         size,
         align,
     } = *range;
+
     let file = bytes.len() as u64;
+    // The file may have been cut inside of the notes.
     let have = file.saturating_sub(offset).min(size);
+    // Linux wrote an alignment of 0 for years, and meant 4 (`fs/binfmt_elf.c`).
     let align = if align == 8 { 8 } else { 4 };
     let data = bytes.read_bytes_at(offset.min(file), have).ok();
     let found = data.and_then(|data| NoteIterator::new(LE, align, data).ok());
     let mut invalid = found.is_none();
+
     if let Some(mut found) = found {
         loop {
             match found.next() {
@@ -282,6 +292,7 @@ pub(in crate::import) fn each<'m>(
             }
         }
     }
+
     let missing = size - have;
     if missing > 0 {
         let what = CoreErrorKind::Cut { missing, file };
@@ -408,8 +419,11 @@ fn files(data: &[u8], out: &mut Notes) -> Result<(), u64> {
         .and_then(|size| size.checked_add(16))
         .filter(|&at| count <= FILES_MAX && at <= data.len() as u64)
         .ok_or(count.saturating_mul(24).saturating_add(16))?;
+
+    // The names follow the ranges, each with a zero (`fs/binfmt_elf.c`, `fill_files_note`).
     let mut names = data[names_at as usize..].split(|&b| b == 0);
     let mut files = Vec::new();
+
     // createdump of .NET was seen to write bytes. All offsets of a program's files are then multiples of
     // 4096, which in pages would be multiples of 16 MiB.
     let offsets = (0..count as usize).map(|index| word(data, 32 + 24 * index));
@@ -419,10 +433,12 @@ fn files(data: &[u8], out: &mut Notes) -> Result<(), u64> {
     if page_size <= 1 || !offsets.iter().all(whole) {
         out.offset_in_bytes = None;
     }
+
     let unit = match out.offset_in_bytes {
         Some(_) => 1,
         None => page_size,
     };
+
     for (index, offset) in offsets.into_iter().enumerate() {
         let at = 16 + 24 * index;
         let (start, end) = (word(data, at)?, word(data, at + 8)?);
@@ -435,6 +451,7 @@ fn files(data: &[u8], out: &mut Notes) -> Result<(), u64> {
             file_end: end,
         });
     }
+
     out.files.set(files);
     Ok(())
 }

@@ -76,6 +76,7 @@ pub fn snapshot(bytes: &[u8]) -> Result<Snapshot, ImportError> {
             offset: 0,
         }));
     }
+
     let place = |address| {
         let file = notes.files.find(address)?;
         Some(FilePlace {
@@ -83,6 +84,7 @@ pub fn snapshot(bytes: &[u8]) -> Result<Snapshot, ImportError> {
             offset: file.offset_of(address),
         })
     };
+
     let of_segments = memory.segments().iter().map(|s| {
         let dumped = memory.bytes(s.range.start, s.range.end - s.range.start);
         let start = usize::try_from(s.file.start).unwrap_or(0);
@@ -95,6 +97,7 @@ pub fn snapshot(bytes: &[u8]) -> Result<Snapshot, ImportError> {
             file: place(s.range.start),
         }
     });
+
     let unlisted = notes.files.iter();
     let unlisted = unlisted.filter(|f| memory.segment(f.range.start).is_none());
     // gdb omits what it can read from files: code, and constants.
@@ -106,23 +109,29 @@ pub fn snapshot(bytes: &[u8]) -> Result<Snapshot, ImportError> {
         dumped: 0..0,
         file: place(f.range.start),
     });
+
     let mut areas: Vec<Area> = of_segments.chain(of_files).collect();
     areas.retain(|a| !a.range.is_empty());
     areas.sort_by_key(|a| a.range.start);
+
+    // In a damaged core they may overlap; the one that starts first counts.
     let mut end = 0;
     areas.retain(|a| {
         let apart = a.range.start >= end;
         end = end.max(a.range.end);
         apart
     });
+
     let threads = notes.threads.into_iter().map(|t| ThreadState {
         tid: t.tid,
         regs: t.regs,
+        // -1 outside of system calls (`orig_ax`).
         in_call: (t.orig_rax.cast_signed() >= 0).then_some(t.orig_rax),
         fs_base: t.fs_base,
         gs_base: t.gs_base,
         fx: t.fx,
     });
+
     Ok(Snapshot {
         areas,
         threads: threads.collect(),

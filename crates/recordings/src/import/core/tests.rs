@@ -148,6 +148,7 @@ fn offsets_in_bytes_are_noticed_and_said() {
 fn a_missing_list_of_files_is_said_and_made_up_for() {
     let (events, _) = yielded(corpus("threads.core.zst"));
     let (changed, problems) = yielded(with_files(|kind, _| kind.copy_from_slice(b"none")));
+
     let named = |events: &[Event]| {
         let maps = events.iter().filter_map(|event| match event {
             Event::Map {
@@ -162,12 +163,14 @@ fn a_missing_list_of_files_is_said_and_made_up_for() {
         let code: Vec<_> = maps.filter(|(_, name, _)| name != "anon").collect();
         code
     };
+
     let (before, after) = (named(&events), named(&changed));
     // gdb leaves the C library's header out, and its file is not here.
     assert!(after.len() >= 3, "{after:x?}");
     for map in &after {
         assert!(before.contains(map), "{map:x?} in {before:x?}");
     }
+
     let [said] = &problems[..] else {
         panic!("{problems:?}");
     };
@@ -183,6 +186,7 @@ fn problems_without_build_id(mut program: Vec<u8>) -> Vec<String> {
         let note = bytes.windows(head.len()).position(|b| b == head);
         bytes[note.expect("a build id") + 8] = 0x77;
     }
+
     let symfs = files(&program);
     let options = ImportOptions {
         files: FinderOptions {
@@ -191,6 +195,7 @@ fn problems_without_build_id(mut program: Vec<u8>) -> Vec<String> {
         },
         ..ImportOptions::default()
     };
+
     let mut doubts = Vec::new();
     let imported = import_bytes(Arc::new(core), &options, &mut |item| {
         if let ImportItem::Image { image, .. } = item {
@@ -198,6 +203,7 @@ fn problems_without_build_id(mut program: Vec<u8>) -> Vec<String> {
         }
         ControlFlow::Continue(())
     });
+
     let problems = imported.expect("a core").file_problems;
     let of_program = problems.iter().filter(|p| p.path == PROGRAM);
     assert!(of_program.clone().all(|p| p.kind.is_doubt()));

@@ -90,9 +90,12 @@ pub fn items(
     let mut processes = Processes::new(file, |error| problems.push(ImportError::Perf(error)));
     let ring_depth = file.features().branch_records().unwrap_or(0);
     let mut number = 0;
+
     let summary = file.for_each_ordered(|event| {
+        // A user part that came later was joined to the sample with this number.
         let joined = options.deferred.and_then(|deferred| deferred.chain(number));
         number += 1;
+        // Generated code that was loaded before this event is mapped first.
         processes.before(&event, &mut output)?;
         match &event.record {
             Record::Sample(sample) => match convert(sample, ring_depth, options.chains, joined) {
@@ -110,6 +113,7 @@ pub fn items(
             _ => processes.record(&event, &mut output),
         }
     });
+
     if summary.skipped != 0 {
         output.skip(Skip::Damaged, summary.skipped);
     }
@@ -117,6 +121,7 @@ pub fn items(
     if let Stop::Error(error) = summary.stop {
         problems.push(ImportError::Perf(error));
     }
+
     output.imported.problems = problems;
     output.finish()
 }
@@ -162,12 +167,16 @@ fn convert<'a>(
     chains: bool,
     joined: Option<&[u64]>,
 ) -> Result<Sample<'a>, Skip> {
+    // A guest's registers belong to memory that is not recorded.
     refuse_guest(sample)?;
     let (pid, tid) = (sample.pid().unwrap_or(-1), sample.tid().unwrap_or(-1));
+    // Process 0 is the kernel's idle task.
     let (pid, tid) = ids(pid, tid)
         .filter(|ids| ids.0 != 0)
         .ok_or(Skip::NoProcess)?;
     let damaged = |_| Skip::Damaged;
+
+    // With branch records of calls, a sample needs no stack.
     let branches = branch_stack(sample, ring_depth)?;
     let chain: Option<Vec<u64>> = match joined {
         Some(joined) => Some(joined.to_vec()),
@@ -176,11 +185,14 @@ fn convert<'a>(
             own.map(|chain| chain.words().collect())
         }
     };
+
     let (regs, stack, end) = match registers_and_stack(sample)? {
         Some(all) => all,
+        // A chain or branch records can be shown without a stack.
         None if branches.is_some() || chains => (user_ip(sample, chain.as_deref())?, &[][..], None),
         None => return Err(Skip::NoRegisters),
     };
+
     let regions = (!stack.is_empty()).then(|| Region {
         role: RegionRole::Stack,
         // Where the stack begins is not recorded.
@@ -189,6 +201,7 @@ fn convert<'a>(
         address: regs.rsp(),
         bytes: Cow::Borrowed(stack),
     });
+
     let chain = chain.filter(|chain| !chain.is_empty());
     Ok(Sample {
         pid,

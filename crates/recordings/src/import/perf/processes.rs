@@ -142,18 +142,24 @@ impl Processes {
         sink: &mut impl EventSink,
     ) -> ControlFlow<()> {
         let mode = misc & misc::CPUMODE_MASK;
+        // The kernel and its modules are mapped by such records, too.
         let user = matches!(mode, misc::CPUMODE_USER | 0);
         let Some((pid, _)) = ids(mmap.pid, mmap.tid).filter(|_| user) else {
             return ControlFlow::Continue(());
         };
+
         let range = mmap.address..mmap.address.saturating_add(mmap.length);
+        // A MMAP record has no protection; MMAP_DATA marks what is not executable
+        // (perf_event_open(2)).
         let executable = misc & misc::MMAP_DATA == 0
             && (mmap.identity == MmapIdentity::Path || mmap.protection & PROT_EXEC != 0);
         if !executable {
             // Whatever was mapped there is no longer executable.
             return sink.event(Event::Unmap { pid, range });
         }
+
         let name = text(mmap.path);
+        // Without `--buildid-mmap`, build IDs are in a table of the file's header.
         let build_id = match mmap.identity {
             MmapIdentity::BuildId(id) => id,
             _ => self.build_ids.get(mmap.path).map_or(&[][..], Vec::as_slice),
@@ -166,6 +172,7 @@ impl Processes {
             executable,
             build_id,
         };
+
         let (image, bias) = sink.find(&request)?;
         let is_jitdump = jitdump::is_name(&name);
         if is_jitdump {
@@ -175,6 +182,7 @@ impl Processes {
                 self.generated.dump(pid, layout);
             }
         }
+
         let is_generated = may_be_jit(&name);
         sink.event(Event::Map {
             pid,
@@ -184,8 +192,10 @@ impl Processes {
             name,
         })?;
         if is_generated {
+            // The program may only have changed the protection of its generated code.
             self.generated.mapped(pid, &range, sink)?;
         }
+
         match is_jitdump {
             true => self.generated.before(time, sink),
             false => ControlFlow::Continue(()),

@@ -42,23 +42,28 @@ pub fn registers_and_stack<'a>(sample: &Sample<'a>) -> Result<Option<UserState<'
             None => return Ok(None),
         },
     };
+
     match user.abi {
         RegsAbi::Bits64 => {}
+        // A kernel thread has no user registers (perf_event_open(2)).
         RegsAbi::None => return Err(Skip::KernelThread),
         RegsAbi::Bits32 => return Err(Skip::Bits32),
         RegsAbi::Unknown(_) => return Err(Skip::UnknownAbi),
     }
+
     let mut out = Regs::UNKNOWN;
     for (number, value) in user.iter() {
         if let Some(Some(reg)) = REGISTERS.get(number as usize) {
             out.set(*reg, value);
         }
     }
+
     // The flag is of the sample's own ip, which in the kernel is not that of the user registers.
     let is_exact = sample.is_exact_ip() && sample.cpumode() == misc::CPUMODE_USER;
     if is_exact && out.get(Reg::Rip) == sample.ip() {
         out.set_exact_ip();
     }
+
     match (out.get(Reg::Rip), out.get(Reg::Rsp)) {
         (Some(_), Some(rsp)) => {
             let length = stack.len() as u64;

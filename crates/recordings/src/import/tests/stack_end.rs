@@ -15,6 +15,7 @@ fn bounds(length: usize) -> std::ops::Range<u64> {
         sample_stack_user: 64,
         ..EventSpec::software("cpu-clock", 0)
     };
+
     let mut writer = Writer::new(vec![event]);
     let (bytes, id) = (
         vec![7; length],
@@ -24,6 +25,7 @@ fn bounds(length: usize) -> std::ops::Range<u64> {
             ..Id::default()
         },
     );
+
     let sample = SampleData {
         user_regs: &[RSP, 0x401000],
         user_stack: StackCopy {
@@ -33,6 +35,7 @@ fn bounds(length: usize) -> std::ops::Range<u64> {
         ..SampleData::default()
     };
     writer.record(&Body::Sample(sample), &id).expect("a record");
+
     let (taken, _) = take(writer.finish(), &nowhere()).expect("perf.data");
     taken.samples[0].regions[0].bounds.clone()
 }

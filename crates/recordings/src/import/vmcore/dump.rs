@@ -152,40 +152,49 @@ impl<'m> Dump<'m> {
     ) -> Result<Dump<'m>, ImportError> {
         let programs = programs(bytes)?;
         let loads = programs.iter().filter(|p| p.p_type(LE) == elf::PT_LOAD);
+
         let mut segments = Vec::new();
         for p in loads.take(SEGMENTS_MAX) {
+            // A dump is of physical memory, so p_paddr counts and p_vaddr does not.
             let (start, size) = (p.p_paddr(LE), p.p_filesz(LE).min(p.p_memsz(LE)));
             let left = (bytes.len() as u64).saturating_sub(p.p_offset(LE));
+            // A dump that was cut short is used as far as it goes.
             if left < size {
                 let (missing, file) = (size - left, bytes.len() as u64);
                 let what = CoreErrorKind::Cut { missing, file };
                 problems.push(error(what, "PT_LOAD", p.p_offset(LE)));
             }
+
             let end = start.saturating_add(size.min(left));
             if let (Ok(offset), true) = (usize::try_from(p.p_offset(LE)), start < end) {
                 let physical = start..end;
                 segments.push(Segment { physical, offset });
             }
         }
+
         segments.sort_by_key(|s| s.physical.start);
+        // Damaged headers may overlap; the segment that starts first counts.
         let mut end = 0;
         segments.retain(|s| {
             let apart = s.physical.start >= end;
             end = if apart { s.physical.end } else { end };
             apart
         });
+
         let mut dump = Dump {
             bytes,
             segments,
             cpus: Vec::new(),
             info: "",
         };
+
         let mut systems = Vec::new();
         each_note(bytes, programs, &mut |note, offset| {
             let note = match note {
                 Ok(note) => note,
                 Err(error) => return problems.push(error),
             };
+
             let data = note.desc();
             let (section, done) = match (note.name(), note.n_type(LE)) {
                 (b"CORE", elf::NT_PRSTATUS) if dump.cpus.len() < CPUS_MAX => (
@@ -196,20 +205,25 @@ impl<'m> Dump<'m> {
                     ("QEMU", system(data).map(|s| systems.push(s)))
                 }
                 (b"VMCOREINFO", _) => {
+                    // Text up to the first byte that is not UTF-8.
                     let sound = data.utf8_chunks().next().map_or("", |c| c.valid());
                     dump.info = sound;
                     return;
                 }
                 _ => return,
             };
+
             if let Err(need) = done {
                 let have = data.len() as u64;
                 problems.push(error(CoreErrorKind::Short { need, have }, section, offset));
             }
         });
+
+        // QEMU writes the notes of the processors in the same order as their NT_PRSTATUS.
         for (cpu, system) in dump.cpus.iter_mut().zip(systems) {
             cpu.system = Some(system);
         }
+
         Ok(dump)
     }
 

@@ -165,8 +165,10 @@ fn import_dump(
         _ => problem.into(),
     });
     let DumpedKernel { memory, bias } = place?;
+
     let version = Version::from_name(&release);
     let reader = tasks::Reader::new(&memory, &layout, version.unwrap_or(Version::DEFAULT))?;
+
     let mut problems = Vec::new();
     let code = modules::Reader {
         memory: &memory,
@@ -179,6 +181,7 @@ fn import_dump(
         range: image.range.start.wrapping_add(bias)..image.range.end.wrapping_add(bias),
         image: Some(image.image.clone()),
     };
+
     let mut flow = map(&mut output, kernel, bias);
     let modules = code.modules(&mut problems);
     for code in modules.into_iter().chain(code.generated(&mut problems)) {
@@ -186,17 +189,22 @@ fn import_dump(
             flow = map(&mut output, code, 0);
         }
     }
+
     let init_task = symbols.needed("init_task")?.wrapping_add(bias);
     let mut addresses = tasks::all(&memory, &layout, init_task, &mut problems)?;
+
     let cpus = dump.cpus.iter().enumerate();
     let cpus = cpus.filter_map(|(number, cpu)| {
         let per_cpu = PerCpu::new(&memory, &symbols, &layout, (bias, version), number, cpu)?;
         Some((cpu, per_cpu))
     });
     let cpus: Vec<_> = cpus.collect();
+
+    // Idle tasks are not in the list that starts at `init_task` (`kernel/fork.c`, `fork_idle`).
     let mut seen: HashSet<u64> = addresses.iter().copied().collect();
     let others = cpus.iter().flat_map(|(_, p)| [p.idle(), p.current()]);
     addresses.extend(others.flatten().filter(|task| seen.insert(*task)));
+
     for address in addresses {
         if flow.is_break() {
             break;
@@ -204,10 +212,13 @@ fn import_dump(
         let task = match reader.read(address) {
             Ok(task) => task,
             Err(fault) => {
+                // One unreadable task does not end the import.
                 problems.push(fault.into());
                 continue;
             }
         };
+
+        // The registers of a running task are in the notes of its processor.
         let running = cpus.iter().find(|(_, p)| p.current() == Some(address));
         let sample = Taken {
             memory: &memory,
@@ -220,17 +231,21 @@ fn import_dump(
             Some((cpu, per_cpu)) => sample.running(&task, cpu, per_cpu),
             None => sample.inactive(&task),
         };
+
         add_user(&memory, &task, &mut sample);
         let event = Event::Comm {
             pid: PID,
             tid: task.pid,
             name: task.comm,
         };
+
         flow = output.item(Item::Event(event));
         if flow.is_continue() {
             flow = output.item(Item::Sample(sample));
         }
     }
+
+    // A damaged dump may have any number of them.
     let left = PROBLEMS_MAX.saturating_sub(output.imported.problems.len());
     let problems = problems.into_iter().take(left).map(ImportError::Vmcore);
     output.imported.problems.extend(problems);
@@ -263,22 +278,29 @@ fn add_user(memory: &pages::Virtual<'_, '_>, info: &TaskInfo, sample: &mut Sampl
     let Some(kernel) = &mut sample.kernel else {
         return;
     };
+
     let user = kernel.user.insert(UserSpace {
         pid: info.pid,
         ..UserSpace::default()
     });
+    // A kernel thread has no user space.
     if pgd == 0 {
         return;
     }
+
+    // The entry from user space saves its registers at the top of the stack (`task_pt_regs`).
     let at = info.stack.saturating_add(THREAD_SIZE - PT_REGS_LEN);
     let saved = memory.bytes(at, PT_REGS_LEN as usize);
     // A task running in user space has not saved its registers there.
     let of_user = |regs: &Regs| regs.get(Reg::Cs).is_some_and(is_user_cs);
     let live = sample.regs.live().copied().filter(of_user);
     user.regs = live.or(saved.ok().map(|bytes| regs_from(&bytes)));
+
+    // `mm->pgd` is a virtual address, and the page tables need a physical one.
     let Ok(root) = memory.translate(pgd) else {
         return;
     };
+
     let levels = memory.tables.levels;
     let tables = PageTables { root, levels };
     let own = pages::Virtual::new(memory.dump, tables);

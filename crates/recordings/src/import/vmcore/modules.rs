@@ -85,6 +85,7 @@ impl Reader<'_> {
     fn module(&self, address: u64, budget: &mut Budget) -> Result<LoadedCode, Problem> {
         let bad = |what| Problem::Module { address, what };
         let at = |offset: u64| address.wrapping_add(offset);
+
         let name = self.layout.needed("module", "name")?;
         let name = self.memory.text(at(name), NAME_LEN);
         // The first memory type is text (`MOD_TEXT`).
@@ -95,15 +96,19 @@ impl Reader<'_> {
                 self.layout.needed("module", "core_layout.text_size")?,
             ),
         };
+
         let start = self.memory.u64(at(base))?;
         let size = u64::from(self.memory.u32(at(size))?);
+        // The size comes from the dump.
         let end = start.checked_add(size).filter(|_| size <= CODE_MAX);
         let range = start..end.ok_or_else(|| bad("its code is too large for a module"))?;
         if range.is_empty() {
             return Err(bad("it has no code"));
         }
+
         let mut sections = Vec::new();
         if let Some((count, ips, entries)) = self.orc(address)? {
+            // The counts come from the dump, so all modules together are bounded.
             if !budget.take(count) {
                 return Err(bad("too many ORC entries"));
             }
@@ -118,6 +123,7 @@ impl Reader<'_> {
             let table = self.memory.bytes(ips, len * 4)?;
             sections.push(section(SectionKind::OrcUnwindIp, ips, table));
         }
+
         let image = Image::new(ImageParts {
             name: name.clone(),
             text: vec![range.clone()],
@@ -158,23 +164,30 @@ impl Reader<'_> {
         budget: &mut Budget,
     ) -> Option<Vec<Symbol>> {
         let kallsyms = module.wrapping_add(self.layout.find("module", "kallsyms")?);
+
         let kallsyms = self.memory.u64(kallsyms).ok()?;
+
         let member = |member| {
             let offset = self.layout.find("mod_kallsyms", member)?;
             Some(kallsyms.wrapping_add(offset))
         };
+
         let table = self.memory.u64(member("symtab")?).ok()?;
         let names = self.memory.u64(member("strtab")?).ok()?;
         let count = u64::from(self.memory.u32(member("num_symtab")?).ok()?);
+        // The count comes from the dump, and the budget is for all modules together.
         if !budget.take(count) {
             return None;
         }
+
         let bytes = self.memory.bytes(table, count as usize * SYM_LEN).ok()?;
         let mut out = Vec::new();
         for sym in bytes.as_chunks::<SYM_LEN>().0 {
+            // `Elf64_Sym`: st_name at 0, st_value at 8, st_size at 16.
             let word = |at: usize| sym[at..].first_chunk().map(|b| u64::from_le_bytes(*b));
             let name = sym.first_chunk().map(|b| u32::from_le_bytes(*b))?;
             let (address, size) = (word(8)?, word(16)?);
+
             if name != 0 && range.contains(&address) {
                 let name = names.wrapping_add(u64::from(name));
                 out.push(Symbol {
@@ -184,6 +197,7 @@ impl Reader<'_> {
                 });
             }
         }
+
         out.sort_by_key(|s| s.address);
         Some(out)
     }
@@ -197,6 +211,7 @@ impl Reader<'_> {
             let end = self.memory.u64(member("end")?).ok()?;
             // "bpf_prog_TAG_NAME"
             let name = self.memory.text(member("name")?, SYMBOL_NAME_MAX);
+
             let frame_pointer = || {
                 let start = self.memory.u32(member("fp_start")?).ok()?;
                 let end = self.memory.u32(member("fp_end")?).ok()?;
@@ -204,6 +219,7 @@ impl Reader<'_> {
             };
             let name = frame_pointer().unwrap_or(name.clone());
             Generated::from_name(&name)?;
+
             out.push(LoadedCode {
                 name,
                 range: start..end,
@@ -211,12 +227,14 @@ impl Reader<'_> {
             });
             Some(())
         });
+
         let list = "ftrace_ops_trampoline_list";
         self.each(list, "ftrace_ops", "list", problems, |at| {
             let word = |member| {
                 let offset = self.layout.find("ftrace_ops", member)?;
                 self.memory.u64(at.wrapping_add(offset)).ok()
             };
+
             let start = word("trampoline").filter(|start| *start != 0)?;
             let end = start.checked_add(word("trampoline_size")?)?;
             out.push(LoadedCode {
@@ -226,6 +244,8 @@ impl Reader<'_> {
             });
             Some(())
         });
+
+        // A damaged list may have any address.
         out.retain(|c| !c.range.is_empty() && c.range.end - c.range.start <= CODE_MAX);
         out
     }

@@ -52,11 +52,13 @@ pub trait KernelMemory {
         /// Bytes read at once; they do not cross a page boundary.
         const PIECE: usize = 64;
         let (mut out, mut most) = (Vec::new(), PIECE);
+
         while out.len() < max {
             let at = address.wrapping_add(out.len() as u64);
             let in_page = (PAGE - at % PAGE) as usize;
             let mut piece = [0; PIECE];
             let piece = &mut piece[..most.min(in_page).min(max - out.len())];
+
             if self.read(at, piece).is_err() {
                 if most == 1 {
                     break;
@@ -65,12 +67,14 @@ pub trait KernelMemory {
                 most = 1;
                 continue;
             }
+
             let len = piece.iter().position(|byte| *byte == 0);
             out.extend_from_slice(&piece[..len.unwrap_or(piece.len())]);
             if len.is_some() {
                 break;
             }
         }
+
         String::from_utf8_lossy(&out).into_owned()
     }
 }

@@ -33,13 +33,16 @@ pub(super) fn find<'d, 'm>(
 ) -> Result<DumpedKernel<'d, 'm>, Problem> {
     let banner = symbols.needed("linux_banner")?;
     let mut other = None;
+    // The kernel writes its own offset into VMCOREINFO.
     let told = told.or_else(|| dump.info_hex("KERNELOFFSET"));
+
     let mut attempt = |tables| {
         let memory = Virtual::new(dump, tables);
         let start = symbols.get("_text").unwrap_or(KERNEL_MAP) & !(STEP - 1);
         let offsets = (KERNEL_MAP..KERNEL_MAP + KERNEL_MAP_LEN)
             .step_by(STEP as usize)
             .map(|at| at.wrapping_sub(start));
+
         let is_it = |bias: &u64| {
             let found = memory.text(banner.wrapping_add(*bias), BANNER_LEN_MAX);
             match is_of(&found, release) {
@@ -51,19 +54,24 @@ pub(super) fn find<'d, 'm>(
                 None => false,
             }
         };
+
         let bias = match told {
             Some(bias) => Some(bias).filter(is_it),
+            // Every place that KASLR may choose.
             None => offsets.into_iter().find(is_it),
         };
         bias.map(|bias| DumpedKernel { memory, bias })
     };
+
     if let Some(place) = candidates(dump, symbols).find_map(&mut attempt) {
         return Ok(place);
     }
+
     let searched = by_search(dump, symbols, banner, release);
     if let Some(place) = searched.into_iter().find_map(&mut attempt) {
         return Ok(place);
     }
+
     let named = dump.info("OSRELEASE").map(str::to_owned);
     let named = named.filter(|named| release != Some(named));
     match other.or(named) {

@@ -51,12 +51,14 @@ impl<'a, 'd, 'm> PerCpu<'a, 'd, 'm> {
     ) -> Option<Self> {
         let offsets = symbols.get("__per_cpu_offset")?.wrapping_add(bias);
         let at = |number: usize| memory.u64(offsets.wrapping_add(8 * number as u64)).ok();
+
         let by_base = cpu.system.and_then(|system| {
             /// `NR_CPUS` of the largest configuration.
             const CPUS_MAX: usize = 8192;
             let known = |offset: &u64| *offset != 0 && system.gs_bases.contains(offset);
             (0..CPUS_MAX).map_while(at).find(known)
         });
+
         Some(PerCpu {
             memory,
             symbols,
@@ -108,6 +110,7 @@ impl<'a, 'd, 'm> PerCpu<'a, 'd, 'm> {
                 .and_then(|at| self.memory.u64(at).ok())
                 .unwrap_or(0),
         };
+
         let size = |len: u64| (1..=STACK_MAX).contains(&len);
         if let Some(exceptions) = self.pointer("cea_exception_stacks", "") {
             for (member, kind) in EXCEPTIONS {
@@ -127,6 +130,7 @@ impl<'a, 'd, 'm> PerCpu<'a, 'd, 'm> {
                 out.push(linked(StackType::Entry, begin, begin.wrapping_add(len)));
             }
         }
+
         if let Some(top) = self.pointer("hardirq_stack_ptr", "hardirq_stack_ptr") {
             let end = self.version.unwrap_or(Version::DEFAULT).irq_stack_end(top);
             out.push(linked(StackType::Irq, end.wrapping_sub(THREAD_SIZE), end));
@@ -157,6 +161,7 @@ pub(super) fn used(
         }
         end = next;
     }
+
     bytes.truncate(end);
     (!bytes.is_empty()).then(|| Region {
         role,
@@ -176,19 +181,24 @@ pub(super) fn chain(
 ) -> Vec<Region<'static>> {
     let mut out: Vec<Region<'static>> = Vec::new();
     let mut sp = rsp;
+    // Each stack once, whatever the links of a damaged dump say.
     for _ in 0..stacks.len() {
         let found = stacks.iter().find(|s| s.range().contains(&sp));
         let Some(stack) = found.filter(|s| out.iter().all(|r| r.bounds != s.range())) else {
             break;
         };
+
         let role = match out.is_empty() {
             true => RegionRole::Stack,
             false => RegionRole::OtherStack,
         };
+
         let below = used(memory, stack, sp.saturating_sub(BELOW_SP), role);
+        // What is below sp may be in a hole of the dump.
         out.extend(below.or_else(|| used(memory, stack, sp, role)));
         sp = stack.next_sp;
     }
+
     let own = stacks.iter().find(|s| s.kind == StackType::Task);
     if let Some(own) = own.filter(|s| out.iter().all(|r| r.bounds != s.range())) {
         let role = match out.is_empty() {

@@ -80,6 +80,7 @@ impl<'a, 'd, 'm> Reader<'a, 'd, 'm> {
                 search: version.graph_search(),
             })
         };
+
         let rethooks = || {
             Some(Rethooks {
                 first: layout.find(TASK, "rethooks.first")?,
@@ -88,6 +89,7 @@ impl<'a, 'd, 'm> Reader<'a, 'd, 'm> {
                 frame: layout.find("rethook_node", "frame")?,
             })
         };
+
         Ok(Reader {
             memory,
             pid: layout.needed(TASK, "pid")?,
@@ -143,25 +145,31 @@ impl<'a, 'd, 'm> Reader<'a, 'd, 'm> {
         let Some(graph) = &self.graph else {
             return Ok(Vec::new());
         };
+
         let base = self.memory.u64(task.wrapping_add(graph.ret_stack))?;
         let current = self.memory.u32(task.wrapping_add(graph.current))? as i32;
         let mut out = Vec::new();
+        // The function graph tracer has not used this task.
         if base == 0 {
             return Ok(out);
         }
+
         let entry = |at: u64| {
             Ok(GraphReturn {
                 ret: self.memory.u64(at.wrapping_add(graph.ret))?,
                 retp: self.memory.u64(at.wrapping_add(graph.retp))?,
             })
         };
+
         match graph.search {
+            // An array of entries; `curr_ret_stack` is the index of the last one.
             GraphSearch::Oldest => {
                 let count = u64::try_from(current.saturating_add(1)).unwrap_or(0);
                 for i in 0..count.min(TAKEN_MAX) {
                     out.push(entry(base.wrapping_add(i * graph.entry_len))?);
                 }
             }
+            // A stack of words: the last word of an entry says how long it is.
             GraphSearch::Newest => {
                 let mut offset = u64::try_from(current).unwrap_or(0).min(TAKEN_MAX);
                 while offset > 0 {
@@ -210,6 +218,7 @@ pub(super) fn list(
     let mut seen = HashSet::new();
     let mut out = Vec::new();
     let mut next = memory.u64(head);
+
     loop {
         let address = match next {
             Ok(address) if address == head => break,
@@ -219,10 +228,13 @@ pub(super) fn list(
                 break;
             }
         };
+
+        // A damaged list may run in a circle without its head.
         if out.len() == max || !seen.insert(address) {
             problems.push(Problem::Endless { list, address });
             break;
         }
+
         next = memory.u64(address);
         // An address without memory is not an element.
         if next.is_ok() {
@@ -243,6 +255,8 @@ pub(super) fn all(
     let node = layout.needed("task_struct", "thread_node")?;
     let signal = layout.needed("task_struct", "signal")?;
     let head = layout.needed("signal_struct", "thread_head")?;
+
+    // This list has only the first thread of each process.
     let leaders = list(
         memory,
         "tasks",
@@ -250,6 +264,7 @@ pub(super) fn all(
         TASKS_MAX,
         problems,
     );
+
     let mut out = vec![init_task];
     let mut seen = HashSet::from([init_task]);
     for link in leaders {
@@ -257,6 +272,7 @@ pub(super) fn all(
         if seen.insert(leader) {
             out.push(leader);
         }
+
         let threads = match memory.u64(leader.wrapping_add(signal)) {
             Ok(signal) => {
                 let left = TASKS_MAX - out.len().min(TASKS_MAX);
@@ -267,6 +283,7 @@ pub(super) fn all(
                 continue;
             }
         };
+
         let threads = threads.into_iter().map(|link| link.wrapping_sub(node));
         out.extend(threads.filter(|task| seen.insert(*task)));
     }

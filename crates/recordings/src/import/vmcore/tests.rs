@@ -77,6 +77,7 @@ fn every_task_is_a_sample_whichever_way_the_page_tables_are_found() {
     let mut bare = INFO.to_vec();
     let at = memchr::memmem::find(&bare, b"VMCOREINFO").expect("the note");
     bare[at] = b'X';
+
     for bytes in [CR3, INFO, &bare] {
         let found = import(bytes);
         let imported = found.imported.expect("sound");
@@ -84,9 +85,11 @@ fn every_task_is_a_sample_whichever_way_the_page_tables_are_found() {
         assert_eq!(found.names, ["swapper/0", "process", "thread"]);
         let tids: Vec<u32> = found.samples.iter().map(|s| s.tid).collect();
         assert_eq!(tids, [0, 7, 8]);
+
         let [idle, process, thread] = &found.samples[..] else {
             panic!("three tasks");
         };
+
         for (sample, i) in [(idle, 0), (thread, 2)] {
             let task = &sample.kernel.as_ref().expect("a kernel sample").task;
             assert!(!task.is_current);
@@ -97,6 +100,7 @@ fn every_task_is_a_sample_whichever_way_the_page_tables_are_found() {
             let region = &sample.regions[0];
             assert_eq!((region.address, region.bytes.len()), (begin + 0x3f00, 256));
         }
+
         let task = &process.kernel.as_ref().expect("a kernel sample").task;
         assert!(task.is_current, "a processor runs it");
         assert_eq!(process.regs.sampled.rip(), AT + 0x20);

@@ -21,6 +21,7 @@ impl Values<'_> {
             let Some(area) = self.bytes.get(start..start + 4 * self.count) else {
                 continue;
             };
+
             let (words, _) = area.as_chunks::<4>();
             let values = || words.iter().map(|w| i32::from_le_bytes(*w));
             let base = self
@@ -28,15 +29,20 @@ impl Values<'_> {
                 .get(start + offsets..)
                 .and_then(<[u8]>::first_chunk);
             let base = base.map_or(0, |b| u64::from_le_bytes(*b));
+
+            // A negative value counts down from the base; others are absolute
+            // (`kallsyms_sym_address`).
             let percpu = values().map(|v| match u64::try_from(v) {
                 Ok(absolute) => absolute,
                 Err(_) => base.wrapping_sub(1).wrapping_sub(i64::from(v) as u64),
             });
+
             let relative = values().map(|v| base.wrapping_add(u64::from(v.cast_unsigned())));
             let place = self.address.wrapping_add(start as u64);
             let places = (0..).map(|i: u64| place.wrapping_add(4 * i));
             let placed = values().zip(places);
             let placed = placed.map(|(v, place)| place.wrapping_add(i64::from(v) as u64));
+
             let found = self
                 .check(Form::AbsolutePercpu, percpu)
                 .or_else(|| self.check(Form::BaseRelative, relative))
@@ -45,6 +51,8 @@ impl Values<'_> {
                 return found;
             }
         }
+
+        // Without CONFIG_KALLSYMS_BASE_RELATIVE, the table has whole addresses.
         let start = before.checked_sub(8 * self.count)?;
         let (words, _) = self.bytes.get(start..before)?.as_chunks::<8>();
         self.check(

@@ -27,8 +27,10 @@ pub(super) fn addresses(table: &SectionTable<'_, Header>, load: &ModuleLoad) -> 
         let name = table.section_name(LE, s).unwrap_or_default();
         let wanted = elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
         let is_code = s.sh_flags(LE).0 & wanted == wanted && s.sh_size(LE) != 0;
+        // The kernel frees this code once the module is initialized.
         (is_code && !name.starts_with(b".init")).then_some(name)
     };
+
     match load {
         ModuleLoad::Sections(given) => sections()
             .map(|s| {
@@ -37,10 +39,12 @@ pub(super) fn addresses(table: &SectionTable<'_, Header>, load: &ModuleLoad) -> 
             })
             .collect(),
         ModuleLoad::Text(text) => {
+            // `layout_sections` (`kernel/module/main.c`) puts them one behind the other, aligned.
             let mut end = 0_u64;
             let mut text_at = None;
             let mut offset = |s| {
                 let name = stays(s)?;
+                // 0 means that there is no alignment (gABI, "Section Header").
                 let align = s.sh_addralign(LE).clamp(1, 1 << 21);
                 let start = end.checked_next_multiple_of(align)?;
                 end = start.checked_add(s.sh_size(LE))?;
@@ -49,6 +53,7 @@ pub(super) fn addresses(table: &SectionTable<'_, Header>, load: &ModuleLoad) -> 
                 }
                 Some(start)
             };
+
             let offsets: Vec<_> = sections().map(&mut offset).collect();
             // If .text is empty, the code that follows it starts at its address.
             let base = text.wrapping_sub(text_at.unwrap_or(0));

@@ -35,6 +35,7 @@ fn shapes() -> Vec<Shape> {
             }
         }
     }
+
     out
 }
 
@@ -64,6 +65,7 @@ fn addresses_are_those_of_the_first_symbols_with_the_names() {
          ffffffff81000030 D {long}\nffffffff81000040 T other\n"
     );
     let of_map = KernelSymbols::from_map(map.as_bytes()).expect("a map");
+
     let names = [
         long.as_str(),
         "twice",
@@ -73,9 +75,11 @@ fn addresses_are_those_of_the_first_symbols_with_the_names() {
         "firs",
         &long[..199],
     ];
+
     let at = |offset: u64| Some(0xffff_ffff_8100_0000 + offset);
     let expected = [at(0x30), at(0x10), None, at(0), at(0x10), None, None];
     assert_eq!(of_map.addresses(names), expected);
+
     // In names from kallsyms, each type is passed over.
     let kernel = open(vmlinux(&USUAL)).expect("a kernel");
     let found = kernel
@@ -84,6 +88,7 @@ fn addresses_are_those_of_the_first_symbols_with_the_names() {
     let function = |n: u64| Some(TEXT + 8 * n);
     let expected = [function(7), None, Some(TEXT + TEXT_LEN as u64), function(8)];
     assert_eq!(found, expected);
+
     assert_eq!(kernel.symbols.range("_etext", "_stext"), None);
     let text = TEXT..TEXT + TEXT_LEN as u64;
     assert_eq!(kernel.symbols.range("_stext", "_etext"), Some(text));
@@ -126,12 +131,14 @@ fn the_encoding_comes_from_the_version_unless_it_is_given_or_the_entries_forbid_
         let source = kernel.encoding_source.expect("a source");
         (encoding.layout, encoding.sp_indirect, source)
     };
+
     use EncodingSource::{Entries, Told, Version};
     use SpIndirect::{LoadAtOffset, LoadThenAdd};
     let old = Layout::V4_14;
     assert_eq!(encoding("6.1.0", None), (old, LoadThenAdd, Version));
     assert_eq!(encoding("5.10.3", None), (old, LoadAtOffset, Version));
     assert_eq!(encoding("4.9.1", None), (old, LoadThenAdd, Entries));
+
     let named = |name| Some(ToldLayout::from_name(name).expect("a layout"));
     // Calls are the same in both.
     assert_eq!(
@@ -140,6 +147,7 @@ fn the_encoding_comes_from_the_version_unless_it_is_given_or_the_entries_forbid_
     );
     assert_eq!(encoding("5.10.3", named("4.14")), (old, LoadAtOffset, Told));
     assert_eq!(encoding("5.10.3", named("5.12")), (old, LoadThenAdd, Told));
+
     // In 6.4 and 7.1 they would be undefined.
     for other in ["6.4", "7.1"] {
         let options = OpenOptions {
@@ -152,6 +160,7 @@ fn the_encoding_comes_from_the_version_unless_it_is_given_or_the_entries_forbid_
         let expected = KernelErrorKind::OrcLayout { told: other, fits };
         assert_eq!(refused.what, expected);
     }
+
     assert_eq!(ToldLayout::NAMES, ["4.14", "5.12", "6.3", "6.4", "7.1"]);
     assert!(
         ToldLayout::NAMES
@@ -202,6 +211,7 @@ fn entries_that_are_not_valid_overrule_the_version() {
 fn a_system_map_overrules_the_image_and_must_be_its_own() {
     let dir = std::env::temp_dir().join(format!("unwind-sim-map-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a folder");
+
     let open = |text: &str| {
         let path = dir.join("System.map");
         std::fs::write(&path, text).expect("written");
@@ -212,16 +222,20 @@ fn a_system_map_overrules_the_image_and_must_be_its_own() {
         let bytes = Bytes::from_vec(vmlinux(&USUAL));
         from_bytes("vmlinux", bytes, &options)
     };
+
     let kernel = open("ffffffff81000010 t one\nffffffff81000020 T two\n").expect("a kernel");
     assert_eq!(kernel.symbol_source, Some(SymbolSource::SystemMap));
     assert_eq!(kernel.symbols.address("two"), Some(TEXT + 0x20));
     assert_eq!(kernel.image.symbols().len(), 2);
+
     let bad = open("ffffffff81000010 t one\nffffffff8100002x T two\n").expect_err("bad");
     assert_eq!(bad.what, KernelErrorKind::MapLine { line: 2 });
     assert!(bad.file.ends_with("System.map"));
+
     // The stub that Debian installs next to the image.
     let stub = open("ffffffffffffffff B The real System.map is elsewhere\n").expect_err("stub");
     assert_eq!(stub.what, KernelErrorKind::MapForeign);
+
     std::fs::remove_dir_all(&dir).expect("removed");
 }
 

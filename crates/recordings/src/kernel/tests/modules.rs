@@ -128,17 +128,21 @@ fn compressed_modules_are_unpacked() {
 fn other_files_are_not_modules() {
     let load = ModuleLoad::Text(AT);
     let refuse = |bytes| module_from_bytes("m", Bytes::from_vec(bytes), &load);
+
     let error = refuse(b"text".to_vec()).expect_err("text");
     assert_eq!(error.what, KernelErrorKind::NotModule);
     let program = std::fs::read(Path::new("/proc/self/exe")).expect("this test");
     let error = refuse(program).expect_err("a program");
     assert_eq!(error.what, KernelErrorKind::NotModule);
+
     let other = SOURCE.replace(".long \\place - .", ".quad \\place");
     let error = refuse(assemble(&other, "other")).expect_err("another relocation");
     let KernelErrorKind::Section { section, .. } = error.what else {
         panic!("{error}");
     };
     assert_eq!(section, ".orc_unwind_ip");
+
+    // The same section, but without the place that is subtracted.
     let other = SOURCE.replace(".long \\place - .", ".long \\place");
     let error = refuse(assemble(&other, "absolute")).expect_err("another relocation");
     let KernelErrorKind::Section { section, what, .. } = error.what else {

@@ -38,12 +38,14 @@ fn kallsyms_of_a_stripped_kernel_are_those_of_system_map() {
     for (vmlinuz, map) in kernels("kallsyms_of_a_stripped_kernel_are_those_of_system_map") {
         let own = open(&vmlinuz, &OpenOptions::default()).expect("a kernel");
         assert_eq!(own.symbol_source, Some(SymbolSource::Kallsyms));
+
         let options = OpenOptions {
             system_map: Some(map),
             ..OpenOptions::default()
         };
         let told = open(&vmlinuz, &options).expect("a kernel");
         assert_eq!(own.image.symbols(), told.image.symbols(), "code");
+
         // kallsyms has neither absolute symbols nor, before 6.2, its own, and marks per-CPU symbols
         // as absolute. That of 5.10 has compiler-generated labels.
         let own_all: BTreeSet<_> = own.symbols.iter().map(|s| (s.address, s.name)).collect();
@@ -53,6 +55,7 @@ fn kallsyms_of_a_stripped_kernel_are_those_of_system_map() {
             .iter()
             .filter(|s| matches!(s.kind, b'a' | b'A'));
         let absolute: BTreeSet<_> = absolute.map(|s| (s.address, s.name)).collect();
+
         let missing: Vec<_> = told_all.difference(&own_all).collect();
         let missing: Vec<_> = missing
             .into_iter()
@@ -61,9 +64,11 @@ fn kallsyms_of_a_stripped_kernel_are_those_of_system_map() {
             })
             .collect();
         assert!(missing.is_empty(), "{missing:x?}");
+
         let added = own_all.difference(&told_all);
         let added: Vec<_> = added.filter(|s| !s.1.starts_with(".L")).collect();
         assert!(added.is_empty(), "{added:x?}");
+
         let (code, all) = (own.image.symbols().len(), own.symbols.len());
         println!(
             "{}: {code} symbols of code, {all} in all",
@@ -114,6 +119,7 @@ fn every_entry_of_every_module_lies_in_its_code() {
     if let Some((vmlinuz, _)) = kernels("every_entry_of_every_module_lies_in_its_code").first() {
         modules(vmlinuz.parent().expect("a folder"), 0, &mut files);
     }
+
     for path in &files {
         let module = match open_module(path, &ModuleLoad::Text(AT)) {
             Ok(module) => module,
@@ -124,16 +130,20 @@ fn every_entry_of_every_module_lies_in_its_code() {
             }
             Err(error) => panic!("{error}"),
         };
+
         let index = Index::new(&module.image, None).expect("a good table");
         let Some(index) = index else { continue };
         let table = index.table().expect("a table");
         let ips = (0..table.len()).map(|i| table.ip(i).expect("an entry"));
         let ips: Vec<u64> = ips.collect();
+
         assert!(ips.is_sorted(), "{}", path.display());
+
         // A section's last entry is at its end.
         let text = module.image.text();
         let holds = |ip: &u64| text.iter().any(|r| r.start <= *ip && *ip <= r.end);
         assert!(ips.iter().all(holds), "{}", path.display());
+
         let functions = module.image.symbols().iter().filter(|s| s.size > 0);
         let covered = |s: u64| ips.first().is_some_and(|first| *first <= s);
         assert!(
@@ -141,8 +151,10 @@ fn every_entry_of_every_module_lies_in_its_code() {
             "{}",
             path.display()
         );
+
         count += ips.len();
     }
+
     println!(
         "{} modules, {without_code} without code, {count} entries",
         files.len()

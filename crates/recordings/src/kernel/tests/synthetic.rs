@@ -66,12 +66,16 @@ pub(super) fn symbols(shape: &Shape) -> Vec<(u64, char, String)> {
     let data = data(shape, &[]);
     let at = |offset: usize| TEXT + offset as u64;
     let mut out = Vec::new();
+
+    // Per-CPU symbols; the newer forms have no absolute ones.
     if matches!(shape.form, Form::AbsolutePercpu | Form::Addresses) {
         out.push((0, 'A', "fixed_percpu_data".to_owned()));
         out.push((0x1fb80, 'A', "current_task".to_owned()));
     }
+
     out.push((TEXT, 'T', "_stext".into()));
     out.push((TEXT, 'T', "_text".into()));
+
     for n in 0..FUNCTIONS {
         let kind = if n % 2 == 0 { 't' } else { 'T' };
         let name = match n {
@@ -81,6 +85,7 @@ pub(super) fn symbols(shape: &Shape) -> Vec<(u64, char, String)> {
         };
         out.push((TEXT + 8 * n, kind, name));
     }
+
     out.push((at(TEXT_LEN), 'T', "_etext".into()));
     out.push((at(TEXT_LEN), 'D', "linux_banner".into()));
     out.push((at(data.orc_ip), 'R', "__start_orc_unwind_ip".into()));
@@ -94,23 +99,30 @@ pub(super) fn symbols(shape: &Shape) -> Vec<(u64, char, String)> {
 fn data(shape: &Shape, symbols: &[(u64, char, String)]) -> Data {
     let mut out = vec![0xcc; TEXT_LEN];
     for n in 0..FUNCTIONS as usize {
+        // Each function starts with `call rel32`.
         out[8 * n] = 0xe8;
     }
+
     out.extend(format!("Linux version {} (a@b) #1\0", shape.version).into_bytes());
     align(8, &mut out);
+
     let orc_ip = out.len();
     for n in 0..FUNCTIONS {
         let slot = out.len() as u64;
+        // Relative to the slot's own address (`orc_ip`).
         let relative = (8 * n).wrapping_sub(slot) as u32;
         out.extend(relative.to_le_bytes());
     }
+
     let orc = out.len();
     out.extend((0..FUNCTIONS).flat_map(orc_entry));
     let orc_end = out.len();
     align(8, &mut out);
+
     if !symbols.is_empty() {
         kallsyms(shape, symbols, &mut out);
     }
+
     Data {
         bytes: out,
         orc_ip,
@@ -152,7 +164,10 @@ fn kallsyms(shape: &Shape, symbols: &[(u64, char, String)], out: &mut Vec<u8>) {
     if shape.values_first {
         values(shape, symbols, out);
     }
+
     out.extend(&(symbols.len() as u64).to_le_bytes()[..shape.align]);
+
+    // A marker for every 256th name (`scripts/kallsyms.c`).
     let names = out.len();
     let mut markers = Vec::new();
     for (n, (_, kind, name)) in symbols.iter().enumerate() {
@@ -161,16 +176,20 @@ fn kallsyms(shape: &Shape, symbols: &[(u64, char, String)], out: &mut Vec<u8>) {
         }
         out.extend(pack(*kind, name));
     }
+
     align(shape.align, out);
     for marker in markers {
         let width = if shape.wide_markers { 8 } else { 4 };
         out.extend(&marker.to_le_bytes()[..width]);
     }
     align(shape.align, out);
+
+    // `kallsyms_seqs_of_names` has three bytes for each name.
     if shape.seqs {
         out.extend((0..symbols.len()).flat_map(|n| [0, (n >> 8) as u8, n as u8]));
         align(shape.align, out);
     }
+
     let tokens = tokens();
     let mut index = Vec::new();
     let table = out.len();
@@ -179,6 +198,7 @@ fn kallsyms(shape: &Shape, symbols: &[(u64, char, String)], out: &mut Vec<u8>) {
         out.extend(token);
         out.push(0);
     }
+
     align(shape.align, out);
     out.extend(index);
     if !shape.values_first {
@@ -210,45 +230,59 @@ pub(super) fn vmlinux(shape: &Shape) -> Vec<u8> {
     let data = data(shape, &symbols(shape));
     let len = data.bytes.len() as u64;
     let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
+
     let names = b"\0.text\0.orc_unwind_ip\0.orc_unwind\0.shstrtab\0";
     let strings_at = OFFSET + data.bytes.len();
     let headers_at = (strings_at + names.len()).next_multiple_of(8);
+
     let (shoff, shnum) = if shape.sections {
         (headers_at as u64, 5)
     } else {
         (0, 0)
     };
+
     out.extend(
+        // e_entry, e_phoff and e_shoff.
         [0x100_0000, 64, shoff]
             .iter()
             .flat_map(|v: &u64| v.to_le_bytes()),
     );
     out.extend(0_u32.to_le_bytes());
+    // e_ehsize, e_phentsize, e_phnum, e_shentsize, e_shnum and e_shstrndx.
     let sizes: [u16; 6] = [64, 56, 1, 64, shnum, if shape.sections { 4 } else { 0 }];
     out.extend(sizes.iter().flat_map(|v| v.to_le_bytes()));
+
     // One segment, readable and executable.
     out.extend([1_u32, 5].iter().flat_map(|v| v.to_le_bytes()));
+    // From p_offset to p_align.
     let segment = [OFFSET as u64, TEXT, 0x100_0000, len, len, 0x20_0000];
     out.extend(segment.iter().flat_map(|v| v.to_le_bytes()));
+
     out.resize(OFFSET, 0);
     out.extend(&data.bytes);
     out.extend(names);
     out.resize(headers_at, 0);
+
     if !shape.sections {
         return out;
     }
+
     let mut section = |name: u32, kind: u32, flags: u64, start: usize, end: usize| {
         out.extend([name, kind].iter().flat_map(|v| v.to_le_bytes()));
         let address = if flags == 0 { 0 } else { TEXT + start as u64 };
         let (offset, size) = (OFFSET + start, end - start);
+        // From sh_flags to sh_entsize.
         let fields = [flags, address, offset as u64, size as u64, 0, 1, 0];
         out.extend(fields.iter().flat_map(|v| v.to_le_bytes()));
     };
+
+    // The first section header is all zeros (gABI).
     section(0, 0, 0, 0, 0);
     section(1, 1, 6, 0, TEXT_LEN);
     section(7, 1, 2, data.orc_ip, data.orc);
     section(22, 1, 2, data.orc, data.orc_end);
     section(34, 3, 0, data.bytes.len(), data.bytes.len() + names.len());
+
     out
 }
 

@@ -61,6 +61,7 @@ fn details_come_back_with_their_samples() {
         cookie,
         ..request()
     };
+
     let items: Vec<Item<'static>> = [
         sample(None, &[]),
         sample(Some(request()), &[0x40_1000]),
@@ -68,12 +69,14 @@ fn details_come_back_with_their_samples() {
     ]
     .map(Item::Sample)
     .into();
+
     let trace = open(&write(&items, &[], uncompressed())).expect("sound");
     assert_eq!(read(&trace), items);
     for (number, item) in items.iter().enumerate() {
         let found = trace.sample(number as u64).expect("sound");
         assert_eq!(Item::Sample(found), *item);
     }
+
     let kinds = trace
         .blocks()
         .filter(|b| b.block_type == Some(BlockType::Details));
@@ -131,6 +134,7 @@ fn hostile_details_are_refused() {
             "{what}: {found:?}"
         );
     }
+
     let mut twice = Forged::new();
     twice.block(BlockType::Details, 0, b"");
     twice.block(BlockType::Details, 0, b"");

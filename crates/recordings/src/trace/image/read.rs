@@ -49,25 +49,31 @@ fn descriptor(payload: &[u8]) -> Result<Descriptor, Bad> {
         build_id: cursor.bytes(NAME_BYTES_MAX)?.to_vec(),
         ..ImageParts::default()
     };
+
     let mut last = 0;
     for _ in 0..cursor.count(IMAGE_PARTS_MAX, "more text ranges than an image may have")? {
         let start = cursor.difference(last)?;
         last = cursor.difference(start)?;
         parts.text.push(start..last);
     }
+
     let (mut sections, mut last) = (Vec::new(), 0u64);
     for _ in 0..cursor.count(IMAGE_PARTS_MAX, "more sections than an image may have")? {
+        // A section of an unknown kind is skipped, but its bytes count.
         let kind = SectionKind::ALL.get(usize::from(cursor.u8()?)).copied();
         let address = cursor.difference(last)?;
         let length = cursor.u64()?;
         last = address.wrapping_add(length);
         sections.push((kind, address, length));
     }
+
+    // A reference takes at least a byte, so there are no more than bytes are left.
     let blocks = |cursor: &mut Cursor<'_>| -> Result<Vec<u64>, Bad> {
         let count = cursor.count(cursor.left(), "more references than bytes")?;
         (0..count).map(|_| cursor.u64()).collect()
     };
     let (data, symbols) = (blocks(&mut cursor)?, blocks(&mut cursor)?);
+
     cursor.end()?;
     Ok(Descriptor {
         number,
@@ -153,6 +159,8 @@ impl Reader<'_> {
             distance,
             needed,
         )?;
+
+        // In file order, and none twice: otherwise a small file could be images of any size.
         if found.offset < self.data_end {
             let target = found.offset;
             return Err(block.error(TraceErrorKind::Reference {
@@ -160,8 +168,10 @@ impl Reader<'_> {
                 target,
             }));
         }
+
         self.data_end = found.end();
         let payload = found.payload(self.file)?;
+        // What is not compressed is read in place.
         if found.is_compressed() {
             self.add_bytes(block, payload.len() as u64)?;
         }
@@ -182,11 +192,13 @@ impl Reader<'_> {
         let mut current = Bytes::from_vec(Vec::new());
         let mut used = 0;
         let mut sections = Vec::new();
+
         for &(kind, address, length) in &new.sections {
             let mut piece = None;
             let mut whole = Vec::new();
             let mut left = length;
             while left > 0 {
+                // A section may continue in the next block.
                 if used == current.len() {
                     let what = "sections are longer than the data blocks";
                     let distance = data
@@ -195,9 +207,11 @@ impl Reader<'_> {
                     (_, current) = self.use_block(block, *distance, BlockType::Data)?;
                     used = 0;
                 }
+
                 let count = usize::try_from(left)
                     .unwrap_or(usize::MAX)
                     .min(current.len() - used);
+                // A section within one block is read in place; only others are copied and counted.
                 if count as u64 == length {
                     piece = current.part(used..used + count);
                 } else {
@@ -207,6 +221,7 @@ impl Reader<'_> {
                 used += count;
                 left -= count as u64;
             }
+
             let data = piece.unwrap_or_else(|| Bytes::from_vec(whole));
             sections.extend(kind.map(|kind| Section {
                 kind,
@@ -214,10 +229,13 @@ impl Reader<'_> {
                 data,
             }));
         }
+
+        // Leftovers would mean that lengths and blocks do not belong together.
         if used < current.len() || data.next().is_some() {
             let what = "the data blocks have more bytes than the sections";
             return Err(block.error(Bad { what, at: 0 }));
         }
+
         Ok(sections)
     }
 

@@ -51,6 +51,7 @@ fn one_content_is_written_once_under_its_first_name() {
     let mut writer = writer(false);
     let image = Image::new(parts("/usr/lib/a"));
     assert_eq!(writer.add_image(&image).unwrap(), ImageIndex(0));
+
     let size = writer.get_mut().len();
     assert_eq!(writer.add_image(&image).unwrap(), ImageIndex(0));
     assert_eq!(
@@ -58,6 +59,7 @@ fn one_content_is_written_once_under_its_first_name() {
         ImageIndex(0)
     );
     assert_eq!(writer.get_mut().len(), size);
+
     let changes: [fn(&mut ImageParts); 4] = [
         |p| p.build_id[0] = 8,
         |p| p.text[0].end += 1,
@@ -70,6 +72,7 @@ fn one_content_is_written_once_under_its_first_name() {
         let index = writer.add_image(&Image::new(other)).unwrap();
         assert_eq!(index, ImageIndex(i as u32 + 1));
     }
+
     let trace = Trace::from_bytes(writer.finish().unwrap()).unwrap();
     assert_eq!(trace.images().len(), 5);
     assert_eq!(trace.images()[0].name(), "/usr/lib/a");
@@ -85,6 +88,7 @@ fn sections_in_one_uncompressed_block_are_not_copied() {
     with.sections
         .push(section(SectionKind::OrcUnwind, 0, 3 << 20));
     with.sections.push(section(SectionKind::Got, 0x9000, 0));
+
     let image = Image::new(with);
     for in_place in [true, false] {
         let mut writer = writer(in_place);
@@ -94,6 +98,7 @@ fn sections_in_one_uncompressed_block_are_not_copied() {
         let trace = Trace::from_bytes(file).unwrap();
         let read = &trace.images()[0];
         assert_eq!(contents(read), contents(&image));
+
         let file = addresses(file);
         for s in read.sections().iter().filter(|s| !s.data.is_empty()) {
             let inside = file.contains(&addresses(&s.data).start);
@@ -112,6 +117,7 @@ fn addresses(bytes: &[u8]) -> Range<usize> {
 fn images_can_be_added_to() {
     let mut writer = writer(false);
     let index = writer.add_image(&Image::new(parts("a"))).unwrap();
+
     let more = ImageParts {
         text: std::iter::once(0x8000..0x9000).collect(),
         sections: vec![section(SectionKind::Text, 0x1100, 64)],
@@ -122,14 +128,17 @@ fn images_can_be_added_to() {
         }],
         ..ImageParts::default()
     };
+
     writer.extend_image(index, &more).unwrap();
     let error = writer.extend_image(ImageIndex(1), &more).unwrap_err();
     assert!(matches!(error, WriteError::NoImage(1)));
+
     // The image no longer has the content under which it was registered.
     assert_eq!(
         writer.add_image(&Image::new(parts("b"))).unwrap(),
         ImageIndex(1)
     );
+
     let trace = Trace::from_bytes(writer.finish().unwrap()).unwrap();
     let image = &trace.images()[0];
     assert_eq!((image.name(), image.text().len()), ("a", 2));

@@ -257,12 +257,14 @@ fn descriptor(
     put_bytes(&mut payload, part.name.as_bytes());
     put_bytes(&mut payload, part.build_id);
     put(&mut payload, part.text.len() as u64);
+
     let mut last = 0;
     for range in part.text {
         put_difference(&mut payload, range.start, last);
         put_difference(&mut payload, range.end, range.start);
         last = range.end;
     }
+
     put(&mut payload, part.sections.len() as u64);
     let mut last = 0;
     for section in part.sections {
@@ -271,12 +273,15 @@ fn descriptor(
         put(&mut payload, section.data.len() as u64);
         last = section.address.wrapping_add(section.data.len() as u64);
     }
+
+    // A reference is the distance back to the block.
     for blocks in [data, symbols] {
         put(&mut payload, blocks.len() as u64);
         blocks
             .iter()
             .for_each(|block| put(&mut payload, offset - block));
     }
+
     payload
 }
 
@@ -286,13 +291,18 @@ fn write_data<W: Write>(out: &mut Output<W>, sections: &[Section]) -> Result<Vec
     let (mut blocks, mut pending) = (Vec::new(), Vec::new());
     for section in sections {
         debug_assert!(SectionKind::ALL.get(section.kind as usize) == Some(&section.kind));
+
         let mut rest = &section.data[..];
+
+        // Better a block that is not full than a section in two.
         let room = BLOCK_BYTES_MAX - pending.len();
         if !pending.is_empty() && rest.len() > room && rest.len() <= BLOCK_BYTES_MAX {
             blocks.push(out.image_data(&pending)?);
             pending.clear();
         }
+
         while !rest.is_empty() {
+            // Whole blocks are written from the section itself, without a copy.
             if pending.is_empty()
                 && let Some((block, more)) = rest.split_at_checked(BLOCK_BYTES_MAX)
             {
@@ -300,6 +310,7 @@ fn write_data<W: Write>(out: &mut Output<W>, sections: &[Section]) -> Result<Vec
                 rest = more;
                 continue;
             }
+
             let (part, more) = rest.split_at(rest.len().min(BLOCK_BYTES_MAX - pending.len()));
             pending.extend_from_slice(part);
             rest = more;
@@ -309,9 +320,11 @@ fn write_data<W: Write>(out: &mut Output<W>, sections: &[Section]) -> Result<Vec
             }
         }
     }
+
     if !pending.is_empty() {
         blocks.push(out.image_data(&pending)?);
     }
+
     Ok(blocks)
 }
 

@@ -101,6 +101,7 @@ fn a_malformed_sample_names_the_file_too() {
         written.expect("writing to a Vec");
     }
     writer.end().expect("writing to a Vec");
+
     let mut bytes = writer.get_mut().clone();
     let trace = open(&bytes).expect("it opens");
     let mut blocks = trace.blocks();
@@ -108,11 +109,15 @@ fn a_malformed_sample_names_the_file_too() {
     let block = block.expect("there is one");
     let (start, end) = (block.offset as usize, block.offset as usize + 24);
     let payload = end..end + block.stored_bytes as usize;
+
     // Lengths of records and data, a new thread's number, pid and tid, and the time difference.
     bytes[payload.start + 6] = 0x80;
+
+    // Only the content is damaged, not the block.
     let checksum = crc32c::crc32c(&bytes[start..start + 20]);
     let checksum = crc32c::crc32c_append(checksum, &bytes[payload]);
     bytes[start + 20..end].copy_from_slice(&checksum.to_le_bytes());
+
     let file = Temporary::new("malformed", &bytes);
     let trace = Trace::open(&file.0).expect("it opens");
     for error in [

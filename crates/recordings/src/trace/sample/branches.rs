@@ -30,27 +30,33 @@ pub(super) fn put_branches(
     out: &mut Vec<u8>,
 ) {
     put(out, stacks.len() as u64);
+
     for (i, stack) in stacks.iter().enumerate() {
         put(out, u64::from(stack.depth));
         put(out, u64::from(stack.hw_index.is_some()));
         if let Some(index) = stack.hw_index {
             put(out, index);
         }
+
         if before.len() <= i {
             before.push(Vec::new());
         }
+
+        // Newest first: the oldest records, at the end, are those of the sample before.
         let (entries, before) = (&stack.entries, &mut before[i]);
         let pairs = entries.iter().rev().zip(before.iter().rev());
         let shared = pairs.take_while(|(a, b)| a == b).count();
         let new = entries.len() - shared;
         put(out, new as u64);
         put(out, shared as u64);
+
         let mut last = 0;
         for branch in &entries[..new] {
             put_difference(out, branch.from, last);
             put_difference(out, branch.to, branch.from);
             last = branch.from;
         }
+
         let gone = before.len() - shared;
         before.splice(..gone, entries[..new].iter().copied());
     }
@@ -66,6 +72,7 @@ pub(super) fn read(
         BRANCH_STACKS_MAX,
         "more rings of branch records than allowed",
     )?;
+
     let mut stacks = Vec::with_capacity(count);
     for i in 0..count {
         let depth = records.u32()?;
@@ -74,14 +81,19 @@ pub(super) fn read(
             1 => Some(records.u64()?),
             _ => return Err(records.bad("branch records with unknown bits")),
         };
+
         if before.len() <= i {
             before.push(Vec::new());
         }
         let before = &mut before[i];
+
+        // All rings of a sample share the limit.
         let room = BRANCHES_MAX - total;
         let new = records.count(room, "more branch records than allowed")?;
         let what = "more branch records shared with the previous sample than it has";
         let shared = records.count(before.len().min(room - new), what)?;
+
+        // A record takes at least two bytes, so the count is not believed beyond what is left.
         let mut entries = Vec::with_capacity(new.min(records.left()));
         let mut last = 0;
         for _ in 0..new {
@@ -89,6 +101,7 @@ pub(super) fn read(
             let to = records.difference(last)?;
             entries.push(Branch { from: last, to });
         }
+
         let gone = before.len() - shared;
         before.splice(..gone, entries);
         total += before.len();
@@ -98,6 +111,7 @@ pub(super) fn read(
             entries: before.clone(),
         });
     }
+
     Ok(stacks)
 }
 

@@ -68,12 +68,16 @@ impl Decoder {
     ) -> Result<(), Bad> {
         let number = self.thread(records)?;
         self.time = records.difference(self.time)?;
+
         let bits = records.u8()?;
         if bits & !presence::ALL != 0 || bits >> presence::TRUTH_SHIFT & 3 > 2 {
             return Err(records.bad("a sample has unknown presence bits"));
         }
+
         let (now, thread) = (&mut self.now, &mut self.threads[number]);
         (now.thread, now.presence) = (number, bits);
+
+        // A set that is absent keeps its last values.
         let mut regs = |present: u8, before: &Regs| {
             let read = || read_regs(before, records, literals);
             (present != 0).then(read).transpose()
@@ -84,26 +88,32 @@ impl Decoder {
             own: regs(bits & presence::OWN, &thread.regs[2])?,
         };
         thread.set_regs(&now.regs);
+
         let mut weight = read_regions(now, thread, records, literals)?;
         if bits >> presence::TRUTH_SHIFT & 3 != 0 {
             read_truth(now, thread, records)?;
             weight += thread.truth.len() as u64 * FRAME_BYTES;
         }
+
         now.recorded.clear();
         if bits & presence::RECORDED != 0 {
             weight += read_recorded(now, thread, &mut self.sources, records)?;
         }
+
         now.kernel = None;
         if bits & presence::KERNEL != 0 {
             let kernel = kernel::read(records)?;
             weight += kernel::weight(&kernel);
             now.kernel = Some(Box::new(kernel));
         }
+
         now.branches.clear();
         if bits & presence::BRANCHES != 0 {
             now.branches = branches::read(&mut thread.branches, records)?;
             weight += branches::weight(&now.branches);
         }
+
+        // A small block can repeat a large stack in every sample.
         self.weight = self.weight.saturating_add(weight);
         if self.weight > CHUNK_DECODED_BYTES_MAX {
             return Err(records.bad("the samples of a block come to more than 64 MiB"));
@@ -148,6 +158,7 @@ impl Decoder {
     pub(crate) fn sample(&self) -> Sample<'_> {
         let now = &self.now;
         let thread = &self.threads[now.thread];
+
         let regions = now.regions.iter().map(|&(slot, role)| {
             let slot = &thread.slots[slot];
             Region {
@@ -155,9 +166,11 @@ impl Decoder {
                 bounds: slot.bounds.clone(),
                 next_sp: slot.next_sp,
                 address: slot.region.start,
+                // Not copied: the thread's window has them.
                 bytes: Cow::Borrowed(slot.window.get(&slot.region).unwrap_or(&[])),
             }
         });
+
         let recorded =
             now.recorded
                 .iter()
@@ -167,6 +180,7 @@ impl Decoder {
                     ips: ips.clone(),
                     request,
                 });
+
         Sample {
             pid: thread.pid,
             tid: thread.tid,
@@ -220,38 +234,48 @@ fn read_regions(
 ) -> Result<u64, Bad> {
     now.regions.clear();
     let mut weight = 0u64;
+
     for _ in 0..records.count(REGIONS_MAX, "more regions than a sample may have")? {
         let head = records.u8()?;
         let role = ROLES[usize::from(head & region::ROLE)];
         if head & !region::ALL != 0 {
             return Err(records.bad("a region has unknown bits"));
         }
+
+        // One that was used already, or the next.
         let max = thread.slots.len().min(REGIONS_MAX - 1);
         let number = records.count(max, "a slot that was not used before")?;
+        // Both would change the same window.
         if now.regions.iter().any(|(slot, _)| *slot == number) {
             return Err(records.bad("two regions of a sample in one slot"));
         }
+
         if number == thread.slots.len() {
             thread.slots.push(Slot::default());
         }
+
         let slot = &mut thread.slots[number];
         if head & region::FRESH != 0 {
             slot.window.clear();
         }
+
         if head & region::BOUNDS != 0 {
             slot.bounds.start = records.difference(slot.bounds.start)?;
             slot.bounds.end = records.difference(slot.bounds.end)?;
             slot.next_sp = records.difference(slot.next_sp)?;
         }
+
         slot.region.start = records.difference(slot.region.start)?;
         slot.region.end = records.difference(slot.region.end)?;
         let Some(bytes) = slot.region.end.checked_sub(slot.region.start) else {
             return Err(records.bad("a region ends before it starts"));
         };
+
         weight = weight.saturating_add(bytes);
         window::decode(&mut slot.window, &slot.region, records, literals)?;
         now.regions.push((number, role));
     }
+
     Ok(weight)
 }
 
@@ -280,6 +304,8 @@ fn read_frame(
     let head = records.u8()?;
     let kind = kind_of(head & frame::KIND).filter(|_| head & !frame::ALL == 0);
     let kind = kind.ok_or_else(|| records.bad("a true frame of unknown kind"))?;
+
+    // A predicted pc is read from the sample's memory.
     let pc = if head & frame::PC_FROM_STACK == 0 {
         records.difference(inner.pc)?
     } else {
@@ -289,10 +315,14 @@ fn read_frame(
         };
         word.ok_or_else(|| records.bad("a true frame's pc is not in the sample's memory"))?
     };
+
     let cfa = records.difference(inner.cfa)?;
+
+    // A frame without known registers passes on those of its inner frame.
     let mut saved = inner.saved;
     if head & frame::SAVED_DIFFER != 0 {
         let changed = records.u8()?;
+        // A bit for each of the six callee-saved registers (psABI 3.2.1).
         if changed >> Reg::CALLEE_SAVED.len() != 0 {
             return Err(records.bad("registers that do not exist"));
         }
@@ -302,6 +332,7 @@ fn read_frame(
             }
         }
     }
+
     let saved = (head & frame::SAVED != 0).then_some(saved);
     let frame = TrueFrame {
         pc,
@@ -309,6 +340,7 @@ fn read_frame(
         kind,
         saved,
     };
+
     inner.set(&frame);
     Ok(frame)
 }
@@ -322,6 +354,7 @@ fn read_recorded(
 ) -> Result<u64, Bad> {
     let mut total = 0;
     let chains = records.count(RECORDED_CHAINS_MAX, "more recorded chains than allowed")?;
+
     for i in 0..chains {
         let number = records.count(sources.len(), "a source that was not named before")?;
         let source = match number.checked_sub(1) {
@@ -331,25 +364,32 @@ fn read_recorded(
                 sources.len() - 1
             }
         };
+
         now.recorded.push((source, None));
         if thread.recorded.len() <= i {
             thread.recorded.push(Vec::new());
         }
         let before = &mut thread.recorded[i];
+
+        // All chains of a sample share the limit.
         let room = RECORDED_IPS_MAX - total;
         let new = records.count(room, "more recorded addresses than allowed")?;
         let what = "more addresses shared with the previous chain than it has";
         let shared = records.count(before.len().min(room - new), what)?;
+
+        // An address takes at least a byte, so the count is not believed beyond what is left.
         let mut ips = Vec::with_capacity(new.min(records.left()));
         let mut last = 0;
         for _ in 0..new {
             last = records.difference(last)?;
             ips.push(last);
         }
+
         let gone = before.len() - shared;
         before.splice(..gone, ips);
         total += new + shared;
     }
+
     Ok(total as u64 * 8)
 }
 

@@ -32,6 +32,7 @@ pub(crate) struct Encoder {
 /// Rejects a sample that the format cannot hold.
 pub(crate) fn check(sample: &Sample<'_>) -> Result<(), WriteError> {
     WriteError::check("regions of a sample", sample.regions.len(), REGIONS_MAX)?;
+
     let mut total = 0usize;
     for r in &sample.regions {
         let bytes = r.bytes.len() as u64;
@@ -43,6 +44,7 @@ pub(crate) fn check(sample: &Sample<'_>) -> Result<(), WriteError> {
         }
         total = total.saturating_add(r.bytes.len());
     }
+
     let recorded = &sample.recorded;
     WriteError::check(
         "recorded chains of a sample",
@@ -55,6 +57,7 @@ pub(crate) fn check(sample: &Sample<'_>) -> Result<(), WriteError> {
         ips,
         RECORDED_IPS_MAX,
     )?;
+
     for r in recorded {
         // The source names of a sample must together fit into one record.
         let max = NAME_BYTES_MAX / RECORDED_CHAINS_MAX;
@@ -64,10 +67,12 @@ pub(crate) fn check(sample: &Sample<'_>) -> Result<(), WriteError> {
             max,
         )?;
     }
+
     branches::check(&sample.branches)?;
     if let Some(kernel) = &sample.kernel {
         kernel::check(kernel)?;
     }
+
     // The other half leaves room for the other parts, such as the longest true chain.
     let max = CHUNK_DECODED_BYTES_MAX / 2;
     WriteError::check("bytes in the regions of a sample", total, max as usize)
@@ -88,19 +93,25 @@ impl Encoder {
     ) {
         let key = (sample.pid, sample.tid);
         let new = self.threads.len();
+        // Threads are numbered in the order of their first samples.
         let number = *self.numbers.entry(key).or_insert(new);
         if number == new {
             self.threads.push(Thread::new(sample.pid, sample.tid));
+            // A thread that was not seen before in this block.
             put(records, 0);
             put(records, u64::from(sample.pid));
             put(records, u64::from(sample.tid));
         } else {
             put(records, number as u64 + 1);
         }
+
         put_difference(records, sample.time, self.time);
         self.time = sample.time;
+
+        // A chain that is too deep is kept as far as it fits.
         let kept = kept_frames(sample);
         records.push(presence_of(sample, kept));
+
         let thread = &mut self.threads[number];
         put_regs(&sample.regs.sampled, &thread.regs[0], records, literals);
         for (regs, before) in [sample.regs.fetch, sample.regs.own]
@@ -111,21 +122,27 @@ impl Encoder {
                 put_regs(regs, before, records, literals);
             }
         }
+        // The differences of the thread's next sample are to these.
         thread.set_regs(&sample.regs);
+
         put(records, sample.regions.len() as u64);
         put_regions(thread, &sample.regions, records, literals);
+
         if sample.truth != Truth::Unknown {
             put_truth(thread, sample, kept, records);
         }
+
         if !sample.recorded.is_empty() {
             put(records, sample.recorded.len() as u64);
             for (i, chain) in sample.recorded.iter().enumerate() {
                 put_recorded(&mut self.sources, &mut thread.recorded, i, chain, records);
             }
         }
+
         if let Some(kernel) = &sample.kernel {
             kernel::put_kernel(kernel, records);
         }
+
         if !sample.branches.is_empty() {
             branches::put_branches(&sample.branches, &mut thread.branches, records);
         }
@@ -179,14 +196,18 @@ fn put_regions(
     let mut used = [false; REGIONS_MAX];
     let mut budget = RUNS_BYTES_MAX;
     let mut runs = Vec::new();
+
     for r in regions {
         let number = choose_slot(&thread.slots, r, &used);
         used[number] = true;
         if number == thread.slots.len() {
             thread.slots.push(Slot::default());
         }
+
         let slot = &mut thread.slots[number];
         let mut head = r.role as u8;
+
+        // If the runs would take too much, the slot forgets its memory, and all bytes are literals.
         if !window::encode(
             &mut slot.window,
             r.address,
@@ -206,22 +227,28 @@ fn put_regions(
                 literals,
             );
         }
+
         budget -= runs.len();
+
         let same = slot.bounds == r.bounds && slot.next_sp == r.next_sp;
         if !same {
             head |= region::BOUNDS;
         }
+
         records.push(head);
         put(records, number as u64);
+
         if !same {
             put_difference(records, r.bounds.start, slot.bounds.start);
             put_difference(records, r.bounds.end, slot.bounds.end);
             put_difference(records, r.next_sp, slot.next_sp);
         }
+
         let range = r.address..r.address + r.bytes.len() as u64;
         put_difference(records, range.start, slot.region.start);
         put_difference(records, range.end, slot.region.end);
         records.extend_from_slice(&runs);
+
         slot.bounds = r.bounds.clone();
         (slot.next_sp, slot.region) = (r.next_sp, range);
     }
@@ -284,10 +311,14 @@ fn put_frame(
     records: &mut Vec<u8>,
 ) {
     let f = &frames[i];
+
+    // A pc that is where the sample's memory has it need not be written.
     let expected = match f.kind {
         TrueKind::Top => Some(inner.pc),
         kind => pc_slot(&frames[..i], kind).and_then(|slot| memory.read_u64(slot).ok()),
     };
+
+    // A frame without known registers passes on those of its inner frame.
     let saved = f.saved.unwrap_or(inner.saved);
     let mut head = f.kind as u8;
     let flags = [
@@ -298,10 +329,12 @@ fn put_frame(
     for (_, bit) in flags.iter().filter(|(set, _)| *set) {
         head |= bit;
     }
+
     records.push(head);
     if expected != Some(f.pc) {
         put_difference(records, f.pc, inner.pc);
     }
+
     put_difference(records, f.cfa, inner.cfa);
     if saved != inner.saved {
         let differ = |i: &usize| saved[*i] != inner.saved[*i];
@@ -310,6 +343,7 @@ fn put_frame(
             put_difference(records, saved[i], inner.saved[i]);
         }
     }
+
     inner.set(f);
 }
 
@@ -328,20 +362,25 @@ fn put_recorded(
             sources.push(chain.source.clone());
         }
     }
+
     if before.len() <= i {
         before.push(Vec::new());
     }
+
+    // Innermost first: the outer frames, at the end, are often those of the chain before.
     let (ips, before) = (&chain.ips, &mut before[i]);
     let pairs = ips.iter().rev().zip(before.iter().rev());
     let shared = pairs.take_while(|(a, b)| a == b).count();
     let new = ips.len() - shared;
     put(records, new as u64);
     put(records, shared as u64);
+
     let mut last = 0;
     for &ip in &ips[..new] {
         put_difference(records, ip, last);
         last = ip;
     }
+
     let gone = before.len() - shared;
     before.splice(..gone, ips[..new].iter().copied());
 }

@@ -65,6 +65,7 @@ pub(super) fn check(kernel: &KernelSample) -> Result<(), WriteError> {
 pub(super) fn put_kernel(kernel: &KernelSample, out: &mut Vec<u8>) {
     let task = &kernel.task;
     put_bytes(out, kernel.release.as_bytes());
+
     let head = [
         (CURRENT, task.is_current),
         (OTHER_CPU, task.on_other_cpu),
@@ -76,29 +77,37 @@ pub(super) fn put_kernel(kernel: &KernelSample, out: &mut Vec<u8>) {
         ),
     ];
     put(out, bits(&head));
+
     put(out, encoding_number(task.encoding));
     put(out, task.thread_sp);
     put(out, task.top_padding);
+
     put(out, task.stacks.len() as u64);
+    // Each stack is relative to the one before, those of the states too.
     let mut before = 0;
     for stack in &task.stacks {
         put_stack(stack, &mut before, out);
     }
+
     let graph = task.graph.iter().map(|g| [g.ret, g.retp]);
     let rethooks = task.rethooks.iter().map(|r| [r.ret_addr, r.frame]);
+    // Both numbers first, then the addresses of both.
     put(out, task.graph.len() as u64);
     put(out, task.rethooks.len() as u64);
     for [ret, at] in graph.chain(rethooks) {
         put(out, ret);
         put(out, at);
     }
+
     put(out, kernel.states.len() as u64);
     for state in &kernel.states {
         put_state(state, &mut before, out);
     }
+
     if let Some(user) = &kernel.user {
         put_user(user, out);
     }
+
     if let Some(boundary) = &kernel.boundary {
         put(out, boundary.ip);
         put(out, boundary.sp);
@@ -131,10 +140,12 @@ fn read_user(records: &mut Cursor<'_>) -> Result<UserSpace, Bad> {
     if head > USER_ALL {
         return Err(records.bad("user space has unknown bits"));
     }
+
     let mut user = UserSpace {
         pid: records.u32()?,
         ..UserSpace::default()
     };
+
     if head & USER_REGS != 0 {
         let known = RegMask(records.u32()?);
         if known.and(RegMask::ALL) != known {
@@ -146,6 +157,7 @@ fn read_user(records: &mut Cursor<'_>) -> Result<UserSpace, Bad> {
         }
         user.regs = Some(regs);
     }
+
     if head & UPROBE != 0 {
         let mut insn = [0; 4];
         for byte in &mut insn {
@@ -153,6 +165,7 @@ fn read_user(records: &mut Cursor<'_>) -> Result<UserSpace, Bad> {
         }
         user.uprobe = Some(insn);
     }
+
     Ok(user)
 }
 
@@ -200,6 +213,7 @@ fn put_state(state: &State, before: &mut u64, out: &mut Vec<u8>) {
         }
         State::Guess(_) => (UnwinderKind::Guess, Cursors::default(), 0),
     };
+
     out.push(kind as u8);
     let (stack, mask) = state.stack();
     put_stack(stack, before, out);
@@ -207,6 +221,8 @@ fn put_state(state: &State, before: &mut u64, out: &mut Vec<u8>) {
     put(out, flags);
     put(out, u64::from(cursors.graph_idx));
     put(out, u64::from(cursors.rethook));
+
+    // Five words in any case, so that a reader needs no other form for each unwinder.
     let near = match *state {
         State::Orc(s) => [s.sp, s.bp, s.ip, regs_word(s.regs), regs_word(s.prev_regs)],
         State::Fp(s) => [s.bp, s.orig_sp, s.ip, s.next_bp, regs_word(s.regs)],
@@ -220,12 +236,16 @@ fn put_state(state: &State, before: &mut u64, out: &mut Vec<u8>) {
 /// Decodes the kernel part; the counterpart of [`put_kernel`].
 pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
     let release = records.string(NAME_BYTES_MAX / 16)?.to_owned();
+
     let head = records.u64()?;
+    // The address is that of a boundary, which must be there.
     let pushed_nowhere = head & PUSHED != 0 && head & BOUNDARY == 0;
     if head > HEAD_ALL || pushed_nowhere {
         return Err(records.bad("a task has unknown bits"));
     }
+
     let mut task = Task {
+        // Not written, because the release says it.
         version: Version::from_name(&release),
         is_current: head & CURRENT != 0,
         on_other_cpu: head & OTHER_CPU != 0,
@@ -235,15 +255,18 @@ pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
         top_padding: records.u64()?,
         ..Task::default()
     };
+
     let mut before = 0;
     for _ in 0..records.count(STACKS_MAX, "too many stacks")? {
         task.stacks.push(read_stack(&mut before, records)?);
     }
+
     let what = "too many return addresses taken by tracers";
     let (graph, rethooks) = (
         records.count(TAKEN_MAX, what)?,
         records.count(TAKEN_MAX, what)?,
     );
+
     for _ in 0..graph {
         let (ret, retp) = (records.u64()?, records.u64()?);
         task.graph.push(GraphReturn { ret, retp });
@@ -252,10 +275,12 @@ pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
         let (ret_addr, frame) = (records.u64()?, records.u64()?);
         task.rethooks.push(Rethook { ret_addr, frame });
     }
+
     let mut states = Vec::new();
     for _ in 0..records.count(STATES_MAX, "too many states")? {
         states.push(read_state(&mut before, records)?);
     }
+
     let user = (head & USER != 0).then(|| read_user(records)).transpose()?;
     let boundary = match head & BOUNDARY {
         0 => None,
@@ -268,8 +293,10 @@ pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
             },
         }),
     };
+
     Ok(KernelSample {
         release,
+        // It is a detail, which stands in another block.
         unwinder: None,
         task,
         states,
@@ -295,20 +322,25 @@ fn read_state(before: &mut u64, records: &mut Cursor<'_>) -> Result<State, Bad> 
     let kind = records.u8()?;
     let kind = UnwinderKind::ALL.into_iter().find(|k| *k as u8 == kind);
     let kind = kind.ok_or_else(|| records.bad("a state of an unknown unwinder"))?;
+
     let stack = read_stack(before, records)?;
     let (stack_mask, flags) = (records.u64()?, records.u64()?);
     let cursors = Cursors {
         graph_idx: records.u32()?,
         rethook: records.u32()?,
     };
+
     let mut word = || records.u64();
     let words = [word()?, word()?, word()?, word()?, word()?];
+
     let bit = |n: u64| flags >> n & 1 != 0;
+    // Registers are never at 0 or 1, so these two stand for something else.
     let regs = |word: u64| match word {
         0 => RegsPtr::None,
         1 => RegsPtr::Start,
         address => RegsPtr::At(address),
     };
+
     Ok(match kind {
         UnwinderKind::Orc => State::Orc(OrcState {
             stack,

@@ -259,6 +259,7 @@ fn hostile_payloads_are_refused() {
             "a field has an invalid value",
         ),
     ];
+
     for (block_type, count, payload, what) in cases {
         let bytes = Forged::new().block(*block_type, *count, payload).finish();
         if what.is_empty() {
@@ -287,6 +288,7 @@ fn hostile_regions_are_refused() {
         let regions = [1, role, 0, 0x10, 0x20];
         assert_eq!(messages(&with_regions(&regions, &[7; 8])), [""; 0]);
     }
+
     refused(
         &with_regions(b"\x01\x10\x00\x10\x20", &[7; 8]),
         "unknown bits",
@@ -307,11 +309,13 @@ fn hostile_regions_are_refused() {
         &with_regions(b"\x01\x00\x00\x10\x20", &[7; 9]),
         "bytes are left",
     );
+
     let twice = b"\x02\x00\x00\x10\x20\x00\x00\x00\x00\x00";
     refused(
         &with_regions(twice, &[7; 8]),
         "two regions of a sample in one slot",
     );
+
     // A region of 2^63 bytes must not be allocated.
     let huge = b"\x01\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     assert!(!messages(&with_regions(huge, &[7; 8])).is_empty());
@@ -364,12 +368,15 @@ fn samples_that_come_to_too_much_are_refused() {
     crate::trace::varint::put(&mut again, size / 8);
     again.push(0);
     let count = 200;
+
     (1..count).for_each(|_| records.extend_from_slice(&again));
+
     let mut payload = Vec::new();
     crate::trace::varint::put(&mut payload, records.len() as u64);
     payload.push(0);
     payload.extend_from_slice(&records);
     payload.resize(payload.len() + size as usize, 1);
+
     let bytes = Forged::new()
         .block(BlockType::Samples, count, &payload)
         .finish();
@@ -424,12 +431,15 @@ fn lying_indexes_are_found_and_the_blocks_read_without_them() {
         index::encode(u64::MAX, u64::MAX, &[]),
         vec![1, 2, 3],
     ];
+
     for lie in lies {
         let bytes = Forged::new().block(BlockType::Events, 1, exec).index(&lie);
         let trace = open(&bytes).unwrap();
         assert!(trace.cut().is_some(), "{lie:?}");
         assert_eq!(read(&trace).len(), 1, "{lie:?}");
     }
+
+    // A type or a count that is not that of the block's own header.
     for (number, count) in [(6, 1), (5, 2), (3, 1), (7, 1)] {
         let entry = Entry {
             offset: 16,
@@ -458,6 +468,7 @@ fn messages_say_where_and_what_to_do() {
         "trace: offset 0x0: not a trace: it does not start with the trace magic; convert \
          perf.data, core files and kernel dumps with `unwind-sim import` first"
     );
+
     let mut header = FileHeader::new();
     header.version = 2.into();
     header.crc32c = header.computed_crc32c().into();
@@ -466,6 +477,7 @@ fn messages_say_where_and_what_to_do() {
         "trace: offset 0x0: the trace has format version 2; this program reads version 1; read it \
          with the version of unwind-sim that wrote it, or a later one"
     );
+
     let (images, items) = everything();
     let mut bytes = write(&items, &images, uncompressed());
     let samples = open(&bytes)
@@ -474,11 +486,13 @@ fn messages_say_where_and_what_to_do() {
         .find(|b| b.number == 6)
         .unwrap();
     bytes[samples.offset as usize + 40] ^= 1;
+
     let path = std::env::temp_dir().join(format!("unwind-sim-damage-{}", std::process::id()));
     std::fs::write(&path, &bytes).unwrap();
     let trace = Trace::open(&path).unwrap();
     let message = trace.sample(0).unwrap_err().to_string();
     std::fs::remove_file(&path).unwrap();
+
     let place = format!(
         "{}: offset {:#x}, samples block: ",
         path.display(),
@@ -492,6 +506,7 @@ fn messages_say_where_and_what_to_do() {
         message.ends_with("; copy the file again from where it was recorded"),
         "{message}"
     );
+
     let error = trace.sample(99).unwrap_err();
     assert!(
         matches!(

@@ -50,6 +50,7 @@ impl Forged {
             crc32c: 0.into(),
         };
         header.crc32c = header.computed_crc32c(payload).into();
+
         let (offset, length) = (self.bytes.len() as u64, payload.len() as u32);
         self.entries.push(Entry {
             offset,
@@ -57,6 +58,7 @@ impl Forged {
             length,
             count,
         });
+
         self.bytes.extend_from_slice(header.as_bytes());
         self.bytes.extend_from_slice(payload);
         self.bytes

@@ -93,6 +93,7 @@ fn items() -> Vec<Item<'static>> {
         saved: None,
     };
     let caller = frame(0x40_1005, 0x7020, TrueKind::Call);
+
     vec![
         Item::Event(Event::Map {
             pid: 7,

@@ -46,13 +46,16 @@ fn region(n: &mut Numbers) -> Region<'static> {
         1 => u64::MAX - length as u64,
         _ => 0x7000 + n.below(64),
     };
+
     let seed = n.below(3);
     let mut bytes: Vec<u8> = (0..length as u64)
         .map(|i| (address + i + seed / 2) as u8)
         .collect();
+
     if let Some(byte) = bytes.get_mut(n.below(90) as usize) {
         *byte = n.next() as u8;
     }
+
     let roles = [
         RegionRole::Stack,
         RegionRole::OtherStack,
@@ -76,6 +79,7 @@ fn truth(n: &mut Numbers) -> Truth {
         TrueKind::Trapped,
     ];
     let count = n.below(9) as usize;
+
     let frames = (0..count).map(|i| TrueFrame {
         // The outermost frames are often the same as in the previous sample.
         pc: if i + 3 > count {
@@ -96,6 +100,7 @@ fn truth(n: &mut Numbers) -> Truth {
         saved: (n.below(3) == 0).then(|| [0; 6].map(|_| near(n, 5))),
     });
     let frames = frames.collect();
+
     match n.below(3) {
         0 => Truth::Unknown,
         1 => Truth::Known(frames),
@@ -121,6 +126,7 @@ fn random_sample(n: &mut Numbers) -> Sample<'static> {
         ips: (0..n.below(6)).map(|_| near(n, 0x40_0000)).collect(),
         request: (n.below(3) == 0).then(|| request(n)),
     };
+
     Sample {
         pid: 1 + n.below(2) as u32,
         tid: if n.below(20) == 0 {
@@ -166,6 +172,7 @@ fn kernel(n: &mut Numbers) -> KernelSample {
         end: near(n, 0x8000),
         next_sp: n.next(),
     };
+
     let cursors = |n: &mut Numbers| Cursors {
         graph_idx: n.below(9) as u32,
         rethook: n.below(9) as u32,
@@ -176,6 +183,7 @@ fn kernel(n: &mut Numbers) -> KernelSample {
         _ => RegsPtr::At(near(n, 0x7000) | 2),
     };
     let flag = |n: &mut Numbers| n.below(2) == 1;
+
     let state = |n: &mut Numbers| match n.below(3) {
         0 => State::Orc(OrcState {
             stack: stack(n),
@@ -208,6 +216,7 @@ fn kernel(n: &mut Numbers) -> KernelSample {
             sp: near(n, 0x7000),
         }),
     };
+
     let pair = |n: &mut Numbers| (near(n, 0x40_0000), near(n, 0x7000));
     let graph = |n: &mut Numbers| {
         let (ret, retp) = pair(n);
@@ -217,6 +226,7 @@ fn kernel(n: &mut Numbers) -> KernelSample {
         let (ret_addr, frame) = pair(n);
         Rethook { ret_addr, frame }
     };
+
     KernelSample {
         release: release.into(),
         unwinder: UnwinderKind::ALL.get(n.below(6) as usize).copied(),
@@ -252,6 +262,7 @@ fn kernel(n: &mut Numbers) -> KernelSample {
 fn event(n: &mut Numbers) -> Event {
     let (pid, tid) = (n.next() as u32, n.below(9) as u32);
     let range = near(n, 0x1000)..near(n, 0x2000);
+
     match n.below(6) {
         0 => Event::Map {
             pid,

@@ -62,6 +62,7 @@ pub(in crate::trace) fn image(name: &str, seed: u8) -> Image {
         address,
         data: Bytes::from_vec((0..length).map(|i| i as u8 ^ seed).collect()),
     };
+
     Image::new(ImageParts {
         name: name.to_owned(),
         build_id: vec![seed; 20],
@@ -194,10 +195,12 @@ pub(in crate::trace) fn everything() -> (Vec<Image>, Vec<Item<'static>>) {
         Item::Event(map(100, 0x40_0000, Some(0))),
         Item::Event(map(100, 0x7f12_3456_7000, Some(1))),
     ];
+
     let base = 0x7ffe_ff00;
     for i in 0..4u64 {
         let region = stack(base - 8 * i, 200 + 8 * i as usize, &[20, 100 + i as usize]);
         let mut s = sample(10 + i, vec![region]);
+
         let frames = truth(&s.regions[0], s.regs.sampled.rip());
         s.truth = [
             Truth::Unknown,
@@ -205,6 +208,7 @@ pub(in crate::trace) fn everything() -> (Vec<Image>, Vec<Item<'static>>) {
             Truth::Complete(frames),
         ][(i % 3) as usize]
             .clone();
+
         if i >= 2 {
             let ips = vec![
                 0xffff_ffff_ffff_fe00,
@@ -233,8 +237,10 @@ pub(in crate::trace) fn everything() -> (Vec<Image>, Vec<Item<'static>>) {
                 gdb,
             ];
         }
+
         items.push(Item::Sample(s));
     }
+
     items.push(Item::Event(map(100, 0x7f99_0000_0000, None)));
     items.push(Item::Event(Event::Unmap {
         pid: 100,
@@ -248,6 +254,7 @@ pub(in crate::trace) fn everything() -> (Vec<Image>, Vec<Item<'static>>) {
     items.push(Item::Sample(second_thread(base)));
     items.push(Item::Event(Event::Exec { pid: 101 }));
     items.push(Item::Event(Event::Exit { pid: 101, tid: 101 }));
+
     (images, items)
 }
 
@@ -257,6 +264,7 @@ fn second_thread(base: u64) -> Sample<'static> {
         5,
         vec![stack(base + 0x1000, 16, &[]), stack(base, 400, &[7])],
     );
+
     s.regions[0].role = RegionRole::OtherStack;
     s.regions[0].next_sp = base;
     s.regions.push(Region {
@@ -266,7 +274,10 @@ fn second_thread(base: u64) -> Sample<'static> {
         address: 0x40_4000,
         bytes: Cow::Owned(Vec::new()),
     });
+
     (s.pid, s.tid) = (101, 102);
+
+    // perf leaves rflags 0 in the registers that it makes up.
     let mut fake = Regs::frame(0x40_1234, base, 0);
     fake.set(Reg::Rflags, 0);
     fake.set(Reg::Cs, 0x10);
@@ -275,12 +286,14 @@ fn second_thread(base: u64) -> Sample<'static> {
         fetch: Some(Regs::frame(1, 2, 3)),
         own: Some(Regs::frame(0x40_2222, base, base + 64)),
     };
+
     let inner = TrueFrame {
         pc: 0x40_2222,
         cfa: base,
         kind: TrueKind::Top,
         saved: None,
     };
+
     let word = word(&s.regions[1], base + 168);
     s.truth = Truth::Complete(vec![
         inner,
@@ -297,5 +310,6 @@ fn second_thread(base: u64) -> Sample<'static> {
             saved: Some([9; 6]),
         },
     ]);
+
     s
 }

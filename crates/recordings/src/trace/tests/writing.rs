@@ -71,9 +71,11 @@ fn any_sample_of_a_long_trace_and_the_world_at_it() {
     let trace = open(&write(&items, &[], OutputOptions::default())).unwrap();
     assert!(trace.chunks().len() > 2, "{} chunks", trace.chunks().len());
     assert_eq!(read(&trace), items);
+
     let all: Vec<_> = samples(&items).collect();
     let mut n = Numbers(5);
     let last = trace.len() - 1;
+
     for number in (0..40).map(|_| n.below(last)).chain([0, last]) {
         assert_eq!(
             Item::Sample(trace.sample(number).unwrap()),
@@ -85,6 +87,7 @@ fn any_sample_of_a_long_trace_and_the_world_at_it() {
             mappings_before(number)
         );
     }
+
     for chunk in trace.chunks().filter(|c| !c.samples().is_empty()) {
         let world = trace.world_before(&chunk).unwrap();
         let first = chunk.samples().start;
@@ -100,6 +103,7 @@ fn parts_read_in_any_order_have_the_mappings_of_their_samples() {
     let recording = Recording::from(trace);
     let parts = recording.parts(usize::MAX).unwrap();
     assert!(parts.len() > 2, "{} parts", parts.len());
+
     let mut reader = PartReader::default();
     let mut read = |index: usize, at_most: usize| {
         let mut seen = Vec::new();
@@ -115,15 +119,18 @@ fn parts_read_in_any_order_have_the_mappings_of_their_samples() {
         views.unwrap();
         seen
     };
+
     // Onwards, if not through all of them, what is known of the address space stays true.
     let onwards = (0..parts.len()).filter(|index| index % 3 != 1);
     let seen: Vec<_> = onwards.flat_map(|index| read(index, usize::MAX)).collect();
     assert!(!seen.is_empty() && seen.iter().all(|(_, stamp)| *stamp == seen[0].1));
+
     // A part that was left half read has its events again.
     read(0, usize::MAX);
     let half = read(1, usize::MAX).len() / 2;
     read(0, usize::MAX);
     read(1, half);
+
     // Backwards through all, with a look into another one before each.
     let mut numbers = Vec::new();
     read(1, usize::MAX);
@@ -131,6 +138,7 @@ fn parts_read_in_any_order_have_the_mappings_of_their_samples() {
         read(parts.len() / 2, 1);
         numbers.extend(read(index, usize::MAX).iter().map(|(number, _)| *number));
     }
+
     numbers.sort_unstable();
     assert!(numbers.into_iter().eq(0..len));
 }
@@ -145,6 +153,7 @@ fn mappings_before(sample: u64) -> u64 {
 fn chunks_read_in_any_order_make_the_whole() {
     let items = long();
     let trace = open(&write(&items, &[], OutputOptions::default())).unwrap();
+
     let mut parts = std::thread::scope(|scope| {
         let read = |chunk: crate::trace::Chunk<'_>| {
             let mut reader = chunk.read().unwrap();
@@ -164,6 +173,7 @@ fn chunks_read_in_any_order_make_the_whole() {
             .map(|t| t.join().unwrap())
             .collect::<Vec<_>>()
     });
+
     parts.sort_by_key(|(number, _)| *number);
     assert_eq!(
         parts
@@ -183,10 +193,12 @@ fn large_stacks_lie_in_data_blocks() {
         .to_mut()
         .iter_mut()
         .for_each(|b| *b = n.next() as u8);
+
     let mut second = first.clone();
     second.regions[0].bytes.to_mut()[4 << 20] ^= 1;
     let small = sample(3, vec![stack(0x1000_0000, 100, &[])]);
     let items = [first, second, small].map(Item::Sample);
+
     for options in [OutputOptions::default(), uncompressed()] {
         let bytes = write(&items, &[], options);
         assert!(
@@ -194,6 +206,7 @@ fn large_stacks_lie_in_data_blocks() {
             "the second is a difference: {}",
             bytes.len()
         );
+
         let trace = open(&bytes).unwrap();
         assert_eq!(read(&trace), items);
         assert!(
@@ -252,9 +265,12 @@ fn a_chain_too_deep_is_kept_as_far_as_it_fits() {
         kind: TrueKind::Call,
         saved: Some([i.wrapping_mul(0x94d0_49bb_1331_11eb); 6]),
     };
+
     let frames: Vec<_> = (0..200_000).map(frame).collect();
     let mut s = sample(1, vec![stack(0x7000, 64, &[])]);
     s.truth = Truth::Complete(frames.clone());
+
+    // Frames that follow each other like this take few bytes.
     let regular = |i: u64| TrueFrame {
         pc: 5,
         cfa: 16 * i,
@@ -263,6 +279,7 @@ fn a_chain_too_deep_is_kept_as_far_as_it_fits() {
     };
     let mut deep = s.clone();
     deep.truth = Truth::Complete((0..100_000).map(regular).collect());
+
     let items = [s, deep.clone(), deep].map(Item::Sample);
     let trace = open(&write(&items, &[], OutputOptions::default())).unwrap();
     let first = trace.sample(0).unwrap().truth;
@@ -272,6 +289,7 @@ fn a_chain_too_deep_is_kept_as_far_as_it_fits() {
         first.frames().len()
     );
     assert_eq!(first.frames(), &frames[..first.frames().len()]);
+
     for number in [1, 2] {
         assert_eq!(Item::Sample(trace.sample(number).unwrap()), items[1]);
     }
@@ -284,6 +302,7 @@ fn what_exceeds_the_format_is_refused_and_not_written() {
         bytes,
         ..stack(address, 0, &[])
     };
+
     let many = sample(1, (0..256).map(|i| stack(i * 64, 8, &[])).collect());
     let wraps = sample(1, vec![region(u64::MAX - 3, Cow::Owned(vec![0; 8]))]);
     let huge = sample(1, vec![region(0, Cow::Owned(vec![0; (32 << 20) + 1]))]);
@@ -293,17 +312,21 @@ fn what_exceeds_the_format_is_refused_and_not_written() {
         ips: vec![0; 9000],
         request: None,
     }];
+
     let expected = [
         "regions of a sample: 256 is more than the 255 that a trace can hold",
         "a region of 8 bytes at 0xfffffffffffffffc extends past the last address",
         "bytes in the regions of a sample: 33554433 is more than the 33554432 that a trace can hold",
         "addresses in a sample's recorded chains: 9000 is more than the 8192 that a trace can hold",
     ];
+
     for (bad, message) in [many, wraps, huge, chains].iter().zip(expected) {
         assert_eq!(writer.sample(bad).unwrap_err().to_string(), message);
     }
+
     let error = writer.event(&map(1, 0, Some(0))).unwrap_err();
     assert!(matches!(error, WriteError::NoImage(0)), "{error}");
+
     let good = sample(1, vec![stack(0x7000, 64, &[])]);
     writer.sample(&good).unwrap();
     let trace = open(&writer.finish().unwrap()).unwrap();
@@ -402,6 +425,7 @@ impl std::io::Write for Writes {
 fn every_write_ends_with_a_whole_block() {
     let writes = Writes::default();
     let mut writer = TraceWriter::new(writes.clone(), &Meta::default()).unwrap();
+
     writer.add_image(&image("a", 1)).unwrap();
     for i in 0..5u64 {
         let size = 64 + 8 * i as usize;
@@ -410,6 +434,7 @@ fn every_write_ends_with_a_whole_block() {
             .unwrap();
         writer.flush().unwrap();
     }
+
     let written = writes.0.borrow();
     let mut file = Vec::new();
     for (count, bytes) in written.iter().enumerate() {
@@ -424,6 +449,7 @@ fn every_write_ends_with_a_whole_block() {
             "write {count}: {cut}"
         );
     }
+
     assert_eq!(open(&file).unwrap().len(), 5);
 }
 
@@ -475,17 +501,21 @@ fn an_interrupted_recording_is_kept_and_an_empty_one_is_not() {
     file.event(&map(1, 0x1000, None)).unwrap();
     file.sample(&sample(1, vec![stack(0x7000, 64, &[])]))
         .unwrap();
+
     let partial = file.abandon().unwrap();
     assert!(!path.exists());
     let trace = Trace::open(&partial).unwrap();
     assert_eq!((trace.len(), trace.events()), (1, 1));
     assert!(trace.cut().is_some());
     std::fs::rename(&partial, &path).unwrap();
+
     // The existing file is not replaced by an empty one.
     drop(TraceWriter::create(&path, &Meta::default()).unwrap());
     assert_eq!(Trace::open(&path).unwrap().len(), 1);
+
     let empty = TraceWriter::create(&path, &Meta::default()).unwrap();
     assert_eq!(empty.abandon(), None);
+
     std::fs::remove_file(&path).unwrap();
     let name = path.file_name().unwrap().to_str().unwrap();
     let left = std::fs::read_dir(path.parent().unwrap()).unwrap();

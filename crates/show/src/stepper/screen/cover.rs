@@ -43,21 +43,27 @@ impl Painter<'_, '_, '_> {
             Over::Page(code) => (code.to_string(), pages::page(*code)),
             Over::Threads => ("threads".to_owned(), String::new()),
         };
+
         let margin = Margin::new((area.width / 16).min(4), (area.height / 12).min(2));
         let outside = area.inner(margin);
+        // What is below must not show through.
         self.frame.render_widget(Clear, outside);
+
         let block =
             Block::bordered().title(Span::styled(format!(" {} ", printable(&title)), STRONG));
         let inside = block.inner(outside);
         self.frame.render_widget(block, outside);
         self.hit(outside, What::Pane(Pane::Over));
+
         let height = usize::from(inside.height);
+
         if stepper.over == Over::Threads {
             let state = &stepper.state;
             let len = state.threads.len() + state.frames.len() + 2;
             let first = scrolled(0, stepper.scroll.over, len, height);
             return self.thread_list(inside, first);
         }
+
         let lines = wrapped(&text, usize::from(inside.width));
         let first = scrolled(0, stepper.scroll.over, lines.len(), height);
         let lines = lines.into_iter().skip(first).take(height);

@@ -107,6 +107,7 @@ impl Painter<'_, '_, '_> {
     }
 
     fn body(&mut self, body: Rect) {
+        // With the line above the pane.
         let matrix = self.matrix_rows() + 1;
         if body.width >= VERY_WIDE && body.height >= HIGH {
             let [left, middle, right] = Layout::horizontal([
@@ -115,6 +116,7 @@ impl Painter<'_, '_, '_> {
                 Constraint::Fill(1),
             ])
             .areas(body);
+
             let [code, registers] =
                 Layout::vertical([Constraint::Fill(1), Constraint::Length(8)]).areas(left);
             let [stack, threads] =
@@ -124,6 +126,7 @@ impl Painter<'_, '_, '_> {
                 Constraint::Fill(1),
             ])
             .areas(right);
+
             self.code(code);
             self.registers(registers);
             self.stack(stack);
@@ -133,8 +136,10 @@ impl Painter<'_, '_, '_> {
         } else if body.width >= WIDE && body.height >= HIGH - 2 {
             let [left, right] =
                 Layout::horizontal([Constraint::Percentage(50), Constraint::Fill(1)]).areas(body);
+
             let [code, stack] =
                 Layout::vertical([Constraint::Percentage(50), Constraint::Fill(1)]).areas(left);
+
             let registers = (body.height / 5).clamp(4, 8);
             let [unwinders, story, registers] = Layout::vertical([
                 Constraint::Length(matrix.min(body.height / 3)),
@@ -142,17 +147,20 @@ impl Painter<'_, '_, '_> {
                 Constraint::Length(registers),
             ])
             .areas(right);
+
             self.code(code);
             self.stack(stack);
             self.matrix(unwinders);
             self.story(story);
             self.registers(registers);
         } else if body.width >= WIDE {
+            // A low screen has room only for what every walk starts from.
             let [left, right] =
                 Layout::horizontal([Constraint::Percentage(50), Constraint::Fill(1)]).areas(body);
             self.code(left);
             self.stack(right);
         } else {
+            // On a narrow screen, panes are one below the other.
             let [code, stack] =
                 Layout::vertical([Constraint::Percentage(50), Constraint::Fill(1)]).areas(body);
             self.code(code);
@@ -162,14 +170,17 @@ impl Painter<'_, '_, '_> {
 
     fn head(&mut self, area: Rect) {
         let state = &self.stepper.state;
+
         let kind = match unwind_sim_view::timeline::kind_of(&self.stepper.states) {
             SourceKind::Program => "instruction",
             SourceKind::Recording => "sample",
         };
+
         let total = match self.stepper.states.total() {
             Some(total) => format!(" of {total}"),
             None => String::new(),
         };
+
         let name = state.name.as_deref().unwrap_or("");
         let truth = match state.truth {
             "complete" => "",
@@ -183,6 +194,7 @@ impl Painter<'_, '_, '_> {
         };
         let place = format!("{kind} {}{total}  {function}{truth}", state.number);
         let task = format!("  process {} thread {} {name}", state.pid, state.tid);
+
         let line = Line::from(vec![
             self.span(place, STRONG),
             Span::raw(task),
@@ -274,8 +286,10 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in text.split('\n') {
         let mut line = String::new();
+
         for word in part.split(' ') {
             let mut word = word;
+
             let used = columns(&line);
             let space = usize::from(!line.is_empty());
             if used + space + columns(word) > width && !line.is_empty() {
@@ -283,6 +297,8 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
             } else if !line.is_empty() {
                 line.push(' ');
             }
+
+            // A word that is wider than the pane is broken, as none would fit.
             while columns(word) > width {
                 let mut end = 0;
                 let mut used = 0;
@@ -293,12 +309,15 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
                     }
                     end = at + c.len_utf8();
                 }
+
                 let (first, rest) = word.split_at(end.max(1));
                 lines.push(first.to_owned());
                 word = rest;
             }
+
             line.push_str(word);
         }
+
         lines.push(line);
     }
     lines

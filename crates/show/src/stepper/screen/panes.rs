@@ -25,28 +25,34 @@ impl Painter<'_, '_, '_> {
         let state = &stepper.state;
         let rip = state.registers.iter().find(|r| r.name == "rip");
         let rip = rip.map_or(0, |r| r.value.0);
+
         let title = format!("code {}", state.place);
         let inside = self.block(title, area);
         self.hit(area, What::Pane(Pane::Code));
+
         let current = stepper.code.as_ref().and_then(|code| code.line(rip));
         let (Some(code), Some(current)) = (&stepper.code, current) else {
             let text = format!("the code at {rip:#x} is not known");
             return self.lines(vec![Line::raw(text)], inside);
         };
+
         let height = usize::from(inside.height);
         let first = current.saturating_sub(height / 3);
         let first = scrolled(first, stepper.scroll.code, code.lines.len(), height);
         let start = code.lines.first().map_or(0, |line| line.address.0);
         let is_wide = inside.width >= 56;
+
         let mut lines = Vec::new();
         for (nth, line) in code.lines.iter().skip(first).take(height).enumerate() {
             let is_now = first + nth == current;
+            // A letter for each unwinder that has a row which starts here.
             let names = line.rows.iter().filter_map(|name| name.chars().next());
             let rows: String = names.collect();
             let address = match (is_wide, &code.function) {
                 (false, Some(_)) => format!("+{:<5x}", line.address.0 - start),
                 _ => format!("{:x} ", line.address.0),
             };
+
             let now = if is_now { NOW } else { Style::new() };
             lines.push(Line::from(vec![
                 self.span(format!("{rows:>3}"), MARK),
@@ -56,6 +62,7 @@ impl Painter<'_, '_, '_> {
             ]));
             self.hit(row(inside, nth), What::Code(line.address.0));
         }
+
         self.lines(lines, inside);
     }
 
@@ -64,6 +71,7 @@ impl Painter<'_, '_, '_> {
         let state = &stepper.state;
         let stack = &state.stack;
         let (now, read) = stepper.reads();
+
         let unknown = match state.truth {
             "unknown" => ": what is in it is not known",
             _ => "",
@@ -72,8 +80,10 @@ impl Painter<'_, '_, '_> {
             true => format!("stack from rsp {}{unknown}", stack.rsp),
             false => "stack: rsp was not recorded".to_owned(),
         };
+
         let inside = self.block(title, area);
         self.hit(area, What::Pane(Pane::Stack));
+
         if stack.words.iter().all(|word| word.value.is_none()) {
             let mut lines = vec![Line::raw("no memory of the stack was recorded")];
             for chain in &state.recorded {
@@ -91,6 +101,7 @@ impl Painter<'_, '_, '_> {
             lines.truncate(usize::from(inside.height));
             return self.lines(lines, inside);
         }
+
         let height = usize::from(inside.height);
         let shown = self.shown_words();
         let at =
@@ -111,6 +122,7 @@ impl Painter<'_, '_, '_> {
             let found = state.registers.iter().find(|r| r.name == name);
             found.map(|r| r.value)
         };
+
         let rbp = value_of("rbp");
         let mut lines = Vec::new();
         let mut last: Option<u64> = None;
@@ -121,6 +133,7 @@ impl Painter<'_, '_, '_> {
                 && gap > 0
             {
                 let words = counted(gap / 8, "word");
+                // Between two stacks, the number of words says nothing.
                 let text = match gap < 1 << 20 {
                     true => format!("     ... {words}"),
                     false => "     ... another stack".to_owned(),
@@ -138,6 +151,7 @@ impl Painter<'_, '_, '_> {
                 () if read.contains(&address) => ("->", MARK),
                 () => ("", MARK),
             };
+            // A word of another stack is far away; there the distance says less than the address.
             let distance = address.wrapping_sub(stack.rsp.0) as i64;
             let distance = match distance.unsigned_abs() < 1 << 20 {
                 true => format!("{distance:>+5}"),
@@ -147,6 +161,7 @@ impl Painter<'_, '_, '_> {
                 Some(value) => format!("{:x}", value.0),
                 None => "?".to_owned(),
             };
+
             let is_below = word.notes.contains(&Note::BelowRsp);
             let content = if is_below { FAINT } else { Style::new() };
             lines.push(Line::from(vec![
@@ -160,6 +175,7 @@ impl Painter<'_, '_, '_> {
                 break;
             }
         }
+
         lines.truncate(height);
         self.lines(lines, inside);
     }
@@ -172,11 +188,13 @@ impl Painter<'_, '_, '_> {
         let (_, read) = stepper.reads();
         let mut shown = Vec::new();
         let mut plain: Vec<usize> = Vec::new();
+
         let keep = if stepper.all_words {
             usize::MAX
         } else {
             PLAIN_MAX
         };
+
         for (index, word) in stack.words.iter().enumerate() {
             let is_known = word
                 .notes
@@ -186,7 +204,9 @@ impl Painter<'_, '_, '_> {
                 word.address >= stack.rsp && word.address.0 < stack.rsp.0.saturating_add(32);
             let is_below = word.address < stack.rsp;
             let is_read = read.contains(&word.address.0);
+
             if is_known || is_near || is_below || is_read {
+                // The line that says how many words are left out takes room, too.
                 if plain.len() <= keep {
                     shown.append(&mut plain);
                 }
@@ -196,6 +216,7 @@ impl Painter<'_, '_, '_> {
                 plain.push(index);
             }
         }
+
         if stepper.all_words {
             shown.append(&mut plain);
         }
@@ -204,6 +225,7 @@ impl Painter<'_, '_, '_> {
 
     pub(super) fn registers(&mut self, area: Rect) {
         let stepper = self.stepper;
+        // While the user goes through a walk, its registers are of more interest than the thread's.
         let carried = stepper.last_step().filter(|step| !step.carried.is_empty());
         let (title, registers): (String, &[Register]) = match carried {
             Some(step) => {
@@ -213,19 +235,23 @@ impl Painter<'_, '_, '_> {
             }
             None => ("registers".to_owned(), &stepper.state.registers),
         };
+
         let inside = self.block(title, area);
         if registers.is_empty() {
             return self.lines(vec![Line::raw("no registers were recorded")], inside);
         }
+
         let mut ordered: Vec<&Register> = registers.iter().collect();
         let rank = |r: &&Register| ORDER.iter().position(|name| *name == r.name);
         ordered.sort_by_key(|r| rank(r).unwrap_or(ORDER.len()));
+
         let changed = &stepper.state.changed;
         // All values of a column end in the same place.
         let longest = registers.iter().map(|r| format!("{:x}", r.value.0).len());
         let digits = longest.max().unwrap_or(0).max(DIGITS_MIN);
         let cell = NAME + digits + 1;
         let per_row = (usize::from(inside.width) / cell).max(1);
+
         let rows = ordered.chunks(per_row).take(usize::from(inside.height));
         let lines: Vec<Line<'_>> = rows
             .map(|row| {
@@ -239,6 +265,7 @@ impl Painter<'_, '_, '_> {
                 Line::from(cells.collect::<Vec<_>>())
             })
             .collect();
+
         self.lines(lines, inside);
     }
 }

@@ -21,15 +21,18 @@ impl Painter<'_, '_, '_> {
     pub(super) fn thread_list(&mut self, area: Rect, first: usize) {
         let state = &self.stepper.state;
         let mut lines: Vec<(Option<u32>, Line<'_>)> = Vec::new();
+
         for thread in &state.threads {
             let is_own = thread.tid == state.tid;
             let (mark, style) = match is_own {
                 true => (">", STRONG),
                 false => (" ", Style::new()),
             };
+
             let (pid, tid) = (thread.pid, thread.tid);
             let head = format!("{mark} {pid}/{tid} {} {}", thread.name, thread.doing);
             let mut spans = vec![self.span(head, style)];
+
             if !is_own {
                 let places = thread.frames.iter().map(ToString::to_string);
                 let chain = places.collect::<Vec<_>>().join(" < ");
@@ -37,11 +40,14 @@ impl Painter<'_, '_, '_> {
             }
             lines.push((Some(tid).filter(|_| !is_own), Line::from(spans)));
         }
+
+        // A recording may have no list of threads; then the one that runs is known from its sample.
         if state.threads.is_empty() {
             let name = state.name.as_deref().unwrap_or("");
             let own = format!("> {}/{} {name}", state.pid, state.tid);
             lines.push((None, Line::from(self.span(own, STRONG))));
         }
+
         if state.frames.is_empty() {
             lines.push((None, Line::raw("  the true chain is not known")));
         }
@@ -49,10 +55,12 @@ impl Painter<'_, '_, '_> {
             let text = format!("  #{index} {}", frame.place);
             lines.push((None, Line::from(self.span(text, GOOD))));
         }
+
         if !state.frames.is_empty() && state.truth != "complete" {
             let text = "  further out it is not known";
             lines.push((None, Line::from(self.span(text, FAINT))));
         }
+
         let mut shown = Vec::new();
         let height = usize::from(area.height);
         for (nth, (tid, line)) in lines.into_iter().skip(first).take(height).enumerate() {

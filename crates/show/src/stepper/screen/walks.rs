@@ -36,7 +36,9 @@ impl Painter<'_, '_, '_> {
         let stepper = self.stepper;
         let starts = self.starts();
         let inside = self.block("unwinders".to_owned(), area);
+
         let mut lines = Vec::new();
+        // With one start there is nothing to distinguish.
         if starts.len() > 1 {
             let mut head = format!("  {:NAME$} ", "");
             for start in &starts {
@@ -49,6 +51,7 @@ impl Painter<'_, '_, '_> {
             }
             lines.push(Line::from(self.span(head, FAINT)));
         }
+
         let unwinders: Vec<(usize, String)> = stepper
             .unwinders()
             .iter()
@@ -75,6 +78,7 @@ impl Painter<'_, '_, '_> {
                     false => walk.verdict.short.clone(),
                 };
                 spans.push(self.span(format!("{short:<VERDICT$}"), style));
+                // Behind the number, the mark, the name and a space, as in the line above.
                 let x = inside.x + (2 + NAME + 1 + column * VERDICT) as u16;
                 let cell = Rect {
                     x: x.min(inside.right()),
@@ -83,6 +87,8 @@ impl Painter<'_, '_, '_> {
                 };
                 self.hit(cell, What::Walker(index));
             }
+
+            // With one start there is room for the verdict in words, and for its cause.
             if let Some(walk) = stepper.state.walks.get(*first).filter(|_| end - first == 1) {
                 let cause = walk
                     .cause
@@ -96,6 +102,7 @@ impl Painter<'_, '_, '_> {
                 };
                 spans.push(self.span(cause, FAINT));
             }
+
             if stepper
                 .state
                 .faults
@@ -106,6 +113,7 @@ impl Painter<'_, '_, '_> {
             }
             lines.push(Line::from(spans));
         }
+
         self.lines(lines, inside);
     }
 
@@ -115,6 +123,7 @@ impl Painter<'_, '_, '_> {
         let Some(walk) = stepper.walk() else { return };
         let made = stepper.steps_made();
         let name = stepper.walkers[stepper.walker].name();
+
         let title = match stepper.step {
             Some(_) => format!("walk of {name}: step {made} of {}", walk.steps.len()),
             None => {
@@ -122,10 +131,12 @@ impl Painter<'_, '_, '_> {
                 format!("walk of {name}: {steps} (f: one by one)")
             }
         };
+
         let inside = self.block(title, area);
         self.hit(area, What::Pane(Pane::Story));
         let height = usize::from(inside.height);
         let width = usize::from(inside.width).saturating_sub(2);
+
         let mut lines: Vec<(usize, Line<'_>)> = Vec::new();
         for (index, step) in walk.steps.iter().take(made).enumerate() {
             let is_last = stepper.step.is_some() && index + 1 == made;
@@ -141,6 +152,7 @@ impl Painter<'_, '_, '_> {
                 lines.push((index + 1, Line::from(spans)));
             }
         }
+
         for fault in &stepper.state.faults {
             if fault.unwinder == stepper.walkers[stepper.walker].unwinder
                 && made == walk.steps.len()
@@ -164,6 +176,7 @@ impl Painter<'_, '_, '_> {
         // The end is of interest, or the step that was made last.
         let first = lines.len().saturating_sub(height);
         let first = scrolled(first, stepper.scroll.story, lines.len(), height);
+
         let mut shown = Vec::new();
         for (nth, (step, line)) in lines.into_iter().skip(first).take(height).enumerate() {
             self.hit(row(inside, nth), What::Step(step));

@@ -22,7 +22,9 @@ fn load(base: Base, offset: i32, addend: i32) -> Value {
 fn rules() -> Vec<Rule> {
     let regs = [Reg::Rsp, Reg::Rbp, Reg::R10, Reg::Rax, Reg::R11].map(Base::Reg);
     let bases = || regs.into_iter().chain([Base::Cfa]);
+    // ORC's offsets end at 0x7fff.
     let offsets = [0, 8, -8, -16, 0x7fff, 0x8000, 1 << 27];
+
     let mut values = vec![Value::Undefined, Value::Same, Value::Unspecified];
     for base in bases() {
         for offset in offsets {
@@ -31,6 +33,7 @@ fn rules() -> Vec<Rule> {
             values.push(load(base, 0, offset));
         }
     }
+
     let kinds = [
         RuleKind::Call,
         RuleKind::Signal,
@@ -39,6 +42,7 @@ fn rules() -> Vec<Rule> {
     ];
     let mut all = vec![Rule::OUTERMOST];
     let plain = call(Value::reg(Reg::Rsp, 8));
+
     for kind in kinds {
         for value in &values {
             all.push(Rule {
@@ -92,6 +96,7 @@ fn what_can_be_expressed_is_written_and_nothing_else() {
             if target == Target::EhFrame && is_wide(rule) {
                 continue;
             }
+
             // pt_regs rules take every other register from memory.
             let kind = rule.kind;
             let plain = Rule {
@@ -101,6 +106,7 @@ fn what_can_be_expressed_is_written_and_nothing_else() {
             if matches!(kind, RuleKind::PtRegs | RuleKind::Iret) && *rule != plain {
                 continue;
             }
+
             let name = target.as_str();
             assert_eq!(
                 writes(rule, target),
@@ -119,6 +125,7 @@ fn each_version_of_sframe_expresses_its_column_of_the_table() {
     let (sp, rbp) = (Base::Reg(Reg::Rsp), Base::Reg(Reg::Rbp));
     let plain = call(Value::reg(Reg::Rsp, 8));
     let [y, n] = [true, false];
+
     for (rule, expected) in [
         (plain, [y, y, y]),
         (call(Value::reg(Reg::Rbp, 16)), [y, y, y]),

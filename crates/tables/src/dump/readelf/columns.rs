@@ -102,28 +102,34 @@ impl Columns {
         common: &Common,
         named: impl Iterator<Item = Instruction>,
     ) {
+        // Only what the last entry used: there are far more slots than an entry names.
         for register in self.registers.drain(..) {
             self.slots[usize::from(register)] = NONE;
         }
+
         self.values.clear();
         self.saved.clear();
         self.cfa = common.cfa;
         self.address = address;
         self.code_align = common.code_align;
         self.data_align = common.data_align;
+
         let own = named.filter_map(|op| register_of(&op));
         for register in common.registers.iter().map(|(r, _)| *r).chain(own) {
             let slot = self.slots.get_mut(usize::from(register));
             if let Some(slot) = slot.filter(|slot| **slot == NONE) {
+                // A mark only: places follow the registers' numbers, once all are known.
                 *slot = 0;
                 self.registers.push(register);
             }
         }
+
         self.registers.sort_unstable();
         for (place, &register) in self.registers.iter().enumerate() {
             // There are fewer than 255 registers.
             self.slots[usize::from(register)] = place as u8;
         }
+
         self.values.resize(self.registers.len(), Column::Undefined);
         for &(register, column) in &common.registers {
             self.set(register, column);
@@ -166,6 +172,7 @@ impl Columns {
         if number.is_some_and(|number| usize::from(number) >= REGISTERS) {
             return Err(Wrong::Reader("x86-64 has no register of this number"));
         }
+
         match *op {
             Op::Nop => return Ok(Step::Nop),
             Op::SetLoc { address } => return Ok(Step::Row(address)),
@@ -173,6 +180,7 @@ impl Columns {
                 let delta = u64::from(delta).wrapping_mul(self.code_align);
                 return Ok(Step::Row(self.address.wrapping_add(delta)));
             }
+            // A remembered state is a copy of all columns, and DWARF sets no limit to their number.
             Op::RememberState if self.saved.len() >= STATES_MAX => {
                 return Err(Wrong::Reader("too many remembered states"));
             }
@@ -182,12 +190,14 @@ impl Columns {
                 let state = state.ok_or(Wrong::Reader("restores a state that was not remembered"));
                 (self.cfa, self.values) = state?;
             }
+            // Neither is about a column: the size of arguments, and AArch64's signed addresses.
             Op::ArgsSize { .. } | Op::NegateRaState => {}
             _ => match number {
                 Some(number) => self.set(number, self.column(op, number, common)),
                 None => self.set_cfa(op),
             },
         }
+
         Ok(Step::Rule)
     }
 
@@ -211,6 +221,7 @@ impl Columns {
             Op::Expression { .. } => Column::Expression,
             Op::ValExpression { .. } => Column::ValExpression,
             Op::Restore { .. } => {
+                // Back to the rule that the CIE gave, if it gave one (DWARF 5, 6.4.2.3).
                 let rule = common.registers.iter().find(|(r, _)| *r == number);
                 rule.map_or(Column::Undefined, |(_, column)| *column)
             }
@@ -225,6 +236,7 @@ impl Columns {
             offset,
             is_expression: false,
         };
+
         self.cfa = match *op {
             Op::DefCfa { register, offset } => plain(register, offset.cast_signed()),
             Op::DefCfaSf {

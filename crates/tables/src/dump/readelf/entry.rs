@@ -42,6 +42,8 @@ fn word<const N: usize>(data: &[u8], at: usize) -> Result<[u8; N], Wrong> {
 /// Reads the item at `offset`. `is_eh_frame` distinguishes `.eh_frame` from `.debug_frame`.
 pub(super) fn read(data: &[u8], offset: usize, is_eh_frame: bool) -> Result<Item, Wrong> {
     let length = u32::from_le_bytes(word(data, offset)?);
+    // DWARF 5, section 7.4: the two forms of a length. A length of 0 ends `.eh_frame` (LSB 5.0
+    // Core).
     let (length, is_wide, start) = match length {
         0 => return Ok(Item::Terminator),
         u32::MAX => (
@@ -52,21 +54,26 @@ pub(super) fn read(data: &[u8], offset: usize, is_eh_frame: bool) -> Result<Item
         0xffff_fff0.. => return Err(Wrong::Reader("reserved entry length")),
         length => (u64::from(length), false, offset + 4),
     };
+
     let end = usize::try_from(length).ok();
     let end = end.and_then(|length| start.checked_add(length));
     let end = end.filter(|&end| end <= data.len());
     let end = end.ok_or(Wrong::Reader("the entry is longer than its section"))?;
+
     // In .eh_frame the word has 32 bits even if the length has 64.
     let has_wide_id = is_wide && !is_eh_frame;
     let id = match has_wide_id {
         true => u64::from_le_bytes(word(data, start)?),
         false => u32::from_le_bytes(word(data, start)?).into(),
     };
+
+    // A CIE has 0 in place of a pointer in `.eh_frame`, and all ones in `.debug_frame`.
     let cie = match (is_eh_frame, has_wide_id) {
         (true, _) => 0,
         (false, true) => u64::MAX,
         (false, false) => u32::MAX.into(),
     };
+
     Ok(Item::Entry(Entry {
         offset,
         length,

@@ -44,6 +44,8 @@ pub fn write(
     let mut dumped = Dumped::default();
     let image = file.image();
     let address = |kind| image.section(kind).map(|s| s.address);
+
+    // `DW_EH_PE_datarel` and `DW_EH_PE_textrel` are relative to these sections.
     let mut bases = BaseAddresses::default();
     if let Some(got) = address(SectionKind::Got) {
         bases = bases.set_got(got);
@@ -51,21 +53,25 @@ pub fn write(
     if let Some(code) = file.code().iter().find(|c| c.name == ".text") {
         bases = bases.set_text(code.range.start);
     }
+
     // In the order of the file's section headers, as readelf.
     let order = &file.facts().order;
     let place = |section: &&Section| order.iter().position(|name| *name == section.kind.as_str());
     let mut sections: Vec<&Section> = image.sections().iter().collect();
     sections.sort_by_key(|section| place(section).unwrap_or(usize::MAX));
+
     for section in sections {
         let wanted = |kind: &&TableKind| kind.section() == Some(section.kind);
         let Some(kind) = kinds.iter().find(wanted) else {
             continue;
         };
+
         let bases = bases.clone().set_eh_frame(section.address);
         let data = match kind {
             TableKind::EhFrame => versions::as_3(&section.data),
             _ => Cow::Borrowed(&section.data[..]),
         };
+
         let mut writer = Writer {
             file,
             filter,
@@ -78,12 +84,14 @@ pub fn write(
             cies: HashMap::new(),
             cie_work: section.data.len().saturating_mul(CIE_WORK_MAX),
         };
+
         match kind {
             TableKind::EhFrame => writer.section(&eh_frame(&data), true)?,
             TableKind::DebugFrame => writer.section(&debug_frame(&data), false)?,
             _ => {}
         }
     }
+
     text.flush()?;
     Ok(dumped)
 }
@@ -132,6 +140,7 @@ impl<'a, W: Write> Writer<'a, W> {
         self.out.text(self.name);
         self.out.text(" section:\n");
         self.out.line()?;
+
         let mut offset = 0;
         while offset < self.data.len() {
             let item = entry::read(self.data, offset, is_eh_frame);
@@ -147,6 +156,8 @@ impl<'a, W: Write> Writer<'a, W> {
                     break;
                 }
             };
+
+            // Under a filter, a CIE is written with the first of its FDEs that is shown.
             let done = match entry.is_cie {
                 true if self.filter.is_all() => match self.cie(table, entry.offset) {
                     Ok(cie) => {
@@ -158,11 +169,14 @@ impl<'a, W: Write> Writer<'a, W> {
                 true => Ok(()),
                 false => self.fde(table, &entry)?,
             };
+            // Its length is known, so that what follows can be read even if the entry itself
+            // cannot.
             if let Err(wrong) = done {
                 self.dumped.problem(self.name, offset as u64, wrong);
             }
             offset = entry.end;
         }
+
         self.out.line()
     }
 
@@ -192,14 +206,20 @@ impl<'a, W: Write> Writer<'a, W> {
         if let Some(cie) = self.cies.get(&offset) {
             return Ok(cie.clone());
         }
+
         let cie = table.cie_from_offset(self.bases, offset.into());
         let cie = cie.map_err(Wrong::Gimli)?;
         let is_eh_frame = self.name == SectionKind::EhFrame.as_str();
         let Item::Entry(entry) = entry::read(self.data, offset, is_eh_frame)? else {
             return Err(Wrong::Reader("expected a CIE"));
         };
+
+        // CIEs that overlap could make the work grow with the square of the section's length.
         let left = self.cie_work.checked_sub(entry.end - offset);
         self.cie_work = left.ok_or(Wrong::Reader("the table's CIEs overlap too much"))?;
+
+        // The CIE's own instructions start from no rules, and leave the initial ones (DWARF 5,
+        // 6.4.1).
         let none = Common {
             code_align: cie.code_alignment_factor(),
             data_align: cie.data_alignment_factor(),
@@ -207,11 +227,13 @@ impl<'a, W: Write> Writer<'a, W> {
             cfa: Default::default(),
             registers: Vec::new(),
         };
+
         let program = || cie.instructions(table, self.bases);
         self.columns.start(0, &none, Program(program()));
         for op in Program(program()) {
             self.columns.step(&op, &none)?;
         }
+
         let common = self.columns.common(none.ra);
         let cie = Rc::new(Cie {
             common,
@@ -243,15 +265,19 @@ impl<'a, W: Write> Writer<'a, W> {
         self.out.text(" ra=");
         self.out.decimal(common.ra.into());
         self.out.line()?;
+
         let again = table.cie_from_offset(self.bases, cie.entry.offset.into());
         let Ok(again) = again else {
             return Ok(());
         };
+
+        // readelf prints a CIE's own rows, too, which start from no rules.
         let none = Common {
             cfa: Default::default(),
             registers: Vec::new(),
             ..common.clone()
         };
+
         let program = || again.instructions(table, self.bases);
         self.columns.start(0, &none, Program(program()));
         let at = cie.entry.offset;
@@ -269,6 +295,7 @@ impl<'a, W: Write> Writer<'a, W> {
             Ok(partial) => partial,
             Err(error) => return Ok(Err(Wrong::Gimli(error))),
         };
+
         let at = gimli::UnwindOffset::into(partial.cie_offset());
         let fde = partial.parse(|_, bases, offset| table.cie_from_offset(bases, offset));
         let (cie, fde) = match (self.cie(table, at), fde) {
@@ -276,15 +303,18 @@ impl<'a, W: Write> Writer<'a, W> {
             (Err(wrong), _) => return Ok(Err(wrong)),
             (_, Err(error)) => return Ok(Err(Wrong::Gimli(error))),
         };
+
         let start = fde.initial_address();
         let range = start..start.wrapping_add(fde.len());
         if !self.filter.shows(&range) {
             return Ok(Ok(()));
         }
+
         if !self.filter.is_all() && !cie.is_written.get() {
             self.write_cie(table, &cie)?;
         }
         self.dumped.functions += 1;
+
         let base = self.base(start);
         self.header(entry);
         self.out.text(" FDE cie=");
@@ -297,7 +327,9 @@ impl<'a, W: Write> Writer<'a, W> {
         self.out.text("..");
         self.out.hex::<16>(range.end.wrapping_sub(base));
         self.out.line()?;
+
         let program = || fde.instructions(table, self.bases);
+        // A register has a column from the first row on, even if it is named only later.
         self.columns.start(start, &cie.common, Program(program()));
         self.rows(program(), &cie.common, base, entry.offset)?;
         Ok(Ok(()))
@@ -342,6 +374,7 @@ impl<'a, W: Write> Writer<'a, W> {
             match step {
                 Ok(Step::Row(next)) => {
                     only_nops = false;
+                    // Only now is the row complete: the location moves on (DWARF 5, 6.4.3).
                     self.row(common.ra, base, &mut has_heading)?;
                     self.columns.address = next;
                 }
@@ -352,6 +385,8 @@ impl<'a, W: Write> Writer<'a, W> {
                 }
             }
         }
+
+        // Of an entry that has only no-operations, readelf prints no table.
         match only_nops {
             true => Ok(()),
             false => self.row(common.ra, base, &mut has_heading),
@@ -363,10 +398,12 @@ impl<'a, W: Write> Writer<'a, W> {
             self.heading(ra)?;
         }
         self.dumped.rows += 1;
+
         let out = &mut *self.out;
         out.hex::<16>(self.columns.address.wrapping_sub(base));
         out.text(" ");
         let mark = out.mark();
+
         let cfa = self.columns.cfa;
         if cfa.is_expression {
             out.text("exp");
@@ -374,7 +411,9 @@ impl<'a, W: Write> Writer<'a, W> {
             names::write(cfa.register, out);
             out.signed(cfa.offset);
         }
+        // readelf gives the CFA 8 columns, and each register 5.
         out.pad(mark, 8);
+
         for (_, column) in self.columns.columns() {
             let mark = out.mark();
             match column {
@@ -394,6 +433,7 @@ impl<'a, W: Write> Writer<'a, W> {
             }
             out.pad(mark, 5);
         }
+
         out.line()
     }
 

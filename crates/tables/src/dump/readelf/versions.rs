@@ -17,6 +17,7 @@ pub(super) fn as_3(section: &[u8]) -> Cow<'_, [u8]> {
             offset += size_of::<u32>();
             continue;
         };
+
         let version = entry.version_at();
         let after = version + 1 + entry.augmentation(section).len() + 1;
         let is_4 = entry.is_cie && section.get(version) == Some(&4);
@@ -24,12 +25,15 @@ pub(super) fn as_3(section: &[u8]) -> Cow<'_, [u8]> {
             && section
                 .get(after..)
                 .is_some_and(|rest| rest.starts_with(&SIZES));
+
         if is_4 && has_sizes {
             let out = out.to_mut();
             out[version] = 3;
+            // What follows moves up; the bytes left at the end become `DW_CFA_nop`, which is 0.
             out.copy_within(after + SIZES.len()..entry.end, after);
             out[entry.end - SIZES.len()..entry.end].fill(0);
         }
+
         offset = entry.end;
     }
     out

@@ -23,6 +23,7 @@ impl Walker<'_> {
         let Some(offset) = part.body.offset(target) else {
             return;
         };
+
         if !part.body.is_leader(offset) {
             part.body.lead(target);
             // Ways have gone on here before: they meet this one.
@@ -38,6 +39,7 @@ impl Walker<'_> {
                 }
             }
         }
+
         if let Some(met) = self.arrive(number, offset, state, standing) {
             self.meetings.wait(met);
         }
@@ -56,6 +58,7 @@ impl Walker<'_> {
     /// What is known at `pc` by the `hint` there, whatever ways have led to it; `None` if the way ends.
     fn obey(&mut self, part: usize, pc: u64, hint: Hint) -> Option<(State, Standing)> {
         let mut state = State::entry();
+
         let frame = match hint {
             Hint::Undefined => Frame::Undefined,
             Hint::EndOfStack => Frame::Outermost,
@@ -72,9 +75,12 @@ impl Walker<'_> {
                 Frame::Hinted(kind)
             }
         };
+
+        // Neither says where rsp is, and no row is made that would need it.
         if matches!(frame, Frame::Undefined | Frame::Outermost) {
             state.set(Reg::Rsp, Value::Unknown);
         }
+
         let standing = Standing {
             frame,
             is_spoilt: false,
@@ -88,11 +94,13 @@ impl Walker<'_> {
         // The CFA lies 8 bytes above rsp at the entry.
         let below_cfa = |distance: i32| Value::frame(8).plus(-i64::from(distance));
         let mut state = State::entry();
+
         match cfa {
             rule::Value::Offset {
                 base: Base::Reg(reg),
                 offset,
             } => {
+                // The hint does not say where rsp is: somewhere in the stack.
                 if reg != Reg::Rsp {
                     state.set(Reg::Rsp, self.machine.lowered(pc));
                 }
@@ -152,17 +160,21 @@ impl Walker<'_> {
     ) -> Option<u32> {
         let body = &mut self.parts.get_mut(part)?.body;
         let pc = body.range.start + offset as u64;
+
         let first = body.meeting(self.file, offset)?;
         let Some(number) = *first else {
             let new = self.meetings.add(part, pc, state, standing);
             *first = Some(new);
             return Some(new);
         };
+
         let known = self.meetings.get_mut(number);
         let is_same = || known.way == standing && known.state == *state;
+        // What is spoilt stays so, and a way that knows nothing else need not be followed again.
         if known.way.is_spoilt || is_same() {
             return None;
         }
+
         let joined = match known.way == standing {
             true => join(&mut known.state, state, standing.frame),
             false => None,
@@ -202,18 +214,22 @@ fn join(known: &mut State, other: &State, frame: Frame) -> Option<(bool, Option<
         let breach = breach.filter(|breach| matches!(breach, Breach::RegMismatch(..)));
         return Some((changed, breach));
     }
+
     let (old, new) = (rows::row(known, frame), rows::row(other, frame));
     if old == new {
         return Some((known.weaken(other), None));
     }
+
     // A register that only one way has changed may have a copy on both.
     let (old, new) = (old?, new?);
     let mut both = known.clone();
     both.weaken(other);
     let row = rows::row(&both, frame)?;
+
     if !covers(&row, &old, &new) {
         return None;
     }
+
     let is_saved = |value| {
         matches!(
             value,
@@ -226,6 +242,7 @@ fn join(known: &mut State, other: &State, frame: Frame) -> Option<(bool, Option<
     let mut pairs = old.saved.iter().zip(&new.saved);
     let differ = pairs.any(|(a, b)| a != b && (is_saved(*a) || is_saved(*b)));
     let breach = differ.then(|| Breach::between((known, frame), (other, frame)));
+
     *known = both;
     Some((true, breach))
 }

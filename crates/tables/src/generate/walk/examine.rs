@@ -28,8 +28,11 @@ impl Walker<'_> {
             }
             _ => return,
         }
+
         let to_sp = insn.op0_kind() == OpKind::Register && insn.op0_register() == Register::RSP;
         match insn.mnemonic() {
+            // objtool follows a realignment only where rbp or a `drap` register finds the frame
+            // (`check.c`).
             Mnemonic::And if to_sp && rows::row(state, standing.frame).is_none() => {
                 self.breach(insn.ip(), Breach::Realignment);
             }
@@ -48,6 +51,8 @@ impl Walker<'_> {
             | Mnemonic::Sysenter
             | Mnemonic::Retf
             | Mnemonic::Iretq => {
+                // objtool accepts them where a hint says what the stack is behind them
+                // (`INSN_CONTEXT_SWITCH`).
                 let is_hinted = self.hints.at.contains_key(&insn.next_ip());
                 let is_self = insn.mnemonic() == Mnemonic::Iretq;
                 if !is_hinted && !is_self {
@@ -59,6 +64,7 @@ impl Walker<'_> {
             }
             _ => {}
         }
+
         if to_sp
             && matches!(
                 insn.mnemonic(),

@@ -26,21 +26,27 @@ impl Walker<'_> {
         standing: Standing,
     ) -> u32 {
         let version = state.version();
+        // The same version: nothing has changed that a row says.
         if let Some((same, number)) = *row
             && same == version
         {
             return number;
         }
+
         let rule = match standing.is_spoilt {
             true => None,
             false => rows::row(state, standing.frame),
         };
+
         let is_gap = rule.is_none() && standing.frame != Frame::Undefined;
         let gap = is_gap.then_some(match standing.is_spoilt {
             true => Gap::Disagree,
             false => Gap::Frame,
         });
+
         let found = Found { rule, gap };
+
+        // `add_rows` sees by equal numbers that a row goes on.
         let last = row.and_then(|row| self.found.get(row.1 as usize - 1));
         let number = match row {
             Some((_, number)) if last == Some(&found) => *number,
@@ -49,6 +55,7 @@ impl Walker<'_> {
                 self.found.len() as u32
             }
         };
+
         *row = Some((version, number));
         number
     }
@@ -97,22 +104,26 @@ impl Walker<'_> {
         // Nothing calls the function at which the program starts.
         let start = self.file.start();
         let is_outermost = start.is_some_and(|start| out.range.contains(&start));
+
         let mut last = (0, 0);
         for (offset, &number) in part.found.iter().enumerate().filter(|(_, n)| **n != 0) {
             let Some(found) = self.found.get(number as usize - 1) else {
                 continue;
             };
+
             let at = out.range.start + offset as u64;
             let len = part
                 .body
                 .insn(self.file, offset)
                 .map_or(1, |insn| insn.len());
             let end = at.saturating_add(len as u64).min(out.range.end);
+
             // Most instructions change nothing that a row says.
             if (number, at) == last && self.inside.is_empty() && out.extend(end) {
                 last.1 = end;
                 continue;
             }
+
             last = (number, end);
             let found = match is_outermost {
                 true => Found {
@@ -130,15 +141,19 @@ impl Walker<'_> {
         if found.rule.is_none() {
             out.silent.push(at..end);
         }
+
         if let Some(gap) = found.gap
             && !out.gaps.iter().any(|g| g.0 == gap)
         {
             out.gaps.push((gap, at));
         }
+
         // A jump over a prefix leads into an instruction: what comes last counts.
         if let Some(last) = out.rows.last_mut() {
             last.0.end = last.0.end.min(at);
         }
+
+        // Replaced code may have other instructions, which start within this one.
         let (mut start, mut rule) = (at, found.rule);
         for (&inside, &next) in self.inside.range(at + 1..end.max(at + 1)) {
             if let Some(rule) = rule {

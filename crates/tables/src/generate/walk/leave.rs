@@ -84,10 +84,12 @@ impl<'g> Walker<'g> {
     ) -> Next {
         let (pc, next) = (insn.ip(), insn.next_ip());
         if self.hints.intra_calls.contains(&pc) {
+            // `ANNOTATE_INTRA_FUNCTION_CALL`: a jump that also pushes an address.
             push(state, 8, Value::Computed);
             self.go(part, pc, insn.near_branch64(), state, standing);
             return Next::End;
         }
+
         let direct = insn.op0_kind() == OpKind::NearBranch64;
         let imported = if direct { self.import(insn) } else { None };
         let never = match imported {
@@ -105,10 +107,13 @@ impl<'g> Walker<'g> {
             }
             None => self.machine.import(insn, state).is_some_and(is_known),
         };
+
+        // Where code ends behind a call, the callee does not return (`discover::ends`).
         let never = never || self.ends_at(part, next);
         self.examine_call(insn, state, standing);
         state.call(RegMask::CALLEE_SAVED);
         self.landing_pad(part, pc, state, standing);
+
         match never {
             true => Next::End,
             false => Next::Go(next),
@@ -149,9 +154,11 @@ impl<'g> Walker<'g> {
         if is_conditional && imported.is_none() && self.is_inside(part, target) {
             return self.meet(target, state, standing);
         }
+
         let is_imported = imported.is_some();
         let named = self.file.names_at(target).filter(|_| !is_imported);
         let stub = imported.into_iter().chain(named).find_map(stub);
+
         match stub {
             Some(Stub::Return) => {
                 self.returns = true;
@@ -209,9 +216,11 @@ impl<'g> Walker<'g> {
             self.returns |= !self.never_returns(target);
             return;
         }
+
         let Some(index) = unit.map(|(index, _)| index) else {
             return;
         };
+
         match self.open(index) {
             Some(_) => self.meet(target, state, standing),
             None => self.gap(part, Gap::Limit, from),
@@ -249,18 +258,22 @@ impl<'g> Walker<'g> {
                     return;
                 }
                 self.examine_tail_call(insn.ip(), state, standing);
+                // With a frame of its own it cannot be a tail call.
                 if !state.is_as_at_entry() {
                     self.gap(part, Gap::IndirectJump, insn.ip());
                 }
                 return;
             }
         };
+
         let Some(table) = self.machine.tables.get(usize::from(table)).copied() else {
             return;
         };
         let Some(body) = self.parts.get(part).map(|p| &p.body) else {
             return;
         };
+
+        // Where another table begins, this one ends.
         let next = body.next_address(table.at);
         let targets = table.targets(self.file, base.cast_unsigned(), next, |target| {
             body.starts_at(target)
@@ -268,10 +281,13 @@ impl<'g> Walker<'g> {
                     .unit_at(target)
                     .is_some_and(|(_, unit)| unit.entry == Entry::Part)
         });
+
         if targets.addresses.is_empty() {
+            // No entry fits: where the jump leads is not known.
             self.returns = true;
             self.gap(part, Gap::IndirectJump, insn.ip());
         }
+
         for target in targets.addresses {
             self.go(part, insn.ip(), target, state, standing);
         }

@@ -54,19 +54,23 @@ impl Machine<'_> {
         if matches!(base, Register::RIP | Register::EIP) {
             return Address::File(displacement);
         }
+        // An address of 32 bits is cut off: it is not what the registers hold.
         if base.is_gpr() && base.size() != 8 || index.is_gpr() && index.size() != 8 {
             return Address::Unknown;
         }
+
         let is_vector = index.is_vector_register();
         let base = general(base).map(|reg| state.reg(reg));
         let index = general(index).map(|reg| state.reg(reg));
         let displacement = displacement.cast_signed();
+
         if is_vector {
             return match base.is_some_and(may_be_stack) {
                 true => Address::Frame,
                 false => Address::Unknown,
             };
         }
+
         match (base, index) {
             (None, None) => Address::File(displacement.cast_unsigned()),
             (Some(base), None) => place(base.plus(displacement)),

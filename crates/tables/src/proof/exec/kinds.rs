@@ -55,6 +55,7 @@ pub(super) fn changes_nothing(insn: &Instruction) -> bool {
                 .try_immediate(count)
                 .is_ok_and(|count| count & bits == 0)
     };
+
     let neutral = match insn.mnemonic() {
         M::Or | M::Add | M::Sub | M::Xor => 0,
         M::And => -1,
@@ -66,12 +67,14 @@ pub(super) fn changes_nothing(insn: &Instruction) -> bool {
         }
         _ => return false,
     };
+
     if insn.op1_kind() == OpKind::Register {
         let is_same = insn.op0_kind() == OpKind::Register && size != 4;
         return is_same
             && matches!(insn.mnemonic(), M::Or | M::And)
             && insn.op0_register() == insn.op1_register();
     }
+
     // What has 32 bits is extended by zeros.
     let is_whole = insn.op0_kind() == OpKind::Memory || size != 4;
     is_whole && constant(insn, 1) == Value::Const(neutral)

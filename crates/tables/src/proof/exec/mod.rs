@@ -157,6 +157,7 @@ impl<'f> Machine<'f> {
                 set_from(state, insn.op0_register(), value, insn.memory_base());
             }
             M::Push => {
+                // Read before rsp moves: `push %rsp` stores the old one (SDM, PUSH).
                 let value = match insn.op0_kind() {
                     OpKind::Register if insn.op0_register().size() == 8 => {
                         read(state, insn.op0_register())
@@ -174,6 +175,7 @@ impl<'f> Machine<'f> {
                     _ if sp.is_stack() => state.may_hold(sp, size.into()),
                     _ => Value::Unknown,
                 };
+                // rsp moves first: a destination in memory is found by the new one (SDM, POP).
                 state.set(Reg::Rsp, sp.plus(size.into()));
                 match insn.op0_kind() {
                     OpKind::Register => set(state, insn.op0_register(), value),
@@ -184,6 +186,7 @@ impl<'f> Machine<'f> {
             M::Popfq | M::Popf => {
                 let sp = state.reg(Reg::Rsp);
                 state.set(Reg::Rsp, sp.plus(stack_size(insn).into()));
+                // The flags come from the stack, with DF among them.
                 (state.comparison, state.direction) = (None, Direction::Unknown);
             }
             M::Leave if insn.code() == Code::Leaveq => {
@@ -192,6 +195,7 @@ impl<'f> Machine<'f> {
                 state.set(Reg::Rsp, sp.plus(8));
             }
             M::Leave => {
+                // With 16-bit operands, only bp is loaded, from two bytes (SDM, LEAVE).
                 let sp = state.reg(Reg::Rbp);
                 state.set(Reg::Rbp, Value::Unknown);
                 state.set(Reg::Rsp, sp.plus(2));
@@ -238,6 +242,8 @@ impl<'f> Machine<'f> {
             M::Xchg => self.xchg(insn, state),
             M::Cmp => state.comparison = self.comparison(insn, state),
             M::Syscall => {
+                // The result of the call; the instruction itself puts rip and rflags into rcx and
+                // r11 (SDM).
                 for reg in [Reg::Rax, Reg::Rcx, Reg::R11] {
                     state.set(reg, Value::Computed);
                 }
@@ -299,6 +305,7 @@ impl<'f> Machine<'f> {
 
     /// `enter size, level`: a level copies the addresses of that many frames.
     fn enter(&mut self, insn: &Instruction, state: &mut State) {
+        // The processor takes the level modulo 32 (SDM, ENTER).
         let level = insn.try_immediate(1).unwrap_or(0) & 31;
         if insn.code() != Code::Enterq_imm16_imm8 {
             // No more than this is pushed.
@@ -312,6 +319,7 @@ impl<'f> Machine<'f> {
             state.set(Reg::Rbp, Value::Unknown);
             return state.set(Reg::Rsp, Value::Unknown);
         }
+
         self.push(state, 8, state.reg(Reg::Rbp));
         let frame = state.reg(Reg::Rsp);
         for _ in 1..level {
@@ -320,6 +328,7 @@ impl<'f> Machine<'f> {
         if level != 0 {
             self.push(state, 8, frame);
         }
+
         state.set(Reg::Rbp, frame);
         let size = insn.try_immediate(0).unwrap_or(0) as i64;
         state.set(Reg::Rsp, state.reg(Reg::Rsp).plus(-size));
@@ -327,10 +336,12 @@ impl<'f> Machine<'f> {
 
     fn add(&mut self, insn: &Instruction, state: &mut State, sign: i64) {
         let by = self.second(insn, state);
+        // A sum of 32 bits clears the upper half, even if 0 is added.
         if by == Value::Const(0) && insn.op0_register().size() != 4 {
             state.comparison = None;
             return;
         }
+
         let mut lowered = false;
         self.change(insn, state, |value, width| match (value, by) {
             _ if width == 4 => Value::Computed,
@@ -349,6 +360,7 @@ impl<'f> Machine<'f> {
                 combined(value, by)
             }
         });
+
         if lowered && insn.op0_kind() == OpKind::Register {
             let value = self.lower(insn.ip(), state);
             set(state, insn.op0_register(), value);
@@ -379,8 +391,10 @@ impl<'f> Machine<'f> {
             state.comparison = None;
             return;
         }
+
         let mut align = None;
         self.change(insn, state, |value, width| match mask {
+            // `and $-32, %rsp` lowers rsp by a distance that is not known, but bounded.
             Value::Const(n) if n < 0 && width == 8 && value.is_stack() => {
                 let size = n.unsigned_abs();
                 if size.is_power_of_two() {
@@ -388,12 +402,14 @@ impl<'f> Machine<'f> {
                 }
                 Value::Unknown
             }
+            // A mask bounds what comes out, which may be the index of a jump table.
             Value::Const(n @ 0..) if width >= 4 => index_up_to(n.unsigned_abs(), 8),
             _ if width == 4 => Value::Computed,
             _ if width == 8 && mask == value && value.is_exact() => value,
             Value::Const(-1) if width == 8 => value,
             _ => combined(value, mask),
         });
+
         if let Some((of, size)) = align
             && insn.op0_kind() == OpKind::Register
         {

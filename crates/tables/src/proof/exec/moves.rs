@@ -14,6 +14,8 @@ impl Machine<'_> {
     pub(super) fn mov(&mut self, insn: &Instruction, state: &mut State) {
         match (insn.op0_kind(), insn.op1_kind()) {
             (OpKind::Register, OpKind::Register) => {
+                // The second half of a change of stacks: the new one's top word leads back to the
+                // old one.
                 if let Some(swizzle) = state.swizzle.filter(|s| s.is_ended_by(insn)) {
                     let sp = self.lower(insn.ip(), state);
                     state.set(Reg::Rsp, sp);
@@ -22,10 +24,13 @@ impl Machine<'_> {
                     }
                     return;
                 }
+
                 let (to, from) = (insn.op0_register(), insn.op1_register());
+                // `mov %eax, %eax` clears the upper half.
                 if to == from && to.size() != 4 {
                     return;
                 }
+
                 let value = match (to.is_gpr(), from.is_gpr()) {
                     (true, true) => read(state, from),
                     _ => Value::Computed,
@@ -80,6 +85,7 @@ impl Machine<'_> {
                 max,
             };
         }
+
         // `lea (%r11,%rcx), %rcx`: an entry, added to its table.
         if let (Some(base), Some(index), 0, 1) = (
             base.map(|reg| state.reg(reg)),
@@ -91,6 +97,7 @@ impl Machine<'_> {
         {
             return Value::TableTarget { table, base };
         }
+
         match self.address(insn, state) {
             Address::Stack(value) => value,
             Address::File(at) => address_value(at),
@@ -138,6 +145,7 @@ impl Machine<'_> {
         let (value, width) = match insn.op1_kind() {
             OpKind::Register => {
                 let from = insn.op1_register();
+                // `ah` and the like are the second byte of their register.
                 let value = if is_high(from) {
                     Value::Computed
                 } else {
@@ -150,6 +158,7 @@ impl Machine<'_> {
             }
             _ => (Value::Computed, insn.memory_size().size()),
         };
+
         match value {
             // Only a part of the register is written.
             value if insn.op0_register().size() == 2 && width == 2 => value,
@@ -162,6 +171,7 @@ impl Machine<'_> {
                 width: 8,
                 max,
             },
+            // What is extended by zeros has a bound, and may be the index of a jump table.
             _ if width == 1 => index_up_to(0xff, 8),
             _ => index_up_to(0xffff, 8),
         }
@@ -223,6 +233,7 @@ impl Machine<'_> {
                 }
             }
         }
+
         state.comparison = None;
     }
 }

@@ -17,11 +17,13 @@ impl Machine<'_> {
             state.comparison = None;
             return;
         }
+
         let mut used = self.accesses.of(insn);
         if is_repeated(insn) {
             // Not even once, perhaps.
             used.reads |= used.regs;
         }
+
         let is_written = used.memory || used.regs != 0;
         // What is put elsewhere is not followed further.
         let matters = is_written || !state.is_elsewhere;
@@ -29,23 +31,28 @@ impl Machine<'_> {
             true => self.inputs(insn, state, &used),
             false => Inputs::default(),
         };
+
         // Where it goes is not followed: a vector register, mostly.
         if !is_written && !used.is_special {
             state.is_elsewhere |= inputs.of_caller || inputs.loads_unknown;
         } else if insn.op0_register().is_vector_register() {
             state.is_elsewhere |= inputs.of_caller;
         }
+
+        // Where a string is, and how often it is repeated, is in registers that change below.
         let run = match insn.is_string_instruction() {
             true => Run::of(insn, state),
             false => None,
         };
         let strings = [Reg::Rsi, Reg::Rdi].map(|reg| state.reg(reg));
+
         if used.is_special {
             self.store_specially(insn, state, inputs);
         } else if used.memory {
             let size = insn.memory_size().size().max(1);
             self.store_other(insn, state, size as u32, inputs);
         }
+
         for reg in registers(used.regs) {
             let is_exchanged = insn.mnemonic() == Mnemonic::Xadd
                 && insn.op0_register() != insn.op1_register()
@@ -58,9 +65,11 @@ impl Machine<'_> {
             };
             state.set(reg, value);
         }
+
         if let Some(run) = run {
             run.advance(insn, strings, state);
         }
+
         let flags = insn.rflags_modified();
         if flags != 0 {
             state.comparison = None;

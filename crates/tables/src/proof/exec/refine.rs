@@ -29,12 +29,14 @@ fn told(state: &State, condition: ConditionCode, taken: bool) -> Option<Told> {
         Place::Reg(reg) => state.reg(reg),
         Place::Memory(_) => Value::Unknown,
     };
+
     // Addresses on the stack are not compared but with rsp: a slot may hold another one than was stored.
     if let (Value::Const(a), Value::Const(b)) = (held, comparison.with)
         && let Some(is_so) = is_so(condition, [a, b], comparison.width)
     {
         return (is_so != taken).then_some(Told::Impossible);
     }
+
     let equal = matches!((condition, taken), (C::e, true) | (C::ne, false));
     if equal && comparison.width == 8 && comparison.with.is_stack() {
         // An address in the frame stays one; one at an unknown distance from it is known now.
@@ -47,16 +49,20 @@ fn told(state: &State, condition: ConditionCode, taken: bool) -> Option<Told> {
         let is_better = !held.is_stack() || !frame(held) && frame(comparison.with);
         return is_better.then_some(Told::Is(comparison.with));
     }
+
     let Value::Const(limit @ 0..) = comparison.with else {
         return None;
     };
     let limit = limit.unsigned_abs();
+
+    // Only unsigned comparisons bound an index: signed ones let negative numbers through.
     let max = match (condition, taken) {
         (C::a, false) | (C::be, true) => limit,
         (C::ae, false) | (C::b, true) => limit.checked_sub(1)?,
         _ if equal => limit,
         _ => return None,
     };
+
     (max < ENTRIES_MAX).then_some(Told::AtMost(max))
 }
 
@@ -90,6 +96,7 @@ pub fn refine(state: &mut State, condition: ConditionCode, taken: bool) -> bool 
         return true;
     };
     let Comparison { place, width, .. } = comparison;
+
     match (told, place) {
         (Some(Told::Impossible), _) => return false,
         (None, _) | (Some(Told::Is(_)), Place::Memory(_)) => {}
@@ -111,6 +118,7 @@ pub fn refine(state: &mut State, condition: ConditionCode, taken: bool) -> bool 
                     _ => width,
                 };
                 state.set(reg, index_up_to(max, width));
+                // `set` has dropped it, though it still holds: the number is the same.
                 state.comparison = Some(comparison);
             }
         }
@@ -122,6 +130,7 @@ pub fn refine(state: &mut State, condition: ConditionCode, taken: bool) -> bool 
             state.comparison = Some(comparison);
         }
     }
+
     true
 }
 
@@ -137,6 +146,7 @@ mod tests {
             Place::Reg(Reg::Rbx),
             Place::Memory(Value::frame(-32)),
         ];
+
         let numbers = [0, 1, 7, i32::MAX, -1].map(Value::Const);
         let mut told = Vec::new();
         for place in places {
@@ -160,6 +170,7 @@ mod tests {
                 }
             }
         }
+
         let up_to = |max| index_up_to(max, 8);
         let mut wanted = vec![
             (C::b, true, up_to(6)),
@@ -169,6 +180,7 @@ mod tests {
             (C::be, true, up_to(7)),
             (C::a, false, up_to(7)),
         ];
+
         let key = |t: &(C, bool, Value)| (t.0 as u32, t.1);
         wanted.sort_by_key(key);
         told.sort_by_key(key);

@@ -136,10 +136,13 @@ impl Machine<'_> {
         {
             return self.store_string(insn, state, run);
         }
+
         for place in self.accesses.places(insn) {
             let is_string = insn.is_string_instruction();
             let is_copy = is_string && Run::copies(insn) && copies_unknown(insn, state, None);
             let at = match self.place(&place, state) {
+                // With its offset in a register, `bts` reaches bits far from the operand (SDM,
+                // BTS).
                 Address::Stack(at) if is_bit_string(insn) => match bits_at(insn, state, at) {
                     Some(at) => at,
                     None => {
@@ -147,6 +150,7 @@ impl Machine<'_> {
                         continue;
                     }
                 },
+                // Not a scatter, which stores at as many places as its vector has elements.
                 Address::Stack(at) if !insn.is_vsib() => at,
                 address => {
                     match is_string {
@@ -157,6 +161,7 @@ impl Machine<'_> {
                     continue;
                 }
             };
+
             self.stored_anywhere |= state.has_other_base(at);
             if let Some(size) = place.size {
                 match self.hit(insn, state, at, size) {
@@ -171,8 +176,10 @@ impl Machine<'_> {
                     }
                 }
             }
+
             self.store_at(insn, state, at, &place, (inputs, is_copy));
         }
+
         state.is_lossy |= state.is_elsewhere;
     }
 
@@ -189,8 +196,10 @@ impl Machine<'_> {
             true => u32::try_from(insn.memory_size().size()).ok(),
             false => place.size,
         };
+
         match size {
             _ if insn.mnemonic() == Mnemonic::Clzero => {
+                // The byte may be anywhere in its line.
                 state.may_store(at.plus(1 - i64::from(LINE)), 2 * LINE - 1);
             }
             // Everything from there on.
@@ -230,12 +239,14 @@ impl Machine<'_> {
         if run.all == 0 {
             return;
         }
+
         let Some((at, size)) = run.extent(to) else {
             self.stored_elsewhere(insn, state, copies_unknown);
             self.stored_anywhere |= !matches!(to, Value::Const(_));
             state.is_lossy |= state.is_elsewhere;
             return;
         };
+
         self.stored_anywhere |= state.has_other_base(at);
         match self.hit(insn, state, at, size) {
             Hit::Sure => {}
@@ -245,10 +256,12 @@ impl Machine<'_> {
                 return;
             }
         }
+
         let other = match copies_unknown {
             true => Value::Unknown,
             false => Value::Computed,
         };
+
         let stored = state.reg(Reg::Rax);
         if !run.is_by_words() {
             // Some of its words.
@@ -259,6 +272,7 @@ impl Machine<'_> {
                 };
             return state.store(at, size, Value::Computed);
         }
+
         let from = state.reg(Reg::Rsi);
         for moved in run.steps() {
             if Run::copies(insn) && state.is_parted(from.plus(moved)) {

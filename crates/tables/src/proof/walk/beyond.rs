@@ -305,6 +305,7 @@ impl<'p> Walker<'p, '_> {
         let (end, function) = (here.body.range.end, here.function);
         let bytes = program.file.bytes(pc);
         let insn = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode();
+
         let is_own = here.is_listed
             && here.missing.expected != 0
             && !insn.is_invalid()
@@ -314,6 +315,7 @@ impl<'p> Walker<'p, '_> {
         if !is_own || state.is_guessed || state.is_dead {
             return false;
         }
+
         let expected = here.missing.expected;
         here.missing.arrive(end, state, trail);
         for bit in UNWINDERS.into_iter().filter(|bit| expected & bit != 0) {
@@ -322,6 +324,7 @@ impl<'p> Walker<'p, '_> {
             let found = contradiction(program, (function, bit), run, &here.missing, path);
             here.verdict.contradictions.extend(found);
         }
+
         true
     }
 
@@ -374,16 +377,21 @@ impl<'p> Walker<'p, '_> {
                     ));
                 }
             }
+
             if found.is_empty() {
                 continue;
             }
+
             let (function, verdict) = (part.function, std::mem::take(&mut part.verdict));
+            // What was followed beyond an FDE is a part by itself, and counts for the function it
+            // belongs to.
             let mut all = self.parts.iter_mut();
             let listed = all.find(|p| p.is_listed && p.function == function);
             let into = match listed {
                 Some(part) => part,
                 None => &mut self.parts[number],
             };
+
             into.verdict.add(verdict);
             into.verdict.contradictions.extend(found);
         }
@@ -513,6 +521,7 @@ fn runs(program: &Program<'_>, body: &mut Body, bits: &Bits) -> Vec<Range<u64>> 
     if bits.is_empty() {
         return runs;
     }
+
     let mut does_something = false;
     let start = body.range.start;
     let mut last: Option<Range<u64>> = None;
@@ -523,6 +532,7 @@ fn runs(program: &Program<'_>, body: &mut Body, bits: &Bits) -> Vec<Range<u64>> 
         let Some(insn) = body.insn(program.file, offset) else {
             continue;
         };
+
         let at = start + offset as u64;
         match &mut last {
             Some(run) if at <= run.end => run.end = run.end.max(at + insn.len() as u64),
@@ -532,8 +542,10 @@ fn runs(program: &Program<'_>, body: &mut Body, bits: &Bits) -> Vec<Range<u64>> 
                 last = Some(at..at + insn.len() as u64);
             }
         }
+
         does_something |= !is_nop(&insn);
     }
+
     runs.extend(last.filter(|_| does_something));
     runs
 }
@@ -549,12 +561,15 @@ fn contradiction(
     let range = &program.functions[function].range;
     let tables = program.tables.iter();
     let mut tables = tables.filter(|table| unwinder(table.kind()) == unwinder_bit);
+
+    // The FDE to blame is the one whose rows end before the gap, or else one of the function.
     let (table, fde) = tables.find_map(|table| {
         let rows = table.rows_in(range);
         let before = rows.iter().rfind(|row| row.start <= run.start);
         let before = before.and_then(|row| table.function_at(row.start));
         Some((table, before.or_else(|| fde(table, &rows, range))?))
     })?;
+
     let first = missing.arrivals.get(&run.start);
     Some(Contradiction {
         table: table.kind(),

@@ -44,22 +44,27 @@ impl Walker<'_, '_> {
         trail: Option<u32>,
     ) -> Next {
         let is_final = never_returns(insn, state.reg(Reg::Rax));
+        // The new thread returns from the call as well, on a stack of its own.
         if starts_thread(insn, state) {
             self.child(part, insn);
         }
+        // The result, and what `syscall` overwrites with rip and rflags.
         for reg in [Reg::Rax, Reg::Rcx, Reg::R11] {
             state.set(reg, Value::Computed);
         }
+
         let next = insn.next_ip();
         let file = self.program.file;
         if is_final {
             self.assume(Assumption::NoReturn);
+            // What lies behind has rows all the same: it is followed if nothing else leads there.
             let mut state = state.clone();
             state.is_dead = true;
             let at = next;
             self.unreached.push(Job { at, state, trail });
             return Next::End;
         }
+
         match self.parts[part].body.skip_padding(file, next) {
             None if !self.goes_on_beyond(part, next) => Next::End,
             _ => Next::Go(next),
@@ -124,10 +129,12 @@ impl Walker<'_, '_> {
             push(state, 8, value);
             return Next::Go(next);
         }
+
         if direct && self.is_retpoline(part, insn) {
             push(state, 8, Value::Computed);
             return Next::Go(insn.near_branch64());
         }
+
         let target = direct.then(|| insn.near_branch64());
         let known = self.known_target(insn, state);
         let returns = if let Some(name) = self.imported(insn) {
@@ -136,6 +143,7 @@ impl Walker<'_, '_> {
             self.callees.push(target);
             self.called.push(target);
             let here = &self.parts[part].body.range;
+            // A part of the function that is called, as Mono calls `finally` blocks.
             if here.contains(&target)
                 && target != here.start
                 && !self.parts[part].body.is_met(target)
@@ -148,8 +156,12 @@ impl Walker<'_, '_> {
             let import = self.machine.import(insn, state);
             import.map_or(Returns::Maybe, |name| self.program.returns_by_name(name))
         };
+
         let preserved = self.preserved(part, insn);
         state.call(preserved);
+
+        // While the callee runs, walks read the call's own row, and exceptions take its landing
+        // pad.
         if !state.is_dead {
             let here = &mut self.parts[part];
             let (anchors, jumps) = (&self.machine.anchors, &self.jumps);
@@ -158,10 +170,13 @@ impl Walker<'_, '_> {
             self.go_recovery(part, insn, state, trail);
             self.split_stack(part, insn, state, trail);
         }
+
+        // Behind a call that returns there must be code.
         let here = &mut self.parts[part];
         let file = self.program.file;
         let is_last = here.body.skip_padding(file, next).is_none();
         let is_last = is_last && (returns == Returns::Never || !self.goes_on_beyond(part, next));
+
         if returns == Returns::Never || is_last {
             self.assume(Assumption::NoReturn);
             if !is_last {
@@ -172,10 +187,16 @@ impl Walker<'_, '_> {
             }
             return Next::End;
         }
+
         self.assume(Assumption::Callees);
+        // `State::call` took the callee to keep what the convention says; what it does otherwise
+        // comes on top.
         if let Some(target) = target.or(known) {
             self.program.effect(target).apply(state);
         }
+
+        // A row behind the call that does not fit is right if the callee never returns: that is
+        // decided later.
         let here = &mut self.parts[part];
         if returns == Returns::Maybe
             && let Some(behind) = here.body.skip_nops(file, next)
@@ -192,6 +213,7 @@ impl Walker<'_, '_> {
             });
             return Next::End;
         }
+
         Next::Go(next)
     }
 
@@ -342,8 +364,11 @@ impl Walker<'_, '_> {
         let Some(pad) = site.filter(|s| s.calls.contains(&pc)).map(|s| s.pad) else {
             return;
         };
+
         let args = size_at(&self.parts[part].args, pc);
         self.assume(Assumption::LandingPads);
+
+        // The unwinder pops arguments before it goes to the landing pad (`DW_CFA_GNU_args_size`).
         let mut without_args = None;
         if let Ok(args @ 1..) = i64::try_from(args) {
             let sp = match self.parts[part]
@@ -357,13 +382,16 @@ impl Walker<'_, '_> {
             };
             without_args.insert(state.clone()).set(Reg::Rsp, sp);
         }
+
         let state = without_args.as_ref().unwrap_or(state);
+
         // A call that cannot throw lies in the range of its neighbours' call site.
         if let Some(to) = self.part_at(pad)
             && self.is_misfit(to, pc, pad, state, trail)
         {
             return;
         }
+
         self.job(part, pc, pad, state, trail);
     }
 
@@ -378,10 +406,12 @@ impl Walker<'_, '_> {
         if returns_inside(state) {
             return;
         }
+
         self.returns |= !state.is_dead;
         if state.is_guessed || state.is_dead {
             return;
         }
+
         let sp = state.reg(Reg::Rsp);
         if matches!(
             insn.mnemonic(),
@@ -394,18 +424,23 @@ impl Walker<'_, '_> {
             });
             return;
         }
+
+        // `ret $n` pops n more bytes, the arguments (SDM, RET).
         let pops = match insn.op_count() {
             0 => 0,
             _ => insn.try_immediate(0).unwrap_or(0) as i64,
         };
+
         let is_at_address = sp.is_stack() && state.load(sp, 8) == Value::ReturnAddress;
         if is_at_address {
+            // Without a call on the way, nothing can have kept it from its end.
             self.surely_returns |= !state.has_called;
             self.ends(Effect::of(state, sp.plus(pops)));
             self.returns_to_caller(insn.ip(), None, state, trail);
         } else {
             self.returns_elsewhere(part, (sp, pops), state);
         }
+
         // What pops a known size is known to its callers.
         self.breaks_the_abi |= match is_at_address {
             true => changed(state) != 0,

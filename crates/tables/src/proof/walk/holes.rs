@@ -38,6 +38,7 @@ pub(super) fn unexplained(
 
     let mut found = Vec::new();
     let mut from = range.start;
+    // An empty range at the end, for what lies behind the last row.
     let behind = range.end..range.end;
     let covered = own.rows.iter().map(|row| row.start..row.end);
     for covered in covered.chain([behind]) {

@@ -45,6 +45,7 @@ impl Walker<'_, '_> {
         let Some(to) = self.part_at(target) else {
             return self.leave(part, from, target, state, trail);
         };
+
         let unit = &self.program.functions[self.parts[to].function];
         // A function that is followed with this one, because a jump leads into its middle.
         let is_function = self.parts[to].is_listed && to != 0 && to != part;
@@ -52,10 +53,13 @@ impl Walker<'_, '_> {
         if is_start && !self.fits(to, target, state) {
             return self.leave(part, from, target, state, trail);
         }
+
         let is_part = self.parts[to].is_listed && unit.entry == Entry::Part;
         if to != part && is_part && self.is_misfit(to, from, target, state, trail) {
             return;
         }
+
+        // A finding shows the way to it: each jump names the one before.
         let before = trail;
         self.jumps.push(Jump {
             from,
@@ -63,6 +67,7 @@ impl Walker<'_, '_> {
             before,
         });
         let trail = u32::try_from(self.jumps.len() - 1).ok();
+
         self.go(target, state, trail);
     }
 
@@ -86,18 +91,21 @@ impl Walker<'_, '_> {
         if self.fits(to, target, state) {
             return false;
         }
+
         let part = &mut self.parts[to];
         let anchors = &self.machine.anchors;
         if state.is_guessed {
             // The guess was wrong.
             return true;
         }
+
         let mut misfit = Misfit {
             function: part.function,
             target,
             from,
             verdict: FunctionVerdict::default(),
         };
+
         let mut path = path(&self.jumps, trail);
         path.push((from, target));
         for rows in &mut part.rows {
@@ -119,6 +127,7 @@ impl Walker<'_, '_> {
                 },
             );
         }
+
         self.misfits.push(misfit);
         true
     }
@@ -140,12 +149,14 @@ impl Walker<'_, '_> {
         if state.is_dead {
             return;
         }
+
         let program = self.program;
         let function = program.function_at(target);
         let unit = function.map(|f| &program.functions[f]);
         let is_entry = unit.is_none_or(|u| {
             u.entry == Entry::Plt || u.range.start == target && u.entry != Entry::Part
         });
+
         if unit.is_none() && self.aside(part, target, state, trail) {
             return;
         }
@@ -155,15 +166,20 @@ impl Walker<'_, '_> {
             self.parts[part].verdict.doubt(Doubt::LeftTable, from);
             return;
         }
+
+        // Code without an FDE may be the function's own, whose FDE ends too early.
         if unit.is_none() && self.open_beyond(part, (from, target), state) {
             return self.job(part, from, target, state, trail);
         }
+
+        // A tail call: with all as at the entry, the target returns for this function.
         if is_entry && state.is_as_at_entry() {
             self.callees.push(target);
             self.tail_call(target, state);
             self.returns_to_caller(from, Some(target), state, trail);
             return;
         }
+
         // The stubs of a lazy table push a number and jump to its first entry.
         let is_plt = |index: usize| program.functions[index].entry == Entry::Plt;
         if let Some(function) = function
@@ -173,15 +189,18 @@ impl Walker<'_, '_> {
         {
             return self.job(part, from, target, state, trail);
         }
+
         if is_entry {
             if unit.is_some_and(|u| u.entry == Entry::Call && u.range.start == target) {
                 self.jumped.push(target);
             }
+            // What becomes of the frame there is not known; it may return to the caller.
             self.returns = true;
             self.ends_changed(state);
             self.parts[part].verdict.doubt(Doubt::LeftTable, from);
             return;
         }
+
         if let Some(function) = function
             && self.open(function).is_some()
         {
@@ -229,6 +248,7 @@ impl Walker<'_, '_> {
                 let name = self.machine.import(insn, state);
                 let is_final = name.is_some_and(no_return::is_known);
                 match self.machine.target(insn, state) {
+                    // The caller has put the address to return to into that register.
                     Value::Entry { reg, offset: 0 } if !is_final => self.returns_as(reg),
                     _ => self.returns |= !is_final,
                 }
@@ -313,19 +333,26 @@ impl Walker<'_, '_> {
         if matches!(here.convention, Convention::Ocaml | Convention::Go) {
             return false;
         }
+
         let labels = self.program.labels_in(&here.body.range).iter();
         let labels: Vec<u64> = labels
             .copied()
             .filter(|&label| here.body.starts_at(label))
             .collect();
+
         // The words that stubs jump through lead to their second halves.
         if labels.is_empty() || self.program.functions[here.function].entry == Entry::Plt {
             return false;
         }
+
         let may_leave = state.is_as_at_entry();
         self.assume(Assumption::JumpTables);
+
+        // Which of the labels this jump leads to is not known: a contradiction may lie on a way
+        // that is never taken.
         let mut state = state.clone();
         (state.is_guessed, state.has_branched) = (true, true);
+
         for at in labels {
             if may_leave {
                 let state = state.clone();
@@ -373,6 +400,7 @@ impl Walker<'_, '_> {
         let Some(table) = self.machine.tables.get(usize::from(table)).copied() else {
             return;
         };
+
         let next = self.parts[part].body.next_address(table.at);
         let mut targets = self.targets(part, table, base, next);
         if targets.is_guess
@@ -387,21 +415,27 @@ impl Walker<'_, '_> {
                 self.assume(Assumption::JumpTables);
             }
         }
+
         let mut state = state.clone();
         state.has_branched = true;
+
         let stride = u64::from(table.stride);
         let here = &mut self.parts[part].body;
+        // The table may lie within the code, and is no instruction there.
         here.mark_data(table.at, targets.entries * stride);
+
         if targets.is_guess {
             self.assume(Assumption::JumpTables);
             state.is_guessed = true;
         }
+
         if targets.addresses.is_empty() {
             self.returns = true;
             self.parts[part]
                 .verdict
                 .doubt(Doubt::IndirectJump, insn.ip());
         }
+
         for target in targets.addresses {
             if !self.is_end(part, target) {
                 self.job(part, insn.ip(), target, &state, trail);

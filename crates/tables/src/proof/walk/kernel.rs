@@ -45,13 +45,16 @@ impl<'f> Walker<'_, 'f> {
         if state.is_dead {
             return;
         }
+        // `-mfunction-return=thunk-extern` makes a jump of each return.
         if name == RETURN_THUNK {
             return self.returned(part, insn, state, trail);
         }
+        // `-mindirect-branch=thunk-extern` makes a jump to one of these of each indirect jump.
         let is_thunk = name.starts_with(INDIRECT_THUNK);
         if !is_thunk && self.program.is_known_not_to_return(name) {
             return self.assume(Assumption::NoReturn);
         }
+
         self.returns = true;
         if !state.is_as_at_entry() {
             let doubt = match is_thunk {
@@ -105,6 +108,7 @@ impl<'f> Walker<'_, 'f> {
             original,
             replacement,
         } = alternative;
+
         let mut pc = replacement.start;
         let mut judged = None;
         for _ in 0..REPLACEMENT_MAX {
@@ -114,9 +118,12 @@ impl<'f> Walker<'_, 'f> {
                 let here = &mut self.parts[part];
                 judge(here, all, &self.jumps, place, &state, trail, &mut judged);
             }
+
+            // What is longer in the original is filled with no-operations (`apply_alternatives`).
             if pc >= replacement.end {
                 return self.job(part, original.start, original.end, &state, trail);
             }
+
             let insn = match replaced(self.program.file, alternative, pc, &mut state) {
                 Replaced::Done(next) => {
                     pc = next;
@@ -127,6 +134,8 @@ impl<'f> Walker<'_, 'f> {
                     return self.parts[part].verdict.doubt(Doubt::Undecodable, place);
                 }
             };
+
+            // Not by `step`: the rows for the call are those of the place that it is copied to.
             if matches!(
                 insn.flow_control(),
                 FlowControl::Call | FlowControl::IndirectCall
@@ -141,11 +150,13 @@ impl<'f> Walker<'_, 'f> {
                 pc = insn.next_ip();
                 continue;
             }
+
             match self.step(part, &insn, &mut state, trail) {
                 Next::Go(next) => pc = next,
                 Next::End => return,
             }
         }
+
         self.parts[part].verdict.doubt(Doubt::Limit, original.start);
     }
 
@@ -163,6 +174,7 @@ impl<'f> Walker<'_, 'f> {
         if self.program.edges().is_none() || section.is_none_or(|s| s.name != AUX_SECTION) {
             return false;
         }
+
         self.assume(Assumption::KernelEdges);
         let (mut pc, mut state) = (target, state.clone());
         for _ in 0..AUX_MAX {
@@ -178,11 +190,14 @@ impl<'f> Walker<'_, 'f> {
             if insn.is_invalid() || !is_plain || leads_on {
                 break;
             }
+
             match self.step(part, &insn, &mut state, trail) {
                 Next::Go(next) => pc = next,
                 Next::End => return true,
             }
         }
+
+        // Anything else is not understood, and may do what it likes.
         self.returns = true;
         self.parts[part].verdict.doubt(Doubt::Undecodable, target);
         true

@@ -148,10 +148,13 @@ impl Walker<'_, '_> {
         let here = &mut self.parts[part];
         let pc = here.body.range.start + offset as u64;
         let first = here.body.meeting(self.program.file, offset)?;
+
+        // Dead code adds nothing to what a way that is taken knows.
         let is_live = |old: &Known<_>| !old.state.is_dead;
         if state.is_dead && self.meetings.all(*first).any(is_live) {
             return None;
         }
+
         let (mut next, mut last, mut count) = (*first, None, 0);
         while let Some(number) = next {
             let known = self.meetings.get_mut(number);
@@ -169,6 +172,8 @@ impl Walker<'_, '_> {
             }
             (next, last, count) = (known.next, Some(number), count + 1);
         }
+
+        // Another frame, which is followed by itself as well.
         let Some(last) = last.filter(|_| count >= FRAMES_MAX) else {
             let new = self.meetings.add(part, pc, state, trail);
             match last {
@@ -180,6 +185,8 @@ impl Walker<'_, '_> {
                 is_first: true,
             });
         };
+
+        // Too many frames meet: the last one becomes what it and this way have in common.
         let sp = self.machine.lowered(pc);
         let known = self.meetings.get_mut(last);
         let before = known.state.clone();
@@ -190,9 +197,11 @@ impl Walker<'_, '_> {
             // Slots are at unknown distances from there.
             known.state.is_lossy = true;
         }
+
         if known.state == before {
             return None;
         }
+
         known.way = trail;
         if !moved {
             here.verdict.doubt(Doubt::Frames, pc);

@@ -270,15 +270,18 @@ impl<'p, 'f> Walker<'p, 'f> {
         self.breaks_the_abi = false;
         (self.returns_as, self.endings, self.iret) = (None, Endings::default(), None);
         self.steps = 0;
+
         self.open(index)?;
         for at in self.entries(index) {
             self.start(at);
         }
+
         if self.program.functions[index].entry == Entry::Plt {
             for at in self.stubs_beyond(index) {
                 self.start(at);
             }
         }
+
         match self.program.functions[index].entry {
             // Behind the two words that a procedure linkage table pushes.
             Entry::Resolver => self.start_below(index, -16),
@@ -286,6 +289,8 @@ impl<'p, 'f> Walker<'p, 'f> {
             Entry::Interrupt => self.start_below(index, -8),
             _ => {}
         }
+
+        // Doubtful calls and what nothing has led to come last: by then more is known of both.
         loop {
             while let Some(meeting) = self.meetings.next() {
                 self.run(meeting);
@@ -294,12 +299,15 @@ impl<'p, 'f> Walker<'p, 'f> {
                 break;
             }
         }
+
         if self.trap_pads.is_empty() {
             self.find_trap_pads();
         }
+
         self.report_outermost();
         self.report_missing();
         self.explain_guesses();
+
         let mut found: Vec<Found> = Vec::with_capacity(self.parts.len());
         for part in self.parts.drain(..).filter(|part| part.is_listed) {
             let mut verdict = part.verdict;
@@ -308,6 +316,7 @@ impl<'p, 'f> Walker<'p, 'f> {
                 verdict.assumptions.add(assumption);
             }
             verdict.below_sp = part.below_sp.count();
+            // It is assumed that they hit no saved register and no return address.
             if self.machine.stored_anywhere {
                 verdict.assumptions.add(Assumption::Stores);
             }
@@ -318,6 +327,7 @@ impl<'p, 'f> Walker<'p, 'f> {
                 marks: part.rows.into_iter().map(|r| (r.number, r.marks)).collect(),
             });
         }
+
         self.assumed.clear();
         Some(Followed {
             found,
@@ -385,22 +395,27 @@ impl<'p, 'f> Walker<'p, 'f> {
             let Some(offset) = here.body.offset(pc) else {
                 return self.fall_out(part, pc, &state, trail);
             };
+
             self.steps += 1;
             if self.steps > STEPS_MAX {
                 here.verdict.doubt(Doubt::Limit, pc);
                 return;
             }
+
             let Some(insn) = here.body.insn(self.program.file, offset) else {
                 if !self.ends_inside(part, pc, &state, trail) {
                     self.parts[part].verdict.doubt(Doubt::Undecodable, pc);
                 }
                 return;
             };
+
             if !is_first && here.body.is_leader(offset) {
                 let Some(News { number, is_first }) = self.arrive(part, offset, &state, trail)
                 else {
                     return;
                 };
+                // Meetings at lower addresses are followed first (see `meet`): they may lead here,
+                // too.
                 if !self.meetings.is_next(number) {
                     return self.meetings.wait(number);
                 }
@@ -408,16 +423,21 @@ impl<'p, 'f> Walker<'p, 'f> {
                     let known = self.meetings.take(number);
                     trail = known.way;
                     state.clone_from(&known.state);
+                    // The version is that of another state, with which this one's cannot be
+                    // compared.
                     judged = None;
                 }
             }
             is_first = false;
+
             if state.is_dead && !self.is_dead_code_right(part, pc, &state) {
                 return;
             }
+
             let here = &mut self.parts[part];
             here.body.reach(offset, insn.len(), state.is_dead);
             self.machine.is_in_loop = asks_for_loop(&insn) && here.body.is_in_loop(pc);
+
             let is_below_sp = judge(
                 here,
                 (self.program, &self.machine.anchors),
@@ -430,13 +450,16 @@ impl<'p, 'f> Walker<'p, 'f> {
             if is_below_sp {
                 here.below_sp.set(offset);
             }
+
             if let Some(sights) = &mut self.sights {
                 sights.see(&mut self.parts[part], &self.machine.anchors, &insn, &state);
             }
+
             if let Some(edges) = self.program.edges() {
                 self.side_ways(edges, part, &insn, &state, trail);
                 judged = None;
             }
+
             match self.step(part, &insn, &mut state, trail) {
                 Next::Go(next) => pc = next,
                 Next::End => return,
@@ -455,6 +478,8 @@ impl<'p, 'f> Walker<'p, 'f> {
         let next = insn.next_ip();
         match insn.flow_control() {
             FlowControl::Next => {
+                // Both ask for the state before the instruction, which has not been executed if it
+                // traps.
                 self.ocaml_handler(part, insn, state, trail);
                 self.trap(part, insn, state, trail);
                 self.machine.execute(insn, state);
@@ -465,6 +490,7 @@ impl<'p, 'f> Walker<'p, 'f> {
                 Next::End
             }
             FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
+                // `xabort` and `xend` have no target.
                 if insn.op0_kind() == OpKind::NearBranch64 {
                     let target = insn.near_branch64();
                     match taken(insn, state) {
@@ -496,6 +522,7 @@ impl<'p, 'f> Walker<'p, 'f> {
                 self.returned(part, insn, state, trail);
                 Next::End
             }
+            // iced counts `syscall`, `vmcall` and others as calls.
             FlowControl::Call if insn.mnemonic() != Mnemonic::Call => {
                 self.system_call(part, insn, state, trail)
             }

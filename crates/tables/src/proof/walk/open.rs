@@ -26,12 +26,14 @@ impl<'p> Walker<'p, '_> {
         if self.parts.len() >= PARTS_MAX {
             return None;
         }
+
         let program = self.program;
         let unit = &program.functions[index];
         let mut body = self.spare.pop().unwrap_or_default();
         if !body.read(program.file, unit.range.clone()) {
             return None;
         }
+
         let mut verdict = FunctionVerdict::default();
         let sites = match unit.lsda {
             None => Vec::new(),
@@ -43,22 +45,30 @@ impl<'p> Walker<'p, '_> {
                 }
             },
         };
+
         if let Some(at) = unreadable(program, unit) {
             verdict.doubt(Doubt::Unreadable, at);
         }
+
         let table = program.tables.get(unit.table);
+        // Another FDE has the rest of the range, which does no harm if its rows say the same.
         if unit.own_end > unit.range.end && !table.is_some_and(|table| agrees(table, unit)) {
             verdict.doubt(Doubt::Overlap, unit.range.end);
         }
+
+        // Only landing pads need to know how many bytes of arguments there are.
         let args = match table.filter(|_| !sites.is_empty()) {
             Some(table) => args_sizes(table, unit.range.start, unit.offset),
             None => Vec::new(),
         };
+
         let (convention, _) = program.convention(unit.range.start);
         let claims = program.claims(unit.range.start);
+
         let tables = program.tables.iter().enumerate();
         let rows = tables.filter_map(|numbered| Rows::new(numbered, &unit.range, claims));
         let rows: Vec<Rows<'_>> = rows.collect();
+
         self.parts.push(Part {
             below_sp: Bits::new(body.len()),
             function: index,

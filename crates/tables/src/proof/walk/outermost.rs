@@ -83,10 +83,12 @@ impl Walker<'_, '_> {
         if !self.parts.iter().any(|part| part.rows.iter().any(has_any)) {
             return;
         }
+
         let program = self.program;
         let unit = &program.functions[self.parts[0].function];
         let entry = unit.range.start;
         let returns = std::mem::take(&mut self.returns_at);
+
         let is_sure = match unit.entry {
             Entry::Plt => true,
             Entry::Call if !program.is_start(entry) => {
@@ -94,6 +96,7 @@ impl Walker<'_, '_> {
             }
             _ => return,
         };
+
         for part in 0..self.parts.len() {
             for number in 0..self.parts[part].rows.len() {
                 let table = self.parts[part].rows[number].number;
@@ -158,12 +161,14 @@ impl Walker<'_, '_> {
         let Part { rows, verdict, .. } = &mut self.parts[part];
         let rows = &mut rows[number];
         let table = rows.table.kind();
+
         for seen in std::mem::take(&mut rows.outermost) {
             let row = rows.rows[seen.row];
             rows.marks[seen.row] |= 1;
             if verdict.contradicts(table, &row, Subject::ReturnAddress) {
                 continue;
             }
+
             verdict.contradictions.push(Contradiction {
                 table,
                 row: row.start..row.end,
@@ -194,13 +199,16 @@ impl Walker<'_, '_> {
     fn all_return(&mut self, entry: u64, pc: u64, trail: Option<u32>) -> bool {
         let program = self.program;
         let way = path(&self.jumps, trail);
+        // Between two jumps of the way, one instruction follows the other.
         let starts = [entry].into_iter().chain(way.iter().map(|jump| jump.1));
         let ends = way.iter().map(|jump| jump.0).chain([pc]);
+
         let mut callees = Vec::new();
         for (first, last) in starts.zip(ends) {
             let Some(part) = self.part_at(first) else {
                 return false;
             };
+
             let mut at = first;
             while at < last {
                 let body = &mut self.parts[part].body;
@@ -223,9 +231,12 @@ impl Walker<'_, '_> {
                 at = insn.next_ip();
             }
         }
+
         if callees.iter().all(|&target| program.surely_returns(target)) {
             return true;
         }
+
+        // Asked once more when it is known whether they return.
         self.wait_for(callees);
         false
     }

@@ -29,9 +29,11 @@ impl Walker<'_, '_> {
         if insn.mnemonic() != Mnemonic::Push || insn.op0_kind() != OpKind::Register {
             return;
         }
+
         let here = &self.parts[part];
         let is_ocaml = here.convention == Convention::Ocaml
             || self.program.convention(here.body.range.start).1 == Evidence::Symbols;
+
         let Value::Const(handler) = self.machine.target(insn, state) else {
             return;
         };
@@ -39,6 +41,7 @@ impl Walker<'_, '_> {
         if !is_ocaml || !here.body.starts_at(handler) {
             return;
         }
+
         self.assume(Assumption::LandingPads);
         self.job(
             part,
@@ -109,6 +112,7 @@ impl Walker<'_, '_> {
     ) -> Next {
         let next = insn.next_ip();
         let file = self.program.file;
+
         // Go's runtime has functions that a debugger calls.
         let goes_on = self.parts[part].convention == Convention::Go;
         if self.parts[part].body.skip_padding(file, next).is_none() {
@@ -117,6 +121,7 @@ impl Walker<'_, '_> {
                 false => Next::End,
             };
         }
+
         let mut state = state.clone();
         state.is_dead = !goes_on;
         self.parts[part].body.lead(next);

@@ -141,6 +141,7 @@ impl<'p> Rows<'p> {
         let (table, row) = (self.table, self.rows[index]);
         let marks = &mut self.marks[index];
         let lies_below = &mut self.below_sp;
+
         let mut guessed = |subject, found| {
             let claim = GuessedClaim {
                 table: table.kind(),
@@ -150,6 +151,7 @@ impl<'p> Rows<'p> {
             };
             guesses.add(claim, pc, trail);
         };
+
         let each = |subject, outcome| match outcome {
             Outcome::Proven { below_sp } => *lies_below |= below_sp,
             Outcome::Guessed => {
@@ -166,12 +168,14 @@ impl<'p> Rows<'p> {
                 verdict.doubt(Doubt::RedZone, pc);
             }
             Outcome::Contradicted { found } if state.is_guessed => {
+                // The way may not exist.
                 *marks |= 2;
                 verdict.doubt(Doubt::Guessed, pc);
                 guessed(subject, found);
             }
             Outcome::Contradicted { found } => {
                 *marks |= 1;
+                // One contradiction is enough for each claim of a row.
                 if !verdict.contradicts(table.kind(), &row, subject) {
                     let path = path(jumps, trail);
                     contradict(verdict, (table, &row, pc), state, (subject, found), &path);
@@ -190,6 +194,7 @@ impl<'p> Rows<'p> {
                 );
             }
         };
+
         claim::judge((table, &self.claims), &row, pc, state, anchors, each);
     }
 
@@ -224,6 +229,7 @@ pub(super) fn judge(
 ) -> bool {
     let same_state = *judged == Some(state.version());
     *judged = Some(state.version());
+
     let mut is_below_sp = false;
     let mut missing = part.missing.expected_at(pc);
     for rows in &mut part.rows {
@@ -232,21 +238,27 @@ pub(super) fn judge(
             continue;
         };
         missing &= !rows.unwinder;
+        // The same row and the same state: nothing else can come out.
         if same_state && rows.judged == Some(index) {
             is_below_sp |= rows.below_sp;
             continue;
         }
+
         rows.judged = Some(index);
         rows.marks[index] |= REACHED;
+        // Where a program starts there is nothing to return to, unless it is called as well.
         if program.begins_at(pc) && rows.rows[index].rule.kind == RuleKind::Call {
             rows.marks[index] |= 2;
             part.verdict.doubt(Doubt::Outermost, pc);
         }
+
+        // Rows of the usual form are proven by comparing a few numbers.
         if let Some(below_sp) = rows.proven(index, state) {
             rows.below_sp = below_sp;
             is_below_sp |= below_sp;
             continue;
         }
+
         rows.below_sp = false;
         let row = rows.rows[index];
         match row.rule.kind {
@@ -266,10 +278,13 @@ pub(super) fn judge(
             }
             _ => {}
         }
+
         let way = (&mut part.guesses, jumps, trail);
         rows.judge_claims(&mut part.verdict, (index, pc), state, anchors, way);
         is_below_sp |= rows.below_sp;
     }
+
+    // A missing row is only shown by a way that is surely taken.
     if missing != 0
         && !state.is_dead
         && !state.is_guessed
@@ -300,10 +315,12 @@ pub(super) fn judge_call(
         let Some(index) = rows.find(lookup) else {
             continue;
         };
+
         rows.marks[index] |= REACHED;
         if rows.rows[index].rule.kind == RuleKind::Outermost || part.is_signal {
             continue;
         }
+
         if rows.proven(index, state).is_none() {
             // What is judged next is judged by its own.
             rows.judged = None;
@@ -321,10 +338,13 @@ fn judge_signal(
     (table, row, pc): (&Table, &Row<'_>, u64),
     state: &State,
 ) {
+    // The places of the registers are known from the handler's return on, when rsp is this
+    // (`signal.rs`).
     if state.reg(Reg::Rsp) != Value::frame(0) {
         *marks |= 2;
         return verdict.doubt(Doubt::SignalFrame, pc);
     }
+
     verdict.assumptions.add(Assumption::SignalFrames);
     signal::judge(table, row.rule, |subject, outcome| match outcome {
         Some(true) => {}

@@ -79,8 +79,10 @@ impl Sights {
         if part.function != self.function {
             return;
         }
+
         let pc = insn.ip();
         let rows = part.rows.iter_mut();
+
         // Expressions are ranges of the first table's section.
         let mut rows = rows.filter(|r| {
             let kind = r.table.kind();
@@ -90,6 +92,7 @@ impl Sights {
             let index = rows.find(pc)?;
             Some(((rows.table, rows.claims), rows.rows[index]))
         });
+
         let mut proven = 0u32;
         if let Some(((table, claims), row)) = &row {
             match row.rule.kind {
@@ -116,10 +119,12 @@ impl Sights {
                 _ => {}
             }
         }
+
         let derived = derive::rule(state);
         // Nobody comes here, or an assumption about a callee is wrong. (A guessed way is only one
         // more with which all must agree.)
         let doubt = state.is_dead.then_some(Doubt::Unreached);
+
         match self.seen.entry(pc) {
             Entry::Vacant(place) => {
                 place.insert(Seen {
@@ -143,6 +148,7 @@ impl Sights {
             }
             Entry::Occupied(mut place) => {
                 let seen = place.get_mut();
+                // Proven on one way is not enough.
                 seen.proven &= proven;
                 seen.derived = seen.derived.zip(derived).and_then(|(a, b)| common(a, b));
                 seen.doubt = seen.doubt.or(doubt);
@@ -176,9 +182,11 @@ impl Seen {
         if let Some(doubt) = self.doubt {
             return Err(doubt);
         }
+
         let has = |subject| self.proven & bit(subject) != 0;
         match self.row.map(|row| row.kind) {
             Some(RuleKind::Signal) => {
+                // A signal frame's rule is right as a whole or not at all.
                 return match self.proven {
                     u32::MAX => self.row.ok_or(Doubt::SignalFrame),
                     _ => Err(Doubt::SignalFrame),
@@ -187,15 +195,19 @@ impl Seen {
             Some(RuleKind::Call) | None => {}
             Some(_) => return Err(Doubt::Outermost),
         }
+
         let row = self.row.filter(|row| row.sp == RuleValue::Unspecified);
         let derived = self.derived;
+        // The row's own value if it is proven, or else what the code has done.
         let choose = |subject, of: &dyn Fn(&Rule) -> RuleValue| match &row {
             Some(row) if has(subject) => Some(of(row)),
             _ => derived.as_ref().map(of),
         };
+
         let known = |value: &RuleValue| *value != RuleValue::Undefined;
         let cfa = choose(Subject::Cfa, &|rule| rule.cfa).filter(known);
         let ra = choose(Subject::ReturnAddress, &|rule| rule.ra).filter(known);
+
         let mut rule = Rule {
             kind: RuleKind::Call,
             by_frame_pointer: false,
@@ -204,6 +216,7 @@ impl Seen {
             sp: RuleValue::Unspecified,
             saved: [RuleValue::Undefined; 6],
         };
+
         for (index, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
             // A value that is still in its register is in every recording.
             let own = derived.map(|rule| rule.saved[index]).filter(known);
@@ -213,6 +226,7 @@ impl Seen {
                 own => own.unwrap_or(RuleValue::Undefined),
             };
         }
+
         Ok(rule)
     }
 }

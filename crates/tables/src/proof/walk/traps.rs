@@ -16,6 +16,7 @@ impl Walker<'_, '_> {
                 let offset = part.body.offset(at);
                 offset.is_some_and(|offset| part.body.reached.has(offset))
             };
+
             // Where nothing of the calls' ranges was followed, the pads are no wonder.
             let sites = part
                 .sites
@@ -23,6 +24,7 @@ impl Walker<'_, '_> {
                 .filter(|site| is_followed(site.calls.start));
             pads.extend(sites.map(|site| site.pad));
         }
+
         pads.sort_unstable();
         pads.dedup();
         pads.retain(|&pad| match self.part_at(pad) {
@@ -33,6 +35,7 @@ impl Walker<'_, '_> {
                     .is_some_and(|offset| !body.reached.has(offset))
             }
         });
+
         self.trap_pads = pads;
     }
 
@@ -47,6 +50,7 @@ impl Walker<'_, '_> {
         if self.trap_pads.is_empty() || state.is_dead || !may_trap(insn) {
             return;
         }
+
         let pc = insn.ip();
         let sites = &self.parts[part].sites;
         let after = sites.partition_point(|s| s.calls.start <= pc);
@@ -54,14 +58,19 @@ impl Walker<'_, '_> {
         let Some(pad) = site.filter(|s| s.calls.contains(&pc)).map(|s| s.pad) else {
             return;
         };
+
         if self.trap_pads.binary_search(&pad).is_err() {
             return;
         }
+
         self.assume(Assumption::LandingPads);
         let mut state = state.clone();
+        // A landing pad gets the callee-saved registers from the unwinder, and of the others only
+        // its own arguments.
         state.call(RegMask::CALLEE_SAVED);
         // Whether this instruction can trap is not known for certain.
         state.is_guessed = true;
+
         if let Some(to) = self.part_at(pad)
             && self.is_misfit(to, pc, pad, &state, trail)
         {
@@ -69,6 +78,7 @@ impl Walker<'_, '_> {
             self.parts[to].guesses.add_trap(pc, pad, trail);
             return;
         }
+
         self.job(part, pc, pad, &state, trail);
     }
 }

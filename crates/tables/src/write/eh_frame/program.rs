@@ -114,12 +114,14 @@ pub(super) fn check(rule: &Rule, source: &[u8]) -> Result<(), Loss> {
         Value::Expression(_) if !is_plain(rule.cfa, source) => return Err(Loss::CfaExpression),
         Value::Load { .. } | Value::Expression(_) => {}
     }
+
     if matches!(rule.ra, Value::Same | Value::Unspecified) || !is_plain(rule.ra, source) {
         return Err(Loss::RaExpression);
     }
     if !is_plain(rule.sp, source) {
         return Err(Loss::SpRule);
     }
+
     match rule.saved.iter().all(|value| is_plain(*value, source)) {
         true => Ok(()),
         false => Err(Loss::RbpRule),
@@ -215,6 +217,7 @@ impl<'a> Program<'a> {
         if cfa == self.state.cfa {
             return;
         }
+
         let known = match self.state.cfa {
             Value::Offset {
                 base: Base::Reg(reg),
@@ -222,6 +225,8 @@ impl<'a> Program<'a> {
             } => Some((reg, offset)),
             _ => None,
         };
+
+        // The shortest instruction that leads from the old CFA to the new one.
         match cfa {
             Value::Offset {
                 base: Base::Reg(reg),
@@ -239,6 +244,8 @@ impl<'a> Program<'a> {
                     self.unsigned(offset);
                 }
                 _ => {
+                    // Only the signed forms take a negative offset, and factor it (DWARF 5,
+                    // 6.4.2.2).
                     self.out.extend([DEF_CFA_SF, reg as u8]);
                     self.factored(offset);
                 }
@@ -258,6 +265,7 @@ impl<'a> Program<'a> {
             // `check` lets no other CFA through.
             _ => {}
         }
+
         self.state.cfa = cfa;
     }
 
@@ -274,6 +282,8 @@ impl<'a> Program<'a> {
                 ..
             } => {
                 let factored = i64::from(offset) / self.align;
+                // `DW_CFA_offset` has no sign. The alignment is negative, so that slots below the
+                // CFA need none.
                 if factored >= 0 {
                     self.out.push(OFFSET | number);
                     leb::unsigned(factored.unsigned_abs(), self.out);

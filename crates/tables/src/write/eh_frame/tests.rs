@@ -39,6 +39,7 @@ fn rules() -> Vec<Rule> {
     ] {
         all.push(call(cfa));
     }
+
     for value in [
         Value::Undefined,
         Value::Same,
@@ -60,6 +61,7 @@ fn rules() -> Vec<Rule> {
             all.push(Rule { ra: value, ..rule });
         }
     }
+
     all.push(Rule::OUTERMOST);
     all.push(call(Value::reg(Reg::Rsp, 8)));
     all
@@ -71,6 +73,7 @@ fn read(sections: &[NewSection], text: std::ops::Range<u64>) -> Vec<(u64, Rule)>
         ".eh_frame" => SectionKind::EhFrame,
         _ => SectionKind::EhFrameHdr,
     };
+
     let sections: Vec<Section> = sections
         .iter()
         .map(|section| Section {
@@ -79,15 +82,18 @@ fn read(sections: &[NewSection], text: std::ops::Range<u64>) -> Vec<(u64, Rule)>
             data: Bytes::from_vec(section.bytes.clone()),
         })
         .collect();
+
     let data = sections.last().expect("a table").data.to_vec();
     let image = Arc::new(Image::new(ImageParts {
         text: vec![text],
         sections,
         ..ImageParts::default()
     }));
+
     let mut cache = Cache::new();
     let units: Vec<_> = dwarf::units(&image, TableKind::EhFrame).collect();
     assert_eq!(units.len(), 1);
+
     let unit = units[0].as_ref().expect("an FDE").offset;
     let unit = dwarf::compile_unit(&image, TableKind::EhFrame, unit, &mut cache);
     let rows = cache.unit_rows(unit.expect("a function"));
@@ -107,16 +113,19 @@ fn every_rule_comes_back() {
             RuleKind::Outermost => rule,
             _ => Rule { kind, ..rule },
         });
+
         let mut writer = EhFrameWriter::new(&[]);
         let rows: Vec<(u32, Rule)> = rules
             .enumerate()
             .map(|(i, rule)| (i as u32 * 90, rule))
             .collect();
+
         for (_, rule) in &rows {
             writer
                 .row(rule)
                 .unwrap_or_else(|lost| panic!("{rule}: {lost:?}"));
         }
+
         let function = Function {
             start: 0x1000,
             size: 0x10_0000,
@@ -126,6 +135,7 @@ fn every_rule_comes_back() {
         };
         writer.function(&function).expect("a function");
         let sections = writer.finish(0x20_0004).expect("sections");
+
         let found = read(&sections, 0x1000..0x20_0000);
         assert_eq!(found.len(), rows.len());
         for ((at, rule), (start, found)) in rows.iter().zip(found) {
@@ -167,6 +177,7 @@ fn what_no_instruction_can_say_is_refused() {
     let writer = EhFrameWriter::new(&[]);
     let call = Rule::call(Value::reg(Reg::Rsp, 8));
     let rsp = Base::Reg(Reg::Rsp);
+
     for (rule, reason) in [
         (Rule::call(Value::Undefined), "cfa-undefined"),
         (Rule::call(load(rsp, 0, -8)), "cfa-load"),
@@ -215,12 +226,16 @@ fn the_header_finds_every_function() {
         };
         writer.function(&function).expect("a function");
     }
+
     let sections = writer.finish(0x8000).expect("sections");
     let [header, table] = &sections[..] else {
         panic!("{} sections", sections.len());
     };
+
+    // Version 1, then `pcrel|sdata4`, `udata4` and `datarel|sdata4`.
     assert_eq!(&header.bytes[..4], [1, 0x1b, 3, 0x3b]);
     assert_eq!(header.bytes[8..12], 5u32.to_le_bytes());
+
     for (i, pair) in header.bytes[12..].as_chunks::<8>().0.iter().enumerate() {
         let word =
             |at: usize| i32::from_le_bytes([pair[at], pair[at + 1], pair[at + 2], pair[at + 3]]);
@@ -231,5 +246,6 @@ fn the_header_finds_every_function() {
         let start = (table.address + fde as u64 + 8).wrapping_add_signed(field.into());
         assert_eq!(start, address(0));
     }
+
     assert_eq!(table.bytes[table.bytes.len() - 4..], [0; 4]);
 }

@@ -50,16 +50,19 @@ fn the_lookup_table_is_the_one_that_linux_fills() {
         let start = 0x1010 + i * 0x90;
         add(&mut writer, start, 0x40, &[(0, cfa(8)), (3, cfa(16))]);
     }
+
     let sections = writer.finish(0x8002).expect("sections");
     let [ips, entries, lookup, header] = &sections[..] else {
         panic!("{} sections", sections.len());
     };
+
     assert_eq!(ips.address, 0x8004);
     assert_eq!(header.bytes.len(), 20);
     let table = Table::new(&entries.bytes, &ips.bytes, ips.address).expect("a table");
     let sorted = Sorted::new(table, None);
     assert_eq!(table.order(Layout::V6_4), None, "it is sorted");
     let blocks = Blocks::new(&sorted, text.start, text.end).expect("blocks");
+
     let slots = lookup
         .bytes
         .as_chunks()
@@ -67,10 +70,12 @@ fn the_lookup_table_is_the_one_that_linux_fills() {
         .iter()
         .map(|slot| u32::from_le_bytes(*slot));
     let slots: Vec<u32> = slots.collect();
+
     assert_eq!(
         slots.len() as u64,
         (text.end - text.start).div_ceil(256) + 1
     );
+
     for address in text.step_by(7) {
         // As orc_find: within the slots of the block.
         let block = ((address - 0x1000) / 256) as usize;
@@ -106,6 +111,7 @@ fn an_indirect_sp_means_another_word_before_5_12() {
         ..cfa(0)
     };
     let old = Encoding::ALL[0];
+
     for (encoding, rule, fits) in [
         (old, loaded(8, 0), true),
         (old, loaded(0, 8), false),

@@ -74,9 +74,11 @@ fn lines_are_those_of_the_serializer() {
         "dwarf+fp",
         "sframe+fp",
     ];
+
     let run = run(&names);
     // One writer for all: what it keeps must not serve another recording.
     let mut writer = ChainWriter::new(&run);
+
     for (number, recording) in RECORDINGS.iter().enumerate() {
         let mut lines = 0;
         let done = run.for_each(
@@ -137,6 +139,7 @@ fn a_chain_that_differs_from_the_last_is_written_anew() {
             })
         },
     ];
+
     let run = run(&["dwarf"]);
     let mut writer = ChainWriter::new(&run);
     let mut seen = 0;
@@ -145,17 +148,21 @@ fn a_chain_that_differs_from_the_last_is_written_anew() {
         if outcome.chain.frames.len() < 3 {
             return Ok(());
         }
+
         seen += 1;
         for (i, change) in changes.iter().enumerate() {
             let mut line = |outcome: &Outcome| line(&mut writer, "dwarf", view, column, outcome);
+
             let before = line(outcome);
             let mut changed = outcome.clone();
             change(&mut changed);
             assert_ne!(line(&changed), before, "change {i}");
+            // And back again: a writer that keeps too much would write the changed chain.
             assert_eq!(line(outcome), before, "change {i}");
         }
         Ok(())
     });
+
     done.expect("it is read");
     assert!(seen > 0);
 }
@@ -167,6 +174,7 @@ fn what_is_mapped_later_is_named() {
         name: "library".to_owned(),
         ..ImageParts::default()
     });
+
     let mut chain = Chain::default();
     chain.frame(Step {
         pc: CodeAddress::Instruction(0x1234),
@@ -174,6 +182,7 @@ fn what_is_mapped_later_is_named() {
         slot: None,
         how: How::Guess,
     });
+
     let mut space = AddressSpace::new();
     let (mut frames, mut texts) = (Frames::default(), Texts::default());
     let mut text = |space: &AddressSpace, frames: &mut Frames| {
@@ -182,11 +191,13 @@ fn what_is_mapped_later_is_named() {
         done.expect("it is written");
         String::from_utf8_lossy(&out).into_owned()
     };
+
     assert!(!text(&space, &mut frames).contains("library"));
     space.map(Mapping {
         range: 0x1000..0x2000,
         bias: 0,
         image: Some(Arc::new(image)),
+
         name: "library".to_owned(),
     });
     // Neither the frames of the last chain nor the places of all chains.

@@ -38,10 +38,12 @@ impl Texts {
             false => b",\"exact\":false,\"sp\":",
         });
         hex(frame.sp, out);
+
         if let Some(slot) = frame.slot {
             out.extend_from_slice(b",\"slot\":");
             hex(slot, out);
         }
+
         field(",\"found\":", found_name(frame), out)?;
         if let How::Rule { row, words } = frame.how {
             out.extend_from_slice(b",\"row\":");
@@ -57,6 +59,7 @@ impl Texts {
                 out.push(b']');
             }
         }
+
         out.push(b'}');
         Ok(())
     }
@@ -73,6 +76,7 @@ impl Texts {
         out.extend_from_slice(b",\"place\":{");
         self.place(space, diagnosis.pc, out)?;
         out.push(b'}');
+
         if let Some(contradiction) = &diagnosis.contradiction {
             field(",\"register\":", contradiction.reg.as_str(), out)?;
             if let Some(given) = contradiction.given {
@@ -86,6 +90,7 @@ impl Texts {
                 self.row(row, out)?;
             }
         }
+
         out.push(b'}');
         Ok(())
     }

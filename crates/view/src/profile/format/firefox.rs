@@ -53,20 +53,26 @@ impl<'a> Writer<'a> {
         let (table, samples) = (&from.table, &from.samples);
         let times = || samples.iter().map(|sample| sample.time);
         let start = times().min().unwrap_or(0);
+
         let asked = from.used_events().filter_map(|event| event.interval_ns);
         // Not every recording states the interval that was set.
         let interval = asked.min().unwrap_or_else(|| mean_interval(from)).max(1000);
+
         let began = from.started_ns().unwrap_or(0) as f64 / 1e6;
         let epoch = ReferenceTimestamp::from_millis_since_unix_epoch(began);
         let mut profile =
             fxprof::Profile::new(product, epoch, SamplingInterval::from_nanos(interval));
+
+        // The names are in the file, so the viewer need not look for symbols.
         profile.set_symbolicated(true);
         profile.set_os_name("Linux");
+
         let symbols = symbols(table);
         let images = table.images().iter().zip(&symbols);
         let libraries = images
             .map(|(image, symbols)| profile.add_lib(library(image, symbols)))
             .collect();
+
         Writer {
             from,
             profile,
@@ -85,16 +91,20 @@ impl<'a> Writer<'a> {
         for (place, &thread) in order.iter().enumerate() {
             rank[thread as usize] = place as u32;
         }
+
         let shown = from.shown();
         let several = from.used_series().len() > 1;
         let mut samples = from.samples.clone();
         samples.sort_by_key(|sample| rank[sample.thread as usize]);
+
         let mut last: Option<(u32, ProcessHandle)> = None;
         for run in samples.chunk_by(|a, b| a.thread == b.thread) {
             let number = run[0].thread;
             let thread = &from.threads[number as usize];
             let (pid, tid, name) = (thread.pid, thread.tid, &shown[number as usize]);
             let first = Timestamp::from_nanos_since_reference(run[0].time - self.start);
+
+            // In this order, the threads of a process are neighbours.
             let process = match last {
                 Some((known, handle)) if known == pid => handle,
                 _ => self.profile.add_process(&thread.name, pid, first),
@@ -102,6 +112,7 @@ impl<'a> Writer<'a> {
             last = Some((pid, process));
             // A main thread is shown with its process's name.
             let is_main = pid == tid && !several;
+
             let thread = self.profile.add_thread(process, tid, first, is_main);
             self.profile.set_thread_name(thread, name);
             self.thread(thread, number, run);
@@ -157,12 +168,14 @@ impl<'a> Writer<'a> {
         {
             return known;
         }
+
         let found = self.from.table.frames()[frame as usize];
         let place = found.image.zip(u32::try_from(found.address).ok());
         // The symbol table has one name for an address; an inlined function is another one.
         let name = self.from.table.name(found.name);
         let is_inlined = found.function.is_none() && !name.starts_with('[');
         let place = place.filter(|_| !is_inlined);
+
         let place = match place {
             Some((image, address)) => Frame::RelativeAddressFromAdjustedReturnAddress(
                 self.libraries[image as usize],
@@ -170,6 +183,7 @@ impl<'a> Writer<'a> {
             ),
             None => Frame::Label(self.profile.intern_string(name)),
         };
+
         let made = self.profile.intern_frame(
             handle,
             FrameInfo {
@@ -178,6 +192,7 @@ impl<'a> Writer<'a> {
                 flags: FrameFlags::empty(),
             },
         );
+
         self.frames[frame as usize] = (number, Some(made));
         made
     }
@@ -200,6 +215,7 @@ fn mean_interval(from: &Profile) -> u64 {
 /// For each image, the functions in the profile by address, with size and name.
 fn symbols(table: &Table) -> Vec<BTreeMap<u32, (u64, &str)>> {
     let mut symbols = vec![BTreeMap::new(); table.images().len()];
+    // The format has only 32 bits for an address in an image.
     let places: Vec<(usize, u32, u64, u64, &str)> = table
         .frames()
         .iter()
@@ -215,6 +231,7 @@ fn symbols(table: &Table) -> Vec<BTreeMap<u32, (u64, &str)>> {
             ))
         })
         .collect();
+
     for &(image, _, begin, size, name) in &places {
         if let Ok(begin) = u32::try_from(begin) {
             symbols[image].insert(begin, (size, name));
@@ -249,12 +266,15 @@ fn library(image: &Image, symbols: &BTreeMap<u32, (u64, &str)>) -> LibraryInfo {
         size: u32::try_from(size).ok().filter(|&size| size != 0),
         name: name.to_owned(),
     };
+
     let name = file_name(&image.path).to_owned();
     let path = image.path.clone();
     let id = &image.build_id;
+    // A debug id has 16 bytes; a build id usually has 20.
     let mut guid = [0; 16];
     let len = id.len().min(guid.len());
     guid[..len].copy_from_slice(&id[..len]);
+
     LibraryInfo {
         debug_name: name.clone(),
         debug_path: path.clone(),

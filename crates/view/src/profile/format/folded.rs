@@ -11,25 +11,31 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let frames = table.frames().iter();
     let frames: Vec<Vec<u8>> = frames.map(|frame| plain(table.name(frame.name))).collect();
     let threads: Vec<Vec<u8>> = profile.shown().iter().map(|name| plain(name)).collect();
+
     // The end of each node's name in the line.
     let mut ends = vec![0; nodes.len()];
     let mut line: Vec<u8> = Vec::new();
+
     for node in profile.ordered_nodes() {
         let at = node as usize;
         let parent = nodes[at].parent;
+        // A parent comes before its children, so the line still starts with the parent's frames.
         let begin = match parent {
             ROOT => 0,
             parent => ends[parent as usize],
         };
+
         line.truncate(begin);
         if parent != ROOT {
             line.push(b';');
         }
+
         line.extend_from_slice(match NodePlace::of(nodes[at].frame) {
             NodePlace::Thread(thread) => &threads[thread as usize],
             NodePlace::Frame(frame) => &frames[frame as usize],
         });
         ends[at] = line.len();
+
         let samples = profile.counted(node).samples;
         if samples != 0 {
             out.write_all(&line)?;

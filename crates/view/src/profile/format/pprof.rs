@@ -94,8 +94,11 @@ impl Strings {
 pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let mut message = Message::default();
     let mut strings = Strings::new();
+
     let order = profile.ordered_nodes();
+    // A recording need not say how many events a sample stands for.
     let with_events = order.iter().any(|&node| profile.counted(node).events != 0);
+
     let used = profile.used_series();
     for &series in &used {
         let series = profile
@@ -107,6 +110,7 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         let series = series.name;
         let samples = value_type(&mut strings, &format!("{series}_sample"), "count");
         message.data(field::profile::SAMPLE_TYPE, samples.bytes());
+
         if with_events {
             let events = value_type(&mut strings, &format!("{series}_event"), unit);
             message.data(field::profile::SAMPLE_TYPE, events.bytes());
@@ -118,6 +122,7 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     for (&frame, id) in frames.iter().zip(1..) {
         locations[frame as usize] = id;
     }
+
     let columns = Columns { used, with_events };
     samples(
         profile,
@@ -129,9 +134,13 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     );
     places(profile, &frames, &mut strings, &mut message);
     times(profile, &mut strings, &mut message);
+
+    // Everything before adds strings, so their table comes last.
     for text in &strings.all {
         message.data(field::profile::STRING_TABLE, text.as_bytes());
     }
+
+    // A profile is a gzip-compressed message (pprof's `proto/README.md`).
     let mut gzip = GzEncoder::new(out, Compression::default());
     gzip.write_all(message.bytes())?;
     gzip.finish()?;
@@ -199,6 +208,7 @@ fn samples(
     message: &mut Message,
 ) {
     let [pid, tid, comm] = ["pid", "tid", "comm"].map(|key| strings.number(key));
+
     let nodes = profile.tree.nodes();
     let mut thread = None;
     for &node in order {
@@ -206,20 +216,24 @@ fn samples(
         if let NodePlace::Thread(number) = NodePlace::of(nodes[node as usize].frame) {
             thread = profile.threads.get(number as usize);
         }
+
         let count = profile.counted(node);
         let Some(thread) = thread.filter(|_| count.samples != 0) else {
             continue;
         };
+
         let mut sample = Message::default();
         let ids = profile.stack(node).map(|frame| locations[frame as usize]);
         sample.numbers(field::sample::LOCATION_ID, ids);
         sample.numbers(field::sample::VALUE, columns.values(thread.series, count));
+
         for (key, number) in [(pid, thread.pid), (tid, thread.tid)] {
             let mut label = Message::default();
             label.number(field::label::KEY, key);
             label.number(field::label::NUM, number.into());
             sample.data(field::sample::LABEL, label.bytes());
         }
+
         let mut label = Message::default();
         label.number(field::label::KEY, comm);
         label.number(field::label::STR, strings.number(&thread.name));
@@ -232,15 +246,19 @@ fn samples(
 fn places(profile: &Profile, frames: &[u32], strings: &mut Strings, message: &mut Message) {
     let table = &profile.table;
     let images = table.images();
+
     let mut order: Vec<usize> = (0..images.len()).collect();
     order.sort_by_key(|&at| &images[at]);
+
     let mut mappings = vec![0u64; images.len()];
     let mut limits = vec![0u64; images.len()];
+    // The sizes of images are not known here; the limits only have to include all addresses.
     for frame in table.frames() {
         if let Some(limit) = frame.image.and_then(|at| limits.get_mut(at as usize)) {
             *limit = frame.address.saturating_add(1).max(*limit);
         }
     }
+
     for (at, id) in order.into_iter().zip(1..) {
         mappings[at] = id;
         let image = &images[at];
@@ -250,14 +268,17 @@ fn places(profile: &Profile, frames: &[u32], strings: &mut Strings, message: &mu
         mapping.number(field::mapping::MEMORY_LIMIT, limits[at]);
         mapping.number(field::mapping::FILENAME, strings.number(&image.path));
         mapping.number(field::mapping::BUILD_ID, strings.number(&hex));
+        // Otherwise pprof would look for the files and symbolize again.
         mapping.number(field::mapping::HAS_FUNCTIONS, 1);
         message.data(field::profile::MAPPING, mapping.bytes());
     }
+
     let mut functions: HashMap<(u32, u32), u64> = HashMap::new();
     for (&at, id) in frames.iter().zip(1..) {
         let frame = table.frames()[at as usize];
         let next = functions.len() as u64 + 1;
         let number = *functions.entry((frame.name, frame.symbol)).or_insert(next);
+        // One function for each name, however many locations are in it.
         if number == next {
             let name = strings.number(table.name(frame.name));
             let mut function = Message::default();
@@ -267,6 +288,7 @@ fn places(profile: &Profile, frames: &[u32], strings: &mut Strings, message: &mu
             function.number(field::function::SYSTEM_NAME, symbol);
             message.data(field::profile::FUNCTION, function.bytes());
         }
+
         let mut line = Message::default();
         line.number(field::line::FUNCTION_ID, number);
         let mut location = Message::default();

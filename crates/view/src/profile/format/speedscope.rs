@@ -69,16 +69,20 @@ pub(super) fn write(profile: &Profile, name: &str, out: &mut dyn Write) -> io::R
         });
         numbers[at as usize] = number;
     }
+
+    // Samples of all threads are in one list, but a profile of this format has one thread.
     let mut of_thread: Vec<Vec<Sample>> = vec![Vec::new(); profile.threads.len()];
     for &sample in &profile.samples {
         of_thread[sample.thread as usize].push(sample);
     }
+
     let mut profiles = Vec::new();
     let shown = profile.shown();
     for at in profile.ordered_threads() {
         let thread = &profile.threads[at as usize];
         let (mut samples, mut weights): (Vec<Vec<u32>>, Vec<u64>) = (Vec::new(), Vec::new());
         for sample in &of_thread[at as usize] {
+            // From the root to the leaf, as speedscope wants it; equal neighbours are one sample.
             let frames = profile.stack(sample.node);
             let mut stack: Vec<u32> = frames.map(|frame| numbers[frame as usize]).collect();
             stack.reverse();
@@ -90,6 +94,7 @@ pub(super) fn write(profile: &Profile, name: &str, out: &mut dyn Write) -> io::R
                 }
             }
         }
+
         profiles.push(Sampled {
             kind: "sampled",
             name: format!("{} {}/{}", shown[at as usize], thread.pid, thread.tid),
@@ -100,6 +105,7 @@ pub(super) fn write(profile: &Profile, name: &str, out: &mut dyn Write) -> io::R
             weights,
         });
     }
+
     let file = File {
         schema: SCHEMA,
         shared: Shared { frames: shared },

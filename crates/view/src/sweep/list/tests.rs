@@ -57,26 +57,31 @@ fn what_is_not_a_path_is_refused_with_its_number() {
 fn every_file_is_in_one_shard() {
     let text: String = (0..10).map(|n| format!("{n}\n")).collect();
     let list = List::read(text.as_bytes()).expect("a list");
+
     for count in [1, 2, 3, 10, 11, usize::MAX] {
         let shards = (1..=count.min(20)).map(|number| list.shard(Shard { number, count }));
         let mut all: Vec<_> = shards.flatten().map(Entry::bytes).collect();
         all.sort_unstable();
         assert_eq!(all.len(), 10, "{count}");
+        // No file is in two shards.
         all.dedup();
         assert_eq!(all.len(), 10, "{count}");
     }
+
     let mine = list.shard(Shard {
         number: 2,
         count: 3,
     });
     let mine: Vec<_> = mine.into_iter().map(Entry::bytes).collect();
     assert_eq!(mine, [b"1", b"4", b"7"]);
+
     let mine = list.shard(Shard {
         number: 1,
         count: 3,
     });
     let mine: Vec<_> = mine.into_iter().map(Entry::bytes).collect();
     assert_eq!(mine, [b"0", b"5", b"6"]);
+
     let shard = |text: &str| text.parse::<Shard>().ok();
     assert_eq!(
         shard("2/3"),
@@ -85,6 +90,7 @@ fn every_file_is_in_one_shard() {
             count: 3
         })
     );
+
     for wrong in [
         "",
         "1",

@@ -54,11 +54,15 @@ fn the_columns_hold_what_the_lines_say() {
     let elf = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/sframe/t_2.46");
     let list = List::read(format!("{elf}\tpackage\nnone\n").as_bytes()).expect("a list");
     let plan = plan(&list);
+
     assert_eq!(done(&path, &plan).expect("nothing is there"), None);
+
     let files: Vec<&Entry> = list.entries().iter().collect();
     let mut file = Parquet::create(&path, &plan).expect("writable");
+    // The file gets its name when it is whole.
     assert!(!path.exists());
     let (mut sums, mut lines) = (Sums::default(), Vec::new());
+
     let added = run::run(&files, &Options::default(), |rows: JsonRows| {
         sums.add(rows.sums());
         lines.extend_from_slice(rows.text());

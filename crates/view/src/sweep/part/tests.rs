@@ -70,6 +70,7 @@ fn a_part_cut_anywhere_is_continued_to_the_same_bytes() {
         let near = at.saturating_sub(2)..(at + 1).min(whole.len());
         at % 97 == 0 || whole[near].contains(&b'\n')
     });
+
     for end in ends {
         fs::write(&path, &whole[..end]).expect("writable");
         let kept = sweep(&path, &list, usize::MAX).expect("continued");
@@ -78,8 +79,10 @@ fn a_part_cut_anywhere_is_continued_to_the_same_bytes() {
         files.push(kept.files);
         assert!(fs::read(&path).expect("the part") == whole, "cut at {end}");
     }
+
     assert!(files.is_sorted());
     files.dedup();
+
     assert_eq!(files, [0, 1, 2, 3, 4, 5]);
     // File by file.
     fs::remove_file(&path).expect("ours");
@@ -87,6 +90,7 @@ fn a_part_cut_anywhere_is_continued_to_the_same_bytes() {
         assert_eq!(sweep(&path, &list, 1).expect("continued").files, done);
     }
     assert!(fs::read(&path).expect("the part") == whole);
+
     let kept = sweep(&path, &list, 1).expect("whole");
     assert!(kept.is_whole && kept.sums.files == 5 && kept.sums.unreadable == 3);
 }
@@ -98,28 +102,35 @@ fn what_is_damaged_is_made_again() {
     let whole = whole(folder.path(), &list);
     let path = folder.path().join("part");
     let first = whole.iter().position(|&b| b == b'\n').expect("lines") + 1;
+
     let line = |number: usize| {
         let mut lines = whole.split_inclusive(|&b| b == b'\n').skip(number);
         lines.next().expect("a line").to_vec()
     };
+
     let end = whole.len();
     let middle = first + (end - first) / 2;
+
     let mut zeros = whole.clone();
     zeros[middle..].fill(0);
     let mut flipped = whole.clone();
     flipped[middle] = 0xff;
+
     let twice = [&whole[..], &whole[first..]].concat();
     let repeated = [&whole[..first], &line(1), &whole[first..]].concat();
     let short = [&whole[..first], &whole[first + line(1).len()..]].concat();
     let long = [&whole[..], &[b'x'; 1 << 20]].concat();
     let deep = [&whole[..first], "[".repeat(100_000).as_bytes(), b"\n"].concat();
     let null = [&whole[..first], b"null\n{}\n{\"type\":7}\n"].concat();
+
+    // Sums of more files than were checked: nothing before them shows the damage.
     let sums = String::from_utf8(whole.clone()).expect("text");
     let sums = sums.replace(
         "\"files\":5,\"unreadable\":3",
         "\"files\":6,\"unreadable\":3",
     );
     assert_ne!(sums.as_bytes(), whole);
+
     let damaged: [&[u8]; 9] = [
         &zeros,
         &flipped,
@@ -131,6 +142,7 @@ fn what_is_damaged_is_made_again() {
         &null,
         sums.as_bytes(),
     ];
+
     for (number, bytes) in damaged.into_iter().enumerate() {
         fs::write(&path, bytes).expect("writable");
         sweep(&path, &list, usize::MAX).expect("continued");
@@ -147,12 +159,14 @@ fn another_file_is_left_alone() {
     let list = list();
     let path = folder.path().join("part");
     let whole = whole(folder.path(), &list);
+
     let refused = |bytes: &[u8], list: &List| {
         fs::write(&path, bytes).expect("writable");
         let error = sweep(&path, list, usize::MAX).expect_err("refused");
         assert!(fs::read(&path).expect("the file") == bytes);
         error
     };
+
     for bytes in [
         &b"something\n"[..],
         b"\0",
@@ -162,17 +176,22 @@ fn another_file_is_left_alone() {
     ] {
         assert!(matches!(refused(bytes, &list), PartError::Else));
     }
+
     let other = List::read(&b"a\n"[..]).expect("a list");
     assert!(matches!(refused(&whole, &other), PartError::Another));
+
     assert!(matches!(
         Part::open(folder.path(), &plan(&list)),
         Err(PartError::Io(_))
     ));
+
+    // A second writer would mix its lines with those of the first.
     fs::remove_file(&path).expect("ours");
     let held = Part::open(&path, &plan(&list)).expect("a part");
     assert!(matches!(
         Part::open(&path, &plan(&list)),
         Err(PartError::Busy)
     ));
+
     drop(held);
 }

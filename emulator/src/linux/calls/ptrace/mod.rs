@@ -61,6 +61,7 @@ impl Kernel {
         if request == request::TRACEME {
             return self.trace_me();
         }
+
         if pid as i32 <= 0 {
             return Err(Errno::ESRCH);
         }
@@ -69,6 +70,7 @@ impl Kernel {
             return self.trace_other(task, request == request::SEIZE, at, data);
         }
 
+        // Only these two do not need a tracee that has stopped (`ptrace_check_attach`).
         let is_anywhere = matches!(request, request::KILL | request::INTERRUPT);
         self.check_tracer(task, is_anywhere)?;
         match request {
@@ -90,6 +92,7 @@ impl Kernel {
                 self.detach(task);
                 Ok(0)
             }
+            // Like SIGKILL (ptrace(2), which advises against it).
             request::KILL => {
                 let (own, uid) = (self.process.number, self.files.own.identity.user.real);
                 let info = Info::from_process(SIGKILL, super::signal::SI_USER, own, uid);
@@ -147,22 +150,27 @@ impl Kernel {
             true if at != 0 => return Err(Errno::EIO),
             true => self.trace_options(options, Errno::EIO)?,
         };
+
         let own = self.task();
         if task.process == own.process || task.process == INIT {
             return Err(Errno::EPERM);
         }
+
         self.may_access(task.process)?;
         let process = self.process(task.process).ok_or(Errno::EPERM)?;
+        // Who is not dumpable is traced only with CAP_SYS_PTRACE (`__ptrace_may_access`).
         let is_hidden = process.settings.dumpable != 1;
         if is_hidden && !self.is_capable_over(task.process) {
             return Err(Errno::EPERM);
         }
+
         let tracee = self.tracee(task).ok_or(Errno::EPERM)?;
         if tracee.thread.traced.is_some() {
             return Err(Errno::EPERM);
         }
 
         self.attach(task, Traced::new(own, seizes, options));
+        // PTRACE_ATTACH stops the thread with a signal, PTRACE_SEIZE does not stop it (ptrace(2)).
         if !seizes && let Some(tracee) = self.tracee(task) {
             tracee.signals.put_back(Info::from_kernel(SIGSTOP));
         }
@@ -262,10 +270,13 @@ impl Kernel {
             Some(stop) if matches!(stop.kind, StopKind::Call | StopKind::Event) => stop.code,
             _ => 0,
         };
+
         let registers = self.registers_of(task)?;
         let tracee = self.tracee(task).ok_or(Errno::ESRCH)?;
+        // psABI A.2.1: the arguments of a system call.
         let arguments = [reg::RDI, reg::RSI, reg::RDX, 10, 8, 9].map(|n| tracee.state.gpr(n));
         let (rip, rsp) = (tracee.state.rip, tracee.state.gpr(reg::RSP));
+
         let (operation, words, extra) = match (code, message) {
             (SIGTRAP_GOOD, CALL_ENTRY) | (SIGTRAP_SECCOMP, _) => {
                 let number = [registers[user::ORIG_RAX]];
@@ -282,11 +293,15 @@ impl Kernel {
             }
             _ => (0, Vec::new(), None),
         };
+
+        // `struct ptrace_syscall_info`: `op` and padding, `arch`, then both pointers.
         let mut bytes = vec![operation, 0, 0, 0];
         bytes.extend(ARCH_X86_64.to_le_bytes());
         let words = [rip, rsp].into_iter().chain(words);
         bytes.extend(words.flat_map(u64::to_le_bytes));
         bytes.extend(extra);
+
+        // The full size is returned even if there is less room.
         let count = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         self.put(to, &bytes[..count])?;
         Ok(bytes.len() as u64)

@@ -115,11 +115,14 @@ impl Kernel {
 
     pub(super) fn set_set(&mut self, task: Task, number: u64, vector: u64) -> Answer {
         let set = Set::of(number);
+        // A bad vector is reported before a set that does not exist.
         let (base, room) = self.vector_of(set.unwrap_or(Set::General), vector)?;
         let set = set?;
+
         let mut bytes = self.set_bytes(task, set)?;
         let size = bytes.len();
         let count = size.min(usize::try_from(room).unwrap_or(usize::MAX));
+
         let whole = match set {
             Set::General => 0,
             // What is left out is not taken from the thread (`xfpregs_set`, `xstateregs_set`).
@@ -131,6 +134,7 @@ impl Kernel {
                 _ => Errno::EINVAL,
             });
         }
+
         self.get(base, &mut bytes[..count])?;
         match set {
             Set::General => {
@@ -143,6 +147,8 @@ impl Kernel {
             }
             Set::Extended => self.put_extended(task, &bytes)?,
         }
+
+        // The size that was used goes back, as for a read (`ptrace_request`).
         self.put_u64(vector.wrapping_add(8), count as u64)?;
         Ok(0)
     }
@@ -152,6 +158,8 @@ impl Kernel {
     fn put_extended(&mut self, task: Task, bytes: &[u8]) -> Answer<()> {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index]));
         let (used, form) = (word(HEADER), word(HEADER + 8));
+
+        // `validate_user_xstate_header`: unknown components and reserved bytes are errors.
         let is_wrong = |core: &Core| {
             let reserved = bytes[HEADER + 16..HEADER + 64]
                 .iter()
@@ -160,6 +168,7 @@ impl Kernel {
             let mxcsr = word(MXCSR) as u32;
             used & !core.processor().xcr0() != 0 || form != 0 || reserved || mxcsr & !mask != 0
         };
+
         let done = self.with_core(task, |core| {
             if is_wrong(core) {
                 return None;

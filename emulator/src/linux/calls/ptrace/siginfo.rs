@@ -50,6 +50,8 @@ impl Kernel {
             let some = all.skip(skip).take(count.unsigned_abs() as usize);
             some.map(|info| info.bytes).collect()
         };
+
+        // Those of the process, or of the thread alone.
         let found = match flags & SHARED != 0 {
             true => {
                 let signals = self.signals_of(task.process).ok_or(Errno::ESRCH)?;
@@ -60,6 +62,8 @@ impl Kernel {
                 take(&mut tracee.signals.pending())
             }
         };
+
+        // A bad address ends the list; what was stored before counts.
         for (index, bytes) in found.iter().enumerate() {
             let at = to.wrapping_add((index * SIGINFO) as u64);
             match self.put(at, bytes) {

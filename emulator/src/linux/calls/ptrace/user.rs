@@ -72,24 +72,31 @@ impl Kernel {
     pub(super) fn registers_of(&mut self, task: Task) -> Answer<[u64; REGISTERS]> {
         let tracee = self.tracee(task).ok_or(Errno::ESRCH)?;
         let (state, thread) = (tracee.state, tracee.thread);
+
         let mut words = [0; REGISTERS];
         for (word, register) in words.iter_mut().zip(GENERAL) {
             *word = state.gpr(register);
         }
         words[ORIG_RAX] = thread.last_call;
+
+        // Until it is decided, a call that may be restarted shows its restart code.
         if let Some((number, errno)) = tracee.signals.restart {
             (words[RAX], words[ORIG_RAX]) = (errno.to_rax(), number);
         }
+
         let is_forced = thread
             .traced
             .as_ref()
             .is_some_and(|traced| traced.forced_tf);
+        // TF that is set for PTRACE_SINGLESTEP is hidden (`get_flags`).
         let hidden = if is_forced { flags::TF } else { 0 };
+
         words[RIP] = state.rip;
         words[EFLAGS] = state.rflags() & !hidden;
         words[RSP] = state.gpr(reg::RSP);
         words[FS_BASE] = state.gpr(reg::FS);
         words[GS_BASE] = state.gpr(reg::GS);
+
         for (at, number) in SEGMENTS {
             words[at] = state.segments[number].into();
         }
@@ -105,15 +112,18 @@ impl Kernel {
         let before = tracee.state.preserved_at(tracee.state.rip);
         let mut result = Ok(());
         let mut is_odd = false;
+
         for (at, &word) in (first..).zip(new) {
             match at {
                 ORIG_RAX => {}
                 RIP => tracee.state.rip = word,
                 EFLAGS => {
+                    // `set_flags`: a tracer sets only these.
                     let kept = tracee.state.rflags() & !SETTABLE;
                     tracee.state.set_rflags(kept | word & SETTABLE);
                 }
                 RSP => tracee.state.set_gpr(reg::RSP, word),
+                // GS_BASE if|Addresses of the kernel are refused (`putreg`).
                 FS_BASE | GS_BASE if word >= TASK_SIZE => result = Err(Errno::EIO),
                 FS_BASE => tracee.state.set_gpr(reg::FS, word),
                 GS_BASE => tracee.state.set_gpr(reg::GS, word),
@@ -128,9 +138,12 @@ impl Kernel {
                 break;
             }
         }
+
         let given = |at: usize| at.checked_sub(first).and_then(|at| new.get(at)).copied();
         self.set_call(task, given(RAX), given(ORIG_RAX));
+        // The observer learns that the stack may be another one now.
         self.disturbed_registers(task, &before);
+
         match is_odd {
             true => self.not_modelled("ptrace: segments of other programs", Errno::EIO),
             false => result,
@@ -142,22 +155,29 @@ impl Kernel {
         let Some(tracee) = self.tracee(task) else {
             return;
         };
+
         let restart = tracee.signals.restart;
         let was = restart.map_or(tracee.thread.last_call, |(number, _)| number);
         let number = orig_rax.unwrap_or(was);
         tracee.thread.last_call = number;
+
+        // The call has no result yet that could be changed.
         if matches!(tracee.thread.phase, Phase::Entering | Phase::Filtered) {
             return;
         }
+
         let shown = rax.or(restart.map(|(_, errno)| errno.to_rax()));
         let errno = RESTARTS
             .into_iter()
             .find(|errno| Some(errno.to_rax()) == shown);
+        // A number of -1 means that the thread is not in a call, so nothing restarts
+        // (`syscall_get_nr`).
         let errno = errno.filter(|_| number as i32 != -1);
         tracee.signals.restart = errno.map(|errno| (number, errno));
         if errno.is_none() {
             tracee.thread.sleep_end = None;
         }
+
         match (errno, restart) {
             // As the call returns if a handler runs.
             (Some(_), _) => tracee.state.set_gpr(reg::RAX, Errno::EINTR.to_rax()),
@@ -202,10 +222,12 @@ impl Kernel {
         if !at.is_multiple_of(8) || at >= USER {
             return Err(Errno::EIO);
         }
+
         let index = (at / 8) as usize;
         if index < REGISTERS {
             return self.put_registers(task, index, &[word]).map(|()| 0);
         }
+
         let number = at.checked_sub(DEBUG).map(|at| at / 8);
         match number {
             // As if others had taken all of them: a tracer uses a breakpoint in the code instead.
@@ -214,6 +236,7 @@ impl Kernel {
                 self.not_modelled("ptrace: hardware breakpoints", Errno::ENOSPC)
             }
             Some(6) => {
+                // Linux keeps DR6 with positive polarity (`ptrace_set_debugreg`).
                 self.traced(task)?.debug[0] = word ^ DR6_RESERVED;
                 Ok(0)
             }

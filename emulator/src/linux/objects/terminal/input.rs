@@ -141,6 +141,8 @@ impl Terminal {
         let settings = self.termios;
         let typed = byte;
         let mut byte = byte;
+
+        // The order is that of `n_tty_receive_char_special` (`drivers/tty/n_tty.c`).
         if settings.has_input(iflag::IXON) {
             match byte {
                 _ if settings.is(byte, cc::START) => return self.start_output(false),
@@ -148,6 +150,7 @@ impl Terminal {
                 _ => {}
             }
         }
+
         if settings.has_local(lflag::ISIG) {
             let signals = [(cc::INTR, SIGINT), (cc::QUIT, SIGQUIT), (cc::SUSP, SIGTSTP)];
             let mut signals = signals.iter();
@@ -155,6 +158,8 @@ impl Terminal {
                 return self.receive_signal(*signal, byte);
             }
         }
+
+        // IXANY: any character starts the output again.
         self.start_by_any();
         match byte {
             b'\r' if settings.has_input(iflag::IGNCR) => return,
@@ -162,6 +167,7 @@ impl Terminal {
             b'\n' if settings.has_input(iflag::INLCR) => byte = b'\r',
             _ => {}
         }
+
         if settings.has_local(lflag::ICANON) && self.receive_of_line(byte) {
             return;
         }
@@ -232,21 +238,27 @@ impl Terminal {
         let is = |index| settings.is(byte, index);
         let is_extended = settings.has_local(lflag::IEXTEN);
         let echoes = settings.has_local(lflag::ECHO);
+
         if is(cc::ERASE) || is(cc::KILL) || is_extended && is(cc::WERASE) {
             self.erase(byte);
             return true;
         }
+
+        // LNEXT: the next character has no special meaning (termios(3)).
         if is_extended && is(cc::LNEXT) {
             self.input.is_literal = true;
             if echoes {
                 self.finish_erasing();
                 if settings.has_local(lflag::ECHOCTL) {
+                    // The next character is written over the `^`.
                     self.add_echo(Echo::Byte(b'^'));
                     self.add_echo(Echo::Byte(0x08));
                 }
             }
             return true;
         }
+
+        // REPRINT shows again what was typed of the line.
         if is_extended && echoes && is(cc::REPRINT) {
             self.finish_erasing();
             self.echo(byte);
@@ -256,28 +268,35 @@ impl Terminal {
             typed.into_iter().for_each(|byte| self.echo(byte));
             return true;
         }
+
         if byte == b'\n' {
+            // ECHONL echoes it even without ECHO (termios(3)).
             if echoes || settings.has_local(lflag::ECHONL) {
                 self.add_echo(Echo::Byte(byte));
             }
             self.put(byte, true);
             return true;
         }
+
         if is(cc::EOF) {
+            // EOF ends the line without being a part of it; this byte marks the place.
             self.put(DISABLED, true);
             return true;
         }
+
         if is(cc::EOL) || is_extended && is(cc::EOL2) {
             if echoes {
                 self.begin_echo();
                 self.echo(byte);
             }
+            // A real 0xff is doubled, because 0xff introduces what PARMRK reports.
             if byte == u8::MAX && settings.has_input(iflag::PARMRK) {
                 self.put(byte, false);
             }
             self.put(byte, true);
             return true;
         }
+
         false
     }
 
@@ -291,12 +310,15 @@ impl Terminal {
     fn erase(&mut self, by: u8) {
         let settings = self.termios;
         let has = |flag| settings.has_local(flag);
+
         if !self.input.has_line_to_type() {
             return;
         }
+
         let is_one = settings.is(by, cc::ERASE);
         let is_word = !is_one && settings.has_local(lflag::IEXTEN) && settings.is(by, cc::WERASE);
         if !is_one && !is_word {
+            // Only with all three is a killed line wiped off character by character.
             let shows = has(lflag::ECHOK) && has(lflag::ECHOKE) && has(lflag::ECHOE);
             if !has(lflag::ECHO) || !shows {
                 self.input.bytes.truncate(self.input.lines);
@@ -313,12 +335,15 @@ impl Terminal {
                 return;
             }
         }
+
         let mut has_word = false;
         while self.input.has_line_to_type() {
             let Some(erased) = self.last_character() else {
                 break;
             };
+
             let first = erased[0];
+            // WERASE takes what is behind the last word, and then the word.
             if is_word {
                 match first.is_ascii_alphanumeric() || first == b'_' {
                     true => has_word = true,
@@ -326,16 +351,20 @@ impl Terminal {
                     false => {}
                 }
             }
+
             self.input
                 .bytes
                 .truncate(self.input.bytes.len() - erased.len());
             if has(lflag::ECHO) {
                 self.echo_erased(&erased, is_one);
             }
+
             if is_one {
                 break;
             }
         }
+
+        // Nothing is left to erase: what ECHOPRT prints ends here.
         if !self.input.has_line_to_type() && has(lflag::ECHO) {
             self.finish_erasing();
         }
@@ -358,7 +387,10 @@ impl Terminal {
         const OVER: [u8; 3] = [0x08, b' ', 0x08];
         let settings = self.termios;
         let has = |flag| settings.has_local(flag);
+
         let first = erased[0];
+
+        // ECHOPRT prints what is erased between a backslash and a slash (termios(3)).
         if has(lflag::ECHOPRT) {
             if !std::mem::replace(&mut self.input.is_erasing, true) {
                 self.add_echo(Echo::Byte(b'\\'));
@@ -371,6 +403,7 @@ impl Terminal {
         } else if is_one && !has(lflag::ECHOE) {
             self.echo(settings.characters[cc::ERASE]);
         } else if first == b'\t' {
+            // How far the cursor moves back depends on where the tab began.
             let (mut columns, mut follows) = (0, false);
             for &(byte, _) in self.input.bytes.range(self.input.lines..).rev() {
                 match byte {
@@ -389,6 +422,7 @@ impl Terminal {
                 true => 0,
                 false => 1,
             };
+
             let all = std::iter::repeat_n(OVER, shown).flatten();
             all.for_each(|byte| self.add_echo(Echo::Byte(byte)));
         }

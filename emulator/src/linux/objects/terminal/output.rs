@@ -108,15 +108,19 @@ impl Terminal {
         let room = self.room();
         let out = &mut self.output;
         let mut byte = byte;
+
         if room == 0 {
             return false;
         }
+
         match byte {
             b'\n' => {
+                // ONLRET: LF does what CR does, too.
                 if is_on(oflag::ONLRET) {
                     out.column = 0;
                 }
                 if is_on(oflag::ONLCR) {
+                    // CR and LF are written together or not at all.
                     if room < 2 {
                         return false;
                     }
@@ -125,6 +129,7 @@ impl Terminal {
                 }
                 out.line_column = out.column;
             }
+            // ONOCR: no CR in the first column.
             b'\r' if is_on(oflag::ONOCR) && out.column == 0 => return true,
             b'\r' if is_on(oflag::OCRNL) => {
                 byte = b'\n';
@@ -135,6 +140,7 @@ impl Terminal {
             b'\r' => (out.column, out.line_column) = (0, 0),
             b'\t' => {
                 let spaces = 8 - out.column % 8;
+                // XTABS: spaces instead of a tab.
                 if flags & oflag::XTABS == oflag::XTABS {
                     if room < spaces {
                         return false;
@@ -151,10 +157,13 @@ impl Terminal {
                 if is_on(oflag::OLCUC) {
                     byte = byte.to_ascii_uppercase();
                 }
+
+                // Only the first byte of a UTF-8 sequence takes a column.
                 let continues = self.termios.has_input(iflag::IUTF8) && byte & 0xc0 == 0x80;
                 out.column += usize::from(!continues);
             }
         }
+
         out.bytes.push_back(byte);
         true
     }
@@ -182,11 +191,14 @@ impl Terminal {
         while let Some(&echo) = self.output.echo.front() {
             let room = self.room();
             let out = &mut self.output;
+
             let is_done = match echo {
+                // `ECHO_OP_SET_CANON_COL`.
                 Echo::Begin => {
                     out.line_column = out.column;
                     true
                 }
+                // `ECHO_OP_MOVE_BACK_COL`.
                 Echo::Back => {
                     out.column = out.column.saturating_sub(1);
                     true
@@ -201,7 +213,9 @@ impl Terminal {
                     out.column += 1;
                     true
                 }
+                // `ECHO_OP_ERASE_TAB`.
                 Echo::Tab(columns, follows) => {
+                    // Tab stops are eight columns apart.
                     let before = columns + if follows { 0 } else { out.line_column };
                     let back = 8 - before % 8;
                     let fits = room >= back;
@@ -218,6 +232,8 @@ impl Terminal {
                 }
                 Echo::Byte(_) | Echo::Control(_) | Echo::Plain(_) => false,
             };
+
+            // The rest waits until the master has read.
             if !is_done {
                 return;
             }

@@ -203,29 +203,37 @@ impl Termios {
         let word = |from: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[from + i]));
         let half = |from: usize| u32::from(bytes[from]) | u32::from(bytes[from + 1]) << 8;
         let mut new = *self;
+
         match form {
             Form::Termio => {
+                // `struct termio` has only the lower half of each flag word.
                 let low = |old: u32, from| old & 0xffff_0000 | half(from);
                 new.input = low(self.input, 0);
                 new.output = low(self.output, 2);
                 new.control = low(self.control, 4);
                 new.local = low(self.local, 6);
                 new.line = bytes[8];
+                // `NCC` is 8.
                 new.characters[..8].copy_from_slice(&bytes[9..17]);
             }
             _ => {
+                // `struct termios`: four flag words, the line discipline, 19 characters.
                 (new.input, new.output) = (word(0), word(4));
                 (new.control, new.local) = (word(8), word(12));
                 new.line = bytes[16];
                 new.characters.copy_from_slice(&bytes[17..36]);
             }
         }
+
         if form == Form::Termios2 {
+            // `struct termios2` ends with both speeds.
             new.speeds = [word(36), word(40)];
         }
+
         new.speeds = [new.input_speed(), new.speed(new.control)];
         // What a pseudo-terminal cannot do otherwise (`pty_set_termios`).
         new.control = new.control & !(CSIZE | PARENB | ADDRB) | CS8 | CREAD;
+
         new
     }
 

@@ -52,8 +52,11 @@ fn for_each_map_elem(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     let function = function(vm, NAME, 2)?;
     let context = vm.reg(3)?;
     let flags = vm.reg(4)?;
+
     let cpu = vm.env.cpu();
     let found = map_of(vm, map, NAME)?;
+
+    // All keys first, because the callback may change the map.
     let keys: Vec<Vec<u8>> = match &found.storage {
         Storage::Array(_) | Storage::Hash(_) => {
             found.dump().into_iter().map(|(key, _)| key).collect()
@@ -63,15 +66,18 @@ fn for_each_map_elem(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
             return Err(FaultKind::MapKind { helper: NAME, kind });
         }
     };
+
     if flags != 0 {
         return Ok(Errno::Einval.as_result());
     }
+
     let mut count = 0;
     for key in keys {
         // A callback may have removed it.
         let Some(slot) = map_of(vm, map, NAME)?.lookup(&key, cpu) else {
             continue;
         };
+
         let place = vm.held.len() as u32;
         vm.held.push(Held {
             bytes: key,
@@ -84,14 +90,19 @@ fn for_each_map_elem(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
             encode(value, 0),
         ];
         let [map, key, value] = pointers;
+
         let result = vm.call_function(function, &[map, key, value, context])?;
+
+        // The callback's pointer to the key must not be valid after its return.
         let held = &mut vm.held[place as usize];
         held.bytes = Vec::new();
         held.owner = Owner::Nobody;
+
         count += 1;
         if result != 0 {
             break;
         }
     }
+
     Ok(count)
 }

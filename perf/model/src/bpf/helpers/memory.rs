@@ -57,12 +57,15 @@ fn probe_read_str(vm: &mut Vm<'_>, space: Space) -> Result<u64, FaultKind> {
         size_argument(vm, "probe_read_str", 2)?,
         vm.reg(3)?,
     );
+
     vm.check_writable(to, size)?;
+
     let mut text = Vec::new();
     while text.len() < size {
         let mut byte = [0];
         let address = from.wrapping_add(text.len() as u64);
         if !read(vm, space, address, &mut byte) {
+            // A failed read clears the buffer (`bpf_probe_read_kernel_str_common`).
             vm.write(to, &vec![0; size])?;
             return Ok(Errno::Efault.as_result());
         }
@@ -71,6 +74,8 @@ fn probe_read_str(vm: &mut Vm<'_>, space: Space) -> Result<u64, FaultKind> {
             break;
         }
     }
+
+    // Text that is too long is cut, and still ends with a NUL.
     if let Some(last) = text.last_mut() {
         *last = 0;
     }

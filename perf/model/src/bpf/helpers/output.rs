@@ -37,18 +37,23 @@ fn perf_event_output(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     let flags = vm.reg(3)?;
     let size = size_argument(vm, NAME, 5)?;
     let data = vm.read(vm.reg(4)?, size)?;
+
     let cpu = vm.env.cpu();
     let found = map_of(vm, map, NAME)?;
     let Storage::PerfEvents(slots) = &found.storage else {
         let kind = found.def.kind;
         return Err(FaultKind::MapKind { helper: NAME, kind });
     };
+
     let index = match flags & INDEX_MASK {
         INDEX_MASK => cpu,
         index => index as u32,
     };
+
     let slot = slots.get(index as usize).copied();
     let name = found.def.name.clone();
+
+    // The order of the errors is that of `bpf_perf_event_output` (`kernel/trace/bpf_trace.c`).
     let result = match slot {
         _ if flags & !INDEX_MASK != 0 => Err(Errno::Einval),
         None => Err(Errno::E2big),

@@ -61,14 +61,17 @@ fn reserve(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
             argument: 2,
         });
     }
+
     let flags = vm.reg(3)?;
     let ring = ring(vm, map, NAME)?;
     if flags != 0 {
         return Ok(0);
     }
+    // The program gets a null pointer, and has to check for it.
     let Some(number) = ring.reserve(size as u64) else {
         return Ok(0);
     };
+
     let slot = vm.held.len() as u32;
     vm.held.push(Held {
         // The kernel leaves the old bytes there.

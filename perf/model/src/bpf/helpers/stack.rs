@@ -34,6 +34,7 @@ fn trace(vm: &mut Vm<'_>, flags: u64, depth: u32) -> Result<Trace, Errno> {
         Context::PerfEvent(_) => vm.env.sample_chain(),
         Context::Bytes(_) => SampleChain::NotSampled,
     };
+
     let mut words = match chain {
         SampleChain::NotSampled => {
             let mut words = vm.env.stack(user, depth).ok_or(Errno::Efault)?;
@@ -43,6 +44,8 @@ fn trace(vm: &mut Vm<'_>, flags: u64, depth: u32) -> Result<Trace, Errno> {
         SampleChain::Missing => return Err(Errno::Efault),
         SampleChain::Words(words) => words,
     };
+
+    // The sampled chain has the kernel part first.
     let kernel = words
         .iter()
         .position(|word| *word == PERF_CONTEXT_USER)
@@ -51,10 +54,14 @@ fn trace(vm: &mut Vm<'_>, flags: u64, depth: u32) -> Result<Trace, Errno> {
         words.truncate(kernel);
         return Ok(Trace { words, flags });
     }
+
+    // User frames are reached by skipping the kernel's; the sum must fit the field
+    // (`bpf_get_stackid_pe` in `kernel/bpf/stackmap.c`).
     let skip = (flags & SKIP_MASK) + kernel as u64;
     if skip > SKIP_MASK {
         return Err(Errno::Efault);
     }
+
     let flags = flags & !SKIP_MASK | skip;
     Ok(Trace { words, flags })
 }
@@ -63,20 +70,26 @@ fn trace(vm: &mut Vm<'_>, flags: u64, depth: u32) -> Result<Trace, Errno> {
 fn get_stackid(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     const NAME: &str = "get_stackid";
     const FLAGS: u64 = SKIP_MASK | USER_STACK | FAST_STACK_CMP | REUSE_STACKID;
+
     context_argument(vm, NAME)?;
     let map = map_argument(vm, NAME, 2)?;
     let flags = vm.reg(3)?;
+
     let max_stack = vm.env.max_stack();
     let found = map_of(vm, map, NAME)?;
     let Storage::Stacks(stacks) = &found.storage else {
         let kind = found.def.kind;
         return Err(FaultKind::MapKind { helper: NAME, kind });
     };
+
     if flags & !FLAGS != 0 {
         return Ok(Errno::Einval.as_result());
     }
+
     let depth = stacks.max_depth(flags, max_stack);
     let trace = trace(vm, flags, depth);
+
+    // Looked up again: taking the stack needs the whole machine.
     let found = vm
         .maps
         .get_mut(map as usize)
@@ -84,6 +97,7 @@ fn get_stackid(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     let Some(Storage::Stacks(stacks)) = found else {
         return Ok(Errno::Efault.as_result());
     };
+
     let id = match trace {
         Ok(trace) => stacks.id_of(&trace.words, trace.flags, vm.env),
         Err(error) => {
@@ -115,18 +129,23 @@ fn frames(vm: &mut Vm<'_>, size: u32, flags: u64) -> Result<Vec<u8>, Errno> {
     if flags & !(SKIP_MASK | USER_STACK | USER_BUILD_ID) != 0 {
         return Err(Errno::Einval);
     }
+
     let (user, by_id) = (flags & USER_STACK != 0, flags & USER_BUILD_ID != 0);
     let entry = if by_id { BUILD_ID_ENTRY_SIZE } else { 8 };
+    // Build ids are for user addresses only (`__bpf_get_stack`).
     if (by_id && !user) || !size.is_multiple_of(entry) {
         return Err(Errno::Einval);
     }
+
     let max_stack = vm.env.max_stack();
     let trace = trace(vm, flags, max_depth(size, entry, flags, max_stack))?;
     // The number to skip may have grown by the kernel's part of the chain.
     let depth = max_depth(size, entry, trace.flags, max_stack) as usize;
+
     let skip = (trace.flags & SKIP_MASK) as usize;
     let end = trace.words.len().min(depth);
     let frames = trace.words.get(skip..end).ok_or(Errno::Efault)?;
+
     Ok(match by_id {
         true => {
             let ids = frames

@@ -51,34 +51,43 @@ fn text(vm: &mut Vm<'_>, format: &[u8]) -> Result<Option<String>, FaultKind> {
     let mut line = String::new();
     let mut argument = 3;
     let mut rest = format;
+
     while let [byte, more @ ..] = rest {
         rest = more;
         if *byte != b'%' {
             line.push(char::from(*byte));
             continue;
         }
+
         if let [b'%', more @ ..] = rest {
             line.push('%');
             rest = more;
             continue;
         }
+
         let is_padded = rest.first() == Some(&b'0');
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let width = rest[..digits].iter().fold(0, |width: usize, digit| {
             (width * 10 + usize::from(digit - b'0')).min(LINE_MAX)
         });
         rest = &rest[digits..];
+
         let longs = rest.iter().take_while(|byte| **byte == b'l').count();
         let Some((conversion, more)) = rest.get(longs..).and_then(<[u8]>::split_first) else {
             return Ok(None);
         };
         rest = more;
+
+        // `bpf_trace_printk` has three arguments, in R3 to R5.
         if argument > 5 || longs > 2 {
             return Ok(None);
         }
+
         let value = vm.reg(argument)?;
         argument += 1;
+
         let is_long = longs > 0;
+        // Without `l`, C takes an int: the lower half.
         let unsigned = if is_long {
             value
         } else {
@@ -89,6 +98,7 @@ fn text(vm: &mut Vm<'_>, format: &[u8]) -> Result<Option<String>, FaultKind> {
         } else {
             i64::from(value as i32)
         };
+
         let word = match conversion {
             b'd' | b'i' => signed.to_string(),
             b'u' => unsigned.to_string(),
@@ -105,6 +115,7 @@ fn text(vm: &mut Vm<'_>, format: &[u8]) -> Result<Option<String>, FaultKind> {
             false => write!(line, "{word:>width$}"),
         };
     }
+
     Ok(Some(line))
 }
 

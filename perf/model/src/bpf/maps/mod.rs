@@ -176,14 +176,18 @@ impl Maps {
             insn: None,
             kind,
         };
+
         if definitions.len() > MAPS_MAX {
             let kind = LoadErrorKind::TooManyMaps(definitions.len());
             return Err(fail("maps", kind));
         }
+
         let mut need = 0u64;
         let mut maps = Vec::with_capacity(definitions.len());
         for def in definitions {
             let map = Map::new(def, limits.cpus.max(1)).map_err(|kind| fail(&def.name, kind))?;
+
+            // Counted before the memory is taken: definitions come from a file.
             need = need.saturating_add(map.bytes());
             if need > limits.map_bytes {
                 let limit = limits.map_bytes;
@@ -191,6 +195,8 @@ impl Maps {
             }
             maps.push(map.filled());
         }
+
+        // Inner maps are put in when all maps exist, because they may come later in the list.
         let mut maps = Self { maps };
         for (outer, def) in definitions.iter().enumerate() {
             for (slot, inner) in &def.inner {
@@ -279,15 +285,18 @@ impl Maps {
 impl Map {
     fn new(def: &MapDef, cpus: u32) -> Result<Self, LoadErrorKind> {
         let invalid = LoadErrorKind::MapAttributes;
+
         if def.kind == kind::RINGBUF && (def.key_size, def.value_size) != (0, 0) {
             return Err(invalid);
         }
+
         let values = |has_key: bool| match def.key_size {
             0 => Err(invalid),
             4 => Ok(()),
             _ if has_key => Ok(()),
             _ => Err(invalid),
         };
+
         let per_cpu = if kind::is_per_cpu(def.kind) { cpus } else { 1 };
         let storage = match def.kind {
             kind::ARRAY | kind::PERCPU_ARRAY => {
@@ -325,11 +334,15 @@ impl Map {
             kind::RINGBUF => Storage::Ring(Ring::new(def.max_entries).map_err(|_| invalid)?),
             other => return Err(LoadErrorKind::MapType(other, names::map(other))),
         };
+
         let map = Self {
             def: def.clone(),
             storage,
             cpus,
         };
+
+        // Bounds of pointers, which have a limited number of bits; and keys come from the program's
+        // stack, which has 512 bytes.
         let has_values = matches!(map.storage, Storage::Array(_) | Storage::Hash(_));
         if has_values && !(1..=VALUE_SIZE_MAX).contains(&def.value_size)
             || def.key_size > 512
@@ -339,6 +352,7 @@ impl Map {
         {
             return Err(invalid);
         }
+
         Ok(map)
     }
 

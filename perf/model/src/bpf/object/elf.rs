@@ -65,6 +65,7 @@ impl<'a> Elf<'a> {
             let own = symbol_table
                 .symbol_name(endian, symbol)
                 .map_err(at_symbols)?;
+            // Symbols of sections have no name of their own.
             let name = match (own, sections.get(section)) {
                 ([], Some(section)) => section.name,
                 _ => str::from_utf8(own).unwrap_or("(not UTF-8)"),
@@ -82,6 +83,7 @@ impl<'a> Elf<'a> {
         let mut relocations = Vec::new();
         for (section, own) in table.iter().zip(&sections) {
             let target = section.sh_info(endian) as usize;
+            // Relocations of other sections, such as debug information, are of no use here.
             let is_wanted = sections
                 .get(target)
                 .is_some_and(|section| section.is_code || section.name == ".maps");
@@ -92,8 +94,10 @@ impl<'a> Elf<'a> {
                 .rel(endian, data)
                 .map_err(|error| elf_error(error, own.offset, own.name))?;
             for (index, rel) in found.map_or(&[][..], |(rels, _)| rels).iter().enumerate() {
+                // An `Elf64_Rel` has 16 bytes.
                 let offset = own.offset.wrapping_add(16 * index as u64);
                 let place = rel.r_offset(endian);
+                // Instructions, and pointers in definitions of maps, have 8 bytes.
                 if place % 8 != 0 {
                     return Err(ObjectError::new(Kind::RelocationTarget, offset, own.name));
                 }

@@ -34,9 +34,13 @@ pub(super) fn programs(elf: &Elf<'_>, maps: &Maps) -> Result<Vec<ProgramDef>, Ob
         functions: &functions,
     };
     let mut programs = Vec::new();
+
+    // Each program gets copies of the functions that it calls, so that a small file could otherwise
+    // unfold to very many instructions.
     let size: usize = elf.sections.iter().map(|s| s.bytes.len()).sum();
     let mut room = size.saturating_mul(TOTAL_INSNS_PER_BYTE).min(INSNS_MAX);
     for (index, code) in functions.iter().enumerate() {
+        // Functions here are only called by others; they are not programs.
         if code.section.name == TEXT {
             continue;
         }
@@ -46,13 +50,16 @@ pub(super) fn programs(elf: &Elf<'_>, maps: &Maps) -> Result<Vec<ProgramDef>, Ob
             code.section.offset,
             code.section.name,
         )?;
+
         let program = linker.link(index, room)?;
         room -= program.insns.len();
         programs.push(program);
     }
+
     if programs.is_empty() {
         return Err(ObjectError::new(Kind::NoProgram, 0, "file"));
     }
+
     Ok(programs)
 }
 
@@ -80,6 +87,7 @@ fn cut<'e, 'a>(section: &'e Section<'a>, symbol: &Symbol<'a>) -> Result<Code<'e,
         let offset = section.offset.saturating_add(symbol.value);
         ObjectError::new(kind, offset, section.name)
     };
+
     let length = section.bytes.len() as u64;
     if !length.is_multiple_of(unit) {
         return Err(error(Kind::CodeSize(length)));
@@ -89,11 +97,13 @@ fn cut<'e, 'a>(section: &'e Section<'a>, symbol: &Symbol<'a>) -> Result<Code<'e,
             return Err(error(Kind::CodeSize(part)));
         }
     }
+
     let end = symbol.value.checked_add(symbol.size);
     if symbol.size == 0 || end.is_none_or(|end| end > length) {
         let name = symbol.name.to_owned();
         return Err(error(Kind::FunctionOutside { name }));
     }
+
     Ok(Code {
         section,
         name: symbol.name,
@@ -112,14 +122,17 @@ impl Linker<'_, '_, '_> {
     /// A program with all functions that it calls, of at most `room` instructions.
     fn link(&self, entry: usize, room: usize) -> Result<ProgramDef, ObjectError> {
         let code = &self.functions[entry];
+
         let mut insns: Vec<Insn> = Vec::new();
         // Functions in the order in which they are appended; the list grows as calls are found.
         let mut needed = vec![entry];
         let mut starts = HashMap::from([(entry, 0)]);
         let mut open: Vec<(usize, usize)> = Vec::new();
+
         let mut next = 0;
         while let Some(&function) = needed.get(next) {
             next += 1;
+
             let part = &self.functions[function];
             starts.insert(function, insns.len());
             let count = part.end - part.start + insns.len() as u64;
@@ -128,10 +141,12 @@ impl Linker<'_, '_, '_> {
                 let kind = Kind::TooLong { count, limit };
                 return Err(ObjectError::new(kind, part.section.offset, part.name));
             }
+
             let mut place = part.start;
             while place < part.end {
                 let mut insn = self.insn(part.section, place);
                 let mut second = None;
+
                 let target = self.relocate(part.section, place, &mut insn, &mut second)?;
                 if let Some(target) = target {
                     starts.entry(target).or_insert_with(|| {
@@ -140,8 +155,11 @@ impl Linker<'_, '_, '_> {
                     });
                     open.push((insns.len(), target));
                 }
+
                 insns.push(insn);
                 place += 1;
+
+                // Both halves at once: the second one is not an instruction, and has no relocation.
                 if insn.is_ld_imm64() && place < part.end {
                     let mut half = self.insn(part.section, place);
                     half.imm = second.unwrap_or(half.imm);
@@ -150,11 +168,14 @@ impl Linker<'_, '_, '_> {
                 }
             }
         }
+
+        // Only now are all functions at their places.
         for (at, target) in open {
             let start = starts.get(&target).map_or(0, |start| *start) as i64;
             // Both are below INSNS_MAX.
             insns[at].imm = (start - at as i64 - 1) as i32;
         }
+
         let functions = needed.iter().map(|function| Function {
             name: self.functions[*function].name.to_owned(),
             start: starts[function],
@@ -189,6 +210,8 @@ impl Linker<'_, '_, '_> {
             let offset = relocation.map_or(offset, |relocation| relocation.offset);
             ObjectError::new(kind, offset, section.name)
         };
+
+        // Within a section, the assembler has resolved calls itself.
         let Some(relocation) = relocation else {
             if insn.is_subprogram_call() || (insn.is_ld_imm64() && insn.src == pseudo::FUNC) {
                 let target = place as i64 + i64::from(insn.imm) + 1;
@@ -198,18 +221,23 @@ impl Linker<'_, '_, '_> {
             }
             return Ok(None);
         };
+
         let symbol = self.elf.symbol_of(relocation)?;
         let fail = |kind| Err(error(kind, Some(relocation)));
+        // An `extern`, which only a running kernel or another object could resolve.
         if symbol.section == 0 {
             return fail(Kind::Undefined(symbol.name.to_owned()));
         }
+
         let in_code = self
             .elf
             .sections
             .get(symbol.section)
             .is_some_and(|section| section.is_code);
+
         match relocation.kind {
             R_BPF_64_32 if insn.is_subprogram_call() && in_code => {
+                // The symbol is the section or the function; the immediate is -1 for its start.
                 let target = (symbol.value / 8) as i64 + i64::from(insn.imm) + 1;
                 match self.function(symbol.section, target) {
                     Some(function) => Ok(Some(function)),
@@ -232,6 +260,7 @@ impl Linker<'_, '_, '_> {
                     Ok(None)
                 }
                 Some(Meaning::Value(map)) => {
+                    // A variable is an offset in the value of its section's map.
                     *second = Some((symbol.value as i32).wrapping_add(insn.imm));
                     insn.src = pseudo::MAP_VALUE;
                     insn.imm = map as i32;

@@ -54,8 +54,10 @@ impl Maps {
             .iter()
             .filter(|symbol| symbol.section == section.index && symbol.is_object)
             .collect();
+        // In order, because an old definition may end where the next one starts.
         symbols.sort_by_key(|symbol| symbol.value);
         at_most(symbols.len(), MAPS_MAX, section.offset, section.name)?;
+
         let variables = match types {
             Some(types) if section.name == ".maps" => {
                 let found = types.btf.variables(".maps");
@@ -63,6 +65,7 @@ impl Maps {
             }
             _ => Vec::new(),
         };
+
         let mut listed = Vec::new();
         for (index, symbol) in symbols.iter().enumerate() {
             let offset = section.offset.saturating_add(symbol.value);
@@ -70,6 +73,7 @@ impl Maps {
                 let kind = Kind::MapDefinition(symbol.name.to_owned());
                 ObjectError::new(kind, offset, section.name)
             };
+
             let (definition, values) = if section.name == "maps" {
                 let next = symbols.get(index + 1).map(|next| next.value);
                 let end = next.unwrap_or(section.size).min(section.size);
@@ -79,6 +83,7 @@ impl Maps {
                 let (types, (_, found)) = types.zip(found).ok_or_else(malformed)?;
                 by_types(types, symbol.name, found)?
             };
+
             let place = (section.index, symbol.value, self.definitions.len());
             if let Some(offset) = values {
                 let range = symbol.value..symbol.value.saturating_add(symbol.size);
@@ -86,9 +91,11 @@ impl Maps {
                 let map = self.definitions.len();
                 listed.push(Listed { range, start, map });
             }
+
             self.places.push(place);
             self.definitions.push(definition);
         }
+
         self.add_inner(elf, section, &listed)
     }
 
@@ -103,21 +110,26 @@ impl Maps {
             .relocations
             .iter()
             .filter(|r| r.section == section.index);
+
         for relocation in of_section {
             let at = relocation.insn.saturating_mul(8);
             let error = |kind| ObjectError::new(kind, relocation.offset, section.name);
+
+            // A list has pointers: its slots are 8 bytes apart.
             let list = listed.iter().find(|list| list.range.contains(&at));
             let slot = list.and_then(|list| at.checked_sub(list.start));
             let slot = slot.and_then(|bytes| u32::try_from(bytes / 8).ok());
             let (Some(list), Some(slot)) = (list, slot) else {
                 return Err(error(Kind::RelocationTarget));
             };
+
             let symbol = elf.symbol_of(relocation)?;
             let Some(Meaning::Map(inner)) = self.meaning(symbol) else {
                 return Err(error(Kind::ReferTo(symbol.name.to_owned())));
             };
             self.definitions[list.map].inner.push((slot, inner));
         }
+
         Ok(())
     }
 
@@ -179,6 +191,7 @@ fn legacy(
     if size < LEGACY_SIZE_MIN {
         return Ok(None);
     }
+
     let at = |index: u64| word(section, symbol.value.saturating_add(4 * index));
     let words = (size / 4).min(section.size / 4);
     let flags = if words > 4 { at(4)? } else { 0 };
@@ -188,6 +201,7 @@ fn legacy(
             return Ok(None);
         }
     }
+
     Ok(Some(MapDef {
         name: symbol.name.to_owned(),
         kind: at(0)?,
@@ -218,6 +232,9 @@ fn by_types(
         inner: Vec::new(),
     };
     let mut values = None;
+
+    // Numbers are encoded as the length of an array that the member points to (`__uint` in libbpf's
+    // `bpf_helpers.h`).
     let len = |id| types.btf.pointed_len(id).map_err(|error| types.at(error));
     let size = |id| {
         let found = types
@@ -226,6 +243,7 @@ fn by_types(
             .map_err(|error| types.at(error))?;
         u32::try_from(found).map_err(|_| types.error(Kind::Btf(BtfErrorKind::Type(id)), 0))
     };
+
     for member in types.btf.members(found) {
         let id = member.type_id;
         match member.name {
@@ -245,12 +263,15 @@ fn by_types(
             }
         }
     }
+
     let Some(values) = values else {
         return Ok((definition, None));
     };
+
     if !kind::is_of_maps(definition.kind) {
         return Err(types.error(Kind::MapMember("values".to_owned()), values.at));
     }
+
     // What is in a slot has the size of a descriptor, whatever the object says.
     definition.value_size = 4;
     Ok((definition, Some(u64::from(values.bits / 8))))

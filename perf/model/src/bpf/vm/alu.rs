@@ -7,9 +7,12 @@ use crate::bpf::insn::{Insn, alu, class, jmp};
 /// divided by -1 itself.
 pub(super) fn arithmetic(insn: Insn, dst: u64, src: u64) -> Option<u64> {
     let is_64 = insn.class() == class::ALU64;
+
     if insn.op() == alu::END {
         return Some(end(insn, dst));
     }
+
+    // The offset is the number of bits that a sign-extending move takes.
     if insn.op() == alu::MOV {
         let moved = match insn.off {
             8 => src as i8 as i64 as u64,
@@ -23,6 +26,8 @@ pub(super) fn arithmetic(insn: Insn, dst: u64, src: u64) -> Option<u64> {
             u64::from(moved as u32)
         });
     }
+
+    // Of DIV and MOD only (RFC 9669, section 4.1): the check refuses other offsets.
     let is_signed = insn.off == 1;
     if is_64 {
         wide(insn.op(), is_signed, dst, src)

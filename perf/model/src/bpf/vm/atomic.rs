@@ -8,16 +8,20 @@ impl Vm<'_> {
     pub(super) fn atomic(&mut self, insn: Insn) -> Result<(), FaultKind> {
         let size = insn.access_size();
         let displaced = |base: u64| base.wrapping_add(i64::from(insn.off) as u64);
+
+        // A program runs in one step of the model, so that orderings need no care.
         if insn.imm == atomic::LOAD_ACQ {
             let value = self.load(displaced(self.reg(insn.src)?), size)?;
             self.set(insn.dst, value);
             return Ok(());
         }
+
         let address = displaced(self.reg(insn.dst)?);
         let operand = self.reg(insn.src)?;
         if insn.imm == atomic::STORE_REL {
             return self.store(address, size, operand);
         }
+
         let cut = |value: u64| {
             if size == 4 {
                 u64::from(value as u32)
@@ -25,10 +29,13 @@ impl Vm<'_> {
                 value
             }
         };
+
+        // The comparison is with R0, of which a 32-bit operation sees the lower half.
         let expected = match insn.imm {
             atomic::CMPXCHG => cut(self.reg(0)?),
             _ => 0,
         };
+
         let old = self.load(address, size)?;
         let new = match insn.imm & !atomic::FETCH {
             atomic::ADD => old.wrapping_add(operand),
@@ -40,7 +47,10 @@ impl Vm<'_> {
             _ if insn.imm == atomic::CMPXCHG => old,
             _ => return Err(FaultKind::Opcode(insn.code)),
         };
+
         self.store(address, size, new)?;
+
+        // CMPXCHG always returns the old value, and in R0, not in its source.
         match insn.imm {
             atomic::CMPXCHG => self.set(0, old),
             _ if insn.imm & atomic::FETCH != 0 => self.set(insn.src, old),

@@ -42,6 +42,7 @@ impl Vm<'_> {
                 },
             });
         };
+
         let bounds = |length: usize| {
             let outside = FaultKind::OutOfBounds {
                 region,
@@ -55,6 +56,9 @@ impl Vm<'_> {
                 false => Err(outside),
             }
         };
+
+        // A frame, element or record that is gone has length 0, so that every access to it is out
+        // of bounds.
         match region {
             Region::Context => Ok(Target::Context(offset)),
             Region::Stack(frame) => {
@@ -76,6 +80,7 @@ impl Vm<'_> {
                 let start = bounds(held.map_or(0, |held| held.bytes.len()))?;
                 Ok(Target::Held(number as usize, start))
             }
+            // Only passed on, never read.
             Region::Map(_) | Region::Code => bounds(0).map(|_| Target::Context(0)),
         }
     }

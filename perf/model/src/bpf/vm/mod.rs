@@ -149,11 +149,15 @@ pub(crate) fn run(
         tail_calls: 0,
         may_goto: 0,
     };
+
+    // At the start, R1 is the context, and all other registers are undefined.
     vm.set(1, encode(Region::Context, 0));
     vm.enter((program, 0));
+
     loop {
         let kind = match vm.counted_step() {
             Ok(None) => continue,
+            // The verifier refuses a program that may end with a record of a ring.
             Ok(Some(r0)) => match vm.unreleased() {
                 None => {
                     let insns = vm.insns;
@@ -163,11 +167,14 @@ pub(crate) fn run(
             },
             Err(kind) => kind,
         };
+
         let at = vm.pc;
         vm.release_all();
+
         let program = &programs[vm.program];
         let functions = program.functions.iter().rev();
         let function = functions.clone().find(|function| function.start <= at);
+
         return Err(Fault {
             program: program.name.clone(),
             function: function.map_or_else(String::new, |function| function.name.clone()),
@@ -275,6 +282,7 @@ impl Vm<'_> {
     fn step(&mut self) -> Result<Option<u64>, FaultKind> {
         let insns = &self.programs[self.program].insns;
         let insn = insns.get(self.pc).copied().ok_or(FaultKind::Opcode(0))?;
+
         let displaced = |base: u64| base.wrapping_add(i64::from(insn.off) as u64);
         match insn.class() {
             class::ALU | class::ALU64 => {
@@ -309,12 +317,14 @@ impl Vm<'_> {
                 self.store(address, insn.access_size(), value)?;
             }
             _ => {
+                // The upper half of the immediate is in the next slot, which is not executed.
                 let second = insns.get(self.pc + 1).map_or(0, |second| second.imm as u32);
                 let value = self.ld_imm64(insn, second);
                 self.set(insn.dst, value);
                 self.pc += 1;
             }
         }
+
         self.pc += 1;
         Ok(None)
     }
@@ -348,6 +358,7 @@ impl Vm<'_> {
         let next = self.pc + 1;
         // The check at loading made sure that the target exists.
         let target = |displacement: i64| (next as i64 + displacement) as usize;
+
         match insn.op() {
             jmp::CALL if insn.src == pseudo::CALL => {
                 if self.frames.len() >= CALL_DEPTH_MAX {
@@ -357,10 +368,12 @@ impl Vm<'_> {
                 self.pc = target(i64::from(insn.imm));
             }
             jmp::CALL => {
+                // A tail call that succeeds does not return here.
                 if insn.imm == self.helpers.tail_call && self.tail_call()? {
                     return Ok(None);
                 }
                 let result = (self.helpers.call)(self, insn.imm)?;
+                // After a call these have no defined value, and reading them is a fault.
                 self.written &= !R1_TO_R5;
                 self.set(0, result);
                 self.pc = next;
@@ -388,6 +401,7 @@ impl Vm<'_> {
                 };
             }
         }
+
         Ok(None)
     }
 

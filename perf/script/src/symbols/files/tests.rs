@@ -90,6 +90,7 @@ fn files_with_flipped_bits_have_an_answer() {
         state ^= state << 17;
         (state % below as u64) as usize
     };
+
     for whole in files() {
         let table = u64::from_le_bytes(whole[40..48].try_into().expect("eight bytes")) as usize;
         for turn in 0..3000 {
@@ -121,21 +122,25 @@ fn symbols_that_share_a_long_name_take_no_more_than_the_file() {
         };
         (range(b".strtab"), range(b".symtab"))
     };
+
     // A string table at the end, as long as everything else, that is one name.
     let tail = bytes.len();
     bytes.extend(std::iter::repeat_n(b'_', 60_000));
     bytes.push(0);
     let table = u64::from_le_bytes(bytes[40..48].try_into().expect("eight bytes")) as usize;
     let count = usize::from(bytes[60]);
+
     let header = (0..count)
         .map(|index| table + 64 * index)
         .find(|&at| bytes[at + 24..at + 32] == (strings.start as u64).to_le_bytes())
         .expect("its header");
     bytes[header + 24..header + 32].copy_from_slice(&(tail as u64).to_le_bytes());
     bytes[header + 32..header + 40].copy_from_slice(&60_001u64.to_le_bytes());
+
     for symbol in bytes[symbols].chunks_exact_mut(24) {
         symbol[..4].copy_from_slice(&1u32.to_le_bytes());
     }
+
     let (symbols, names) = use_all(&bytes);
     assert!(
         symbols > 10 && symbols * 59_999 > bound(&bytes),

@@ -34,23 +34,30 @@ impl Sorted {
     /// Checks that the symbols of the kernel itself are sorted and that their lines have the usual
     /// form. Returns the part before the last address, and the offset of the first line of the rest.
     pub(super) fn of(text: &[u8]) -> Option<(Self, usize)> {
+        // Marks have offsets of 32 bits.
         u32::try_from(text.len()).ok()?;
+
+        // The first line with a tab is a module's; everything before it is the kernel's own.
         let core = match memchr::memchr(b'\t', text) {
             None => text,
             Some(tab) => &text[..memchr::memrchr(b'\n', &text[..tab])? + 1],
         };
+
         let (mut marks, mut count) = (Vec::new(), 0);
         // The first line with the last start.
         let (mut end, mut rest, mut at) = (0, 0, 0);
         let mut last = 0;
+
         for newline in memchr::memchr_iter(b'\n', core) {
             let line = &core[at..newline];
             let (start, is_symbol) = usual(line)?;
             if is_symbol {
+                // Not sorted, or with gaps too wide for a search between marks.
                 if start < end || count == SYMBOLS_MAX || at - last > DISTANCE_MAX {
                     return None;
                 }
                 last = at;
+
                 if start > end || count == 0 {
                     (end, rest) = (start, at);
                 }
@@ -58,10 +65,12 @@ impl Sorted {
                     let line = at as u32;
                     marks.push(Mark { start, line });
                 }
+
                 count += 1;
             }
             at = newline + 1;
         }
+
         // A last line without its end is left to the rest, which begins at or before it.
         let ended = at == core.len();
         (ended && count != 0).then_some((Sorted { marks, end }, rest))

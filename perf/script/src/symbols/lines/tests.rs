@@ -65,6 +65,7 @@ fn damaged_lines_have_an_answer() {
     let table = Parts::<'_, Elf64>::parse(&file).expect("ELF");
     let (_, section) = table.section(b".debug_line").expect("lines");
     let (start, size) = section.file_range(table.endian).expect("bytes");
+
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..2000 {
         let mut bytes = whole.clone();
@@ -75,6 +76,7 @@ fn damaged_lines_have_an_answer() {
             let place = start + (state >> 33) % size;
             bytes[place as usize] = (state >> 25) as u8;
         }
+
         if let Some(mut lines) = lines_among::<Elf64>(&[owned(&bytes)], b"", PLAIN) {
             assert!(lines.sequences.len() <= size as usize);
             for offset in (0x1000..0x1480).step_by(7) {
@@ -82,6 +84,7 @@ fn damaged_lines_have_an_answer() {
             }
         }
     }
+
     assert!(begin.elapsed() < Duration::from_secs(20));
 }
 
@@ -95,11 +98,13 @@ fn files_of_one_name(files: u32, name: &[u8]) -> Lines {
         }
         out.push(value as u8);
     };
+
     // Smallest instruction to opcode base, the lengths of the standard opcodes, one folder.
     let mut rest = vec![1, 1, 1, 0xfb, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1];
     rest.extend([1, 1, 0x1f, 1, 0, 0, 0, 0, 1, 1, 0x1f]);
     leb(&mut rest, files);
     rest.extend(std::iter::repeat_n(0, 4 * files as usize));
+
     let header = rest.len() as u32;
     rest.extend([0, 9, 2, 0, 0x10, 0, 0, 0, 0, 0, 0]);
     for file in 0..files {
@@ -108,10 +113,12 @@ fn files_of_one_name(files: u32, name: &[u8]) -> Lines {
         rest.extend([1, 2, 1]);
     }
     rest.extend([0, 1, 1]);
+
     let mut line = (rest.len() as u32 + 8).to_le_bytes().to_vec();
     line.extend([5, 0, 8, 0]);
     line.extend(header.to_le_bytes());
     line.extend(rest);
+
     let mut lines = Lines {
         is_known: true,
         line,

@@ -57,12 +57,14 @@ impl Shape {
         let new = self.nodes.len() as u32;
         let (mut parent, mut at) = (NIL, self.root);
         let mut is_left = false;
+
         while at != NIL {
             parent = at;
             let node = &self.nodes[at as usize];
             is_left = start < node.start;
             at = if is_left { node.left } else { node.right };
         }
+
         self.nodes.push(Node {
             start,
             left: NIL,
@@ -70,6 +72,7 @@ impl Shape {
             parent,
             red: true,
         });
+
         if parent == NIL {
             self.root = new;
         } else if is_left {
@@ -77,6 +80,8 @@ impl Shape {
         } else {
             self.nodes[parent as usize].right = new;
         }
+
+        // A new node is red, so only the rule about a red node's parent can be violated.
         self.inserted(new);
     }
 
@@ -131,9 +136,12 @@ impl Shape {
             if !self.is_red(parent) {
                 break;
             }
+
             let grand = self.nodes[parent as usize].parent;
             let left = self.nodes[grand as usize].left == parent;
             let uncle = self.child(grand, !left);
+
+            // Case 1 of `__rb_insert`: both become black, and the problem moves up two levels.
             if self.is_red(uncle) {
                 self.nodes[parent as usize].red = false;
                 self.nodes[uncle as usize].red = false;
@@ -141,16 +149,21 @@ impl Shape {
                 at = grand;
                 continue;
             }
+
+            // Case 2: an inner grandchild first becomes an outer one.
             let mut top = parent;
             if self.child(parent, !left) == at {
                 self.rotate(parent, left);
                 top = at;
             }
+
+            // Case 3: the middle one of the three is their new root.
             self.nodes[top as usize].red = false;
             self.nodes[grand as usize].red = true;
             self.rotate(grand, !left);
             break;
         }
+
         let root = self.root;
         self.nodes[root as usize].red = false;
     }
@@ -158,6 +171,7 @@ impl Shape {
     /// Removes a symbol from the tree.
     pub(super) fn erase(&mut self, at: u32) {
         let Node { left, right, .. } = self.nodes[at as usize];
+
         let removed_red;
         let (child, parent);
         if left == NIL || right == NIL {
@@ -166,12 +180,16 @@ impl Shape {
             removed_red = self.nodes[at as usize].red;
             self.replace(at, child);
         } else {
+            // The successor in order takes the place and the color; what is missing is the
+            // successor's color at its old place.
             let mut next = right;
             while self.nodes[next as usize].left != NIL {
                 next = self.nodes[next as usize].left;
             }
+
             removed_red = self.nodes[next as usize].red;
             child = self.nodes[next as usize].right;
+
             if next == right {
                 parent = next;
             } else {
@@ -179,10 +197,12 @@ impl Shape {
                 self.replace(next, child);
                 self.set_child(next, false, right);
             }
+
             self.replace(at, next);
             self.set_child(next, true, left);
             self.nodes[next as usize].red = self.nodes[at as usize].red;
         }
+
         if !removed_red {
             self.erased(child, parent);
         }
@@ -194,29 +214,39 @@ impl Shape {
         while parent != NIL && !self.is_red(at) {
             let left = self.child(parent, true) == at;
             let mut sibling = self.child(parent, !left);
+
+            // Case 1 of `____rb_erase_color`: after the rotation, the sibling is black.
             if self.is_red(sibling) {
                 self.nodes[sibling as usize].red = false;
                 self.nodes[parent as usize].red = true;
                 self.rotate(parent, left);
                 sibling = self.child(parent, !left);
             }
+
             if sibling == NIL {
                 break;
             }
+
             let near = self.child(sibling, left);
             let far = self.child(sibling, !left);
+
+            // Case 2: one black node less on the other side too, so the problem moves up.
             if !self.is_red(near) && !self.is_red(far) {
                 self.nodes[sibling as usize].red = true;
                 at = parent;
                 parent = self.nodes[at as usize].parent;
                 continue;
             }
+
+            // Case 3: the red nephew moves to the outer side, which is case 4.
             if !self.is_red(far) {
                 self.nodes[near as usize].red = false;
                 self.nodes[sibling as usize].red = true;
                 self.rotate(sibling, !left);
                 sibling = near;
             }
+
+            // Case 4: the rotation adds the missing black node.
             self.nodes[sibling as usize].red = self.nodes[parent as usize].red;
             self.nodes[parent as usize].red = false;
             let far = self.child(sibling, !left);
@@ -226,6 +256,7 @@ impl Shape {
             self.rotate(parent, left);
             return;
         }
+
         if at != NIL {
             self.nodes[at as usize].red = false;
         }

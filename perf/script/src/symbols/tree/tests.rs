@@ -47,6 +47,7 @@ fn what_is_certain_is_what_the_tree_finds() {
         state ^= state << 17;
         state % below
     };
+
     let (mut certain, mut open) = (0, 0);
     for round in 0..300 {
         let mut tree = Tree::new(PLAIN);
@@ -65,6 +66,7 @@ fn what_is_certain_is_what_the_tree_finds() {
             }
             tree.fix();
         }
+
         let base = random(300);
         for number in 0..random(8) {
             let start = base + 4 * number;
@@ -84,6 +86,7 @@ fn what_is_certain_is_what_the_tree_finds() {
                 }
             }
         }
+
         tree.settle();
         let shape = tree.build();
         for address in 0..340 {
@@ -94,6 +97,7 @@ fn what_is_certain_is_what_the_tree_finds() {
             assert_eq!(tree.find(address), by_tree);
         }
     }
+
     assert!(certain > 10_000 && open > 1_000, "{certain} {open}");
 }
 

@@ -50,18 +50,23 @@ impl Lowering<'_> {
             step: 0,
             points: true,
         };
+
         if current.prefers(0) {
             self.asm.endbr64();
         }
+
         self.prologue(&mut current);
+        // Otherwise the same instruction would fault again when the handler returns.
         if self.program.handlers.is_some_and(|h| h.fault == at) {
             self.asm.add_to_memory(RDX, UCONTEXT_RIP, FAULT_LEN);
         }
+
         self.fill(function);
         self.body(&mut current, &function.body);
         self.verify(function);
         current.points = true;
         self.epilogue(&mut current);
+
         match function.end {
             End::Return => self.asm.ret(),
             End::Tail { callee, how } => self.tail(callee, how),
@@ -200,6 +205,7 @@ impl Lowering<'_> {
             Frame::Enter => {
                 self.step(current);
                 self.asm.enter(current.room() as u16);
+                // `enter` has pushed rbp and copied rsp to it, so the CFA is 16 above rbp.
                 self.asm.depth = 16 + current.room();
                 self.asm.row.cfa = Cfa::Offset(RBP, 16);
                 self.asm.saved(RBP_SAVED, Slot::At(-16));
@@ -316,6 +322,7 @@ impl Lowering<'_> {
                 }
                 self.asm.leave();
                 self.asm.saved(RBP_SAVED, Slot::Same);
+                // r10 is the CFA, and the return address lies just below it.
                 self.asm.lea(RSP, R10, -8);
                 self.asm.depth = 8;
                 self.asm.row.cfa = Cfa::Offset(RSP, 8);
@@ -337,6 +344,7 @@ impl Lowering<'_> {
                 }
             }
         }
+
         self.step(current);
     }
 

@@ -86,6 +86,7 @@ impl Lowering<'_> {
         let label = self.asm.label();
         self.links.kept.push((keep, label));
         self.begin(&format!("kept{}", self.links.kept.len()), label);
+
         match keep {
             Keep::Memory => {
                 let word = self.word(Word::Number(0));
@@ -123,6 +124,8 @@ impl Lowering<'_> {
                 return;
             }
         }
+
+        // Whichever way it went, the return address is at rsp again.
         self.asm.row = FrameLayout::ENTRY;
         self.asm.jump_register(RAX);
     }

@@ -28,14 +28,17 @@ impl Lowering<'_> {
         for (index, register) in SAVED.into_iter().enumerate() {
             self.asm.mov_imm64(register, nonce(TASTE, index as u8));
         }
+
         self.asm.call(self.functions[0]);
         for (index, register) in SAVED.into_iter().enumerate() {
             self.check(register, nonce(TASTE, index as u8));
         }
+
         if self.program.finish == 0 {
             self.exit(0);
             return;
         }
+
         // The call is the last instruction, so the return address lies after the function.
         let mut next = self.asm.label();
         self.asm.call(next);
@@ -61,6 +64,7 @@ impl Lowering<'_> {
         let mut flags = SA_SIGINFO | SA_RESTORER | SA_NODEFER;
         if handlers.own_stack {
             flags |= SA_ONSTACK;
+            // `stack_t`: address, flags, size.
             let stack = self.word(Word::Number(OWN_STACK - OWN_STACK_SIZE));
             self.word(Word::Number(0));
             self.word(Word::Number(OWN_STACK_SIZE));
@@ -69,6 +73,7 @@ impl Lowering<'_> {
             self.asm.mov_imm32(RAX, SYS_SIGALTSTACK);
             self.asm.syscall();
         }
+
         for (signal, handler) in [
             (SIGSEGV, handlers.fault),
             (SIGFPE, handlers.fault),
@@ -79,9 +84,11 @@ impl Lowering<'_> {
             self.word(Word::Number(flags));
             self.word(Word::Address(self.restorer));
             self.word(Word::Number(0));
+
             self.asm.mov_imm32(RDI, signal);
             self.asm.lea_absolute(RSI, action);
             self.asm.xor32(RDX);
+            // The size of a mask in bytes; the kernel accepts no other (`kernel/signal.c`).
             self.asm.mov_imm32(10, 8);
             self.asm.mov_imm32(RAX, SYS_RT_SIGACTION);
             self.asm.syscall();

@@ -32,6 +32,7 @@ fn a_start_from_registers_takes_one_step_with_all_of_them() {
     let small = with_entry("6.1", by(OrcReg::R10, 0));
     let regs = start_regs();
     let (passed, state, ended) = started(&small, StartFrom::Regs(&regs), 0);
+
     let first = OrcState {
         bp: SP + 0x900,
         regs: RegsPtr::Start,
@@ -41,6 +42,7 @@ fn a_start_from_registers_takes_one_step_with_all_of_them() {
     };
     assert_eq!((passed, ended), (Vec::from([first]), None));
     assert_eq!((state.sp, state.ip), (SP + 0x100, RET));
+
     // Registers of user space, with either of the two low bits of cs set, are rejected.
     for (cs, refused) in [
         (0x10, false),
@@ -81,12 +83,15 @@ fn an_inactive_task_starts_from_what_its_switch_saved() {
     let task = |version: &str, ip: u64| {
         let mut small = Small::new(version, &[(0, call(8)), (0xd00, call(8))]);
         (small.task.is_current, small.task.thread_sp) = (false, SP);
+        // r15 to r12, rbx, rbp, and where the task goes on (`struct inactive_task_frame`).
         small.put(SP, &[15, 14, 13, 12, 3, BP, ip, RET]);
         small
     };
+
     // (version, ip, sp, whether ip is exact)
     let new = TEXT + 0xd40;
     let new_asm = TEXT + 0xd00;
+
     for (version, ip, sp, signal) in [
         ("5.7", IP, SP, false),
         ("5.8", IP, SP + 56, false),
@@ -97,6 +102,7 @@ fn an_inactive_task_starts_from_what_its_switch_saved() {
         ("6.6", 0, SP + 56, false),
     ] {
         let (passed, state, ended) = started(&task(version, ip), StartFrom::Inactive, SP - 8);
+
         let expected = OrcState {
             sp,
             ip,
@@ -109,12 +115,14 @@ fn an_inactive_task_starts_from_what_its_switch_saved() {
             "{version}"
         );
     }
+
     // If the kernel has no such function, ip 0 does not match it.
     let mut small = task("6.12", 0);
     small.words.0.remove(&(SP + 48));
     let (_, _, ended) = started(&small, StartFrom::Inactive, SP);
     let unmapped = |address| Some(Ended::NotRecorded(MemoryError::Unmapped { address }));
     assert_eq!(ended, unmapped(SP + 48));
+
     small.words.0.remove(&(SP + 40));
     assert_eq!(
         started(&small, StartFrom::Inactive, SP).2,

@@ -65,16 +65,20 @@ fn compared(code: &[u8], tables: &dyn Fn() -> Vec<Rows>) -> Results {
 fn values_are_remembered_however_many_outcomes_without_values_are_met() {
     for rounds in [60, 250] {
         let mut code = vec![0xcc; 0x2f];
+
         // call 10; hlt
         code[..6].copy_from_slice(&[0xe8, 0x0b, 0, 0, 0, 0xf4]);
+
         // push rbp; mov rbp, rsp; call 20; leave; ret
         let h = [0x55, 0x48, 0x89, 0xe5, 0xe8, 7, 0, 0, 0, 0xc9, 0xc3];
         code[0x10..0x10 + h.len()].copy_from_slice(&h);
+
         // mov ecx, rounds; 25 nop; nop; nop; sub ecx, 1; jne 25; leave; ret
         let f = [
             0xb9, rounds, 0, 0, 0, 0x90, 0x90, 0x90, 0x83, 0xe9, 1, 0x75, 0xf8, 0xc9, 0xc3,
         ];
         code[0x20..].copy_from_slice(&f);
+
         let rows = || {
             vec![
                 (0, Rule::OUTERMOST),
@@ -84,10 +88,12 @@ fn values_are_remembered_however_many_outcomes_without_values_are_met() {
                 (0x2e, above(8)),
             ]
         };
+
         let with_gap = || Rows {
             gap: 0x20..0x2e,
             ..Rows::of(rows())
         };
+
         let found = compared(&code, &|| vec![Rows::of(rows()), with_gap()]);
         // An outcome leaves as its row says if it does so each time it is met.
         let expected = if rounds == 60 { 60 * 5 + 2 } else { 1 };
@@ -113,6 +119,7 @@ fn a_run_ends_where_rsp_wraps_around() {
             0xc3, // 37 ret
         ],
     );
+
     let by_rbx = Rule::call(Value::reg(Reg::Rbx, 8)).with_saved(Reg::Rbx, Value::Undefined);
     let rows = vec![
         (0, Rule::OUTERMOST),
@@ -120,6 +127,7 @@ fn a_run_ends_where_rsp_wraps_around() {
         (0x23, by_rbx),
         (0x37, above(8).with_saved(Reg::Rbx, Value::Undefined)),
     ];
+
     let found = compared(&code, &|| vec![Rows::of(rows.clone())]);
     assert_eq!(found.truth.switches, 1);
 }
@@ -129,6 +137,7 @@ fn a_run_ends_where_rsp_wraps_around() {
 fn nothing_is_checked_from_where_the_truth_is_in_doubt() {
     let mut code = vec![0xe8, 0x0b, 0, 0, 0, 0xf4];
     code.resize(0x10, 0xcc);
+
     code.extend([
         0x55, // 10 push rbp
         0x48, 0x89, 0xe5, // 11 mov rbp, rsp
@@ -142,6 +151,7 @@ fn nothing_is_checked_from_where_the_truth_is_in_doubt() {
         0xc9, // 2f leave
         0xc3, // 30 ret
     ]);
+
     let rows = vec![
         (0, Rule::OUTERMOST),
         (0x10, above(8)),
@@ -149,6 +159,7 @@ fn nothing_is_checked_from_where_the_truth_is_in_doubt() {
         (0x14, by_rbp()),
         (0x30, above(8)),
     ];
+
     let found = compared(&code, &|| vec![Rows::of(rows.clone())]);
     assert!(found.tallies[0].checked < found.instructions);
 }
@@ -163,19 +174,23 @@ fn a_push_of_a_run_is_told_though_the_run_is_asked_about_again() {
         // nop; push rdx; pop rdx; nop; int1
         &[0x90, 0x52, 0x5a, 0x90, 0xf1],
     ];
+
     for middle in middles {
         let target = middle.len() as u8 + 3;
         let mut function = vec![0x48, 0x8d, 0x05, target, 0, 0, 0]; // 20 lea rax, [target]
         function.extend([0x90, 0x50]); // 27 nop; push rax
         function.extend(middle);
         function.extend([0xc3, 0xc3]);
+
         // push rax: each call is at another depth.
         let code = main_of(&[0x50], &function);
+
         let mut rows = vec![(0, Rule::OUTERMOST), (0x20, above(8)), (0x29, above(16))];
         if middle.len() > 2 {
             rows.extend([(0x2b, above(24)), (0x2c, above(16))]);
         }
         rows.push((code.len() as u64 - 1, above(8)));
+
         let found = compared(&code, &|| vec![Rows::of(rows.clone())]);
         // The last one pushes another word after it.
         let truth = &found.truth;

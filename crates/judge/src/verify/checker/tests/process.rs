@@ -49,26 +49,33 @@ fn rows_are_those_of_the_image_that_is_mapped_now() {
     let finds = rows.finds.clone();
     let engines = engines(vec![rows]);
     let (mut checker, mut machine) = in_f(&engines);
+
     let round = |checker: &mut Checker<'_>, machine: &mut Machine, instructions| {
         assert_eq!(machine.run(instructions, checker), Exit::Limit);
         assert_eq!(machine.core.state.rip, CODE + 0x16);
         finds.load(Relaxed)
     };
+
     round(&mut checker, &mut machine, 9);
     machine.core.state.set_gpr(3, 10);
+
     // The loop starts again as a separate block.
     round(&mut checker, &mut machine, 8);
     let known = round(&mut checker, &mut machine, 8);
+
     // Unmapping nothing forgets nothing.
     checker.unmapped(CODE_END..CODE_END + 0x1000);
     assert_eq!(round(&mut checker, &mut machine, 8), known);
+
     checker.unmapped(CODE..CODE_END);
     assert!(checker.space.mappings().is_empty());
+
     // From here on there is no row, and nothing to look one up in.
     let results = finish(checker, machine);
     assert_eq!(finds.load(Relaxed), known);
     let tally = results.tallies[0];
     assert_eq!((tally.checked, tally.wrong), (4 + 11 * 8, 7 * 8 + 2));
+
     let places: Vec<_> = results.findings.iter().map(|f| f.place).collect();
     assert!(!places.is_empty() && places.iter().all(|&place| place == NOWHERE));
 }
@@ -78,27 +85,33 @@ fn memory_without_a_file_is_a_place_from_when_it_is_code() {
     let engines = engines(vec![Rows::of(right())]);
     let (mut checker, _) = in_f(&engines);
     let jit = 0x50_0000..0x50_2000;
+
     let place = |checker: &mut Checker<'_>, address| {
         let space = std::mem::take(&mut checker.space);
         let place = checker.places.at(&space, address);
         checker.space = space;
         place
     };
+
     checker.mapped(jit.clone(), Permissions::READ_WRITE, None);
     assert_eq!(place(&mut checker, jit.start), NOWHERE);
     checker.protected(jit.clone(), Permissions::READ_EXECUTE, None);
     let first = place(&mut checker, jit.start);
     assert_ne!(first, NOWHERE);
+
     // Writable and back: the same code.
     checker.protected(jit.clone(), Permissions::READ_WRITE, None);
     checker.protected(jit.clone(), Permissions::READ_EXECUTE, None);
     assert_eq!(place(&mut checker, jit.end - 1), first);
+
     // After a new mapping it is other code.
     checker.mapped(jit.clone(), Permissions::READ_EXECUTE, None);
     let second = place(&mut checker, jit.start);
     assert!(second != first && second != NOWHERE);
+
     checker.unmapped(jit.clone());
     assert_eq!(place(&mut checker, jit.start), NOWHERE);
+
     checker.mapped(jit.clone(), Permissions::READ_WRITE, None);
     checker.protected(jit.clone(), Permissions::READ_EXECUTE, None);
     assert!(![first, second, NOWHERE].contains(&place(&mut checker, jit.start)));
@@ -114,6 +127,7 @@ fn generated_code_without_a_table_is_counted_at_each_instruction() {
             ..Rows::of(right())
         };
         let engines = engines(vec![rows(), rows()]);
+
         let mut machine = machine(&code);
         let mut checker = Checker::new(&engines, Images::new(None), Setting::default(), elide);
         checker.started(&machine.core, STACK.end);
@@ -121,6 +135,7 @@ fn generated_code_without_a_table_is_counted_at_each_instruction() {
         assert_eq!(machine.run(1000, &mut checker), Exit::Halt);
         checker.finish().0
     });
+
     for results in &all {
         // All instructions of f: main has no caller.
         let counts = results
@@ -129,6 +144,7 @@ fn generated_code_without_a_table_is_counted_at_each_instruction() {
             .map(|t| (t.no_table, t.checked, t.wrong));
         assert!(counts.eq([(1 + 10 * 3 + 1, 0, 0); 2]));
     }
+
     let functions = all.map(|results| format!("{:?}", results.generated));
     assert_eq!(functions[0], functions[1]);
 }
@@ -150,12 +166,14 @@ fn a_handler_that_writes_where_it_goes_back_to_is_no_finding() {
     let engines = engines(vec![Rows::of(right())]);
     let (mut checker, machine) = in_f(&engines);
     let interrupted = signal(&mut checker, &machine);
+
     assert_eq!((checker.changed, checker.next_walk), (claim::ALL, 0));
     let frames = checker.tracker.frames();
     let at = frames.iter().find(|f| f.kind == TrueKind::Interrupted);
     let (slot, pc) = at.map(|f| (f.slot, f.pc)).expect("what was interrupted");
     assert_eq!(pc, interrupted);
     let outermost = frames[0];
+
     // What the checker sees of the handler: stores into that slot and into f's return address.
     let mut core = machine.core;
     let to = CODE + 0x1b;
@@ -168,16 +186,19 @@ fn a_handler_that_writes_where_it_goes_back_to_is_no_finding() {
         owner: 0,
         owner_place: NOWHERE,
     };
+
     for (address, old) in [(slot, pc), (outermost.slot, outermost.pc)] {
         let bytes = to.to_le_bytes();
         core.memory.poke(address, &bytes).expect("the stack");
         checker.hits.push(hit(address, old));
         checker.stored(&core, CODE + 0x30);
     }
+
     let frames = checker.tracker.frames();
     let at = frames.iter().find(|f| f.kind == TrueKind::Interrupted);
     assert_eq!(at.map(|f| f.pc), Some(to));
     assert_eq!(frames[0].pc, outermost.pc);
+
     let (results, _) = checker.finish();
     let stores = results.stores.all.iter();
     let stores: Vec<_> = stores.map(|s| (s.address, s.owner, s.new)).collect();
@@ -215,20 +236,24 @@ fn what_the_kernel_stores_is_the_calls() {
         0x5b, // 09 pop rbx
         0xc3, // 0a ret
     ];
+
     let rows = Rows::of(vec![
         (0, Rule::OUTERMOST),
         (6, above(8)),
         (7, above(16).with_saved(Reg::Rbx, Value::at_cfa(-16))),
         (0xa, above(8)),
     ]);
+
     let engines = engines(vec![rows]);
     let mut machine = machine(CODE_OF_CALL);
     let mut checker = checker(&engines, &machine, CODE_OF_CALL, true);
     let exit = machine.run(100, &mut checker);
     assert!(matches!(exit, Exit::Kernel(_)), "{exit:?}");
+
     let slot = machine.core.state.gpr(4);
     let memory = &mut machine.core.memory;
     memory.poke(slot, &5u64.to_le_bytes()).expect("the stack");
+
     let call = SystemCall {
         number: 0,
         name: "read",
@@ -237,16 +262,20 @@ fn what_the_kernel_stores_is_the_calls() {
         returns: true,
         before: machine.core.state.preserved_at(machine.core.state.rip),
     };
+
     checker.system_call(&call, &machine.core);
     assert_eq!(checker.changed, claim::ALL);
+
     let results = finish(checker, machine);
     let store = &results.stores.all[..];
     assert_eq!(store.len(), 1, "{store:?}");
     let writer = store[0].writer;
     assert_eq!((writer.call, writer.address), (Some("read"), CODE + 7));
+
     let values = (store[0].slot, store[0].old, store[0].new, store[0].first);
     assert_eq!(values, (Slot::Saved(0), 0, 5, 2));
     assert_eq!(results.truth.instructions, results.instructions);
+
     // f pops a value that is not its caller's.
     let found: Vec<_> = told(&results).iter().map(|t| (t.1, t.2)).collect();
     let at = |offset| (Check::Instruction, offset);

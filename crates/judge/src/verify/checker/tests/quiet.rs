@@ -130,13 +130,16 @@ fn a_store_to_where_a_wrong_row_reads_ends_a_run() {
         let frame_pointer = vec![(0, Rule::OUTERMOST), (0x10, Rule::FRAME_POINTER)];
         vec![Rows::of(rows(24)), Rows::of(frame_pointer)]
     };
+
     let code = looping(STORES_BELOW, 2);
     let (expected, one_by_one) = result_of(&code, tables(), u64::MAX, false);
+
     for slice in [u64::MAX, 1, 3, 8] {
         let (told, results) = result_of(&code, tables(), slice, true);
         assert_eq!(told, expected, "{slice}");
         assert_eq!(results.tallies, one_by_one.tallies, "{slice}");
     }
+
     let at = |offset| expected.iter().filter(move |t| (t.0, t.2) == (1, offset));
     let counts = |offset| at(offset).map(|t| (t.4, t.5)).collect::<Vec<_>>();
     let others = |rbp| [(Reg::Rbx, 3), (Reg::Rbp, rbp), (Reg::Rsp, 3)];
@@ -144,11 +147,13 @@ fn a_store_to_where_a_wrong_row_reads_ends_a_run() {
         (counts(0x1c), counts(0x22)),
         (others(3).into(), others(2).into())
     );
+
     // A store elsewhere makes nothing be evaluated again.
     let frames = |middle| {
         let results = result_of(&looping(middle, 2), tables(), u64::MAX, true).1;
         results.work.frames
     };
+
     let elsewhere = [0x48, 0x89, 0x6c, 0xdd, 0x40, 0x90, 0x90];
     assert_eq!(frames(elsewhere), frames([0x90; 7]));
     assert!(frames(STORES_BELOW) > frames(elsewhere));

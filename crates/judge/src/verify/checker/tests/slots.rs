@@ -127,6 +127,7 @@ fn a_string_hits_what_it_reaches() {
             0xb8, 0x77, 0, 0, 0, // mov eax, 0x77
             0x48, 0x89, 0x04, 0x24, // mov [rsp], rax
         ];
+
         let results = results(&body);
         let frames = results.work.frames;
         let at = BODY + 15;
@@ -134,9 +135,11 @@ fn a_string_hits_what_it_reaches() {
         let slots: Vec<_> = of_string.map(|(_, slot, counts)| (slot, counts)).collect();
         (slots, frames)
     };
+
     let changed = (SAVED_RBX, [1, 0, 0, 0]);
     let (nothing, frames) = string(-40, 4);
     assert_eq!(nothing, []);
+
     // A store that ends where the slot starts changes no outcome.
     assert_eq!(string(-32, 4), (vec![], frames));
     assert_eq!(string(-24, 4).0, [changed]);
@@ -161,6 +164,7 @@ fn the_slots_of_callers_are_found_by_their_calls_rows() {
         0x80, 0x44, 0x24, 16, 0,    // 26 add byte [rsp + 16], 0
         0xc3, // 2b ret
     ];
+
     let rows = || {
         Rows::of(vec![
             (0, Rule::OUTERMOST),
@@ -169,6 +173,7 @@ fn the_slots_of_callers_are_found_by_their_calls_rows() {
             (0x13, above(8)),
         ])
     };
+
     for elide in [true, false] {
         let results = run(&code, vec![rows()], elide);
         let expected = [
@@ -176,6 +181,7 @@ fn the_slots_of_callers_are_found_by_their_calls_rows() {
             (0x26, Slot::ReturnAddress, [0, 1, 0, 0]),
         ];
         assert_eq!(stores(&results), expected);
+
         // The slots are f's, which is in its call.
         let owners: Vec<_> = results.stores.all.iter().map(|s| s.owner).collect();
         assert_eq!(owners, [CODE + 0x11; 2]);

@@ -69,6 +69,7 @@ impl Function {
         if !self.jumps || !random.one_in(3) {
             self.kind = random.below(self.rows_of_wrong);
         }
+
         let row = match self.kind {
             0 => above(self.offset + 8),
             1 => right.with_saved(Reg::Rbx, Value::at_cfa(-16)),
@@ -77,8 +78,10 @@ impl Function {
             _ => right,
         };
         self.rows.push((F + self.code.len() as u64, row));
+
         let register = REGISTERS[random.below(7) as usize];
         let (high, low) = (register >> 3, register & 7);
+
         match random.below(if self.jumps { 13 } else { 11 }) {
             0..3 => {
                 self.code.extend([0x40 | high, 0x50 | low]);
@@ -146,11 +149,14 @@ impl Function {
             kind: 11,
             rows: vec![(0, Rule::OUTERMOST)],
         };
+
         for _ in 0..4 + random.below(24) {
             function.step(random);
         }
+
         let rule = function.rule();
         function.rows.push((F + function.code.len() as u64, rule));
+
         let up = function.offset - 8;
         function.code.extend([0x48, 0x81, 0xc4]);
         function.code.extend(up.to_le_bytes());
@@ -158,6 +164,7 @@ impl Function {
             .rows
             .push((F + function.code.len() as u64, above(8)));
         function.code.push(0xc3);
+
         function
     }
 }
@@ -192,14 +199,17 @@ fn results_of(
     if frame_pointer {
         engines.push(Engine::Table(Box::new(FramePointer)));
     }
+
     let mut machine = machine(&code);
     machine.core.state.set_gpr(4, sp);
     machine.core.state.set_gpr(5, SP - 64);
     let mut checker = checker(&engines, &machine, &code, elide);
+
     let mut left = 1000;
     while left > 0 && machine.run(slice.min(left), &mut checker) == Exit::Limit {
         left -= slice.min(left);
     }
+
     checker.end_run();
     let tracker = format!("{:?}", checker.tracker);
     let results = checker.finish().0;
@@ -275,6 +285,7 @@ fn a_run_ends_before_a_frame_is_left() {
             &[(0, 8), (4, 16), (7, 8), (9, 16), (10, 8)],
         ),
     ];
+
     for (code, rows) in functions {
         let sp = STACK.start + 0x108;
         let rows = rows.iter().map(|&(at, offset)| (F + at, above(offset)));
@@ -290,6 +301,7 @@ fn a_run_ends_before_a_frame_is_left() {
                 .chain(rows.clone())
                 .collect(),
         };
+
         for frame_pointer in [true, false] {
             let (expected, stack, one_by_one) =
                 results_of(function(), frame_pointer, sp, u64::MAX, false);

@@ -55,9 +55,13 @@ fn put(bytes: &mut [u8], at: usize, words: &[u64]) {
 fn header(is_program: bool) -> Vec<u8> {
     let mut out = vec![0; 0x1000];
     out[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    // ET_DYN for x86-64.
     out[16..20].copy_from_slice(&[3, 0, 62, 0]);
+    // e_entry and e_phoff.
     put(&mut out, 24, &[0x1040, 64]);
+    // e_ehsize, e_phentsize and e_phnum.
     out[52..58].copy_from_slice(&[64, 0, 56, 0, 5, 0]);
+
     let headers: [(u32, u32, u64); 5] = [
         (1, 4, 0),
         (1, 5, 0x1000),
@@ -75,6 +79,7 @@ fn header(is_program: bool) -> Vec<u8> {
             &[address, address, address, 0x800, 0x800, 0x1000],
         );
     }
+
     out[0x400..0x40e].copy_from_slice(b"/lib/ld-own.so");
     out
 }

@@ -99,6 +99,7 @@ fn all_images_together_have_a_gibibyte_and_eight_mebi_symbols() {
         symbols: (1 << 23) - 2,
         ..ImageWriter::default()
     };
+
     let mut write = |sections: &[Section], symbols: &[Symbol]| {
         let part = Part {
             name: "a",
@@ -111,9 +112,11 @@ fn all_images_together_have_a_gibibyte_and_eight_mebi_symbols() {
         let sums = (images.bytes, images.symbols);
         (written.err().map(|error| error.to_string()), sums)
     };
+
     let most = (1 << 30, 1 << 23);
     let (two, one) = ([symbol(4), symbol(4)], [symbol(4)]);
     assert_eq!(write(&[section(300)], &two), (None, most));
+
     let bytes = "bytes in the sections of all images: 1073741825 is more than the 1073741824 that \
                  a trace can hold";
     let symbols = "symbols: 8388609 is more than the 8388608 that a trace can hold";

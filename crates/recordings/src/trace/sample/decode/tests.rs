@@ -162,6 +162,7 @@ fn registers_change_by_the_mask_and_each_kind_by_itself() {
     script.regs(RegMask::of(&[Reg::Rax]), &[(Reg::Rax, 3)]);
     script.regs(RegMask::of(&[Reg::R15]), &[(Reg::R15, 4)]);
     script.numbers(&[0]);
+
     // rsp becomes unknown, cs becomes known and is 0, rip is unchanged; then only `fetch` or only
     // `own` is present.
     script.thread(1, 0, presence::FETCH);
@@ -170,11 +171,13 @@ fn registers_change_by_the_mask_and_each_kind_by_itself() {
     script.thread(1, 0, presence::OWN);
     script.regs(RegMask::NONE, &[]).regs(RegMask::NONE, &[]);
     script.numbers(&[0]);
+
     let regs = |pairs: &[(Reg, u64)]| {
         let mut regs = Regs::UNKNOWN;
         pairs.iter().for_each(|(reg, value)| regs.set(*reg, *value));
         regs
     };
+
     let later = regs(&[(Reg::Rip, 1), (Reg::Cs, 0)]);
     let expected = [
         SampleRegs {
@@ -193,6 +196,7 @@ fn registers_change_by_the_mask_and_each_kind_by_itself() {
             own: Some(regs(&[(Reg::R15, 4)])),
         },
     ];
+
     let mut decoder = Decoder::default();
     let mut records = Cursor::new(&script.records, 0);
     let mut literals = Cursor::new(&script.literals, 0);
@@ -246,26 +250,31 @@ fn a_slot_continues_with_its_contents() {
     script.numbers(&[1]).byte(region::BOUNDS).numbers(&[0]);
     script.differences(&[0x1000, 0x9000, 0x77]);
     script.differences(&[0x2000, 0x2010]).literal(&[5, 6]);
+
     // The second word differs; bounds and `next_sp` are unchanged, differences are to the old
     // values.
     script.thread(1, 0, 0).no_regs().numbers(&[1]).byte(0);
     script.numbers(&[0]).differences(&[0, 0]).numbers(&[1, 1]);
     script.literal(&[7]);
+
     // Bounds are differences too; the new word above is literal, the old word is not.
     script.thread(1, 0, 0).no_regs().numbers(&[1]);
     script.byte(region::BOUNDS).numbers(&[0]);
     script.differences(&[8, -8, -7]).differences(&[8, 8]);
     script.numbers(&[1, 0]).literal(&[8]);
+
     // Fresh: the slot's contents are discarded.
     script.thread(1, 0, 0).no_regs().numbers(&[1]);
     script.byte(region::FRESH).numbers(&[0]);
     script.differences(&[0, 0]).literal(&[1, 2]);
+
     let expected = [
         (0x2000, 0x1000..0x9000, 0x77, [5, 6]),
         (0x2000, 0x1000..0x9000, 0x77, [5, 7]),
         (0x2008, 0x1008..0x8ff8, 0x70, [7, 8]),
         (0x2008, 0x1008..0x8ff8, 0x70, [1, 2]),
     ];
+
     let mut decoder = Decoder::default();
     let mut records = Cursor::new(&script.records, 0);
     let mut literals = Cursor::new(&script.literals, 0);

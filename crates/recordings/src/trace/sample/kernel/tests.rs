@@ -55,9 +55,11 @@ fn each_part_of_a_task_comes_back_by_itself() {
     }));
     comes_back(&of_task(|task| task.thread_sp = u64::MAX));
     comes_back(&of_task(|task| task.top_padding = 16));
+
     for encoding in Encoding::ALL {
         comes_back(&of_task(|task| task.encoding = Some(encoding)));
     }
+
     comes_back(&of_task(|task| {
         let kinds = StackType::ALL.into_iter().zip(0u64..);
         let stacks = kinds.map(|(kind, i)| stack(kind, 0xffff_c900_0000_0000 - i * 0x1_0000));
@@ -73,6 +75,7 @@ fn each_part_of_a_task_comes_back_by_itself() {
             frame: 6,
         }];
     }));
+
     let release = "6.1.0-50-cloud-amd64";
     let mut named = of_task(|task| task.version = Version::from_name(release));
     named.release = release.into();
@@ -89,6 +92,7 @@ fn each_part_of_a_state_comes_back_by_itself() {
         rethook: 4,
     };
     let stack = stack(StackType::Irq, 0xffff_c900_0001_0000);
+
     let mut states = vec![
         State::Orc(orc),
         State::Orc(OrcState { stack, ..orc }),
@@ -132,17 +136,20 @@ fn each_part_of_a_state_comes_back_by_itself() {
             sp: 9,
         }),
     ];
+
     for regs in [at, start] {
         states.push(State::Orc(OrcState { regs, ..orc }));
         let prev_regs = regs;
         states.push(State::Orc(OrcState { prev_regs, ..orc }));
         states.push(State::Fp(FpState { regs, ..fp }));
     }
+
     for state in &states {
         let mut one = of_task(|_| {});
         one.states = vec![*state];
         comes_back(&one);
     }
+
     // All together: each stack is encoded relative to the previous one.
     let mut all = of_task(|task| task.stacks = vec![stack]);
     all.states = states;
@@ -193,6 +200,7 @@ fn limits_hold_in_both_directions_and_are_not_one_too_low() {
         kernel.states = vec![State::Guess(GuessState::default()); n];
         kernel
     };
+
     let stacks = |n| of_task(|task| task.stacks = vec![NOTHING; n]);
     let taken = |graph, rethooks| {
         of_task(|task| {
@@ -208,6 +216,7 @@ fn limits_hold_in_both_directions_and_are_not_one_too_low() {
         release: "x".repeat(n),
         ..of_task(|_| {})
     };
+
     for most in [
         states(256),
         stacks(64),
@@ -219,6 +228,7 @@ fn limits_hold_in_both_directions_and_are_not_one_too_low() {
         assert!(check(&most).is_ok());
         comes_back(&most);
     }
+
     for (more, what) in [
         (states(257), "too many states"),
         (stacks(65), "too many stacks"),
@@ -240,22 +250,29 @@ fn unknown_values_are_refused() {
     // An empty release, then the task's head, encoding, sp, padding and four counts.
     let task = |head, encoding| [0, head, encoding, 0, 0, 0, 0, 0, 0];
     assert!(reread(&task(3, 0)).is_ok());
+
     // 0x10 qualifies what 8 announces.
     for head in [0x10, 0x13, 0x20, 0x40] {
         assert_eq!(reread(&task(head, 0)), Err("a task has unknown bits"));
     }
+
     let encodings = Encoding::ALL.len() as u8;
     assert!(reread(&task(0, encodings)).is_ok());
     let what = "ORC entries of an unknown encoding";
     assert_eq!(reread(&task(0, encodings + 1)), Err(what));
+
     let user = |bytes: &[u8]| reread(&[&task(4, 0)[..], bytes].concat());
     assert!(user(&[0, 7]).is_ok());
     for bits in [4, 8, 0x40] {
         assert_eq!(user(&[bits, 7]), Err("user space has unknown bits"));
     }
+
     let mut masks = vec![1, 7];
+    // Registers are numbered from 0 to 18.
     put(&mut masks, 1 << 19);
     assert_eq!(user(&masks), Err("registers that do not exist"));
+
+    // Types of stacks are numbered from 0 to 10.
     let one_stack = [0, 0, 0, 0, 0, 1, 11, 0, 0, 0, 0, 0, 0];
     assert_eq!(reread(&one_stack), Err("a stack of unknown type"));
     let one_state = [0, 0, 0, 0, 0, 0, 0, 0, 1, 3];

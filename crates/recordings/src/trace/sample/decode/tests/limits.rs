@@ -68,11 +68,14 @@ fn recorded_chains_have_sources_and_share_their_outer_part_by_place() {
     chain(&mut script, 3, 0);
     source(&mut script, "gdb");
     chain(&mut script, 1, 0);
+
+    // The two sources have changed places, so each chain shares with that of the other.
     script.thread(1, 0, presence::RECORDED).no_regs();
     script.numbers(&[0, 2, 2]);
     chain(&mut script, 2, 2);
     script.numbers(&[1]);
     chain(&mut script, 0, 1);
+
     let recorded = |count| {
         let mut decoder = Decoder::default();
         let mut records = Cursor::new(&script.records, 0);
@@ -86,15 +89,18 @@ fn recorded_chains_have_sources_and_share_their_outer_part_by_place() {
             .map(|c| (c.source, c.ips))
             .collect::<Vec<_>>()
     };
+
     let pair = |source: &str, ips: &[u64]| (source.to_owned(), ips.to_vec());
     assert_eq!(recorded(1), [pair("perf", &[1, 2, 3]), pair("gdb", &[1])]);
     assert_eq!(
         recorded(2),
         [pair("gdb", &[1, 2, 2, 3]), pair("perf", &[1])]
     );
+
     let mut script = Script::new(presence::RECORDED);
     script.numbers(&[0, 1, 1]);
     script.refused(1, "a source that was not named before");
+
     let mut script = Script::new(presence::RECORDED);
     script.numbers(&[0, 1]);
     source(&mut script, "perf");
@@ -122,6 +128,7 @@ fn a_sample_may_have_16_recorded_chains_and_not_one_more() {
 #[test]
 fn recorded_chains_may_have_8192_addresses_together_and_not_one_more() {
     const MAX: u64 = 8192;
+
     // New and shared addresses count alike, across all chains.
     let script = |new: [u64; 2], shared: u64| {
         let mut script = Script::new(presence::RECORDED);
@@ -137,12 +144,14 @@ fn recorded_chains_may_have_8192_addresses_together_and_not_one_more() {
         chain(&mut script, new[1], 0);
         script
     };
+
     let lengths = |script: &Script| {
         let recorded = script.decode(2).unwrap().sample().recorded;
         recorded.iter().map(|c| c.ips.len() as u64).sum::<u64>()
     };
     assert_eq!(lengths(&script([MAX, 0], 0)), MAX);
     assert_eq!(lengths(&script([5, 3], MAX - 8)), MAX);
+
     let (too_many, too_shared) = (
         "more recorded addresses than allowed",
         "more addresses shared with the previous chain than it has",
@@ -201,9 +210,11 @@ fn the_size_of_each_part_of_a_sample_is_counted() {
     let mut regions = Script::new(0);
     regions.numbers(&[2]).region(0, 0x1000, &[1, 2, 3]);
     weighs(regions.region(1, 0x5000, &[4]), 32);
+
     let mut truth = Script::new(KNOWN);
     frames(&mut truth, 3, 0);
     weighs(&truth, 3 * 80);
+
     let mut recorded = Script::new(presence::RECORDED);
     recorded.numbers(&[0, 2]);
     source(&mut recorded, "perf");
@@ -211,13 +222,16 @@ fn the_size_of_each_part_of_a_sample_is_counted() {
     recorded.numbers(&[1]);
     chain(&mut recorded, 4, 0);
     weighs(&recorded, 7 * 8);
+
     let mut kernel = Script::new(presence::KERNEL);
     kernel.numbers(&[0]);
     put_kernel(&mut kernel);
     weighs(&kernel, 3 + size_of::<KernelSample>() as u64);
+
     let mut branches = Script::new(presence::BRANCHES);
     branches.numbers(&[0, 1, 32, 0, 2, 0]);
     weighs(branches.differences(&[5, 6, 5, 6]), 2 * 16);
+
     // All of them together.
     let all = presence::RECORDED | presence::KERNEL | presence::BRANCHES | KNOWN;
     let mut script = Script::new(all);

@@ -39,17 +39,21 @@ fn true_frames_are_differences_to_the_frame_inside() {
         (Reg::Rip, 7),
     ];
     script.regs(known, &values).numbers(&[0, 4, 0]);
+
     // The top frame's pc is rip; its saved registers are the live ones.
     script.byte(frame::PC_FROM_STACK | frame::SAVED);
     script.differences(&[0x10]);
+
     // All six registers differ, each by its index.
     let all = frame::SAVED | frame::SAVED_DIFFER;
     script.byte(1 | all).differences(&[1, 0x10]).byte(0x3f);
     script.differences(&[1, 2, 3, 4, 5, 6]);
+
     // Unknown here; the frame outside it is relative to the last known values.
     script.byte(1).differences(&[1, 0x10]);
     script.byte(3 | all).differences(&[-4, -8]).byte(1 << 1);
     script.differences(&[-2]);
+
     let frame = |pc, cfa, kind, saved| TrueFrame {
         pc,
         cfa,
@@ -62,6 +66,7 @@ fn true_frames_are_differences_to_the_frame_inside() {
         frame(9, 0x1030, TrueKind::Call, None),
         frame(5, 0x1028, TrueKind::Trapped, Some([4, 0, 3, 4, 5, 21])),
     ];
+
     let decoder = script.decode(1).unwrap();
     assert_eq!(decoder.sample().truth, Truth::Complete(expected));
 }
@@ -129,6 +134,7 @@ fn from_stack(cfa: u64, regions: &[(u64, &[u64])]) -> Result<u64, &'static str> 
 fn a_pc_from_the_stack_is_the_whole_word_inside_one_region() {
     let absent = Err("a true frame's pc is not in the sample's memory");
     let stack: [(u64, &[u64]); 1] = [(0x1000, &[0x11, 0x22, 0x33])];
+
     for (slot, expected) in [
         (0xff8, absent),
         (0xfff, absent),
@@ -143,6 +149,7 @@ fn a_pc_from_the_stack_is_the_whole_word_inside_one_region() {
         let cfa = slot.wrapping_add(8);
         assert_eq!(from_stack(cfa, &stack), expected, "{slot:#x}");
     }
+
     // The first region that contains the whole word, whatever its position in the list.
     let three: [(u64, &[u64]); 3] = [
         (0x1000, &[0x11]),
@@ -151,6 +158,7 @@ fn a_pc_from_the_stack_is_the_whole_word_inside_one_region() {
     ];
     assert_eq!(from_stack(0x1008, &three), Ok(0x11));
     assert_eq!(from_stack(0x1010, &three), Ok(0x13));
+
     // Each of two adjacent regions has half of the word.
     let two: [(u64, &[u64]); 2] = [(0x1000, &[0x11]), (0x1008, &[0x12])];
     assert_eq!(from_stack(0x100c, &two), absent);
@@ -190,13 +198,16 @@ fn where_a_pc_from_the_stack_is_depends_on_the_kind() {
         let decoded = script.decode(1).map_err(|bad| bad.what)?;
         Ok(decoded.sample().truth.frames()[2].pc)
     };
+
     let absent = Err("a true frame's pc is not in the sample's memory");
+
     // The pc of the inner frame; the word below its CFA; the word 168 above the CFA of the frame
     // two further in.
     assert_eq!(pc(TrueKind::Top), Ok(2));
     assert_eq!(pc(TrueKind::Call), Ok(0x105));
     assert_eq!(pc(TrueKind::Interrupted), Ok(0x100 + (0x10 + 168) / 8));
     assert_eq!(pc(TrueKind::Trapped), absent);
+
     // Without an inner frame there is no slot.
     let mut script = Script::new(KNOWN);
     script.numbers(&[0, 1, 0]).byte(1 | frame::PC_FROM_STACK);
