@@ -61,7 +61,7 @@ impl Kernel {
             // PR_GET_TSC: PR_TSC_ENABLE.
             25 => self.put_u32(arg, 1)?,
             // PR_SET_TIMERSLACK, PR_GET_TIMERSLACK.
-            29 if arg as i64 <= 0 => set.timer_slack = TIMER_SLACK,
+            29 if arg == 0 => set.timer_slack = TIMER_SLACK,
             29 => set.timer_slack = arg,
             30 => return Ok(set.timer_slack),
             // PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS.

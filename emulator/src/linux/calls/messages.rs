@@ -18,6 +18,8 @@ const LENGTH_AT: u64 = 56;
 const SOL_SOCKET: u32 = 1;
 const SCM_RIGHTS: u32 = 1;
 const SCM_CREDENTIALS: u32 = 2;
+/// Linux `net.core.optmem_max` since 6.8, bytes.
+const CONTROL_MAX: u64 = 128 << 10;
 /// Linux `UIO_MAXIOV`.
 const VECTORS_MAX: u64 = 1024;
 
@@ -101,8 +103,8 @@ impl Kernel {
             ..Outgoing::default()
         };
 
-        // `____sys_sendmsg` bounds the size before it allocates.
-        if header.control_size > i32::MAX as u64 {
+        // Linux allocates as much, within this bound (`____sys_sendmsg`, `sock_kmalloc`).
+        if header.control_size >= CONTROL_MAX {
             return Err(Errno::ENOBUFS);
         }
 

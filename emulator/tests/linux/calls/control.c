@@ -44,6 +44,8 @@ static void settings(void) {
     for (int i = 41; i < 70; i++) { V(i); T(prctl, 23, i, 0, 0, 0); } T(prctl, 23, -1, 0, 0, 0);
     T(prctl, 7, 0, 0, 0, 0); T(prctl, 21, 0, 0, 0, 0); T(prctl, 27, 0, 0, 0, 0); T(prctl, 25, out.bytes, 0, 0, 0);
     T(prctl, 42, 0, 0, 0, 0); T(prctl, 41, 1, 0, 0, 0); T(prctl, 42, 0, 0, 0, 0); T(prctl, 41, 1, 1, 0, 0); T(prctl, 42, 1, 0, 0, 0); T(prctl, 41, 0, 0, 0, 0);
+    /* No number is negative: only 0 asks for the default. */
+    T(prctl, 29, 1l << 63, 0, 0, 0); V(SYS(prctl, 30, 0, 0, 0, 0)); T(prctl, 29, 0, 0, 0, 0); V(SYS(prctl, 30, 0, 0, 0, 0));
     T(prctl, 47, 1, 5, 0, 0); T(prctl, 47, 4, 0, 0, 0); T(prctl, 9999, 0, 0, 0, 0);
     EACH_BAD(p, T(prctl, 25, p, 0, 0, 0));
     /* The signal for the end of the parent is not inherited, and is sent. */

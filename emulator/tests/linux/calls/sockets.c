@@ -207,7 +207,7 @@ static void messages(int kind) {
     T(sendmsg, a[0], &msg, 0);
     rights.data[0] = FD(EV); rights.data[1] = FD(EV);
     rights.size = 15; T(sendmsg, a[0], &msg, 0); rights.size = 25; T(sendmsg, a[0], &msg, 0); rights.size = 24; rights.kind = 9; T(sendmsg, a[0], &msg, 0); rights.kind = 1;
-    msg.control_size = 1ul << 32; T(sendmsg, a[0], &msg, 0); msg.control_size = 24; msg.control = (void *)4096; T(sendmsg, a[0], &msg, 0);
+    msg.control_size = 1ul << 32; T(sendmsg, a[0], &msg, 0); msg.control_size = 1ul << 20; T(sendmsg, a[0], &msg, 0); msg.control_size = 24; msg.control = (void *)4096; T(sendmsg, a[0], &msg, 0);
     msg.control = 0; msg.control_size = 0; msg.count = 1025; T(sendmsg, a[0], &msg, 0); T(recvmsg, a[0], &msg, 0); msg.count = 1;
     msg.name = "x"; msg.name_size = -1; T(sendmsg, a[0], &msg, 0); msg.name = 0; msg.name_size = 0;
     EACH_BAD(p, T(sendmsg, a[0], p, 0); T(recvmsg, a[1], p, DONTWAIT); T(sendmmsg, a[0], p, 1, 0); T(recvmmsg, a[1], p, 1, DONTWAIT, 0));
