@@ -85,6 +85,7 @@ fn stack(library: &Path, frames: usize, skip: usize) -> Snapshot {
 fn recording(library: &Path) -> Vec<u8> {
     let event = EventSpec {
         sample_type: st::IP | st::TID | st::TIME | st::REGS_USER | st::STACK_USER,
+        // Registers are stored in the order of their bits (`perf_output_sample_regs()`).
         sample_regs_user: REGISTERS.iter().fold(0, |mask, (bit, _)| mask | 1 << bit),
         sample_stack_user: 32 << 10,
         flags: flag::SAMPLE_ID_ALL,

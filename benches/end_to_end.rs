@@ -102,6 +102,7 @@ fn contestants(scratch: &Scratch, recording: &Path) -> Vec<Contestant> {
     perf.args(["script", "--no-inline", "-F", "comm,tid,time,ip", "-i"])
         .arg(recording);
     all.push(Contestant::new(PERF, perf, None));
+
     let there = samply()
         .arg("--version")
         .stdout(Stdio::null())
@@ -115,6 +116,7 @@ fn contestants(scratch: &Scratch, recording: &Path) -> Vec<Contestant> {
     } else {
         println!("skipped: {SAMPLY}: no samply (cargo install samply, or SAMPLY=PATH)");
     }
+
     all.extend(
         ours::commands(recording)
             .into_iter()
@@ -189,6 +191,7 @@ fn main() {
     if std::env::args().any(|a| a == "--test") {
         return;
     }
+
     let scratch = Scratch::new();
     let mut peaks: Vec<(bool, String, u64)> = Vec::new();
     for recipe in RECIPES.iter().filter(|r| RECORDINGS.contains(&r.name)) {
@@ -197,6 +200,7 @@ fn main() {
             Err(reason) => println!("skipped: {}: {reason}", recipe.name),
         }
     }
+
     for (_, name, big_kb) in peaks.iter().filter(|(big, ..)| *big) {
         let small = peaks.iter().find(|(big, n, _)| !big && n == name);
         let Some((.., small_kb)) = small else {
@@ -209,5 +213,6 @@ fn main() {
         };
         println!("{name}: anonymous memory {small_kb} KB small, {big_kb} KB big: {verdict}");
     }
+
     report::finish();
 }

@@ -74,6 +74,8 @@ const ROOT: Entry = Entry {
 fn made(text: u64, base: u64, frames: usize, functions: usize) -> Made {
     let entries: Vec<Entry> = (0..functions).map(entry).chain([ROOT]).collect();
     let ips = text + 0x10_0000;
+    // Each word of `.orc_unwind_ip` is relative to itself (`arch/x86/kernel/unwind_orc.c`,
+    // `orc_ip()`).
     let offset = |i: usize| (text + FUNCTION * i as u64).wrapping_sub(ips + 4 * i as u64) as i32;
     let section = |kind, address, bytes| Section {
         kind,
@@ -186,6 +188,7 @@ fn pair(work: &str, test: bool, frames: usize, functions: usize) {
         functions,
     );
     let user = made(0x40_0000, 0x7ffd_0000_0000, frames, functions);
+
     let code = Code::new(&kernel.space, Version::DEFAULT, Some(ENCODING));
     let mut finds = Finds::default();
     let kernel_memory = MemoryCopy::new(kernel.base, &kernel.bytes);
@@ -193,11 +196,14 @@ fn pair(work: &str, test: bool, frames: usize, functions: usize) {
         let stack = (&kernel.task, &kernel_memory, &kernel.start);
         by_kernel(&code, stack, &mut finds, out);
     };
+
     let mut cache = Cache::new();
     let user_memory = MemoryCopy::new(user.base, &user.bytes);
     let mut user_walk = |out: &mut Vec<u64>| {
         by_user(&user.space, (&user_memory, &user.start), &mut cache, out);
     };
+
+    // Both must find the same functions; only where these lie differs.
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     kernel_walk(&mut ours);
     user_walk(&mut theirs);
@@ -205,6 +211,7 @@ fn pair(work: &str, test: bool, frames: usize, functions: usize) {
     let ours = offsets(&ours, 0xffff_ffff_8100_0000);
     assert_eq!(ours, offsets(&theirs, 0x40_0000), "{work}");
     assert_eq!(ours.len(), frames, "{work}");
+
     if !test {
         measure(work, &mut kernel_walk, &mut user_walk);
     }

@@ -71,6 +71,7 @@ fn check(title: &str, path: &Path) -> Result<u64, String> {
         "{title:<14} {} stacks, {frames:.1} frames each",
         theirs.stacks
     );
+
     let mut mine = Chains::default();
     if ours::replay(path, &mut |chain| mine.add(chain)).is_some() {
         let (missing, stacks) = (theirs.missing_in(&mine), theirs.stacks);
@@ -84,6 +85,7 @@ fn check(title: &str, path: &Path) -> Result<u64, String> {
             "{title}: {missing} of {stacks} chains differ from framehop's"
         );
     }
+
     println!();
     Ok(theirs.stacks)
 }
@@ -96,6 +98,7 @@ fn rivals(path: &Path) -> Result<Vec<Rival<'_>>, String> {
     let stats = cache.stats();
     let hit_percent = stats.hits() as f64 * 100.0 / stats.total().max(1) as f64;
     println!("{:<14} framehop's cache hits: {hit_percent:.1} %", "");
+
     let mut rivals = vec![
         Rival::new(PEER_UNWIND, move || loaded.unwind(&mut cache, &mut chain).0),
         Rival::new(PEER_FILE, move || {
@@ -105,6 +108,7 @@ fn rivals(path: &Path) -> Result<Vec<Rival<'_>>, String> {
             stacks.unwrap_or(0)
         }),
     ];
+
     if ours::replay(path, &mut |_| ()).is_some() {
         rivals.push(Rival::new(OURS, move || {
             let mut frames = 0;
@@ -113,6 +117,7 @@ fn rivals(path: &Path) -> Result<Vec<Rival<'_>>, String> {
             stacks.unwrap_or(0)
         }));
     }
+
     Ok(rivals)
 }
 

@@ -81,6 +81,7 @@ fn measure(folder: &Path, test: bool) -> Result<(), String> {
     let mut ours = Contestant::new("ours", ours);
     ours.run()?;
     let mut theirs = Contestant::new("objtool", theirs);
+    // The first run also says whether objtool is installed.
     let is_there = theirs.run();
     println!("{FUNCTIONS} functions, {bytes} bytes of text");
 

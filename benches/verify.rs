@@ -78,12 +78,14 @@ fn main() {
         Ok(small) => all.push((small, &["30000"])),
         Err(reason) => println!("skipped: {reason} (a C compiler is needed: package gcc)"),
     }
+
     for (program, arguments) in INSTALLED {
         match Path::new(program).exists() {
             true => all.push((program.into(), arguments)),
             false => println!("skipped: no {program}"),
         }
     }
+
     report::note_load();
     report::head();
     for (program, arguments) in all {
@@ -91,5 +93,6 @@ fn main() {
             println!("skipped: {}: {reason}", program.display());
         }
     }
+
     report::finish();
 }

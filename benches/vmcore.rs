@@ -94,11 +94,14 @@ fn theirs(files: &Files) -> Result<Theirs, String> {
             why.lines().last().unwrap_or("no output")
         ));
     }
+
     let lines = String::from_utf8_lossy(&output.stdout).into_owned();
     let lines: Result<Vec<Value>, _> = lines.lines().map(serde_json::from_str).collect();
     let lines = lines.map_err(|e| e.to_string())?;
+    // The last line has the times.
     let (times, tasks) = lines.split_last().ok_or("drgn printed nothing")?;
     let seconds = |key: &str| times[key].as_f64().unwrap_or(f64::NAN);
+
     let chain = |task: &Value| {
         let pid = task["pid"].as_u64().unwrap_or(0);
         let name = task["name"].as_str().unwrap_or_default().to_owned();
@@ -106,6 +109,7 @@ fn theirs(files: &Files) -> Result<Theirs, String> {
         let chain = chain.map(|c| in_kernel(c.iter().filter_map(Value::as_u64)));
         ((pid, name), chain)
     };
+
     Ok(Theirs {
         chains: tasks.iter().map(chain).collect(),
         walk_ns: seconds("warm") * 1e9 / seconds("walked"),
@@ -192,6 +196,7 @@ fn walks(ours: &Ours, mut theirs: Chains) -> f64 {
     for stack in &stacks {
         let mut chain = Vec::new();
         stack.walk(&code, &mut finds, &mut chain);
+        // What is left in the end only drgn has.
         match theirs.remove(&(stack.tid.into(), stack.name.to_owned())) {
             None => missing += 1,
             Some(Some(theirs)) if theirs == in_kernel(chain.iter().copied()) => equal += 1,

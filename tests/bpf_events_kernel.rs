@@ -144,19 +144,23 @@ fn make_faults() {
         touch::<11>,
         touch::<12>,
     ];
+
     let mut zero = std::fs::File::open("/dev/zero").expect("it is always there");
     // Everything is kept, so that each allocation is fresh.
     let mut kept = Vec::new();
+
     for turn in 0..60_usize {
         let mut memory = vec![0_u8; 1 << 19];
         PLACES[turn * turn % 7 * 3 % PLACES.len()](&mut memory);
         PLACES[turn % PLACES.len()](&mut memory);
         if turn % 2 == 0 {
+            // The kernel is the first to touch this page, when it copies the zeros.
             let page = &mut memory[4096 * 100..][..8];
             zero.read_exact(page).expect("zeros");
         }
         kept.push(memory);
     }
+
     std::hint::black_box(&kept);
 }
 
@@ -322,6 +326,8 @@ impl Filling {
 
         let mut insns = begin(names);
         for at in (8..=64).step_by(8) {
+            // 0x7a stores a number of 64 bits (`BPF_ST | BPF_MEM | BPF_DW`); r10 is the end of the
+            // stack.
             insns.push(Insn::new(0x7a, 10, 0, -at, 7));
         }
 
@@ -329,6 +335,7 @@ impl Filling {
         insns.extend([mov(2, 10), Insn::new(0x07, 2, 0, 0, -64)]);
         insns.push(Insn::new(0xb7, 3, 0, 0, self.written));
         insns.extend([Insn::new(0xb7, 4, 0, 0, self.flags), call(OUTPUT)]);
+        // 0x7b stores a register, here the call's result in r0.
         insns.push(Insn::new(0x7b, 9, 0, 0, 0));
 
         insns.extend(map(1, names[2]));

@@ -52,6 +52,7 @@ impl Random {
 /// instruction.
 fn instructions(random: &mut Random) -> Vec<Insn> {
     let mut all = Vec::new();
+    // `BPF_ALU`, on 32 bits, and `BPF_ALU64`.
     for class in [4_u8, 7] {
         let width = if class == 7 { 63 } else { 31 };
         for op in (0..=0xc).map(|op: u8| op << 4) {
@@ -59,6 +60,7 @@ fn instructions(random: &mut Random) -> Vec<Insn> {
             // 0x30 and 0x90 are division and remainder: offset 1 makes them signed, and the
             // verifier refuses the constant 0.
             match op {
+                // 0x80 is the negation, which has one operand.
                 0x80 => all.push(Insn::new(class | op, 1, 0, 0, 0)),
                 0x30 | 0x90 => {
                     for off in [0, 1] {
@@ -101,6 +103,7 @@ fn instructions(random: &mut Random) -> Vec<Insn> {
         }
     }
 
+    // `BPF_JMP`, on 64 bits, and `BPF_JMP32`.
     for class in [5, 6] {
         for op in [1, 2, 3, 4, 5, 6, 7, 0xa, 0xb, 0xc, 0xd_u8] {
             all.push(Insn::new(op << 4 | 8 | class, 1, 2, 1, 0));

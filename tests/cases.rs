@@ -81,6 +81,7 @@ impl Shared {
 fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
     const INSTRUCTIONS_MAX: u64 = 100_000;
     let header = &recorded.case.header;
+    // The samples of such cases are changed after they were taken, so execution would not fit them.
     if !header.corruptions.is_empty() || !header.forgotten.is_empty() {
         return Ok(());
     }
@@ -145,15 +146,18 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
 fn trials(folder: &Path, path: PathBuf) -> Vec<Trial> {
     let name = path.strip_prefix(folder).unwrap_or(&path);
     let name = name.with_extension("").to_string_lossy().into_owned();
+
     let case = cases::read(&path);
     let header = case.map(|case| case.header);
     let is_kernel = matches!(&header, Ok(header) if header.machine == Machine::Kernel);
     let not_emulated = header.is_ok_and(|header| header.not_emulated.is_some());
+
     let shared = Arc::new(Shared {
         path,
         built: OnceLock::new(),
         first: OnceLock::new(),
     });
+
     let trial = |&engine: &Engine| {
         let shared = shared.clone();
         let name = format!("{name}/{}", engine.as_str());
@@ -163,6 +167,7 @@ fn trials(folder: &Path, path: PathBuf) -> Vec<Trial> {
             Trial::test(name, move || shared.check(engine))
         }
     };
+
     let engines = Engine::HERE.iter();
     let here = engines.filter(|engine| !is_kernel || **engine == Engine::Emulator);
     here.map(trial).collect()

@@ -56,6 +56,7 @@ fn functions() -> String {
         let (has_frame_pointer, mut offset) = (number % 5 == 0, 8);
         let mut saved = ["rbp", "rbx", "r12", "r13", "r14"];
         if !has_frame_pointer {
+            // Without a frame pointer, rbp is a register like the others, and comes last.
             saved.rotate_left(1);
         }
         let saved = &saved[..below(6) as usize];
@@ -98,6 +99,7 @@ fn functions() -> String {
 
         line("ret");
         line(".cfi_restore_state");
+        // Never reached; without an instruction here, the restored row would cover nothing.
         line("ud2");
         line(".cfi_endproc");
     }

@@ -95,11 +95,14 @@ fn all_formats_hold_the_stacks_of_the_text() {
             &decode::speedscope(&script("speedscope", name)),
             &expected,
         );
+
         let firefox = decode::unzipped(&script("firefox", name));
         same(name, &decode::firefox(&firefox), &expected);
+
         let pprof = decode::unzipped(&script("pprof", name));
         let (stacks, sums) = decode::pprof(&pprof);
         same(name, &stacks, &expected);
+
         for (event, period) in periods {
             assert_eq!(
                 sums.get(&format!("{event}_event")),
@@ -138,6 +141,7 @@ fn replays_of_several_unwinders_are_told_apart_and_say_where_they_stopped() {
         let speedscope = decode::speedscope(&of("speedscope", "dwarf,fp"));
         let firefox = decode::firefox(&decode::unzipped(&of("firefox", "dwarf,fp")));
         let (pprof, sums) = decode::pprof(&decode::unzipped(&of("pprof", "dwarf,fp")));
+        // Each unwinder has each sample once.
         assert_eq!(sums["dwarf_sample"], sums["fp_sample"]);
 
         for stacks in [speedscope, firefox, pprof] {

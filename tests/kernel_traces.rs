@@ -116,6 +116,7 @@ fn every_callchain_is_what_perf_stored() {
 
     assert_eq!(input.sample_count(), Some(40));
     assert!(entries > 500, "{entries}");
+    // A recording without such samples would prove nothing about them.
     let kinds = [at_entry, compat, full, without];
     assert!(kinds.iter().all(|count| *count > 1), "{kinds:?}");
 }
@@ -162,6 +163,7 @@ fn every_callchain_is_what_the_kernel_was_asked_for() {
     // 18: a helper that skips two of 16. 127: the kernel's own limit.
     assert_eq!(limits, [4, 9, 16, 18, 127]);
 
+    // A recording without such requests would prove nothing about them.
     let kinds = [no_kernel, no_user, no_marks];
     assert!(kinds.iter().all(|count| *count > 1), "{kinds:?}");
     assert!(put_back > 50, "{put_back}");

@@ -40,6 +40,7 @@ fn record_program(path: &Path, name: &[u8], every: u64, lbr: &[Depth]) -> Input 
             ..linux::ProcessOptions::default()
         },
     };
+
     let options = EmulatorOptions {
         plan: Plan {
             max_instructions: Some(100_000),
@@ -52,10 +53,12 @@ fn record_program(path: &Path, name: &[u8], every: u64, lbr: &[Depth]) -> Input 
         },
         timeout: None,
     };
+
     let meta = Meta {
         truth: "from the start".into(),
         ..Meta::default()
     };
+
     let mut writer = TraceWriter::new(Vec::new(), &meta).expect("it is written to memory");
     let mut recorder = TraceRecorder::new(&mut writer, emulator::finder_options(Path::new("/")));
     emulator::record(program, &options, &mut recorder).expect("it runs");
@@ -118,6 +121,7 @@ fn explained(input: &Input, sample: usize, name: &str) -> String {
         ..Filter::default()
     };
     let mut text = String::new();
+
     let mut take = |view: &unwind_sim_recordings::view::View<'_>| {
         let (setting, variant) = (Setting::default(), Variant::Hardware);
         let outcome = engine.examine(view, variant, &setting, &mut Cache::new());
@@ -130,6 +134,7 @@ fn explained(input: &Input, sample: usize, name: &str) -> String {
         text = explain::explain(view, &walk, None, Shown::All);
         Ok(())
     };
+
     input
         .for_each::<InputError>(&filter, &mut take)
         .expect("it is there");
@@ -143,6 +148,7 @@ fn a_chain_that_fits_is_right_and_one_that_does_not_is_cut_at_the_depth() {
         let entries = depth.entries();
         let walked = walk(&input, &format!("lbr:{entries}"));
         let deepest = walked.iter().position(|w| w.truth == 42).expect("41 calls");
+
         // While the recursion descends, the ring holds the newest calls.
         for w in &walked[..deepest] {
             let all = 1 + entries;
@@ -152,6 +158,7 @@ fn a_chain_that_fits_is_right_and_one_that_does_not_is_cut_at_the_depth() {
             }
             assert!(w.invented == 0 && w.hits.iter().copied().eq(0..w.hits.len()));
         }
+
         // While it returns, overwritten records stay lost though there is room, except for the
         // root.
         let lost = |w: &&Walked| w.verdict.letter() == 't' && w.code == Code::NotAtRoot;
@@ -159,6 +166,7 @@ fn a_chain_that_fits_is_right_and_one_that_does_not_is_cut_at_the_depth() {
         assert_eq!(walked.last().expect("some").verdict, Verdict::Ok);
         assert!(walked.iter().all(|w| w.invented == 0));
     }
+
     let at = walk(&input, "lbr").iter().position(|w| w.truth == 42);
     let text = explained(&input, at.expect("41 calls"), "lbr:16");
     assert!(

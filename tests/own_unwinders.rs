@@ -50,6 +50,7 @@ fn chains(input: &Input, unwinder: &dyn Unwinder, fake: bool) -> Vec<Chain> {
         variant: None,
         version: None,
     };
+
     let take = &mut |view: &unwind_sim_recordings::view::View<'_>| {
         let start = column.variant_for(view);
         if fake || start == Variant::Hardware {
@@ -60,10 +61,12 @@ fn chains(input: &Input, unwinder: &dyn Unwinder, fake: bool) -> Vec<Chain> {
         }
         Ok(())
     };
+
     let filter = Filter {
         limit: Some(SAMPLES_MAX),
         ..Filter::default()
     };
+
     input
         .for_each::<unwind_sim_judge::input::InputError>(&filter, take)
         .expect("a sound trace");
@@ -126,6 +129,7 @@ fn check_dir_reports_every_wrong_chain() {
     assert!(report.unread.is_empty(), "{report}");
     assert!(!report.is_ok() && !report.wrong.is_empty());
     assert!(report.wrong.iter().all(|wrong| wrong.verdict.is_wrong()));
+
     // By cause, each with its first chain, on one screen.
     let (text, causes) = (report.to_string(), report.causes());
     let chains: usize = causes.iter().map(|cause| cause.chains).sum();
@@ -140,6 +144,7 @@ fn check_dir_reports_every_wrong_chain() {
         assert!(text.contains(&first), "{text}");
     }
     assert!(text.lines().count() <= 24, "{text}");
+
     let judged = report.judged;
     assert!(report.except(|_| true).is_ok() && judged > 0);
 }

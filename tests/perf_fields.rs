@@ -72,6 +72,7 @@ fn lists_of_fields_are_printed_as_perf_does_and_refused_where_perf_refuses() {
                 true => vec!["-tid", list],
                 false => vec![list],
             };
+
             let found = printed(name, "fields.kallsyms.txt", &lists, None);
             match (found, wanted) {
                 (Ok((found, _)), Some(wanted)) => {
@@ -81,6 +82,7 @@ fn lists_of_fields_are_printed_as_perf_does_and_refused_where_perf_refuses() {
                 (found, _) => panic!("{name} -F {list}: {:?}", found.map(|(text, _)| text)),
             }
         }
+
         assert!(
             refused >= refused_min,
             "{name}: {refused} lists were refused"

@@ -154,6 +154,7 @@ fn the_direct_way_finds_what_the_way_over_a_trace_finds() {
     let mut files = vec![corpus("dwarf.data"), corpus("dwarf-zstd.data")];
     let recorded = record(name);
     files.extend(recorded.iter().map(|(_, path)| path.clone()));
+
     for path in files {
         for unwinder in ["dwarf", "fp", "guess"] {
             let (found, expected) = (direct(&path, unwinder), over_a_trace(&path, unwinder));

@@ -47,6 +47,8 @@ fn try_programs(
             }
             Err(problem) => problem,
         };
+
+        // Only the same kind of failure counts: a smaller program with another one would mislead.
         let small = shrink(&program, |other| {
             let again = bench.try_program(other);
             again.is_err_and(|other| discriminant(&other) == discriminant(&problem))
@@ -56,6 +58,7 @@ fn try_programs(
             again(program.seed)
         );
     }
+
     fates
 }
 
@@ -66,16 +69,20 @@ fn right_tables_are_right_and_defects_are_found_where_they_are() {
     let seeds = first..first.saturating_add(if slow { PROGRAMS_SLOW } else { PROGRAMS });
     println!("{SEED}={first}, seeds {seeds:?}");
     let fates = try_programs(seeds.map(RandomProgram::random));
+
     let of = |wanted: Fate| -> u64 {
         let counts = fates.iter().filter(|((_, fate), _)| *fate == wanted);
         counts.map(|(_, count)| count).sum()
     };
+
     let (found, equivalent) = (of(Fate::Found), of(Fate::Equivalent));
     println!(
         "{found} found, {equivalent} equivalent, {} not executed",
         of(Fate::NotExecuted)
     );
     assert!(found > 0);
+
+    // The share of a few would be chance.
     let executed = found + equivalent;
     if executed >= EXECUTED_MIN {
         let share = 100.0 * equivalent as f64 / executed as f64;
@@ -172,17 +179,20 @@ fn programs_become_cases() {
         let case = bench.case(&program, with_defect, about).expect("a case");
         let path = folder.path().join(format!("random-{seed}.s"));
         std::fs::write(&path, &case).expect("a file");
+
         let mut verify = std::process::Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
         let output = verify
             .args(["verify", "--unwinder", "dwarf"])
             .arg(&path)
             .output();
         let output = output.expect("it runs");
+
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(
             text.starts_with("exited with status 0"),
             "seed {seed}: {text}"
         );
+
         // No directive describes a retpoline's `ret` correctly, and a defect that the format has no
         // word for replaces the right directives.
         let is_right = !text.contains("retpoline") && (!with_defect || case.contains("#! inject"));

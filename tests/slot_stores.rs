@@ -133,6 +133,7 @@ fn run() -> Run {
     cc.args(["-nostdlib", "-static", "-no-pie", "-o"]);
     cc.arg(&program).arg(&source);
     assert!(cc.status().expect("cc runs").success());
+
     let request = Request {
         engines: &[spec::engine("dwarf").expect("a known unwinder")],
         setting: Setting::default(),
@@ -149,6 +150,7 @@ fn run() -> Run {
             ..ProcessOptions::default()
         },
     };
+
     let run = verify::run(program, &request, &mut |_| {}).expect("it can be started");
     assert_eq!(run.end, End::Outcome(Outcome::Exited(0)));
     run

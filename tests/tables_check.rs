@@ -318,12 +318,14 @@ fn the_self_test_prints_its_score() {
     let scratch = Scratch::new();
     let output = check(&["--self-test", "40"], &late(&scratch));
     assert_eq!(output.status.code(), Some(0));
+
     let text = String::from_utf8(output.stdout).expect("text");
     let all = text
         .lines()
         .find(|line| line.trim_start().starts_with("all "));
     let all = all.expect("a line for all kinds");
     assert!(all.contains(" caught ") && all.ends_with(" %"), "{text}");
+
     // A kind without a defect has no score: what is equivalent was neither caught nor missed.
     let mut equivalents = 0;
     for line in text.lines().filter(|line| line.contains(" caught ")) {
@@ -335,12 +337,14 @@ fn the_self_test_prints_its_score() {
             panic!("{line}");
         };
         equivalents += equivalent;
+
         let expected = match caught + missed {
             0 => " missed         -".to_owned(),
             all => format!(" {:.2} %", 100.0 * caught as f64 / all as f64),
         };
         assert!(line.ends_with(&expected), "{text}");
     }
+
     assert!(text.lines().any(|line| line.ends_with(" -")), "{text}");
     assert!(equivalents > 0, "{text}");
 }
@@ -406,6 +410,7 @@ fn compressed_tables_are_read() {
         "-fno-unwind-tables",
     ];
     let plain = scratch.cc("two.c", source, &options).expect("cc builds");
+
     let printed = |file: &Path| {
         let checked = check(&["--json"], file);
         let mut dump = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
@@ -415,6 +420,7 @@ fn compressed_tables_are_read() {
         let counts = lines(&checked).last().expect("a summary")["rows"].clone();
         (counts, String::from_utf8_lossy(&dumped.stdout).into_owned())
     };
+
     let expected = printed(&plain);
     assert!(expected.1.contains(".debug_frame"), "{}", expected.1);
     for how in ["zlib", "zstd"] {

@@ -136,12 +136,14 @@ fn converted_programs_run_as_before() {
         &["-O2", "-fno-omit-frame-pointer", "-fcf-protection"],
         &["-O2", "-Wl,-z,lazy", "-fasynchronous-unwind-tables"],
     ];
+
     for options in kinds {
         match compile(folder.path(), "program", PROGRAM, options) {
             Ok(program) => runs_as_before(&program, &[], folder.path()),
             Err(why) => skip("converted_programs_run_as_before", why),
         }
     }
+
     for name in ["ls", "sort", "perl", "python3"] {
         let path = Path::new("/usr/bin").join(name);
         match std::fs::canonicalize(&path) {
@@ -166,6 +168,7 @@ fn converted_libraries_are_loaded_as_before() {
             "cc makes no library",
         );
     };
+
     let user = "int answer(void);\nint main(void) { return answer(); }\n";
     let options = [
         &format!("-L{}", text(at))[..],
@@ -174,8 +177,11 @@ fn converted_libraries_are_loaded_as_before() {
     ];
     // The library comes after the source that needs it.
     let program = compile(at, "user", user, &options).expect("a program that uses it");
+
     let status = || Command::new(&program).status().expect("it starts").code();
     assert_eq!(status(), Some(42));
+
+    // Each target starts from the original: a converted library may have lost its first table.
     let original = std::fs::read(&library).expect("the library");
     for to in TARGETS {
         std::fs::write(&library, &original).expect("the library");
@@ -264,7 +270,9 @@ fn llvm_rows(shown: &str) -> Vec<String> {
         Some(hex) => i64::from_str_radix(hex, 16).expect("a number"),
         None => text.parse().expect("a number"),
     };
+
     let (mut rows, mut start, mut base): (Vec<String>, i64, &str) = (Vec::new(), 0, "");
+
     for line in shown.lines().map(str::trim) {
         let (key, value) = line.split_once(": ").unwrap_or((line, ""));
         match key {
@@ -415,6 +423,7 @@ fn linked(folder: &Path) -> Option<[PathBuf; 2]> {
         objects[0].push(object);
         objects[1].push(renamed);
     }
+
     let [merged, both] = objects.map(|objects| {
         let to = objects[0].with_extension("linked");
         let mut command = Command::new("cc");
@@ -422,6 +431,7 @@ fn linked(folder: &Path) -> Option<[PathBuf; 2]> {
         let output = command.output().ok();
         output.filter(|output| output.status.success()).map(|_| to)
     });
+
     let both = both?;
     let rename = ["--rename-section", ".other=.sframe", text(&both)];
     tool("objcopy", &rename).filter(|output| output.status.success())?;

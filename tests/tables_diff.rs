@@ -127,12 +127,14 @@ fn the_instruction_at_which_the_tables_part_is_marked() {
     if sframe_version(&object) != Some(1) {
         return skip(name, "as does not write SFrame V1");
     }
+
     let found = diff(&[path(&object)]);
     let line = found
         .differences
         .iter()
         .find(|d| d["function"] == "rbp_same");
     let line = line.expect("the function");
+
     let code = line["code"].as_array().expect("instructions");
     let marked: Vec<&str> = code
         .iter()
@@ -141,6 +143,7 @@ fn the_instruction_at_which_the_tables_part_is_marked() {
         .collect();
     assert_eq!(marked, ["nop"], "{line}");
     assert!(code.iter().any(|i| i["text"] == "pop %rbp"), "{line}");
+
     // Two instructions, one row.
     assert_eq!(line["place"]["section"], ".text");
     assert_eq!(line["claims"][1]["rule"]["registers"]["rbp"], "*(cfa-16)");
@@ -257,6 +260,7 @@ fn two_builds_are_compared_function_by_function() {
     ) else {
         return skip(name, "cc cannot link");
     };
+
     let found = diff(&[path(&first), path(&second)]);
     assert_eq!(found.status, 0, "{found:?}");
     assert!(
@@ -264,6 +268,7 @@ fn two_builds_are_compared_function_by_function() {
         "{found:?}"
     );
     assert!(found.summary["functions"].as_u64() >= Some(4), "{found:?}");
+
     let found = diff(&[path(&first), path(&third)]);
     assert_eq!(found.status, 1, "{found:?}");
     assert_eq!(found.changed, ["g"]);

@@ -258,6 +258,7 @@ fn a_killed_sweep_goes_on_to_the_same_bytes() {
             }
             if length(&part) >= most {
                 child.kill().expect("our child");
+                // Until it is gone, it may still write.
                 child.wait().expect("our child");
                 break false;
             }

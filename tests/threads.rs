@@ -64,6 +64,7 @@ fn in_blocks(path: &Path) -> Vec<u8> {
     for image in trace.images() {
         writer.add_image(image).expect("an image");
     }
+
     let mut samples = Vec::new();
     for item in trace.items() {
         match item.expect("an item") {
@@ -72,6 +73,7 @@ fn in_blocks(path: &Path) -> Vec<u8> {
             event => writer.item(&event).expect("an event"),
         }
     }
+
     let mut written = 0;
     for pass in 0..TIMES {
         for i in 0..samples.len() {
@@ -83,6 +85,7 @@ fn in_blocks(path: &Path) -> Vec<u8> {
             }
         }
     }
+
     writer.finish().expect("a trace")
 }
 
@@ -148,6 +151,7 @@ fn a_damaged_block_is_reported_alike() {
     let bytes = in_blocks(Path::new("corpus/traces/throws.bin"));
     let path = folder.path().join("damaged.bin");
     std::fs::write(&path, &bytes).expect("it is written");
+
     let blocks: Vec<u64> = {
         let trace = Trace::open(&path).expect("a trace");
         let blocks = trace.blocks();
@@ -155,6 +159,7 @@ fn a_damaged_block_is_reported_alike() {
         samples.map(|block| block.offset).collect()
     };
     assert!(blocks.len() > 8);
+
     let mut number = 0;
     // One block, and two: the first is reported.
     for damaged in [vec![5], vec![1], vec![3, 6]] {
@@ -162,6 +167,7 @@ fn a_damaged_block_is_reported_alike() {
         for &block in &damaged {
             bytes[(blocks[block] + BLOCK_HEADER_BYTES) as usize + 9] ^= 0x55;
         }
+
         std::fs::write(&path, &bytes).expect("it is written");
         let text = assert_same(&path, &mut number);
         assert!(text.contains("damaged.bin"), "{text}");
@@ -264,6 +270,7 @@ fn no_thread_is_far_ahead_of_the_output() {
     impl Write for Slow<'_> {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             let written = self.written.lines().count() as u64;
+            // Slow enough that the threads would run far ahead if nothing held them.
             std::thread::sleep(Duration::from_millis(2));
             let ahead = self.described.load(Ordering::SeqCst) - written;
             assert!(

@@ -57,11 +57,13 @@ fn a_slot_without_memory_and_a_formula_without_value_are_wrong() {
         .output()
         .expect("the program runs");
     assert_eq!(output.status.code(), Some(1));
+
     let text = String::from_utf8(output.stdout).expect("text");
     let lines = text
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"));
     let lines: Vec<Value> = lines.collect();
+
     let wrong = lines.iter().filter(|line| line["type"] == "contradiction");
     let found: Vec<(&str, &str, &str)> = wrong
         .map(|line| {
@@ -70,6 +72,7 @@ fn a_slot_without_memory_and_a_formula_without_value_are_wrong() {
             (place, text("code"), text("register"))
         })
         .collect();
+
     assert_eq!(
         found,
         [("far", "US503", "rbx"), ("formula", "US503", "rbx")],

@@ -120,6 +120,7 @@ pub(crate) fn count_rows(elf: &Elf) -> (u64, u64) {
     let mut context = UnwindContext::new();
     let (mut fdes, mut rows) = (0, 0);
     let mut entries = eh_frame.entries(&bases);
+
     while let Ok(Some(entry)) = entries.next() {
         let gimli::CieOrFde::Fde(partial) = entry else {
             continue;
@@ -132,9 +133,11 @@ pub(crate) fn count_rows(elf: &Elf) -> (u64, u64) {
         };
         fdes += 1;
         while let Ok(Some(row)) = table.next_row() {
+            // Otherwise the compiler could leave out what makes the row.
             std::hint::black_box(row);
             rows += 1;
         }
     }
+
     (fdes, rows)
 }

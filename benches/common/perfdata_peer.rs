@@ -91,6 +91,7 @@ fn for_each_sample(path: &Path, each: EachSample<'_>) -> Result<Processes, linux
         };
         match record.parse()? {
             EventRecord::Mmap2(mapping) => processes.map(&mapping),
+            // `execve` replaces all mappings.
             EventRecord::Comm(comm) if comm.is_execve => {
                 processes.start(comm.pid, Framehop::new());
             }

@@ -70,19 +70,24 @@ pub(crate) fn stack(name: &str, path: &Path, frames: usize, skip: usize) -> Opti
         .step_by(stride)
         .take(frames)
         .collect::<Vec<_>>();
+
     // A shuffled order, so that guessing the next function from the previous one gains nothing.
     stops.sort_by_key(|(pc, _)| pc.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+
     let image = Image::at_bias(elf, BIAS)?;
     let mut words: Vec<u64> = Vec::new();
     for (i, (_, cfa_offset)) in stops.iter().enumerate() {
+        // The CFA lies right above the return address, so one slot fewer holds data.
         let slots = (cfa_offset / 8 - 1) as usize;
         words.extend(std::iter::repeat_n(STACK_BASE + 0x5550, slots));
         words.push(stops.get(i + 1).map_or(0, |(pc, _)| pc + BIAS));
     }
+
     let mut regs = [0x1111; REGS];
     regs[RIP] = stops.first()?.0 + BIAS;
     regs[RSP] = STACK_BASE;
     let stack = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+
     Some(Snapshot {
         name: name.to_owned(),
         regs,

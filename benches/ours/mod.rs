@@ -174,6 +174,7 @@ pub(crate) fn compilers(elf: &Elf, rows: u64) -> Vec<Rival<'_>> {
     let Some(image) = load(elf).map(Arc::new) else {
         return Vec::new();
     };
+
     let compiler = |table: &str, compile: fn(&image::Image, &mut Cache)| {
         let image = image.clone();
         Rival::new(format!("ours {table}"), move || {
@@ -183,6 +184,7 @@ pub(crate) fn compilers(elf: &Elf, rows: u64) -> Vec<Rival<'_>> {
             rows
         })
     };
+
     vec![
         compiler(TABLES[0], |image, cache| {
             dwarf::compile_all(image, TableKind::EhFrame, cache);

@@ -223,6 +223,7 @@ fn joined_instructions_do_what_each_does() {
         // A limit may fall between two joined instructions.
         let limits = [u64::MAX, u64::from(random.below(INSTRUCTIONS as u64))];
         for limit in limits {
+            // An observer that sees every instruction keeps the machine from joining any.
             let (mut fused, mut watched) = (first.clone(), first.clone());
             let mut watch = Watch(0);
             let ends = (fused.run(limit, &mut ()), watched.run(limit, &mut watch));
@@ -232,6 +233,7 @@ fn joined_instructions_do_what_each_does() {
                 "seed {seed}: {code:02x?}"
             );
 
+            // An observer that wants only some of them must change nothing either.
             let mut glanced = first.clone();
             let mut glance = Glance {
                 executed: 0,

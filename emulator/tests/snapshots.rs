@@ -44,11 +44,13 @@ fn seen(machine: &Machine) -> Seen {
     let memory = &core.memory;
     let pages = (0..CODE_PAGES).map(|n| CODE + n * PAGE);
     let pages = pages.chain((0..DATA_PAGES).map(|n| DATA + n * PAGE));
+
     let page = |at| {
         let mut bytes = vec![0; PAGE as usize];
         let there = memory.peek(at, &mut bytes).is_ok();
         (there.then_some(bytes), memory.fetch(at, &mut [0]).is_ok())
     };
+
     Seen {
         gpr: (0..16).map(|n| core.state.gpr(n)).collect(),
         rest: (
@@ -127,6 +129,7 @@ fn advance(machine: &mut Machine, seed: u64) {
         9 => memory.discard(code..code + PAGE).expect("user space"),
         _ => {}
     }
+
     for _ in 0..8 {
         if machine.run(1 + random.below(40), &mut ()) != Exit::Limit {
             scatter(machine, random);

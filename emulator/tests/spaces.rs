@@ -86,11 +86,13 @@ fn code_is_decoded_once_for_each_space() {
     run_at(&mut machine, CODE);
     let one = machine.code_bytes();
     let parent = machine.core.memory.id();
+
     let child = machine.core.memory.fork();
     machine.core.memory.switch_to(child);
     run_at(&mut machine, CODE);
     let both = machine.code_bytes();
     assert!(both > one);
+
     for _ in 0..3 {
         for space in [parent, child] {
             machine.core.memory.switch_to(space);
@@ -98,6 +100,7 @@ fn code_is_decoded_once_for_each_space() {
         }
     }
     assert_eq!(machine.code_bytes(), both);
+
     // That of a space that has ended goes with the next switch.
     machine.core.memory.switch_to(parent);
     machine.core.memory.remove_space(child);
@@ -256,6 +259,7 @@ fn restored_code_is_decoded_again_where_it_differs() {
         machine.restore(&snapshot).expect("there is a way back");
         assert_eq!(run_at(&mut machine, CODE), 1);
     }
+
     // A page that shows another frame since, though neither frame has changed.
     let (mut machine, object) = shared();
     let memory = &mut machine.core.memory;
@@ -263,12 +267,15 @@ fn restored_code_is_decoded_again_where_it_differs() {
     memory
         .map_private(range.clone(), Permissions::ALL, object, 0)
         .expect("in range");
+    // 0xb8 is `mov $N, %eax`.
     assert_eq!(memory.load_bytes(ALIAS), Some([0xb8]));
     memory.write(CODE, &code(3)).expect("mapped");
     assert_eq!(run_at(&mut machine, CODE), 3);
+
     let snapshot = machine.snapshot();
     machine.core.memory.discard(range).expect("in range");
     assert_eq!(run_at(&mut machine, CODE), 1);
+
     machine.restore(&snapshot).expect("there is a way back");
     assert_eq!(run_at(&mut machine, CODE), 3);
 }

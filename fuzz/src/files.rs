@@ -78,11 +78,14 @@ fn mended(data: &[u8]) -> Vec<u8> {
     let put = |bytes: &mut [u8], at: usize, crc: u32| {
         bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
     };
+
     if bytes.len() < FILE_HEADER {
         return bytes;
     }
+
     let crc = crc32c::crc32c(&bytes[..12]);
     put(&mut bytes, 12, crc);
+
     let mut at = FILE_HEADER;
     while let Some(length) = bytes.get(at + 4..at + 8) {
         let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]) as usize;
@@ -90,14 +93,17 @@ fn mended(data: &[u8]) -> Vec<u8> {
         let Some(stored) = bytes.get(payload.clone()) else {
             break;
         };
+        // The checksum covers the block's header up to itself, and what follows it.
         let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[at..at + 20]), stored);
         put(&mut bytes, at + 20, crc);
         at = payload.start + length.next_multiple_of(8);
     }
+
     if let Some(footer) = bytes.len().checked_sub(16) {
         let crc = crc32c::crc32c(&bytes[footer..footer + 8]);
         put(&mut bytes, footer + 8, crc);
     }
+
     bytes
 }
 
@@ -198,6 +204,7 @@ fn import(data: &[u8]) {
         stack_bytes_max: 1 << 16,
         ..ImportOptions::default()
     };
+
     let mut items = 0;
     let mut sink = |item: ImportItem<'_>| {
         if let ImportItem::Item(item) = item {
@@ -210,6 +217,7 @@ fn import(data: &[u8]) {
             ControlFlow::Break(())
         }
     };
+
     let _ = import_bytes(Arc::new(data.to_vec()), &options, &mut sink);
 }
 

@@ -14,6 +14,7 @@ pub fn check(data: &[u8]) {
         return;
     };
     let report = check::check(&file, &Options::default());
+
     for checked in &report.functions {
         let (wrong, doubts) = (&checked.verdict.contradictions, &checked.verdict.doubts);
         // Only where there is no code may what passes for a length be longer than all code, and left out.
@@ -25,6 +26,7 @@ pub fn check(data: &[u8]) {
             Verdict::Contradicted => assert!(!wrong.is_empty()),
         }
     }
+
     let threads = 2;
     let again = check::check(
         &file,
@@ -33,6 +35,7 @@ pub fn check(data: &[u8]) {
             ..Options::default()
         },
     );
+
     let verdicts = |report: &check::Report| -> Vec<_> {
         report.functions.iter().map(|f| f.verdict.clone()).collect()
     };
@@ -51,6 +54,7 @@ pub fn generate(data: &[u8]) {
             .filter(|t| matches!(t, Target::Orc(_)));
         orc.map(move |target| Wanted::new(boundaries, target))
     });
+
     for options in options {
         let Ok(generated) = rows_of(&file, options) else {
             continue;

@@ -70,6 +70,7 @@ fn items(data: &[u8]) -> Vec<Item> {
 pub fn stitch(data: &[u8]) {
     let items = items(data);
     let records: HashMap<u64, &Item> = items.iter().map(|item| (item.key, item)).collect();
+
     for mode in Mode::ALL {
         let mut stitcher = match mode {
             Mode::Own => Stitcher::own_within(HELD_BYTES_MAX),
@@ -84,13 +85,16 @@ pub fn stitch(data: &[u8]) {
             let held = pushed - out.len();
             assert!(mode != Mode::Own || held * size_of::<Stitched>() <= HELD_BYTES_MAX);
         }
+
         stitcher.finish();
         out.extend(std::iter::from_fn(|| stitcher.pop()));
         assert_eq!(stitcher.counts().samples, pushed as u64);
+
         let mut keys: Vec<u64> = out.iter().map(|sample| sample.key).collect();
         keys.sort_unstable();
         keys.dedup();
         assert_eq!((keys.len(), out.len()), (pushed, pushed), "{mode:?}");
+
         for sample in &out {
             check(mode, sample, &records);
         }

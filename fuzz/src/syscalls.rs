@@ -317,6 +317,7 @@ pub fn syscalls(data: &[u8]) {
     let (seed, cut) = (input.u8(), u64::from(input.u8()));
     let calls = calls(&mut input);
     let root: &Path = ROOT.path();
+
     let start = || {
         let options = ProcessOptions {
             args: vec![b"program".to_vec()],
@@ -329,10 +330,15 @@ pub fn syscalls(data: &[u8]) {
         };
         Kernel::start(b"/program", options).expect("it starts")
     };
+
     let mut whole = start();
     let seen = run(&mut whole, u64::MAX);
+
+    // Where a run is interrupted must not matter.
     let mut pieces = start();
     assert_eq!(run(&mut pieces, 1 + cut), seen, "in pieces");
+
+    // Neither must a snapshot, nor the way back to it.
     let mut taken_back = start();
     let at = seen.executed * cut / 256;
     taken_back.run(at, &mut ());

@@ -35,6 +35,7 @@ fn groups(text: &str) -> Vec<Group> {
         if words.len() > 2 && words[2].starts_with("US") && words[0].parse::<u64>().is_ok() {
             head = words.iter().map(|w| (*w).to_owned()).collect();
         }
+
         if let Some(rest) = line.trim_start().strip_prefix("sample ") {
             let behind = rest
                 .split_once(", frame ")
@@ -42,6 +43,7 @@ fn groups(text: &str) -> Vec<Group> {
             let behind = behind.map_or("", |(_, place)| place);
             place = behind.split(": ").next().unwrap_or_default().to_owned();
         }
+
         if line.starts_with(' ') && line.trim_start().starts_with("unwind-sim explain") {
             found.push(Group {
                 word: head[1].clone(),
@@ -155,6 +157,7 @@ fn files_with_any_name_are_named_so_that_a_shell_finds_them() {
         std::fs::copy(root(SEED), folder.path().join(name)).expect("a copy");
         let args = ["compare", "--regs", "fake:v5.1", "--"].map(OsStr::new);
         each_is_explained(&[&args[..], &[name]].concat(), folder.path());
+
         // A recording also names the comparison of the file it wrote.
         let Some(name) = name.to_str() else { continue };
         let output = format!("--output=./{name}");
@@ -168,6 +171,7 @@ fn files_with_any_name_are_named_so_that_a_shell_finds_them() {
             "9",
             &output,
         ];
+
         let recorded = tool(&args)
             .args(["--env", "A=b", "--", "/bin/true"])
             .current_dir(folder.path())
@@ -384,16 +388,20 @@ fn a_failing_case_names_the_command_that_blesses_it() {
         .filter(|line| !line.starts_with("#="))
         .collect::<Vec<_>>();
     std::fs::write(&path, stale.join("\n") + "\n").expect("a file");
+
     let prelude = root("corpus/cases/prelude.inc");
     std::fs::copy(prelude, group.join("prelude.inc")).expect("a copy");
     let path = path.to_string_lossy().into_owned();
+
     let output = run(&["cases", "run", &path]);
     let told = stdout(&output);
     let command = told
         .lines()
         .find_map(|l| l.split_once("if this is right: "));
+
     assert!(!told.contains("blessing does not change"), "{told}");
     let (_, command) = command.unwrap_or_else(|| panic!("{told}{}", stderr(&output)));
+
     assert_eq!(status(&by_shell(command, folder.path())), 0, "{command}");
     assert_eq!(status(&run(&["cases", "run", &path])), 0);
 }
@@ -409,14 +417,17 @@ fn a_wrong_claim_is_not_offered_for_blessing() {
     std::fs::create_dir(&group).expect("a folder");
     let name = "callee-pops-its-arguments.s";
     let text = std::fs::read_to_string(root("corpus/cases/frame").join(name)).expect("the case");
+
     let author = text.lines().filter(|line| !line.starts_with("#="));
     let claims = author.map(|line| match line.starts_with("#! right:") {
         true => "#! right: guess\n".to_owned(),
         false => format!("{line}\n"),
     });
+
     let path = group.join(name);
     std::fs::write(&path, claims.collect::<String>()).expect("a file");
     std::fs::copy(root("corpus/cases/prelude.inc"), group.join("prelude.inc")).expect("a copy");
+
     let told = run(&["cases", "run", &path.to_string_lossy()]);
     let told = stdout(&told).to_owned() + stderr(&told);
     assert!(

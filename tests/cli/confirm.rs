@@ -65,17 +65,22 @@ fn frames_that_execution_returns_to_are_confirmed() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let core_path = core(folder.path(), 32);
+
     let right = ["replay", &core_path, "--unwinder", "dwarf", "--confirm"];
     let text = ends_with(0, &right);
     let all = "  of 3 callers: 3 confirmed, 0 contradicted, 0 unjudged\n";
     assert!(text.ends_with(all), "{text}");
+    // 60 is `exit`.
     assert!(text.contains("system call 60 cannot be answered"), "{text}");
+
     // Three instructions lead back into `mid`, and no farther.
     let text = ends_with(0, &[&right[..], &["--max-instructions", "3"]].concat());
     let one = "  of 3 callers: 1 confirmed, 0 contradicted, 2 unjudged\n";
     assert!(text.ends_with(one), "{text}");
+
     let none = run(&[&right[..], &["--max-instructions", "1"]].concat());
     assert_eq!(status(&none), 3, "{}", stdout(&none));
+
     // The scan takes the data for a frame.
     let text = ends_with(
         0,

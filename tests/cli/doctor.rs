@@ -94,7 +94,9 @@ fn as_many_are_broken_as_compare_finds() {
     let stacks = complaints
         .iter()
         .map(|c| c["stacks"].as_u64().expect("a number"));
+    // Each broken stack belongs to one complaint.
     assert_eq!(stacks.sum::<u64>(), broken);
+
     let compared = ends_with(1, &["compare", THROWS, "--unwinder", "dwarf", "--json"]);
     let column: Value =
         serde_json::from_str(compared.lines().next().expect("a line")).expect("JSON");
@@ -105,6 +107,7 @@ fn as_many_are_broken_as_compare_finds() {
         .filter_map(|w| verdicts.get(*w)?.as_u64())
         .sum();
     assert_eq!(broken, wrong);
+
     let row = complaints
         .iter()
         .find(|c| c["kind"] == "wrong-row")
@@ -318,6 +321,7 @@ fn core(rip: u64, rsp: u64, rbp: u64, words: &[u64]) -> Vec<u8> {
     // in the order of `struct user_regs_struct`.
     let mut status = vec![0; 336];
     status[32..36].copy_from_slice(&7_u32.to_le_bytes());
+    // 0x33 is `__USER_CS`; 0x202 is IF and bit 1, which is always set (Intel SDM volume 1, 3.4.3).
     for (register, value) in [(4, rbp), (16, rip), (17, 0x33), (18, 0x202), (19, rsp)] {
         let at = 112 + 8 * register;
         status[at..at + 8].copy_from_slice(&u64::to_le_bytes(value));

@@ -56,6 +56,7 @@ fn a_program_prints_and_ends() {
 #[test]
 fn a_program_may_be_killed_or_not_modelled() {
     let directory = tempfile::tempdir().expect("a directory");
+    // A load from address 8.
     let path = program(directory.path(), "fault", " mov 8, %rax");
     let output = emulated(&[], &path);
     assert_eq!((stdout(&output), status(&output)), ("hello\n", 0));
@@ -82,6 +83,7 @@ fn a_program_may_be_killed_or_not_modelled() {
         "{said}"
     );
 
+    // 34 is `pause`, which no signal ends here.
     let path = program(directory.path(), "pause", " mov $34, %eax\n syscall");
     let output = emulated(&[], &path);
     assert_eq!(status(&output), 3);
@@ -127,6 +129,7 @@ fn a_program_whose_thread_is_not_started_is_flagged() {
             " mov $56, %eax\n mov ${flags}, %edi\n xor %esi, %esi\n syscall\n\
              mov $60, %eax\n xor %edi, %edi\n syscall"
         );
+
         let path = program(directory.path(), name, &end);
         for how in ["run", "program"] {
             let output = emulated(&["--status", how], &path);
@@ -225,6 +228,7 @@ fn a_timeout_ends_what_waits() {
              mov ${count}, %edx\n syscall\n jmp 1b"
         )
     };
+
     // `sub $16` keeps the stack's contents: the byte that never comes goes below them.
     let reads = "1: mov $0, %eax\n xor %edi, %edi\n sub $16, %rsp\n mov %rsp, %rsi\n\
                  mov $1, %edx\n syscall\n jmp 1b";
@@ -232,11 +236,14 @@ fn a_timeout_ends_what_waits() {
     let (status, said) = ends_by_itself(&path);
     assert_eq!(status, 3, "{said}");
     assert!(said.contains("timeout while read"), "{said}");
+
     let path = program(directory.path(), "writes", &call(1, 1, 6));
     let (status, said) = ends_by_itself(&path);
     assert_eq!(status, 3, "{said}");
     assert!(said.contains("stopped: timeout"), "{said}");
+
     // A timer that fires forever, with its signal ignored, and `pause`.
+    // 13 is `rt_sigaction`, 38 `setitimer` and 34 `pause`; the handler 1 is SIG_IGN.
     let ticks = " mov $13, %eax\n mov $14, %edi\n lea action(%rip), %rsi\n xor %edx, %edx\n\
          mov $8, %r10d\n syscall\n mov $38, %eax\n xor %edi, %edi\n lea timer(%rip), %rsi\n\
          xor %edx, %edx\n syscall\n mov $34, %eax\n syscall\n hlt\n.data\n\
@@ -270,12 +277,14 @@ fn names_need_not_be_text() {
     use std::os::unix::ffi::OsStrExt;
     let directory = tempfile::tempdir().expect("a directory");
     let odd = std::ffi::OsStr::from_bytes(b"pro\xffgram");
+
     let plain = program(directory.path(), "plain", EXIT_3);
     let path = directory.path().join(odd);
     std::fs::rename(plain, &path).expect("renamed");
     let trace = directory
         .path()
         .join(std::ffi::OsStr::from_bytes(b"tr\xfface.bin"));
+
     for (command, wanted) in [("emulate", 0), ("record", 0), ("verify", 0)] {
         let mut tool = crate::cli::tool(&[command]);
         if command == "record" {
@@ -288,7 +297,9 @@ fn names_need_not_be_text() {
             .arg(odd)
             .output()
             .expect("the tool runs");
+
         let said = String::from_utf8_lossy(&output.stderr);
+        // 101 is the status of a panic.
         assert_ne!(output.status.code(), Some(101), "{command}: {said}");
         if command != "verify" {
             assert_eq!(output.status.code(), Some(wanted), "{command}: {said}");

@@ -34,6 +34,7 @@ fn a_sample_becomes_a_case_that_holds() {
         cases::bless(&path, &[], &CaseLimits::default())
             .unwrap_or_else(|e| panic!("{sample}: {e}"));
         cases::check(&path).unwrap_or_else(|e| panic!("{sample}: {e}"));
+
         let blessed = cases::read(&path).expect("a sound case");
         let matrix = blessed.expected.expect("it was blessed");
         let dwarf = matrix.cell("sample", "dwarf");
@@ -156,6 +157,7 @@ fn a_wrong_row_is_wrong_in_the_case() {
                     &case,
                 ],
             );
+            // The verdict must survive the way into the case, also where it is wrong.
             let (before, after) = (
                 verdict(&trace, "0", unwinder),
                 verdict(&case, "0", unwinder),

@@ -355,6 +355,8 @@ fn wrong(fault: &Fault<'_>, before: &Tree, base: &Done, done: &Done) -> Vec<Stri
 fn try_command(bench: &Bench, command: &str, all: bool, found: &mut BTreeSet<String>) -> u64 {
     let bare = bench.prepare(None);
     let plain = bench.run(command, &[]);
+    // The next runs find an older file where they write theirs: after a fault it must still be
+    // whole.
     let earlier = output_of(&bare, &plain.files);
     let before = bench.prepare(earlier.as_deref());
 
@@ -369,6 +371,7 @@ fn try_command(bench: &Bench, command: &str, all: bool, found: &mut BTreeSet<Str
     );
 
     bench.prepare(earlier.as_deref());
+    // Reads and writes may be short at any time (`man 2 read`); here they all are.
     let short = bench.run(command, &[("FAULT_SHORT", "1".to_owned())]);
     let is_as_whole = (short.status, &short.stdout) == (base.status, &base.stdout)
         && short.files.keys().eq(base.files.keys())

@@ -29,12 +29,14 @@ fn an_output_file_is_what_standard_output_is() {
         let output = run(&[args, &["-o", &file]].concat());
         assert_eq!(status(&output), status(&direct));
         assert!(output.stdout.is_empty());
+
         let without_command = |bytes: &[u8]| {
             let text = String::from_utf8_lossy(bytes).into_owned();
             // In quotes where the folder's name has a space.
             text.replace(&format!(" -o {file}"), "")
                 .replace(&format!(" -o '{file}'"), "")
         };
+
         let written = std::fs::read(&path).expect("the file");
         assert_eq!(
             without_command(&written),
@@ -88,6 +90,7 @@ fn a_failure_leaves_no_file_and_changes_none() {
                         assert_eq!(now, old, "{args:?}");
                     }
                 }
+                // The damaged input, and the old output if there was one; no temporary file.
                 let others = names(folder.path());
                 assert!(others.len() <= 2, "{args:?} left {others:?}");
             }
@@ -140,16 +143,20 @@ fn units_are_counted_as_readelf_counts_them() {
             );
         }
     };
+
     let readelf = String::from_utf8_lossy(&readelf);
     let fdes = readelf.lines().filter(|l| l.contains(" FDE cie=")).count();
+
     let text = ends_with(0, &["inspect", libc]);
     let table = text.split("\n.eh_frame:").nth(1).expect("an .eh_frame");
+
     let number = |key: &str| {
         let line = table.lines().find(|l| l.trim_start().starts_with(key));
         line.and_then(|l| l.split_whitespace().nth(1))
             .expect("a number")
             .to_owned()
     };
+
     assert_eq!(number("units"), fdes.to_string());
     assert_eq!(number("malformed"), "0");
 }

@@ -187,9 +187,11 @@ fn a_program_that_was_started_runs_on_when_its_recorder_is_told_to_end() {
     if !may_trace(TEST) {
         return;
     }
+
     let folder = tempfile::tempdir().expect("a folder");
     let program = build_echo(folder.path());
     let path = folder.path().join("out.bin");
+
     for (signal, how) in ending()
         .into_iter()
         .zip([&[][..], &["--truth"], &[], &["--truth"]])
@@ -199,10 +201,12 @@ fn a_program_that_was_started_runs_on_when_its_recorder_is_told_to_end() {
         let mut recorder = piped(tool(&args));
         let mut ends = Echo::of(&mut recorder);
         sampled(&path, &mut ends);
+
         let to = Pid::from_raw(i32::try_from(recorder.id()).expect("a pid"));
         kill(to, signal).expect("our child");
         let ended = waited(&mut recorder, "the recorder");
         assert_eq!(ended.signal(), Some(signal as i32), "{signal}");
+
         ends.answers();
         ends.ends();
         whole(&path, folder.path());
@@ -244,6 +248,7 @@ fn a_signal_ends_a_recording_in_the_machine() {
             err.read_to_string(&mut said).expect("text");
             assert!(said.contains("; stopped by a signal\n"), "{said}");
 
+            // What was recorded until then is a whole trace.
             let trace = Trace::open(&path).expect("a trace");
             assert!(trace.cut().is_none() && !trace.is_empty(), "{signal}");
             assert!(trace.meta().instructions > 0, "{signal}");
@@ -379,20 +384,24 @@ fn devices_pipes_and_links_stay_what_they_are() {
         let args = ["record", "--engine", "emulator", "--at", "every:5000", "-o"];
         ends_with(0, &[&args[..], &[text(path), "--", "/bin/true"]].concat());
     };
+
     emulated(Path::new("/dev/null"));
     let null = std::fs::metadata("/dev/null").expect("a device");
     assert!(null.file_type().is_char_device());
+
     let link = folder.path().join("link.bin");
     symlink("real.bin", &link).expect("a link");
     emulated(&link);
     ends_with(0, &["extract", SEED, "-o", text(&link)]);
     assert!(link.is_symlink());
     assert_eq!(names(folder.path()), ["link.bin", "real.bin"]);
+
     let real = folder.path().join("real.bin");
     std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o640)).expect("our file");
     emulated(&link);
     let mode = std::fs::metadata(&real).expect("a file").permissions();
     assert_eq!(mode.mode() & 0o777, 0o640);
+
     // Standard output by its name.
     let direct = run(&["replay", SEED, "--format", "folded"]);
     let named = run(&["replay", SEED, "--format", "folded", "-o", "/dev/stdout"]);

@@ -46,10 +46,12 @@ pub(crate) fn values(command: &[&str], option: &str) -> Vec<String> {
         .skip(1)
         .take_while(|line| !line.trim_start().starts_with("--"));
     let own: Vec<&str> = own.map(str::trim_start).collect();
+
     let list = own.iter().filter_map(|line| line.strip_prefix("- "));
     let mut values: Vec<String> = list
         .filter_map(|line| Some(line.split([':', ' ']).next()?.to_owned()))
         .collect();
+
     let own = own.join(" ");
     let short = own
         .split_once("[possible values: ")
@@ -60,6 +62,7 @@ pub(crate) fn values(command: &[&str], option: &str) -> Vec<String> {
             .flat_map(|(list, _)| list.split(", "))
             .map(str::to_owned),
     );
+
     assert!(values.len() > 1, "{command:?} {option}: {help}");
     values
 }

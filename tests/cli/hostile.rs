@@ -30,11 +30,13 @@ fn fault(output: &[u8], may_be_coloured: bool) -> Option<String> {
         Ok(text) => text.to_owned(),
         Err(error) => return Some(excerpt(output, error.valid_up_to())),
     };
+
     if may_be_coloured {
         for colour in 0..100 {
             text = text.replace(&format!("\x1b[{colour}m"), "");
         }
     }
+
     let is_json = |at: usize| {
         text[..at]
             .rsplit('\n')
@@ -42,12 +44,14 @@ fn fault(output: &[u8], may_be_coloured: bool) -> Option<String> {
             .unwrap_or(&text)
             .starts_with('{')
     };
+
     let bad = |&(at, c): &(usize, char)| match c {
         '\n' => text[at + 1..].starts_with(FORGED),
         '\t' => text[..at].ends_with(FORGED),
         // What JSON does not need to escape is escaped where a person reads it.
         c => !is_printable(c) && !is_json(at),
     };
+
     let (at, _) = text.char_indices().find(bad)?;
     Some(excerpt(text.as_bytes(), at))
 }
@@ -62,21 +66,25 @@ fn excerpt(bytes: &[u8], at: usize) -> String {
 fn check(files: &Files, words: &[&str], color: &str, faults: &mut Vec<String>) {
     let args: Vec<OsString> = words.iter().map(|word| files.argument(word)).collect();
     let title = words.join(" ").escape_debug().to_string();
+
     let mut command = tool(&[]);
     if !words.contains(&"--color") {
         command.args(["--color", color]);
     }
     let output = command.args(&args).stdin(Stdio::null()).output();
     let output = output.expect("the tool runs");
+
     let status = output.status.code();
     if status.is_none_or(|status| status > 100) && !words.contains(&"@gone") {
         faults.push(format!("{title}: {:?}", output.status));
     }
+
     for (name, bytes) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
         if let Some(fault) = fault(bytes, color == "always") {
             faults.push(format!("{title} ({color}), {name}: {fault}"));
         }
     }
+
     for line in output.stdout.split(|&byte| byte == b'\n') {
         let is_json = words.contains(&"--json") && !line.is_empty();
         if is_json && serde_json::from_slice::<serde_json::Value>(line).is_err() {

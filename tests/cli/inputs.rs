@@ -45,6 +45,7 @@ fn what_is_not_a_file_is_refused_by_every_command() {
     let [pipe, socket, circle, out] = ["pipe", "socket", "circle", "out"].map(path);
 
     fifo(Path::new(&pipe));
+    // A socket cannot be opened: ENXIO (`man 2 open`).
     let _listener = UnixListener::bind(&socket).expect("a socket");
     symlink("circle", &circle).expect("a link");
     let here = path("");
@@ -293,16 +294,20 @@ fn a_file_that_becomes_shorter_while_it_is_read_is_an_error() {
     let size = fs::metadata(&recording).expect("it").len();
     // Samples lie on several pages.
     assert!(size > 2 * 4096, "{size}");
+
+    // The unwinder cuts the recording short while this is walked.
     let text = "#!/bin/sh\nread -r line\ntruncate -s 4096 \"$RECORDING\"\necho '{}'\n\
                 while read -r line; do echo '{}'; done\n";
     fs::write(&script, text).expect("a script");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("ours");
+
     let unwinder = format!("cmd:'{script}'");
     let mut command = tool(&["replay", &recording, "--unwinder", &unwinder, "-o", &out]);
     let output = command
         .env("RECORDING", &recording)
         .output()
         .expect("the tool runs");
+
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     for wanted in [recording.as_str(), &format!("{size} bytes"), "4096"] {

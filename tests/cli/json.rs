@@ -110,10 +110,13 @@ fn the_timeline_is_of_the_schema() {
         let [line] = lines.as_slice() else {
             panic!("{args:?}: {} lines", lines.len());
         };
+
         assert_eq!(line["type"], "timeline", "{args:?}");
         if let Err(what) = fits(line, &schema, &schema) {
             panic!("{args:?}: {what}");
         }
+
+        // The schema must not take just anything: here a state lacks its walks.
         let mut less = line.clone();
         less["states"][0]
             .as_object_mut()
@@ -168,6 +171,7 @@ fn lines_as_they_are() {
 /// Checks a value with the subset of JSON Schema that our schema uses.
 fn fits(value: &Value, schema: &Value, root: &Value) -> Result<(), String> {
     if let Some(reference) = schema["$ref"].as_str() {
+        // A reference within the document is `#` and a JSON pointer (RFC 6901).
         let pointer = reference.trim_start_matches('#');
         let target = root.pointer(pointer).ok_or(format!("no {reference}"))?;
         fits(value, target, root)?;
@@ -211,6 +215,7 @@ fn fits(value: &Value, schema: &Value, root: &Value) -> Result<(), String> {
     if let (Some(object), Some(known)) = (value.as_object(), schema["properties"].as_object()) {
         for (key, inner) in object {
             let known = known.get(key);
+            // A member that the schema does not name is allowed.
             known.map_or(Ok(()), |schema| fits(inner, schema, root))?;
         }
     }

@@ -50,6 +50,7 @@ fn files(folder: &Path) -> Vec<(String, FileKind)> {
     all.push((folder.to_string_lossy().into_owned(), FileKind::Folder));
     all.push(("/dev/null".to_owned(), FileKind::Special));
 
+    // A kind that is added later must have a file here, too.
     assert_eq!(all.len(), FileKind::ALL.len());
     for (path, kind) in &all {
         assert_eq!(
@@ -190,6 +191,7 @@ fn each_advice_names_a_subcommand_that_takes_the_file() {
     let files = files(inputs.path());
     let help = ends_with(0, &["--help"]);
     let mut named = 0;
+
     for (file, kind) in &files {
         let output = run(&["cases", "run", "--folder", "no/folder", file]);
         let Some((_, advice)) = stderr(&output).split_once("; ") else {
@@ -198,6 +200,7 @@ fn each_advice_names_a_subcommand_that_takes_the_file() {
         let Some((_, command)) = advice.split_once("`unwind-sim ") else {
             continue;
         };
+
         let command = command.split('`').next().unwrap_or_default();
         let words: Vec<&str> = command.split(' ').collect();
         assert!(help.contains(&format!("  {} ", words[0])), "{command}");
@@ -209,6 +212,7 @@ fn each_advice_names_a_subcommand_that_takes_the_file() {
         );
         named += 1;
     }
+
     assert!(named >= 7, "{named}");
 }
 

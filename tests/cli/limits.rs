@@ -82,6 +82,7 @@ fn a_case_that_does_not_end_is_stopped_at_a_named_limit() {
     for (name, body, options, limit) in ENDLESS {
         let folder = folder();
         let path = case(folder.path(), name, body);
+        // The case behind it in the order of names must still be run.
         case(folder.path(), "z-ends", "");
         let below = folder.path().to_str().expect("UTF-8");
 
@@ -114,6 +115,7 @@ fn a_case_that_does_not_end_is_stopped_at_a_named_limit() {
         );
     }
 
+    // A stopped case must leave no process behind.
     assert!(is_gone("forking-forever"));
 }
 

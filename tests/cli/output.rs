@@ -136,6 +136,7 @@ fn explanations() {
     snapshot("explain-throws", &args);
     let frame = ["explain", THROWS, "--sample", "1000", "--frame", "2"];
     snapshot("explain-throws-frame", &frame);
+
     // The list contains every code, and every code has a page.
     let list = ends_with(0, &["explain", "--list"]);
     assert_eq!(list.lines().count(), Code::ALL.len());
@@ -157,10 +158,12 @@ fn a_wrong_frame_has_the_true_one_beside_it() {
         let line = line.unwrap_or_else(|| panic!("no frame is marked:\n{text}"));
         let (found, beside) = line.split_once("  | true 2: ").expect("the true frame");
         assert!(found.contains("main+0x15f (throws)  [eh_frame]"), "{line}");
+
         assert_eq!(
             beside,
             "7ffff7ca90cb  __cxa_throw+0x3b (libstdc++.so.6.0.30)"
         );
+
         // Each true frame appears once: found, next to a wrong one, or absent.
         let depth = |i: usize| format!("  - {i:>3} ");
         assert!(
@@ -169,6 +172,7 @@ fn a_wrong_frame_has_the_true_one_beside_it() {
         );
         assert!(!text.contains(&depth(2)), "{text}");
     }
+
     let frame = [&["explain", THROWS][..], &args, &["--frame", "2"]].concat();
     let text = ends_with(0, &frame);
     let told = "WRONG: true frame 2 is 0x7ffff7ca90cb, __cxa_throw+0x3b";
@@ -345,17 +349,20 @@ fn recorded_kernel_frames_are_shown_and_not_judged() {
     let data = "corpus/perfdata/kernel-frames.data";
     let imported = run(&["import", data, "-o", &trace]);
     assert_eq!(status(&imported), 0, "{}", stderr(&imported));
+
     let shown = |file: &str| {
         let output = run(&["replay", file, "--sample", "2"]);
         assert_eq!(status(&output), 3, "{}", stderr(&output));
         let lines = stdout(&output).lines();
         lines.take(10).map(str::to_owned).collect::<Vec<_>>()
     };
+
     let lines = shown(data);
     assert_eq!(lines[1], "perf (recorded): 0 frames and 8 of the kernel");
     assert_eq!(lines[2], "  k   0 ffffffff816ab704  [kernel]");
     assert_eq!(lines[9], "  k   7 ffffffff81000c82  [kernel]");
     assert_eq!(shown(&trace), lines);
+
     let against = run(&[
         "compare",
         &trace,

@@ -81,6 +81,7 @@ fn tasks_are_chosen_in_every_format() {
         assert_eq!(counted, one.lines().count(), "{tid}");
     }
 
+    // Every sample is of exactly one thread.
     assert_eq!(total, all.lines().count());
     let many = threads.join(",");
     let args = [
@@ -118,14 +119,17 @@ fn names_come_from_a_file_too() {
     let list = folder.path().join("names");
     std::fs::write(&list, "nobody\nfields\n").expect("a file");
     let list = format!("file://{}", list.display());
+
     let printed = |comms: &str| {
         ends_with(
             0,
             &["perf", "script", "-G", "--comms", comms, "-i", BREAKPOINTS],
         )
     };
+
     assert_eq!(printed(&list), printed("fields"));
     assert_eq!(printed("nobody"), "");
+
     let missing = run(&[
         "perf",
         "script",

@@ -70,6 +70,7 @@ fn a_difference_counts_though_nobody_reads_it() {
     ];
 
     for args in all {
+        // With a reader, which tells what the status has to be.
         let whole = status(&run(args));
         let left = unread(args);
         assert_eq!(

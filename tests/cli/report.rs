@@ -55,11 +55,13 @@ fn is_sound(page: &str) {
         1
     );
     assert!(page.contains("content=\"default-src 'none'; script-src 'sha256-"));
+
     for outside in [
         "http:", "https:", "<link", "<img", "<iframe", " src=", " style=", " onload",
     ] {
         assert!(!page.contains(outside), "{outside}");
     }
+
     // Every element that is opened is closed.
     for name in [
         "table", "tbody", "tr", "td", "th", "section", "div", "ol", "ul", "li", "svg", "details",

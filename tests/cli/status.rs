@@ -110,6 +110,7 @@ fn two_for_what_cannot_be_done() {
     for (name, args) in cases {
         let output = run(args);
         assert_eq!(status(&output), 2, "{args:?}");
+        // What reads the output must not take a message for a result.
         assert_eq!(stdout(&output), "", "{args:?}");
         snapshot(name, args);
     }

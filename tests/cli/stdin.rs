@@ -38,8 +38,10 @@ fn same_as_by_path(args: &[&str], file: &str) {
         .map(|&arg| if arg == "-" { file } else { arg })
         .collect();
     let by_path = crate::cli::run(&named);
+
     let bytes = std::fs::read(root(file)).expect("the recording");
     let by_pipe = piped(args, &bytes);
+
     assert_eq!(
         status(&by_pipe),
         status(&by_path),

@@ -99,6 +99,7 @@ pub(crate) fn with_output(page: &str, step: &Step, given: &[&str]) -> String {
 fn commands_are_found_with_what_they_print() {
     let page = "text\n```sh\na b # why\n\n# no command\nf # exit status 0 or 1\n```\n$ not\n\
                 \x20 ```console\n  $ c\n  d\n  ...\n  $ e\n  ```\n```asm\n$ f\n```\n";
+
     let found = steps(page);
     let words: Vec<_> = found
         .iter()
@@ -113,6 +114,7 @@ fn commands_are_found_with_what_they_print() {
         .collect();
     let indents: Vec<usize> = found.iter().map(|step| step.indent).collect();
     assert_eq!(indents, [0, 0, 2, 2]);
+
     let printed = ["d".to_owned(), "...".to_owned()];
     /// Line, command, statuses, output.
     type Stated<'a> = (usize, &'a str, &'a [i32], Option<&'a [String]>);
@@ -122,6 +124,7 @@ fn commands_are_found_with_what_they_print() {
         (10, "c", &[0], Some(&printed)),
         (13, "e", &[0], Some(&[])),
     ];
+
     assert_eq!(words, expected);
 }
 

@@ -85,12 +85,14 @@ fn speedscope_files_have_its_schema() {
         skip(name, "speedscope is not installed");
         return;
     };
+
     let schema = package.join(SCHEMA);
     let python = "/usr/bin/python3";
     if !is_there(python, &["-c", "import jsonschema"]) {
         skip(name, "python3-jsonschema is not installed");
         return;
     }
+
     let folder = tempfile::tempdir().expect("a temporary folder");
     let check = "import json, jsonschema, sys
 schema, good = (json.load(open(path)) for path in sys.argv[1:])
@@ -99,6 +101,7 @@ good['profiles'][0]['unit'] = 'parsecs'
 try: jsonschema.validate(good, schema)
 except jsonschema.ValidationError: sys.exit(0)
 sys.exit('the schema takes everything')";
+
     for name in RECORDINGS {
         let path = file(&folder, name, &script("speedscope", name));
         run(Command::new(python)
@@ -125,9 +128,11 @@ fn imported(test: &str, path: &Path) -> Option<Vec<Imported>> {
         skip(test, "node is not installed");
         return None;
     }
+
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/speedscope.cjs");
     let text = run(Command::new("node").arg(script).arg(package).arg(path));
     let group: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+
     let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
     let stack = |pair: &serde_json::Value| (text(&pair[0]), pair[1].as_f64().expect("a weight"));
     let profile = |profile: &serde_json::Value| Imported {
@@ -140,6 +145,7 @@ fn imported(test: &str, path: &Path) -> Option<Vec<Imported>> {
             .map(stack)
             .collect(),
     };
+
     let profiles = group["profiles"].as_array().expect("profiles");
     Some(profiles.iter().map(profile).collect())
 }

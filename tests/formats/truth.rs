@@ -85,6 +85,7 @@ type Sampled<'a> = (usize, u64, &'a [u64]);
 fn recorded(folder: &Path, program: &Path, samples: &[Sampled<'_>]) -> PathBuf {
     let mut clock = EventSpec::software("cpu-clock", 0);
     clock.sample_type = st::IP | st::TID | st::TIME | st::PERIOD | st::CALLCHAIN | st::IDENTIFIER;
+    // With `FREQ`, the field holds the frequency, and each sample its own period.
     (clock.flags, clock.sample_period) = (clock.flags | flag::FREQ, 999);
     clock.ids = vec![1];
 
@@ -117,6 +118,7 @@ fn recorded(folder: &Path, program: &Path, samples: &[Sampled<'_>]) -> PathBuf {
         path,
     };
 
+    // The mapping of the kernel belongs to no process: its pid is -1.
     let kernel = mapping(-1, 0xffff_ffff_8100_0000, 0x300, b"[kernel.kallsyms]_text");
     let cpumode = misc::CPUMODE_KERNEL;
     record(
@@ -163,6 +165,9 @@ fn of_calls(folder: &tempfile::TempDir) -> Option<PathBuf> {
     let program = built(folder.path(), "program.s", PROGRAM, &options)?;
     let at = |name| symbol(&program, name).map(|found| found.0);
     let behind = |name| symbol(&program, name).map(|(start, size)| start + size);
+
+    // Return addresses: that of `_start` is behind its first instruction, a call of 5 bytes; the
+    // others end with their calls.
     let user = [
         PERF_CONTEXT_USER,
         at("die")?,
@@ -170,18 +175,21 @@ fn of_calls(folder: &tempfile::TempDir) -> Option<PathBuf> {
         behind("_Z4workIdEvv")?,
         at("_start")? + 5,
     ];
+
     let kernel = [
         PERF_CONTEXT_KERNEL,
         0xffff_ffff_8100_0010,
         0xffff_ffff_8100_0200,
     ];
     let in_kernel: Vec<u64> = kernel.iter().chain(&user).copied().collect();
+
     let samples = [
         (0, 1_001_001, &user[..]),
         (0, 1_001_001, &in_kernel[..]),
         (0, 2_500_000, &user[..]),
         (1, 1, &user[..]),
     ];
+
     Some(recorded(folder.path(), &program, &samples))
 }
 
@@ -208,6 +216,7 @@ fn callers_are_the_functions_that_called() {
          program [page-faults];{callers} 1\n"
     );
     assert_eq!(utf8(script(&folder, &recording, "folded")), expected);
+
     let expected = decode::folded(&expected);
     let read = |format| script(&folder, &recording, format);
     assert_eq!(decode::speedscope(&read("speedscope")), expected);
@@ -216,6 +225,7 @@ fn callers_are_the_functions_that_called() {
         expected
     );
     assert_eq!(decode::pprof(&decode::unzipped(&read("pprof"))).0, expected);
+
     // perf prints the addresses as they are.
     let text = utf8(read("perf-script"));
     assert!(text.contains(" next+0x0 ([kernel.kallsyms])"), "{text}");

@@ -81,6 +81,8 @@ impl Packer {
             Packer::Lzo => {
                 let block = lzokay::compress::compress(&vec![0; LZO_BLOCK]);
                 let block = block.map_err(|error| io::Error::other(format!("{error:?}")))?;
+                // lzop writes numbers with the most significant byte first, the unpacked length
+                // before the packed one.
                 let lengths = [LZO_BLOCK, block.len()].map(|len| (len as u32).to_be_bytes());
                 let block = [lengths.as_flattened(), &block[..]].concat();
                 // Version 0x1040, LZO1X-999; no flags, mode, time, name; nor their checksum.

@@ -66,6 +66,7 @@ pub(crate) fn functions(functions: u64) -> Vec<Section> {
 
 /// A program with these symbols, each of a function with its number.
 pub(crate) fn symbols(names: impl Iterator<Item = (String, u64)>) -> Vec<Section> {
+    // Symbol 0 and name 0 are empty (gABI).
     let (mut table, mut strings) = (vec![0; 24], vec![0]);
     let mut functions = 0;
     for (name, number) in names {
@@ -82,6 +83,7 @@ pub(crate) fn symbols(names: impl Iterator<Item = (String, u64)>) -> Vec<Section
         strings.push(0);
         functions = functions.max(number + 1);
     }
+
     let symtab = Section {
         kind: SHT_SYMTAB,
         entry: 24,
@@ -92,6 +94,7 @@ pub(crate) fn symbols(names: impl Iterator<Item = (String, u64)>) -> Vec<Section
         kind: SHT_STRTAB,
         ..Section::debug(".strtab", 0, strings)
     };
+
     [text(functions), vec![symtab, strtab]].concat()
 }
 

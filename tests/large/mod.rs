@@ -137,6 +137,7 @@ fn mappings(sizes: Sizes, scratch: &Scratch) {
 fn samples(sizes: Sizes, scratch: &Scratch) {
     let program = scratch.path("program");
     elf::write(&program, elf::functions(1000)).expect("a file");
+
     with_file(
         scratch,
         "samples",
@@ -153,6 +154,7 @@ fn samples(sizes: Sizes, scratch: &Scratch) {
             ] {
                 run(command, path, inspected);
             }
+
             let trace = scratch.path("trace");
             run(&format!("import -o {}", trace.display()), path, inspected);
             for command in ["replay --threads 1", "compare --threads 1", "doctor"] {
@@ -305,11 +307,13 @@ fn unpacked(sizes: Sizes, scratch: &Scratch) {
     let mini = vec![elf::Section::debug(".gnu_debugdata", 0, xz)];
     let rows = || elf::Section::debug(".debug_frame", elf::SHF_COMPRESSED, zstd.clone());
     let rows = (0..20).map(|_| rows()).collect::<Vec<_>>();
+
     for (name, sections, count) in [("mini", mini, 1), ("rows", rows, 20)] {
         // All sections together unpack to the limit at most.
         let memory = 2 * (bytes * count).min(1 << 30) + (64 << 20);
         let mut all = elf::text(10);
         all.extend(sections);
+
         with_file(
             scratch,
             name,

@@ -72,13 +72,17 @@ pub(crate) fn write_records(path: &Path, records: &[u8]) -> io::Result<()> {
 
 /// What is in front of so many bytes of records: the header and one attribute.
 fn head(data_size: u64) -> Vec<u8> {
+    // The header has 104 bytes, the attribute 128, and the place of its ids 16.
     let data_at = 104 + 144;
+
     let mut attr = words(&[
+        // The type is 0, and the size 128 (`PERF_ATTR_SIZE_VER7`).
         128 << 32,
         0,
         1000,
         SAMPLE_TYPE,
         0,
+        // The flags `mmap` and `comm`.
         1 << 8 | 1 << 9,
         0,
         0,
@@ -88,11 +92,13 @@ fn head(data_size: u64) -> Vec<u8> {
         STACK,
     ]);
     attr.resize(128, 0);
+
     let mut out = b"PERFILE2".to_vec();
     out.extend(words(&[
         104, 144, 104, 144, data_at, data_size, 0, 0, 0, 0, 0, 0,
     ]));
     out.extend(attr);
+
     out.extend(words(&[0, 0]));
     out
 }

@@ -33,10 +33,12 @@ pub(crate) fn read(path: &Path) -> Vec<Line> {
     let text = std::fs::read_to_string(path).expect("a list");
     let mut lines: Vec<Line> = Vec::new();
     let mut for_all = String::new();
+
     for (at, row) in text.lines().enumerate() {
         if row.is_empty() || row.starts_with('#') {
             continue;
         }
+
         if let Some(prepare) = row.strip_prefix("    prepare: ") {
             match lines.last_mut() {
                 Some(line) => line.prepare = prepare.to_owned(),
@@ -44,6 +46,7 @@ pub(crate) fn read(path: &Path) -> Vec<Line> {
             }
             continue;
         }
+
         let split = row.split_once(": ");
         let (needs, text) = split.unwrap_or_else(|| panic!("{}:{}", path.display(), at + 1));
         lines.push(Line {

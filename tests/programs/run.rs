@@ -97,6 +97,7 @@ impl Place {
         if line.prepare.is_empty() {
             return Ok(place);
         }
+
         place.renew();
         let mut command = Command::new("bash");
         command.arg("-c").arg(&line.prepare);
@@ -104,10 +105,12 @@ impl Place {
         command.stdin(Stdio::null());
         let output = command.output().expect("bash");
         let text = String::from_utf8_lossy(&output.stderr);
+
         if !output.status.success() {
             let last = text.lines().last().unwrap_or("no message");
             return Err(format!("cannot be prepared: {last}"));
         }
+
         std::fs::remove_dir_all(place.base()).expect("a folder of this test");
         std::fs::rename(place.work(), place.base()).expect("a folder of this test");
         change_time(&place.base());
@@ -226,20 +229,25 @@ impl Place {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        // A group of its own, so that its children can be killed with it.
         command.process_group(0);
+
         let mut child = command.spawn().expect("bash or unwind-sim");
         drop(child.stdin.take());
         let stdout = reader(child.stdout.take().expect("piped"));
         let stderr = reader(child.stderr.take().expect("piped"));
         let status = wait(&mut child, limit);
+
         // Children that were left behind.
         let group = nix::unistd::Pid::from_raw(child.id() as i32);
         let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+
         let output = |bytes: std::sync::mpsc::Receiver<Vec<u8>>| {
             bytes
                 .recv_timeout(Duration::from_secs(5))
                 .unwrap_or_default()
         };
+
         Done {
             status,
             stdout: output(stdout),
@@ -306,6 +314,7 @@ fn tree(top: &Path) -> Tree {
                 bytes = target.as_os_str().as_encoded_bytes().to_vec();
             } else if kind.is_file() {
                 let file = std::fs::File::open(&path);
+                // A program may write more than is worth comparing.
                 let read = file.and_then(|f| f.take(BYTES_MAX).read_to_end(&mut bytes));
                 read.expect("a file that was just written");
             }

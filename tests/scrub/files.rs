@@ -243,6 +243,7 @@ fn no_secret_is_left_of_a_core() {
     }
 
     let bytes = std::fs::read(&file).expect("the core");
+    // The core must hold the secrets at first, or that they are gone would say nothing.
     let planted: Vec<usize> = program.secrets.found(&bytes).into_iter().collect();
     assert_eq!(program.secrets.by_place(&planted), [200, 200, 600]);
     program.scrubbed(&file, &[]);

@@ -45,6 +45,7 @@ fn return_addresses_are_those_of_the_true_chain() {
                 .iter()
                 .find(|word| word["address"] == slot)
                 .expect("its word");
+
             assert_eq!(word["value"], frame["place"]["pc"], "{state}");
             let notes = word["notes"].as_array().expect("notes");
             let is_it = |note: &&Value| note["what"] == "return_address" && note["frame"] == index;
@@ -52,6 +53,7 @@ fn return_addresses_are_those_of_the_true_chain() {
             seen += 1;
         }
     }
+
     assert!(seen > 3, "{seen}");
 }
 

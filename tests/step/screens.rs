@@ -45,6 +45,7 @@ fn forwards_and_backwards_are_the_same() {
     let there = play(&forward.join("\n"), "100x30", &["--from", "5", CASE]);
     let line = "-".repeat(100) + "\n";
     let mut there: Vec<&str> = there.split(&line).collect();
+
     // At the end of the run the message differs.
     there.retain(|screen| !screen.contains("this is the end"));
     let last = 5 + there.len();
@@ -55,14 +56,17 @@ fn forwards_and_backwards_are_the_same() {
         "100x30",
         &["--from", &from, CASE],
     );
+
     let mut back: Vec<&str> = back.split(&line).collect();
     back.reverse();
     assert!(there.len() > 10, "{}", there.len());
+
     // Only how far the end was met differs.
     let plain = |screen: &str| {
         let (_, rest) = screen.split_once('\n').expect("lines");
         rest.to_owned()
     };
+
     for (there, back) in there.iter().zip(&back) {
         assert_eq!(plain(there), plain(back));
     }

@@ -44,6 +44,7 @@ pub(crate) fn verify(program: &Path, args: &[&str]) -> Run {
             ..ProcessOptions::default()
         },
     };
+
     let engines = engines();
     let request = Request {
         engines: &engines,
@@ -54,5 +55,6 @@ pub(crate) fn verify(program: &Path, args: &[&str]) -> Run {
         instructions_max: INSTRUCTIONS_MAX,
         timeout: Some(TIME_MAX),
     };
+
     verify::run(running, &request, &mut |_| {}).expect("the program can be started")
 }

@@ -102,6 +102,7 @@ changes: .cfi_startproc
     let mut causes: Vec<_> = causes.collect();
     causes.sort_unstable();
     let mut expected = vec![(Some("changed"), Some("hand"))];
+    // Thirty functions with a push, behind the one that changes a register.
     expected.resize(31, (Some("push"), Some("hand")));
     assert_eq!(causes, expected);
 }
@@ -470,9 +471,12 @@ f:      .cfi_startproc
         .cfi_def_cfa_offset 8
         ret
         .cfi_endproc";
+
+    // 0xd5 is the REX2 prefix of APX.
     let object = object(&scratch, "apx.s", source);
     let shown = text(&["--unproven"], &object);
     assert_eq!(shown.matches("  unproven (").count(), 2, "{shown}");
+
     for part in [
         "  unproven (undecodable) at .text+0x1: bytes that are not an instruction\n",
         "  unproven (undecodable): 1: bytes that are not an instruction\n",

@@ -60,6 +60,7 @@ fn an_empty_table_is_noticed_and_not_an_error() {
             _ => "readelf",
         };
         let notice = format!("{section} is empty: a table of no function");
+
         for args in [
             &[path][..],
             &[path, "--table", table],
@@ -69,6 +70,7 @@ fn an_empty_table_is_noticed_and_not_an_error() {
             assert_eq!(out, "", "{args:?}");
             assert!(err.contains(&notice), "{args:?}: {err}");
         }
+
         let (_, err) = ends_with(3, &[path, "--table", "debug_frame"]);
         assert!(!err.contains("is empty"), "{err}");
     }

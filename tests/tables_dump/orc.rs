@@ -77,9 +77,12 @@ fn entries_of_kernel_modules_are_objtools() {
         let all = format!("slow; set UNWIND_SIM_SLOW=1, {objtool} and {folder}");
         return skip(name, all);
     };
+
     let mut paths = Vec::new();
     modules(Path::new(&folder), &mut paths);
+    // Folders are listed in any order; the report has the same one each time.
     paths.sort();
+
     let (mut rows, mut compared, mut different) = (0, 0, Vec::new());
     for path in &paths {
         let theirs = text_of(&objtool, &["--dump=orc"], path).expect("objtool runs");
@@ -90,6 +93,7 @@ fn entries_of_kernel_modules_are_objtools() {
             different.push(format!("{}: {difference}", path.display()));
         }
     }
+
     println!("{compared} modules, {rows} entries as objtool");
     assert_eq!(different, [""; 0]);
     assert!(rows > 0);

@@ -282,10 +282,12 @@ fn every_row_of_this_machine_is_readelfs() {
     if std::env::var_os("UNWIND_SIM_SLOW").is_none() {
         return skip(name, "slow; set UNWIND_SIM_SLOW=1");
     }
+
     let mut paths = Vec::new();
     for folder in ["/usr/bin", "/usr/lib/x86_64-linux-gnu"] {
         files(Path::new(folder), &mut paths);
     }
+
     let (mut compared, mut functions, mut rows) = (0, 0, 0);
     let mut different = Vec::new();
     for path in paths.iter().filter(|path| is_x86_64_elf(path)) {
@@ -299,6 +301,7 @@ fn every_row_of_this_machine_is_readelfs() {
             Some(Err(difference)) => different.push(difference),
         }
     }
+
     println!("{compared} files, {functions} FDEs, {rows} rows as readelf");
     assert_eq!(different, [""; 0]);
     assert!(compared > 100, "{compared}");

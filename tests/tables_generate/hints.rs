@@ -244,6 +244,7 @@ fn write(object: &Path, to: &str, out: &Path) -> Vec<String> {
         &word(out),
     ]);
     let text = unwind_sim(&["tables", "dump", "--table", "orc", &word(out)]);
+
     let rows = text.lines().map(|line| {
         let words: Vec<&str> = line.split(' ').collect();
         match words.get(1..) {
@@ -319,6 +320,7 @@ fn damaged_hints_are_refused_and_leave_no_file() {
     let out = scratch.path("out.o");
     let kernel = KERNELS.iter().find(|kernel| kernel.format == "orc:6.4");
     let macros = macros(kernel.expect("a kernel"));
+
     for (code, wanted) in [
         ("HINT 9", "offset 0x0: unknown type"),
         ("HINT 1\nHINT 3 1", "offset 0xc: unknown sp_reg"),
@@ -330,9 +332,11 @@ fn damaged_hints_are_refused_and_leave_no_file() {
         let source =
             format!("{macros}.type f, @function; f: nop; {code}\nnop; .text; .size f, 1\n");
         let object = scratch.cc("bad.s", &source, &["-c"]).expect("cc");
+
         let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
         command.args(["tables", "generate"]).arg(&object);
         let refused = run(command.args(["--to", "orc:6.4", "-o"]).arg(&out));
+
         let text = refused.expect_err("the hints are wrong");
         assert!(text.contains(wanted), "{code}: {text}");
         assert!(text.contains(".discard.unwind_hints"), "{code}: {text}");

@@ -109,6 +109,7 @@ fn generated_rows_of_linked_kernels_are_objtools() {
             "slow; set UNWIND_SIM_SLOW=1 and UNWIND_SIM_KERNELS, in the release build",
         );
     };
+
     let (mut modules, mut kernels) = (Vec::new(), Vec::new());
     files(Path::new(&folder), &mut modules, &mut kernels);
     let mut compared = 0;
@@ -127,6 +128,7 @@ fn generated_rows_of_linked_kernels_are_objtools() {
             compared += 1;
         }
     }
+
     if compared == 0 {
         skip(NAME, "no vmlinux with symbols in UNWIND_SIM_KERNELS");
     }

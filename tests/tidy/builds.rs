@@ -25,14 +25,17 @@ fn crates(args: &[&str]) -> Option<BTreeSet<String>> {
         .args(args)
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
         .output();
+
     if let Err(error) = &output
         && error.kind() == ErrorKind::PermissionDenied
     {
         return None;
     }
+
     let output = output.expect("cargo runs");
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("text");
+    // `(*)` marks what was listed before.
     let lines = text.lines();
     Some(
         lines

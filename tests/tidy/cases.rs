@@ -44,6 +44,7 @@ fn every_case_has_its_claim_and_its_source() {
                 continue;
             }
         };
+
         if case.header.claim.is_empty() || case.header.sources.is_empty() {
             faults.push(format!("{path}: no claim, or no source"));
         }
@@ -55,6 +56,7 @@ fn every_case_has_its_claim_and_its_source() {
             faults.push(format!("{path}: run unwind-sim cases bless {}", case.name));
         }
     }
+
     none(&faults);
 }
 

@@ -71,7 +71,9 @@ impl Scanner<'_> {
             exports: false,
             found: Vec::new(),
         };
+        // A `use` exports its names if `pub` stands between it and the last `;` or brace.
         let mut is_public = false;
+
         while let Some(c) = scanner.rest.chars().next() {
             if c.is_alphabetic() || c == '_' {
                 let word = scanner.word();
@@ -90,6 +92,7 @@ impl Scanner<'_> {
                 scanner.rest = &scanner.rest[c.len_utf8()..];
             }
         }
+
         scanner.found
     }
 
@@ -167,6 +170,7 @@ impl Room {
             path.split('/')
                 .any(|part| part == "tests" || part == "tests.rs")
         };
+
         let sources: Vec<Source> = files
             .filter(|(path, _)| !is_test(path))
             .map(|(path, text)| Source {
@@ -175,12 +179,14 @@ impl Room {
                 path,
             })
             .collect();
+
         let by_module = sources.iter().enumerate();
         let mut room = Room {
             by_module: by_module.map(|(at, s)| (s.module.clone(), at)).collect(),
             sources,
             exports: BTreeMap::new(),
         };
+
         let mut exports = BTreeMap::new();
         for (at, source) in room.sources.iter().enumerate() {
             for path in &source.uses {
@@ -189,6 +195,7 @@ impl Room {
                 }
             }
         }
+
         room.exports = exports;
         room
     }
@@ -197,6 +204,7 @@ impl Room {
     fn resolve(&self, at: usize, path: &Path) -> Option<(usize, Option<String>)> {
         let mut module = self.sources[at].module.clone();
         let mut rest = path.segments.as_slice();
+
         match rest.first()?.as_str() {
             "crate" => (module, rest) = (Vec::new(), &rest[1..]),
             "self" => rest = &rest[1..],
@@ -214,6 +222,7 @@ impl Room {
                 self.by_module.get(&child)?;
             }
         }
+
         while let Some(next) = rest.first() {
             let below = [module.as_slice(), std::slice::from_ref(next)].concat();
             if !self.by_module.contains_key(&below) {
@@ -221,6 +230,7 @@ impl Room {
             }
             (module, rest) = (below, &rest[1..]);
         }
+
         Some((*self.by_module.get(&module)?, rest.first().cloned()))
     }
 
@@ -321,6 +331,7 @@ fn circles_are_found() {
             .map(|&(path, text)| (path.to_owned(), text.to_owned()));
         Room::new(files).faults("room")
     };
+
     let apart = [
         ("lib.rs", "mod a;\nmod b;"),
         ("a.rs", "use crate::b::{C, D as E};"),
@@ -328,6 +339,7 @@ fn circles_are_found() {
         ("b/c.rs", "pub struct C;"),
     ];
     assert!(room(&apart).is_empty());
+
     // Through a name that `b` re-exports.
     let mut circle = apart;
     circle[3].1 = "pub(super) fn f() { super::super::a::g() }";
@@ -335,6 +347,7 @@ fn circles_are_found() {
         room(&circle),
         ["room: a cycle across folders: a.rs, b/c.rs"]
     );
+
     // A use in a comment or a unit test does not count.
     circle[3].1 = "// crate::a::g()\n#[cfg(test)]\nmod tests {\n    use crate::a::g;\n}";
     assert!(room(&circle).is_empty());

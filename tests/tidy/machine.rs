@@ -216,6 +216,7 @@ fn no_recording_tells_of_a_machine() {
         if bytes.starts_with(&ZIP) {
             faults.push(format!("{path}: a zip file, which this test cannot read"));
         }
+
         for (layer, bytes) in layers(bytes) {
             let by_capitals = |text: &&str| !path.starts_with(VMCORES) && sets_a_variable(text);
             let is_told = |text: &&str| telling(text).is_some() || by_capitals(text);
@@ -227,6 +228,7 @@ fn no_recording_tells_of_a_machine() {
             );
         }
     }
+
     assert!(looked > 1000, "{looked} files are not text");
     none(&faults);
 }
@@ -264,6 +266,7 @@ fn what_tells_of_a_machine_is_found() {
     for nothing in ["a == b", "/usr/bin/perf", "/tmp/", "/workspace"] {
         assert_eq!(telling(nothing), None, "{nothing}");
     }
+
     // All that is allowed may be cut; what stands behind it may not be told.
     for (allowed, _) in ALLOWED {
         let path = format!("/{allowed}");
@@ -273,8 +276,10 @@ fn what_tells_of_a_machine_is_found() {
         let behind = format!("{path}:/{}me", folder.expect("a folder"));
         assert!(telling(&behind).is_some(), "{behind}");
     }
+
     assert!(sets_a_variable("AWS_CA_BUNDLE=/etc/ssl") && sets_a_variable("TERM="));
     assert!(!sets_a_variable("ABC=1") && !sets_a_variable("path=1") && !sets_a_variable("PATH"));
+
     // Compressed, in the middle of a file.
     let packed = zstd::encode_all(&b"\0HOME=/x\0"[..], 0).expect("packed");
     let found = layers([b"fuzz".to_vec(), packed].concat());

@@ -151,6 +151,7 @@ impl Folder {
                 ..ProcessOptions::default()
             },
         };
+
         let request = Request {
             engines: &engines,
             setting: Setting::default(),
@@ -160,6 +161,7 @@ impl Folder {
             instructions_max: INSTRUCTIONS_MAX,
             timeout: None,
         };
+
         let run = verify::run(program, &request, &mut |_| {}).expect("it starts");
         assert_eq!(run.end, End::Outcome(Outcome::Exited(0)));
         assert_eq!(run.results.disagreements, []);

@@ -172,11 +172,13 @@ fn what_is_linked_into_several_images_is_one_cause() {
 one:    .asciz  \"/one.so\"
 two:    .asciz  \"/two.so\"",
     );
+
     let run = folder.verify("maps", "dwarf", true);
     let all = groups::groups(&run.results);
     let missing = all.iter().filter(|g| g.code == Code::NoRowForExecuted);
     let by_instruction: Vec<_> = missing.filter(|g| g.check == Check::Instruction).collect();
     assert_eq!(by_instruction.len(), 1, "{}", text(&run));
     assert_eq!(by_instruction[0].images, ["maps", "one.so", "two.so"]);
+    // Four executed instructions in each of the three images.
     assert_eq!(by_instruction[0].count, 12);
 }

@@ -226,6 +226,7 @@ copies: .cfi_startproc
     let classes = |name: &str, slot: &str, store: &str| {
         folder.program(name, &program(slot, store));
         let run = folder.verify(name, "dwarf", true);
+        // Without `elide`, every check is made in full: the findings must be the same.
         let slow = folder.verify(name, "dwarf", false);
         assert_eq!(text(&run), text(&slow), "{name}");
 

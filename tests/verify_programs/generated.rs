@@ -47,12 +47,14 @@ fn setup(programs: &Programs) -> Setup {
         kept.display().to_string()
     };
     let (right, wrong) = (object("48"), object("40"));
+
     let program = |name: &str, options: &[&str]| {
         let path = compile("generated.c", options)?;
         let kept = path.with_extension(name);
         std::fs::rename(path, &kept).expect("a file");
         Ok::<_, String>(kept)
     };
+
     let libunwind = program("libunwind", &["-DLIBUNWIND"]).expect("a program");
     let shared = program("shared", &[]).expect("a program");
     Setup {
@@ -215,6 +217,7 @@ fn tables_are_recorded_until_they_are_taken_back() {
     let program = programs.compile("generated.c", &[]).expect("a program");
     let folder = tempfile::tempdir().expect("a folder");
     let trace = folder.path().join("trace.bin");
+
     let run = |args: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
         let output = command
@@ -224,9 +227,11 @@ fn tables_are_recorded_until_they_are_taken_back() {
             .expect("the tool runs");
         String::from_utf8(output.stdout).expect("text")
     };
+
     let (program, trace) = (program.display().to_string(), trace.display().to_string());
     let options = "record --engine emulator --from main --at every:20 -o";
     let options: Vec<&str> = options.split(' ').collect();
+
     for (way, is_taken_back) in [("frame", false), ("stream", false), ("dropped", true)] {
         run(&[&options[..], &[&trace, "--", &program, way, "right"]].concat());
         let text = run(&["replay", "-u", "dwarf", &trace]);

@@ -59,6 +59,7 @@ pub(crate) fn verify(program: &Path, args: &[&str], elide: bool) -> Run {
             ..ProcessOptions::default()
         },
     };
+
     let engines = engines();
     let request = Request {
         engines: &engines,
@@ -69,6 +70,7 @@ pub(crate) fn verify(program: &Path, args: &[&str], elide: bool) -> Run {
         instructions_max: INSTRUCTIONS_MAX,
         timeout: None,
     };
+
     let run = verify::run(running, &request, &mut |_| {}).expect("it starts");
     let name = program.display();
     assert_eq!(run.end, End::Outcome(Outcome::Exited(0)), "{name}");

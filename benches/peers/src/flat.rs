@@ -54,10 +54,12 @@ pub fn ours(program: &[u8], which: u64, hooked: bool) -> Timed {
     let mut space = AddressSpace::default();
     let options = LoadOptions::default();
     let loaded = load(&mut space, &bytes, None, &[], &[], &options).expect("it loads");
+
     let mut machine = Machine::new(Core::new(space));
     machine.core.state.rip = loaded.entry;
     machine.core.state.set_gpr(reg::RSP, loaded.rsp);
     machine.core.state.set_gpr(reg::RDI, which);
+
     let mut counter = Counter(0);
     let begin = cpu_time();
     let exit = match hooked {
@@ -65,8 +67,10 @@ pub fn ours(program: &[u8], which: u64, hooked: bool) -> Timed {
         false => machine.run(u64::MAX, &mut ()),
     };
     let time = cpu_time() - begin;
+
     assert_eq!(exit, Exit::Halt);
     assert!(!hooked || counter.0 == machine.executed());
+
     let answer = Answer {
         rax: machine.core.state.gpr(reg::RAX),
         instructions: machine.executed(),
@@ -98,17 +102,21 @@ pub fn unicorn(program: &[u8], which: u64, hooked: bool) -> Timed {
             .expect("mapped");
         uc.mem_write(address, bytes).expect("written");
     }
+
     uc.mem_map(STACK, STACK_SIZE, Prot::ALL).expect("a stack");
     uc.reg_write(RegisterX86::RSP, STACK + STACK_SIZE - 64)
         .expect("rsp");
     uc.reg_write(RegisterX86::RDI, which).expect("rdi");
+
     if hooked {
         uc.add_code_hook(1, 0, |uc, _, _| *uc.get_data_mut() += 1)
             .expect("a hook");
     }
+
     let begin = cpu_time();
     uc.emu_start(entry, 0, 0, 0).expect("it runs");
     let time = cpu_time() - begin;
+
     let answer = Answer {
         rax: uc.reg_read(RegisterX86::RAX).expect("rax"),
         instructions: *uc.get_data(),

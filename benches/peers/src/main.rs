@@ -165,7 +165,10 @@ fn with_kernel(program: &Program<'_>) -> (u64, Times) {
         .output();
     let native = native.expect("it runs without an emulator").stdout;
     assert_eq!(recording.stdout, native, "{}: the processor", program.name);
+
+    // First with the registers and the memory compared; nothing of this run is measured.
     replay::unicorn(&recording, Watch::Compare);
+
     let runs: [Run<'_>; 4] = [
         Box::new(|| record::ours(program, &recording, false)),
         Box::new(|| replay::unicorn(&recording, Watch::Bare)),
@@ -173,6 +176,7 @@ fn with_kernel(program: &Program<'_>) -> (u64, Times) {
         Box::new(|| replay::unicorn(&recording, Watch::Hook)),
     ];
     let [ours, unicorn, ours_hooked, unicorn_hooked] = interleaved(runs);
+
     let times = Times {
         ours,
         ours_hooked,

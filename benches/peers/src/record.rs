@@ -146,6 +146,7 @@ pub fn record(program: &Program<'_>) -> Recording {
         }
 
         let mut answer = answer(&process, instructions);
+        // What this one step changes is what a replay has to put in.
         process.machine.core.memory.note_changes(true);
         process.step(&mut ());
 

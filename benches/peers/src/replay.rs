@@ -75,6 +75,7 @@ pub fn unicorn(recording: &Recording, watch: Watch) -> Duration {
     uc.reg_write(RegisterX86::FPCW, 0x37f).expect("fpcw");
     uc.reg_write(RegisterX86::MXCSR, 0x1f80).expect("mxcsr");
 
+    // A range that begins after its end means every address (`unicorn.h`).
     uc.add_insn_sys_hook(X86Insn::SYSCALL, 1, 0, system_call)
         .expect("a hook");
 
@@ -120,10 +121,12 @@ fn system_call(uc: &mut Unicorn<'_, Replay<'_>>) {
     let begin = cpu_time();
     let replay = uc.get_data_mut();
     let recording = replay.recording;
+
     let Some(answer) = recording.answers.get(replay.next) else {
         panic!("it enters the kernel more often than ours");
     };
     replay.next += 1;
+
     if replay.watch == Watch::Compare {
         assert_eq!(replay.instructions, answer.instructions, "instructions");
         let registers = REGISTERS.map(|register| uc.reg_read(register).expect("a register"));
@@ -133,6 +136,7 @@ fn system_call(uc: &mut Unicorn<'_, Replay<'_>>) {
             answer.instructions
         );
     }
+
     if uc.get_data().next == recording.answers.len() {
         uc.emu_stop().expect("it stops");
     } else {
@@ -144,6 +148,8 @@ fn system_call(uc: &mut Unicorn<'_, Replay<'_>>) {
         uc.reg_write(RegisterX86::FS_BASE, answer.fs_base)
             .expect("fs");
     }
+
+    // What the kernel does is not Unicorn's time.
     uc.get_data_mut().answering += cpu_time() - begin;
 }
 

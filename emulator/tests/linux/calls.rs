@@ -445,6 +445,7 @@ fn every_call_that_is_answered_is_compared_with_linux() {
         .collect();
 
     let answered = answered();
+    // Nothing would be missing from an empty list.
     assert!(answered.len() > 180, "{answered:?}");
     let named = |number: &u64| system_call_name(*number).unwrap_or("").to_owned();
     let missing: Vec<String> = answered.difference(&compared).map(named).collect();

@@ -136,6 +136,7 @@ fn state(folder: &Path) -> BTreeMap<PathBuf, String> {
             kind if kind.is_fifo() => "FIFO".to_owned(),
             _ => format!("device {}", m.rdev()),
         };
+
         let times = (m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec());
         let text = format!(
             "{:o} {}:{} {} {times:?} {content}",
@@ -146,6 +147,7 @@ fn state(folder: &Path) -> BTreeMap<PathBuf, String> {
         );
         all.insert(path, text);
     }
+
     all
 }
 
@@ -289,6 +291,7 @@ fn attempt(is_rooted: bool, may_write: bool) {
         ..options(&program, &arguments, &scratch.inside)
     };
 
+    // After all folders and programs are made, and before the program starts.
     let before = state(scratch.folder.path());
     let stop = AtomicBool::new(false);
     let mut kernel = match is_rooted {

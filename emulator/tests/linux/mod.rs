@@ -48,6 +48,7 @@ fn build(name: &str, directory: &Path) -> PathBuf {
         .arg(source.join(format!("{name}.c")))
         .status()
         .expect("cc runs");
+
     assert!(done.success(), "{name}.c");
     program
 }
@@ -121,14 +122,18 @@ fn both<O: ProcessObserver>(name: &str, arguments: &[&str], observer: &mut O) ->
     let program = build(name, directory.path());
     let cwd = directory.path().join("work");
     std::fs::create_dir(&cwd).expect("a directory");
+
     let mut process = start(&program, options(&program, arguments, &cwd));
     let outcome = process.run(INSTRUCTIONS_MAX, observer);
     assert_eq!(process.notices(), &[] as &[Notice]);
+    // Before the native run, which may write there.
     let left = std::fs::read_dir(&cwd).expect("it is there").count();
     assert_eq!(left, 0, "what is written stays in memory");
+
     let native = native(&program, arguments, &cwd);
     let ours = String::from_utf8_lossy(process.stdout()).into_owned();
     let theirs = String::from_utf8_lossy(&native.stdout).into_owned();
+
     match outcome {
         Outcome::Exited(status) => assert_eq!(Some(status), native.status.code()),
         Outcome::Killed { signal, .. } => {
@@ -140,6 +145,7 @@ fn both<O: ProcessObserver>(name: &str, arguments: &[&str], observer: &mut O) ->
         }
         outcome => panic!("{name}: {outcome:?}"),
     }
+
     [ours, theirs]
 }
 

@@ -25,9 +25,11 @@ const ATTEMPTS_MIN: u64 = 900;
 /// Runs a test of this file in new namespaces, in a folder that is removed when they have gone: who
 /// removed it in there would remove what is mounted in it.
 fn in_namespaces(test: &str, work: impl FnOnce(&Path)) {
+    // Here this program has started itself, in the namespaces.
     if let Some(folder) = std::env::var_os(FOLDER) {
         return work(Path::new(&folder));
     }
+
     let can = Command::new("unshare")
         .args(NAMESPACES)
         .arg("true")
@@ -37,6 +39,7 @@ fn in_namespaces(test: &str, work: impl FnOnce(&Path)) {
         Ok(false) => return skip(test, "user and mount namespaces are not allowed here"),
         Err(_) => return skip(test, "unshare is not installed"),
     }
+
     let folder = tempfile::tempdir().expect("a folder");
     let done = Command::new("unshare")
         .args(NAMESPACES)
@@ -45,9 +48,11 @@ fn in_namespaces(test: &str, work: impl FnOnce(&Path)) {
         .env(FOLDER, folder.path())
         .output()
         .expect("it runs");
+
     let said = String::from_utf8_lossy(&done.stdout);
     let errors = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{said}{errors}");
+    // If the test had another name by now, none would run, and that would look like success.
     assert!(said.contains("1 passed"), "{said}{errors}");
 }
 
@@ -254,6 +259,7 @@ fn nothing_starts_on_the_procfs_of_the_host() {
             };
             Kernel::start(path, options).err().map(|error| error.what)
         };
+
         let is_refused = |what: Option<StartErrorKind>, at: &Path| match what {
             Some(StartErrorKind::Refused(refusal)) => {
                 let place = format!("proc at {}: ", at.display());
@@ -261,6 +267,7 @@ fn nothing_starts_on_the_procfs_of_the_host() {
             }
             other => panic!("{other:?}"),
         };
+
         let mounted = root.join("mnt/proc");
         is_refused(start(root.clone(), b"/", b"/mnt/proc/self/exe"), &mounted);
         is_refused(start(root.clone(), b"/mnt/proc", b"/none"), &mounted);

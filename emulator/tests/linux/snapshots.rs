@@ -287,10 +287,12 @@ fn a_snapshot_of_the_program_before_execve_is_dropped_after_too_many() {
     let program = build("ends", directory.path());
     let mut process = start(&program, options(&program, &["e"], directory.path()));
     let first = process.snapshot();
+    // The status that a parent sees has eight bits.
     assert_eq!(
         process.run(super::INSTRUCTIONS_MAX, &mut ()),
         Outcome::Exited(300 & 255)
     );
+
     let end = process.snapshot();
     assert_eq!(process.restore(&first), Ok(()));
     assert_eq!(process.restore(&end), Err(RestoreError::Undone));
@@ -299,6 +301,7 @@ fn a_snapshot_of_the_program_before_execve_is_dropped_after_too_many() {
         process.run(super::INSTRUCTIONS_MAX, &mut ()),
         Outcome::Exited(300 & 255)
     );
+
     // Without room for history, no snapshot can be restored.
     let limits = Limits {
         history_bytes: 0,

@@ -28,12 +28,14 @@ fn tree(folder: &Path) -> BTreeMap<String, String> {
                 () if kind.is_socket() => "socket".to_owned(),
                 () => "other".to_owned(),
             };
+
             let (mode, uid, gid) = (metadata.mode(), metadata.uid(), metadata.gid());
             let name = path.strip_prefix(folder).expect("below");
             let text = format!("{mode:o} {uid}:{gid} {} {content}", metadata.nlink());
             all.insert(name.display().to_string(), text);
         }
     }
+
     all
 }
 

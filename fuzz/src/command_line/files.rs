@@ -167,6 +167,7 @@ impl Paths for Room {
         } else {
             0
         };
+
         let word: &[u8] = match (is_output, number) {
             (true, 0..10) => b"out/new",
             (true, 10..14) => b"out/earlier",
@@ -184,6 +185,7 @@ impl Paths for Room {
             (_, 23) => &[b'n'; 300],
             _ => return (*choices.one_of(&self.inputs())).into(),
         };
+
         OsStr::from_bytes(word).to_owned()
     }
 

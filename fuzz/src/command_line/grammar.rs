@@ -53,16 +53,19 @@ fn add(command: &Command, path: &str, leaves: &mut Vec<Leaf>) {
         let name = format!("{path} {}", below.get_name())
             .trim_start()
             .to_owned();
+
         if bounds::COMMANDS_LEFT_OUT
             .iter()
             .any(|(left_out, _)| *left_out == name)
         {
             continue;
         }
+
         if below.get_subcommands().next().is_some() {
             add(below, &name, leaves);
             continue;
         }
+
         let args = below.get_arguments();
         let args = args.filter(|arg| !bounds::is_left_out(&name, arg.get_id().as_str()));
         leaves.push(Leaf {

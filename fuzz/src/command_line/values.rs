@@ -179,6 +179,7 @@ impl Drawing<'_, '_> {
             } else if first == '[' {
                 let inner = inside(rest);
                 let repeats = usize::from(self.choices.one_in(2)) * (1 + self.choices.below(3));
+                // `[X..]` may be repeated, `[X]` occurs once at most.
                 let once = inner.trim_end_matches("..");
                 let count = if once == inner {
                     repeats.min(1)

@@ -75,6 +75,7 @@ fn complaint(functions: &[&str]) -> Value {
             h.p_offset.get(elf.endian()),
         )
     });
+    // Bit 0 of `p_flags` is `PF_X`.
     let code = code.into_iter().find(|h| h.0.0 & 1 != 0).expect("code");
 
     let address = |(index, name): (usize, &&str)| {

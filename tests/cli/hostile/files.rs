@@ -127,6 +127,7 @@ fn recorded(program: &Path) -> Vec<u8> {
         // -512 is `PERF_CONTEXT_USER`.
         let chain = [u64::MAX - 511, ip, caller];
         let mut registers = [0; 17];
+        // perf's numbers: 7 is rsp and 8 is rip (`asm/perf_regs.h`).
         (registers[7], registers[8]) = (0x7fff_0000, ip);
         let mut stack = [0; 64];
         stack[24..32].copy_from_slice(&caller.to_le_bytes());

@@ -28,9 +28,12 @@ fn checked(choice: &str, first: &str, other: &str) -> (u64, Vec<String>) {
         first,
         other,
     ]);
+
     let lines = lines(&output);
     let summary = of_type(&lines, "summary");
     let found = of_type(&lines, "contradiction");
+
+    // The libraries of this computer may have wrong rows of their own.
     let mut images: Vec<String> = found
         .iter()
         .filter_map(|line| Some(line["image"].as_str()?.to_owned()))
@@ -38,6 +41,7 @@ fn checked(choice: &str, first: &str, other: &str) -> (u64, Vec<String>) {
         .collect();
     images.sort();
     images.dedup();
+
     let count = summary[0]["instructions"].as_u64();
     (count.expect("a number"), images)
 }
@@ -122,12 +126,14 @@ fn sampled(scratch: &Scratch, choice: &str, programs: [&str; 2]) -> Vec<u64> {
         programs[1],
     ]);
     assert_eq!(status(&output), 0, "{}", stderr(&output));
+
     let chains = run(&["replay", &trace, "-u", "dwarf", "--json"]);
     let chains = of_type(&lines(&chains), "chain");
     assert!(
         chains.iter().all(|chain| chain["verdict"]["word"] == "ok"),
         "{choice}"
     );
+
     let pids = chains
         .iter()
         .map(|chain| chain["pid"].as_u64().expect("a number"));

@@ -183,6 +183,7 @@ fn a_schedule_is_edited_by_hand() {
         let mut running = tool.spawn().expect("the tool runs");
         let mut stdin = running.stdin.take().expect("a pipe");
         stdin.write_all(schedule.as_bytes()).expect("written");
+        // The schedule ends with the pipe.
         drop(stdin);
         running.wait_with_output().expect("it ends")
     };

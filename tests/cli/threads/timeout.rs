@@ -40,6 +40,7 @@ fn a_run_ends_in_time() {
 
         let begin = Instant::now();
         let mut running = tool.spawn().expect("the tool runs");
+        // `wait_with_output` would close it.
         let stdin = running.stdin.take();
         let output = running.wait_with_output().expect("it ends");
         drop(stdin);

@@ -31,6 +31,7 @@ fn what_is_known_after_random_instructions_is_so() {
     // The same on every computer, as fast as it may be.
     let cases = number(CASES, 20_000);
     println!("{SEED}={seed} {CASES}={cases}");
+
     let fuzzer = match Fuzzer::new(seed, true, |_| true) {
         Err(error) if error.is_denied() => {
             skip(
@@ -42,12 +43,14 @@ fn what_is_known_after_random_instructions_is_so() {
         made => made,
     };
     let mut fuzzer = fuzzer.expect("the child can be made");
+
     for _ in 0..cases.div_ceil(Native::BATCH as u64) {
         let failures = fuzzer.batch().expect("the child can be made again");
         if let Some(failure) = failures.first() {
             panic!("{SEED}={seed}: {failure}");
         }
     }
+
     let [native, machine] = fuzzer.executed;
     println!("executed on the processor: {native}, in the machine: {machine}");
     assert!(machine > 0);
@@ -62,6 +65,7 @@ fn as_much_is_known_as_before() {
         let failures = fuzzer.batch().expect("no child is made");
         assert!(failures.is_empty(), "{}", failures[0]);
     }
+
     let mut text = String::from("known of written places, by code:\n");
     let mut sums = (0, 0);
     for code in fuzzer.codes() {
@@ -71,6 +75,7 @@ fn as_much_is_known_as_before() {
             let _ = writeln!(text, "{code:?}: {exact} of {written}");
         }
     }
+
     let cases = |code| fuzzer.precision.cases(code);
     let done = fuzzer.codes().iter().filter(|code| cases(**code) > 0);
     let _ = writeln!(text, "all: {} of {}", sums.1, sums.0);
@@ -80,6 +85,7 @@ fn as_much_is_known_as_before() {
         "codes with cases executed to the end: {}",
         done.count()
     );
+
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("snapshots");
     insta::with_settings!({
         snapshot_path => folder,

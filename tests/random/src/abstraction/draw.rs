@@ -180,6 +180,7 @@ impl Case {
             }),
             Source::Heap | Source::Random => Some(Value::Computed),
         };
+
         let vague = match random.below(12) {
             0 => Some(Value::Unknown),
             1 => Some(Value::Varies),
@@ -189,6 +190,7 @@ impl Case {
             },
             _ => None,
         };
+
         vague.or(exact).unwrap_or(Value::Unknown)
     }
 
@@ -352,6 +354,7 @@ impl Case {
             (false, true) => Place::Memory(random.pick(&self.words).at),
             _ => Place::Reg(reg),
         };
+
         let held = match place {
             Place::Reg(reg) => self.regs[reg as usize],
             Place::Memory(at) => {
@@ -359,6 +362,7 @@ impl Case {
                 word.map_or(Source::Random, |word| word.source)
             }
         };
+
         let mut with = match (held, random.below(4)) {
             (Source::Number(number), 0..3) => {
                 Source::Number(number.wrapping_add(random.below(3) as u64))
@@ -368,6 +372,7 @@ impl Case {
             (_, 1) => self.stack_source(random),
             _ => Source::Number(random.below(40) as u64),
         };
+
         Compared {
             what: Comparison {
                 place,

@@ -364,20 +364,24 @@ impl Interpreted {
         } else {
             Direction::Down
         };
+        // A direction that is not known is never wrong.
         if state.direction == other {
             return Some(Wrong::Flags);
         }
+
         let known = state.comparison?;
         // A store that hits nothing that is known does not hit what was compared.
         if self.stored_anywhere && matches!(known.place, Place::Memory(_)) {
             return None;
         }
+
         let is_new = case.subject.insn.mnemonic() == Mnemonic::Cmp;
         let is_old = !is_new && case.state.comparison == Some(known);
         let with = match is_old {
             true => run.with,
             false => world.number(known.with)?,
         };
+
         let value = run.compared(known.place, known.width, &run.after)?;
         let (carry, zero) = outcome(value, with, known.width);
         let flags = run.after.rflags;
@@ -512,16 +516,19 @@ fn has_base_of(a: Value, b: Value) -> bool {
 fn is_known(case: &Case, access: &Access, slot: &Slot) -> bool {
     let insn = &case.subject.insn;
     let is_segment = matches!(insn.segment_prefix(), Register::FS | Register::GS);
+
     // What vector registers or bit offsets add is not known.
     let is_bit = is_bit_string(insn);
     let is_number = |reg: Reg| matches!(case.state.reg(reg), Value::Const(_));
     let is_string = repeats(insn) && !is_number(Reg::Rcx);
+
     // What is copied is read when a part of it is written: the one may lie over the other.
     let rsi = case.state.reg(Reg::Rsi);
     let is_copy = repeats(insn) && rsi.is_stack() && !has_base_of(rsi, case.state.reg(Reg::Rdi));
     if is_segment || access.small || insn.is_vsib() || is_bit || is_string || is_copy {
         return false;
     }
+
     let part = |part| match part {
         Part::Nothing | Part::Rip => None,
         Part::Register(number) => Some(Reg::BY_NUMBER[usize::from(number) & 15]),
@@ -536,6 +543,7 @@ fn is_known(case: &Case, access: &Access, slot: &Slot) -> bool {
         Value::Const(_) => true,
         _ => false,
     };
+
     let is_loaded = base.is_some_and(|base| case.state.is_loaded(base));
     !is_loaded && base.is_none_or(is_fixed) && index.is_none_or(is_number)
 }

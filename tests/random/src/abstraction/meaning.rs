@@ -59,6 +59,7 @@ impl World {
         }
 
         let step = if align.is_some() { 64 } else { STACK_ALIGN };
+        // At an entry rsp is 8 modulo 16: the call has pushed the return address (psABI 3.2.2).
         let start = ENTRIES.start + align.unwrap_or(8);
         let count = (ENTRIES.end - start) / step;
         entry[Reg::Rsp as usize] = start + step * random.bits().checked_rem(count).unwrap_or(0);

@@ -109,6 +109,7 @@ impl Fuzzer {
             .into_iter()
             .filter(|&(code, supported)| supported && is_interpreted(code) && wanted(code))
             .map(|(code, _)| code);
+
         Ok(Fuzzer {
             file: file::empty(),
             native,
@@ -136,6 +137,7 @@ impl Fuzzer {
     pub fn batch(&mut self) -> Result<Vec<Failure>, NativeError> {
         let mut cases = Vec::with_capacity(BATCH);
         while cases.len() < BATCH && !self.codes.is_empty() {
+            // The codes take turns, so that none is left out by chance.
             let code = self.codes[self.next];
             self.next = (self.next + 1) % self.codes.len();
             let place = Native::place(cases.len() * WORLDS);

@@ -83,6 +83,7 @@ impl Run {
         let subject = &case.subject;
         let world = World::new(&case.anchors, align, random);
         let is_jump = subject.insn.flow_control() != FlowControl::Next;
+        // The other modes are for instructions that do not transfer control.
         let mode = if is_jump { Mode::Step } else { subject.mode };
         let length = subject.insn.len();
         let mut before = NativeCase::new(mode, subject.bytes.get(..length).unwrap_or(&[]));

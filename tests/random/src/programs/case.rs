@@ -39,6 +39,7 @@ pub(super) fn write(
         program.seed
     );
     let _ = writeln!(out, "#! group: {group}\n#! right: dwarf");
+
     // A defect for which the format has no word is written into the table itself.
     let word = injected.and_then(|i| inject(i.kind).filter(|_| i.at.is_some()));
     if let Some(word) = word {
@@ -46,8 +47,10 @@ pub(super) fn write(
     }
     let other = injected.map_or(&built.table, |i| i.table);
     let right = if word.is_some() { &built.table } else { other };
+
     let finish = (1..=program.finish).rev().map(|n| format!("finish{n} < "));
     let _ = writeln!(out, "#@ ends: {}_start", finish.collect::<String>());
+
     code(&mut out, built, [right, other], &names);
     data(&mut out, built, &names);
     out.push_str("\n        .section .note.GNU-stack, \"\", @progbits\n");

@@ -99,6 +99,7 @@ fn header(table: &Table, eh_frame: &[u8], at: u64, header_at: u64) -> Vec<u8> {
         if id != 0 {
             offsets.push(offset as u64);
         }
+        // The length does not count its own field.
         offset += 4 + length as usize;
     }
 
@@ -112,7 +113,10 @@ fn header(table: &Table, eh_frame: &[u8], at: u64, header_at: u64) -> Vec<u8> {
     debug_assert_eq!(entries.len(), table.0.len());
 
     let relative = |address: u64| (address.wrapping_sub(header_at) as u32).to_le_bytes();
+    // Version 1, then the encodings of the section's address, of the count and of the entries (LSB,
+    // `.eh_frame_hdr`).
     let mut bytes = vec![1, 0x1b, 0x03, 0x3b];
+    // The address of the section is relative to this field, at offset 4.
     bytes.extend((at.wrapping_sub(header_at + 4) as u32).to_le_bytes());
     bytes.extend((entries.len() as u32).to_le_bytes());
     for (start, fde) in entries {

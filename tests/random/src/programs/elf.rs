@@ -130,6 +130,7 @@ pub(super) fn write(layout: &Layout, data: &[u64], entry: u64, tables: Sections)
 
     file.extend(section_headers(&parts, &name_offsets));
     let segments = program_headers(&parts);
+    // A program header has 56 bytes (gABI).
     let count = (segments.len() / 56) as u16;
     let header = file_header(entry, sections_at as u64, count, parts.len() as u16 + 1);
     file[..header.len()].copy_from_slice(&header);
@@ -174,6 +175,7 @@ fn program_headers(parts: &[Part<'_>]) -> Vec<u8> {
 }
 
 fn section_headers(parts: &[Part<'_>], names: &[u32]) -> Vec<u8> {
+    // Section 0 is empty.
     let mut out = vec![0; 64];
     for (part, name) in parts.iter().zip(names) {
         // SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR.
@@ -189,6 +191,7 @@ fn section_headers(parts: &[Part<'_>], names: &[u32]) -> Vec<u8> {
         } else {
             part.bytes.len() as u64
         };
+
         out.extend(name.to_le_bytes());
         out.extend(kind.to_le_bytes());
         for word in [flags, part.address, part.offset as u64, size] {
@@ -197,9 +200,11 @@ fn section_headers(parts: &[Part<'_>], names: &[u32]) -> Vec<u8> {
         for word in part.link {
             out.extend(word.to_le_bytes());
         }
+        // `sh_addralign`, then `sh_entsize`.
         out.extend(8_u64.to_le_bytes());
         out.extend(u64::to_le_bytes(entry));
     }
+
     out
 }
 

@@ -138,6 +138,7 @@ pub fn evaluate(row: &FrameLayout, core: &Core) -> Values {
         Cfa::Offset(base, offset) => Some(gpr(base).wrapping_add_signed(offset.into())),
         Cfa::Load(base, offset) => word(gpr(base), offset),
     };
+
     let value = |slot: Slot, own: Option<Gpr>| match slot {
         Slot::Same => own.map(gpr),
         Slot::Undefined => None,
@@ -146,10 +147,12 @@ pub fn evaluate(row: &FrameLayout, core: &Core) -> Values {
         Slot::Register(other) => Some(gpr(other)),
         Slot::Code(address) => Some(address),
     };
+
     let mut saved = [None; 6];
     for ((given, slot), own) in saved.iter_mut().zip(row.saved).zip(SAVED) {
         *given = value(slot, Some(own));
     }
+
     Values {
         cfa,
         ra: value(row.ra, None),

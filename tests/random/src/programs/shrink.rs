@@ -46,6 +46,7 @@ pub fn shrink(
 
 /// Applies change number `candidate`; false if there are no more.
 fn apply(program: &mut RandomProgram, mut candidate: usize) -> bool {
+    // Every possible change takes its turn; the one with number `candidate` is made.
     let mut turn = || {
         candidate = candidate.wrapping_sub(1);
         candidate == usize::MAX
@@ -84,6 +85,7 @@ fn apply(program: &mut RandomProgram, mut candidate: usize) -> bool {
         for index in 0..function.saves.len() {
             if turn() {
                 function.saves.remove(index);
+                // A call by a register that is not saved any more would lose the caller's value.
                 unlink(&mut function.body, function.saves.len());
                 return true;
             }

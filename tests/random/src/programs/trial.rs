@@ -141,6 +141,7 @@ impl Bench {
     ) -> Result<String, Problem> {
         let built = Built::new(program).map_err(setup)?;
         let executed = self.watch(&built, &built.table)?.executed;
+
         let mut rng = Rng::new(program.seed, 3);
         let injected = super::defect::inject(&built.table, &built.boundaries, &executed, &mut rng);
         let injected = injected.filter(|_| with_defect);
@@ -152,6 +153,7 @@ impl Bench {
             }),
             None => None,
         };
+
         Ok(super::case::write(
             program,
             &built,
@@ -183,6 +185,7 @@ impl Bench {
 
     fn verify(&self, built: &Built, table: &Table, engines: &[Engine]) -> Result<Run, Problem> {
         self.write(built, table)?;
+
         let request = Request {
             engines,
             setting: Setting::default(),
@@ -197,17 +200,21 @@ impl Bench {
             options: self.options(),
         };
         let run = verify::run(program, &request, &mut |_| {}).map_err(setup)?;
+
         if run.end != End::Outcome(Outcome::Exited(0)) {
             return Err(Problem::Ended(run.end.to_string()));
         }
+
         let truth = &run.results.truth;
         if truth.failures() != 0 || truth.unknown != 0 && !built.is_doubtful {
             return Err(Problem::Truth(format!("{truth:?}")));
         }
+
         if let Some(first) = run.results.disagreements.first() {
             let name = engines[first.unwinder].name();
             return Err(Problem::Disagreement(format!("{name}: {first:x?}")));
         }
+
         Ok(run)
     }
 
@@ -226,6 +233,7 @@ impl Bench {
     fn right(&self, program: &RandomProgram, built: &Built) -> Result<Tried, Problem> {
         let run = self.verify(built, &built.table, &self.engines)?;
         let results = &run.results;
+
         let mut lost = 0;
         for finding in results.findings.iter().filter(|f| self.is_its_own(f)) {
             let is_loss = finding.unwinder != 0
@@ -242,10 +250,12 @@ impl Bench {
             }
             lost += 1;
         }
+
         let walks = results.tallies[0].walks_wrong;
         if walks != 0 {
             return Err(Problem::Contradiction(format!("{walks} walks of dwarf")));
         }
+
         Ok(Tried {
             instructions: results.truth.instructions,
             calls: results.truth.calls,

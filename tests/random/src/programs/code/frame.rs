@@ -226,6 +226,7 @@ impl Lowering<'_> {
             Frame::RealignedByR10(alignment) => self.realign_by_r10(current, alignment),
             Frame::Scratch(base) => {
                 self.asm.lea(base, RSP, 8);
+                // rsp may be aligned next, so this register holds the CFA until the epilogue.
                 self.asm.row.cfa = Cfa::Offset(base, 0);
                 if current.prefers(3) {
                     self.asm.and_imm(RSP, -64);
