@@ -4,12 +4,11 @@ use crate::timing::cpu_time;
 use libmwemu::maps::mem64::Permission;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
 use unicorn_engine::{Arch, Mode, Prot, RegisterX86, Unicorn};
+use unwind_sim_emulator::address_space::Content;
 use unwind_sim_emulator::state::reg;
-use unwind_sim_emulator::{AddressSpace, Executed, Exit, LoadOptions, Machine, Core, load};
-use unwind_sim_unwind::image::Bytes;
+use unwind_sim_emulator::{AddressSpace, Core, Executed, Exit, LoadOptions, Machine, load};
 
 /// The programs' names, by number.
 pub const PROGRAMS: [&str; 3] = ["fib", "sort", "sha"];
@@ -49,11 +48,10 @@ pub fn build(process: bool) -> PathBuf {
 
 /// Runs our machine, with an observer that counts or with none.
 pub fn ours(program: &[u8], which: u64, hooked: bool) -> Timed {
-    let length = program.len();
-    let bytes = Bytes::new(Arc::new(program.to_vec()), 0..length).expect("all of it");
+    let program = Content::from(program.to_vec());
     let mut space = AddressSpace::default();
     let options = LoadOptions::default();
-    let loaded = load(&mut space, &bytes, None, &[], &[], &options).expect("it loads");
+    let loaded = load(&mut space, &program, None, &[], &[], &options).expect("it loads");
 
     let mut machine = Machine::new(Core::new(space));
     machine.core.state.rip = loaded.entry;
