@@ -143,10 +143,12 @@ fn every_format_holds_the_whole_chain_of_every_recording() {
     for recording in all_recordings(&folder) {
         let name = recording.display().to_string();
         let is_kernel = name.contains("/kernel/");
-        let unwinders: &[&str] = match () {
-            () if is_kernel => &["orc:kernel", "fp:kernel", "guess:kernel"],
-            () if name.contains("LBR") => &["lbr"],
-            () => &["dwarf", "fp", "guess"],
+        let unwinders: &[&str] = if is_kernel {
+            &["orc:kernel", "fp:kernel", "guess:kernel"]
+        } else if name.contains("LBR") {
+            &["lbr"]
+        } else {
+            &["dwarf", "fp", "guess"]
         };
         let of = |format| replayed(&recording, &unwinders.join(","), format);
         let text = chains_of_text(&utf8(of("text")), unwinders, is_kernel);

@@ -262,8 +262,10 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             if let Some(row) = self.finder.find_outside(cache) {
                 return Ok(cache.insert_hot(address, row?, self.finder.fast(), None));
             }
-            return Err(Reason::NotText {
-                address: pc.value(),
+            // A jump into data, or the code that a signal interrupted there: a frame without a row.
+            return Err(match pc {
+                CodeAddress::Instruction(pc) => Reason::NoRow { pc },
+                CodeAddress::Return(address) => Reason::NotText { address },
             }
             .into());
         }

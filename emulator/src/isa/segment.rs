@@ -82,10 +82,10 @@ fn set(core: &mut Core, number: u8, selector: u16) -> bool {
     // Entries of Linux's GDT: __USER_DS; 32-bit and 64-bit user code, and the number of the
     // processor (arch/x86/include/asm/segment.h).
     let data = descriptor == 0x28;
-    let code = matches!(descriptor, 0x20 | 0x30) || descriptor == 0x78;
+    let read_only = matches!(descriptor, 0x20 | 0x30 | 0x78);
     let allowed = match number {
         SS => data && privilege == 3,
-        _ => null || data || code,
+        _ => null || data || read_only,
     };
 
     if !allowed {

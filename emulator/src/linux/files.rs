@@ -37,7 +37,7 @@ use host::Host;
 pub(super) use inode::{Budget, Inode, InodeRef, seal};
 pub(super) use names::{Existing, is_removed};
 pub(super) use open::{Opened, o};
-pub(super) use pipe::{PIPE_SIZE, PipeEnd};
+pub(super) use pipe::{PIPE_SIZE, PipeEnd, PipeRef};
 pub(super) use pts::{TerminalFile, terminal_device, terminal_path};
 pub(super) use saved::Saved;
 pub(super) use special::{Device, RELEASE, Special, Text};

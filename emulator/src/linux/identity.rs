@@ -38,13 +38,14 @@ impl Ids {
 
     /// `setuid`.
     pub(super) fn set(&mut self, id: u32, capable: bool) -> Answer {
-        match () {
-            () if id == KEEP => return Err(Errno::EINVAL),
-            () if capable => *self = Ids::all(id),
-            () if id == self.real || id == self.saved => {
-                (self.effective, self.file) = (id, id);
-            }
-            () => return Err(Errno::EPERM),
+        if id == KEEP {
+            return Err(Errno::EINVAL);
+        } else if capable {
+            *self = Ids::all(id)
+        } else if id == self.real || id == self.saved {
+            (self.effective, self.file) = (id, id);
+        } else {
+            return Err(Errno::EPERM);
         }
         Ok(0)
     }

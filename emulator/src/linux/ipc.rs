@@ -39,10 +39,12 @@ impl Owner {
         let wanted = (wanted >> 6 | wanted >> 3 | wanted) & 7;
         let user = who.user.effective;
         let is_in = |group| group == who.group.effective || who.groups.contains(&group);
-        let shift = match () {
-            () if user == self.creator[0] || user == self.uid => 6,
-            () if is_in(self.creator[1]) || is_in(self.gid) => 3,
-            () => 0,
+        let shift = if user == self.creator[0] || user == self.uid {
+            6
+        } else if is_in(self.creator[1]) || is_in(self.gid) {
+            3
+        } else {
+            0
         };
         wanted & !(self.mode >> shift) == 0 || who.is_capable()
     }

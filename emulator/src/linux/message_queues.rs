@@ -43,10 +43,12 @@ impl MessageQueue {
 
     /// Whether a process has all of these permissions: 4 read, 2 write.
     pub(super) fn allows(&self, who: &Identity, wanted: u32) -> bool {
-        let shift = match () {
-            () if who.user.file == self.uid => 6,
-            () if who.is_in(self.gid) => 3,
-            () => 0,
+        let shift = if who.user.file == self.uid {
+            6
+        } else if who.is_in(self.gid) {
+            3
+        } else {
+            0
         };
         wanted & !(self.mode >> shift) == 0 || who.is_capable_with_files()
     }

@@ -17,16 +17,19 @@ fn tree(folder: &Path) -> BTreeMap<String, String> {
             let path = entry.expect("an entry").path();
             let metadata = std::fs::symlink_metadata(&path).expect("it is there");
             let kind = metadata.file_type();
-            let content = match () {
-                () if kind.is_dir() => {
-                    todo.push(path.clone());
-                    "folder".to_owned()
-                }
-                () if kind.is_symlink() => format!("link {:?}", std::fs::read_link(&path).ok()),
-                () if kind.is_file() => format!("file {:?}", std::fs::read(&path).ok()),
-                () if kind.is_fifo() => "FIFO".to_owned(),
-                () if kind.is_socket() => "socket".to_owned(),
-                () => "other".to_owned(),
+            let content = if kind.is_dir() {
+                todo.push(path.clone());
+                "folder".to_owned()
+            } else if kind.is_symlink() {
+                format!("link {:?}", std::fs::read_link(&path).ok())
+            } else if kind.is_file() {
+                format!("file {:?}", std::fs::read(&path).ok())
+            } else if kind.is_fifo() {
+                "FIFO".to_owned()
+            } else if kind.is_socket() {
+                "socket".to_owned()
+            } else {
+                "other".to_owned()
             };
 
             let (mode, uid, gid) = (metadata.mode(), metadata.uid(), metadata.gid());

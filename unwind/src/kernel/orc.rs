@@ -43,11 +43,13 @@ pub(super) fn start<M: Memory + ?Sized>(
     skipped: &mut dyn FnMut(&Unwind<'_, M>),
 ) {
     let Kernel { code, task, memory } = unwind.kernel;
-    let refused = match () {
-        () if !code.has_orc() => Some(Ended::NoTables),
+    let refused = if !code.has_orc() {
+        Some(Ended::NoTables)
+    } else if task.on_other_cpu && !task.is_current {
         // Its stack would change while it is read.
-        () if task.on_other_cpu && !task.is_current => Some(Ended::OtherCpu),
-        () => None,
+        Some(Ended::OtherCpu)
+    } else {
+        None
     };
 
     if let Some(why) = refused {
@@ -247,11 +249,12 @@ impl<M: Memory + ?Sized> Step<'_, '_, M> {
     /// `get_reg`
     fn reg(&self, reg: Reg) -> Result<Option<u64>, Stop> {
         let state = &*self.state;
-        let from = match () {
-            () if !state.regs.is_some() => return Ok(None),
-            () if state.full_regs => state.regs,
-            () if state.prev_regs.is_some() => state.prev_regs,
-            () => return Ok(None),
+        let from = if state.regs.is_some() && state.full_regs {
+            state.regs
+        } else if state.regs.is_some() && state.prev_regs.is_some() {
+            state.prev_regs
+        } else {
+            return Ok(None);
         };
         let value = from.read(self.start, self.kernel.memory, reg)?;
         Ok(Some(value))

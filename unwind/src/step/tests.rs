@@ -42,7 +42,11 @@ impl Finder for One {
         cache.find_row(unit, svma)
     }
     fn permits(&self, _: &Rule, topmost: bool) -> Result<(), Reason> {
-        topmost.then_some(()).ok_or(Reason::NotAtRoot)
+        if topmost {
+            Ok(())
+        } else {
+            Err(Reason::NotAtRoot)
+        }
     }
 }
 

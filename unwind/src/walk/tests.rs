@@ -235,6 +235,11 @@ fn ends() {
         (chain.frames.len(), chain.end.reason),
         (1, Reason::NoImage { pc: 0x10 })
     );
+    let chain = from(pc(0x3000), &[]);
+    assert_eq!(
+        (chain.frames.len(), chain.end.reason),
+        (1, Reason::NoRow { pc: pc(0x3000) })
+    );
     let chain = from(pc(0x1100), &[0, 0x10]);
     let not_text = Reason::NotText { address: 0x10 };
     assert_eq!((chain.frames.len(), chain.end.reason), (1, not_text));

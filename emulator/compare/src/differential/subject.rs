@@ -225,7 +225,8 @@ pub fn address(subject: &Subject, access: &Access, case: &NativeCase) -> u64 {
         }
     }
 
-    // A bit number in a register is signed and reaches beyond the operand (SDM volume 2, BT).
+    // A bit number in a register is signed and reaches beyond the operand, by whole operands (SDM
+    // volume 2, BT).
     let insn = &subject.insn;
     if matches!(
         insn.mnemonic(),
@@ -234,9 +235,11 @@ pub fn address(subject: &Subject, access: &Access, case: &NativeCase) -> u64 {
     {
         let register = insn.op1_register();
         let value = case.state.gpr[register.number()];
-        let unused = 64 - 8 * register.size();
-        let offset = (value << unused).cast_signed() >> unused >> 3;
-        displacement = displacement.wrapping_add(offset.cast_unsigned());
+        let size = register.size();
+        let unused = 64 - 8 * size;
+        let bytes = (value << unused).cast_signed() >> unused >> 3;
+        let operands = bytes.cast_unsigned() & !(size as u64 - 1);
+        displacement = displacement.wrapping_add(operands);
     }
 
     let sum = part(access.base)

@@ -198,8 +198,8 @@ impl Kernel {
         let is_shut = socket.read_shut;
 
         // Linux reserves the number before it waits, so EMFILE comes first (`__sys_accept4_file`).
-        let free = self.files.own.table.has_free(self.descriptors_max());
-        free.then_some(()).ok_or(Errno::EMFILE)?;
+        let limit = self.descriptors_max();
+        self.files.own.table.needs_free(limit)?;
 
         let Some(next) = next else {
             return match is_shut {

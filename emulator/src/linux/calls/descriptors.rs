@@ -304,10 +304,12 @@ impl Kernel {
         let inode = self.files.new_inode(S_IFREG | mode, b"/dev/shm");
         inode.borrow_mut().links = 0;
         // `MFD_NOEXEC_SEAL` implies `MFD_ALLOW_SEALING`; without both, no seal can be added.
-        inode.borrow_mut().seals = match () {
-            () if flags & NOEXEC_SEAL != 0 => seal::EXEC,
-            () if flags & ALLOW_SEALING != 0 => 0,
-            () => seal::SEAL,
+        inode.borrow_mut().seals = if flags & NOEXEC_SEAL != 0 {
+            seal::EXEC
+        } else if flags & ALLOW_SEALING != 0 {
+            0
+        } else {
+            seal::SEAL
         };
 
         let path = [b"/memfd:", &name[..], b" (deleted)"].concat();
@@ -542,10 +544,12 @@ impl Kernel {
     pub(super) fn sys_readahead(&mut self, fd: u64) -> Answer {
         let open = self.files.own.table.get(fd)?;
         let open = open.borrow();
-        match () {
-            () if !open.can_read() => Err(Errno::EBADF),
-            () if !is_regular(&open.kind) => Err(Errno::EINVAL),
-            () => Ok(0),
+        if !open.can_read() {
+            Err(Errno::EBADF)
+        } else if !is_regular(&open.kind) {
+            Err(Errno::EINVAL)
+        } else {
+            Ok(0)
         }
     }
 }

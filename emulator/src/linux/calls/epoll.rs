@@ -265,8 +265,8 @@ impl Kernel {
 
     /// Opens a new object.
     pub(super) fn add_object(&mut self, object: Object, flags: u32, close: u64) -> Answer {
-        let free = self.files.own.table.has_free(self.descriptors_max());
-        free.then_some(()).ok_or(Errno::EMFILE)?;
+        let limit = self.descriptors_max();
+        self.files.own.table.needs_free(limit)?;
         self.may_add_objects(1)?;
         let handle = self.objects.add(object);
         let name = handle.sort.name().as_bytes();

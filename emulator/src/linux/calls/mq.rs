@@ -40,8 +40,8 @@ impl Kernel {
         self.forget_queues();
 
         // Linux reserves the number first (`do_mq_open`).
-        let free = self.files.own.table.has_free(self.descriptors_max());
-        free.then_some(()).ok_or(Errno::EMFILE)?;
+        let limit = self.descriptors_max();
+        self.files.own.table.needs_free(limit)?;
 
         let found = self.system.message_queues.named(&name);
         let queue = match found {

@@ -116,8 +116,8 @@ impl Kernel {
         let created = is_new.then(|| resolved.path.clone());
 
         // No file is created if there is no descriptor for it (`do_sys_openat2`).
-        let free = self.files.own.table.has_free(self.descriptors_max());
-        free.then_some(()).ok_or(Errno::EMFILE)?;
+        let limit = self.descriptors_max();
+        self.files.own.table.needs_free(limit)?;
 
         if let Some(open) = self.open_terminal_file(&resolved, flags as u32) {
             return self.opened(open?, flags);

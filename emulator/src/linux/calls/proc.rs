@@ -100,13 +100,18 @@ impl Kernel {
 
     /// The state of a thread: its letter and its name.
     fn state(&self, subject: &Subject, task: Task) -> (char, &'static str) {
-        match () {
-            () if task == self.task() => ('R', "running"),
-            () if subject.thread.stopped_for().is_some() => ('t', "tracing stop"),
-            () if subject.process.stops(subject.thread) => ('T', "stopped"),
-            () if subject.thread.has_ended => ('Z', "zombie"),
-            () if subject.thread.wait.is_some() => ('S', "sleeping"),
-            () => ('R', "running"),
+        if task == self.task() {
+            ('R', "running")
+        } else if subject.thread.stopped_for().is_some() {
+            ('t', "tracing stop")
+        } else if subject.process.stops(subject.thread) {
+            ('T', "stopped")
+        } else if subject.thread.has_ended {
+            ('Z', "zombie")
+        } else if subject.thread.wait.is_some() {
+            ('S', "sleeping")
+        } else {
+            ('R', "running")
         }
     }
 

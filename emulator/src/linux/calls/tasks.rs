@@ -233,8 +233,8 @@ impl Kernel {
         self.may_add_task()?;
         // What can fail is tried before anything changes.
         if wanted.has(CLONE_PIDFD) {
-            let free = self.files.own.table.has_free(self.descriptors_max());
-            free.then_some(()).ok_or(Errno::EMFILE)?;
+            let limit = self.descriptors_max();
+            self.files.own.table.needs_free(limit)?;
             self.u32_at(wanted.descriptor)?;
         }
 

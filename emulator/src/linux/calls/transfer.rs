@@ -290,13 +290,18 @@ impl Kernel {
             return Err(Errno::EPIPE);
         };
 
-        match () {
-            () if other.kind != kind => return Err(Errno::EPROTOTYPE),
-            () if other.peer().is_some_and(|peer| peer != id) => return Err(Errno::EPERM),
-            () if other.read_shut => return Err(Errno::EPIPE),
-            // A message goes into an empty buffer, however long it is.
-            () if other.room(buffer) == 0 => return self.wait_for_socket(waits, timeout),
-            () => {}
+        if other.kind != kind {
+            return Err(Errno::EPROTOTYPE);
+        }
+        if other.peer().is_some_and(|peer| peer != id) {
+            return Err(Errno::EPERM);
+        }
+        if other.read_shut {
+            return Err(Errno::EPIPE);
+        }
+        // A message goes into an empty buffer, however long it is.
+        if other.room(buffer) == 0 {
+            return self.wait_for_socket(waits, timeout);
         }
 
         let count = bytes.len() as u64;
@@ -374,13 +379,14 @@ impl Kernel {
     ) -> Answer<Incoming> {
         let id = self.socket_of(open)?;
         let waits = Kernel::waits(open) && flags & msg::DONTWAIT == 0;
-        match () {
-            () if flags & msg::ERRQUEUE != 0 => Err(Errno::EAGAIN),
-            () if flags & msg::OOB != 0 => self.not_modelled("out-of-band data", Errno::EOPNOTSUPP),
-            () if self.the_socket(id)?.is_stream() => {
-                self.receive_stream(id, vectors, flags, waits)
-            }
-            () => self.receive_message(id, vectors, flags, waits),
+        if flags & msg::ERRQUEUE != 0 {
+            Err(Errno::EAGAIN)
+        } else if flags & msg::OOB != 0 {
+            self.not_modelled("out-of-band data", Errno::EOPNOTSUPP)
+        } else if self.the_socket(id)?.is_stream() {
+            self.receive_stream(id, vectors, flags, waits)
+        } else {
+            self.receive_message(id, vectors, flags, waits)
         }
     }
 

@@ -160,12 +160,17 @@ impl Kernel {
 
 /// si_code of unmasked floating-point exceptions, which are given as in MXCSR.
 fn float_code(raised: u32) -> i32 {
-    match () {
-        () if raised & 1 != 0 => FPE_FLTINV,
-        () if raised & 4 != 0 => FPE_FLTDIV,
-        () if raised & 8 != 0 => FPE_FLTOVF,
-        () if raised & 0x12 != 0 => FPE_FLTUND,
-        () if raised & 0x20 != 0 => FPE_FLTRES,
-        () => 0,
+    if raised & 1 != 0 {
+        FPE_FLTINV
+    } else if raised & 4 != 0 {
+        FPE_FLTDIV
+    } else if raised & 8 != 0 {
+        FPE_FLTOVF
+    } else if raised & 0x12 != 0 {
+        FPE_FLTUND
+    } else if raised & 0x20 != 0 {
+        FPE_FLTRES
+    } else {
+        0
     }
 }

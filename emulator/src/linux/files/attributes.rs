@@ -299,10 +299,12 @@ fn allows(identity: &Identity, attributes: &Attributes, wanted: u32) -> bool {
         let is_directory = mode & S_IFMT == S_IFDIR;
         return wanted & 1 == 0 || is_directory || mode & 0o111 != 0;
     }
-    let shift = match () {
-        () if uid == identity.user.file => 6,
-        () if identity.is_in(gid) => 3,
-        () => 0,
+    let shift = if uid == identity.user.file {
+        6
+    } else if identity.is_in(gid) {
+        3
+    } else {
+        0
     };
     (mode >> shift) & wanted == wanted
 }
@@ -314,14 +316,21 @@ pub(super) fn identity(metadata: &Metadata) -> (u64, u64) {
 
 /// The type in `getdents64` (`DT_*`).
 pub(super) fn host_type(kind: &FileType) -> u8 {
-    match () {
-        () if kind.is_file() => 8,
-        () if kind.is_dir() => 4,
-        () if kind.is_symlink() => 10,
-        () if kind.is_fifo() => 1,
-        () if kind.is_char_device() => 2,
-        () if kind.is_block_device() => 6,
-        () if kind.is_socket() => 12,
-        () => 0,
+    if kind.is_file() {
+        8
+    } else if kind.is_dir() {
+        4
+    } else if kind.is_symlink() {
+        10
+    } else if kind.is_fifo() {
+        1
+    } else if kind.is_char_device() {
+        2
+    } else if kind.is_block_device() {
+        6
+    } else if kind.is_socket() {
+        12
+    } else {
+        0
     }
 }

@@ -72,9 +72,11 @@ impl Table {
         Ok(fd)
     }
 
-    /// Whether a number below `limit` is free.
-    pub(in crate::linux) fn has_free(&self, limit: u64) -> bool {
-        (0..limit).any(|fd| self.slot(fd).is_err())
+    /// EMFILE unless a number below `limit` is free.
+    pub(in crate::linux) fn needs_free(&self, limit: u64) -> Answer<()> {
+        let mut numbers = 0..limit;
+        let is_free = numbers.any(|fd| self.slot(fd).is_err());
+        if is_free { Ok(()) } else { Err(Errno::EMFILE) }
     }
 
     /// Assigns a number, replacing what had it. The caller has checked the limit.

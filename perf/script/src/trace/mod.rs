@@ -267,10 +267,12 @@ fn field(line: &str, common: bool) -> Option<Field> {
         signed,
         element,
         text: ["char", "u8", "s8"].iter().any(|part| kind.contains(part)),
-        kind: match () {
-            () if declaration.contains('*') => Kind::Pointer,
-            () if kind.contains("long") => Kind::Long,
-            () => Kind::Other,
+        kind: if declaration.contains('*') {
+            Kind::Pointer
+        } else if kind.contains("long") {
+            Kind::Long
+        } else {
+            Kind::Other
         },
         location,
         common,

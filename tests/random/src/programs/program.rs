@@ -368,10 +368,10 @@ impl Generator {
             taste: self.rng.next(),
         };
 
-        let statements = match () {
-            () if frame.is_leaf() => self.rng.below(3),
-            () if is_handler => self.rng.below(3),
-            () => 1 + self.rng.below(6),
+        let statements = if frame.is_leaf() || is_handler {
+            self.rng.below(3)
+        } else {
+            1 + self.rng.below(6)
         };
         for _ in 0..statements {
             let statement = self.statement(at, &function, false);

@@ -164,12 +164,12 @@ impl Tracker {
             return;
         }
 
-        let lands_behind_call = || {
-            let before = world.word(after.rip.wrapping_sub(8))?;
-            Some(ends_with_call(before.to_le_bytes()))
-        };
         // Code behind a call is returned to, so no other stack was entered.
-        if pending.nested && { lands_behind_call }().unwrap_or(false) {
+        let lands_behind_call = |world: &mut dyn World| {
+            let before = world.word(after.rip.wrapping_sub(8));
+            before.is_some_and(|word| ends_with_call(word.to_le_bytes()))
+        };
+        if pending.nested && lands_behind_call(world) {
             self.chain.segments.pop();
             self.pop_below(after.rsp);
             self.settle();

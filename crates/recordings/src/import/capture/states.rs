@@ -137,10 +137,14 @@ fn state(from: &Object<'_>, told: Option<UnwinderKind>) -> Result<State, Problem
 
     // If the capture does not name the unwinder, the members of its state do.
     let own = |members: &[&str]| members.iter().any(|m| from.has(m));
-    let kind = told.unwrap_or_else(|| match () {
-        () if own(&OF_ORC) => UnwinderKind::Orc,
-        () if own(&OF_FP) || from.has("bp") => UnwinderKind::Fp,
-        () => UnwinderKind::Guess,
+    let kind = told.unwrap_or_else(|| {
+        if own(&OF_ORC) {
+            UnwinderKind::Orc
+        } else if own(&OF_FP) || from.has("bp") {
+            UnwinderKind::Fp
+        } else {
+            UnwinderKind::Guess
+        }
     });
 
     Ok(match kind {

@@ -141,15 +141,19 @@ impl Painter<'_, '_, '_> {
                 lines.push(Line::from(self.span(text, FAINT)));
             }
             last = Some(address);
-            let pointer = match () {
-                () if word.address == stack.rsp => "rsp",
-                () if Some(word.address) == rbp => "rbp",
-                () => "",
+            let pointer = if word.address == stack.rsp {
+                "rsp"
+            } else if Some(word.address) == rbp {
+                "rbp"
+            } else {
+                ""
             };
-            let (mark, style) = match () {
-                () if now.contains(&address) => ("=>", STRONG_MARK),
-                () if read.contains(&address) => ("->", MARK),
-                () => ("", MARK),
+            let (mark, style) = if now.contains(&address) {
+                ("=>", STRONG_MARK)
+            } else if read.contains(&address) {
+                ("->", MARK)
+            } else {
+                ("", MARK)
             };
             // A word of another stack is far away; there the distance says less than the address.
             let distance = address.wrapping_sub(stack.rsp.0) as i64;

@@ -171,11 +171,13 @@ impl Terminal {
     /// Echoes a character that was typed.
     pub(super) fn echo(&mut self, byte: u8) {
         let shows = self.termios.has_local(lflag::ECHOCTL) && is_control(byte) && byte != b'\t';
-        self.add_echo(match () {
-            () if shows => Echo::Control(byte),
+        self.add_echo(if shows {
+            Echo::Control(byte)
+        } else if byte == u8::MAX {
             // Linux' echo has this byte for itself.
-            () if byte == u8::MAX => Echo::Plain(byte),
-            () => Echo::Byte(byte),
+            Echo::Plain(byte)
+        } else {
+            Echo::Byte(byte)
         });
     }
 
