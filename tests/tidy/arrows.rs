@@ -1,5 +1,5 @@
 //! Which package may use which, and that all other versions are in the workspace's manifest.
-//! `ARCHITECTURE.md` has the same table.
+//! `ARCHITECTURE.md` has the same table, in the same order.
 
 use crate::none;
 use crate::repository::text;
@@ -122,6 +122,34 @@ fn packages_use_only_what_lies_below_them() {
     none(&faults);
 }
 
+/// The rooms that the table of a page lets `room` use; `None` if it has no line for it.
+fn of_the_page<'p>(page: &'p str, room: &str) -> Option<Vec<&'p str>> {
+    // The program's package is the top folder, its code is in `src`.
+    let folder = if room == "." { "src" } else { room };
+    let start = format!("| `{folder}/` |");
+
+    let (_, table) = page.split_once("\n| room |")?;
+    let line = table.lines().find(|line| line.starts_with(&start))?;
+    let (_, uses) = line.trim_end_matches(" |").rsplit_once("| ")?;
+
+    Some(uses.split('`').skip(1).step_by(2).collect())
+}
+
+#[test]
+fn the_page_has_the_same_table() {
+    let page = text("ARCHITECTURE.md").expect("a page is text");
+    let mut faults = Vec::new();
+    for (room, may_use) in MAY_USE {
+        let stated = of_the_page(&page, room);
+        if stated.as_deref() != Some(may_use) {
+            faults.push(format!(
+                "ARCHITECTURE.md: {room} may use {may_use:?}, not {stated:?}"
+            ));
+        }
+    }
+    none(&faults);
+}
+
 #[test]
 fn every_package_of_the_workspace_is_a_room() {
     let manifest = manifest(".");
@@ -177,4 +205,13 @@ fn dependencies_are_found_in_every_table() {
                     [target.'cfg(unix)'.dev-dependencies]\nc = \"2\"\n[lints]\nd = 1\n";
     let found: Vec<_> = dependencies(manifest).collect();
     assert_eq!(found, [("b", ".workspace = true"), ("c", " = \"2\"")]);
+}
+
+#[test]
+fn rooms_are_found_in_the_table_of_a_page() {
+    let page = "| `a/` | a folder |\n\n| room | what for | uses |\n|---|---|---|\n\
+                | `a/` | one | `b`, `c-d` |\n| `src/` | two | no other room |\n";
+    assert_eq!(of_the_page(page, "a"), Some(vec!["b", "c-d"]));
+    assert_eq!(of_the_page(page, "."), Some(Vec::new()));
+    assert_eq!(of_the_page(page, "b"), None);
 }

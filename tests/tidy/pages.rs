@@ -1,7 +1,8 @@
-//! Pages and snapshots: links point to files, the index is complete, no snapshot is unused.
+//! Pages and snapshots: links point to files, the index is complete, the map names files and
+//! functions that exist, no snapshot is unused.
 
 use crate::none;
-use crate::repository::{files, paths, top};
+use crate::repository::{files, paths, text, top};
 use std::path::Path;
 
 /// The targets of the links in a page: `](TARGET)`, without the part after `#`.
@@ -48,6 +49,66 @@ fn in_no_index(folder: &str, index: &str, except: &str) -> Vec<String> {
     absent
         .map(|name| format!("{folder}{index}: no link to {name}"))
         .collect()
+}
+
+/// The page that names most files and functions.
+const MAP: &str = "ARCHITECTURE.md";
+
+#[test]
+fn the_map_names_paths_that_exist() {
+    let page = text(MAP).expect("a page is text");
+    // What has a `/` and nothing that no path has, such as a space.
+    let is_path = |word: &&str| {
+        let mut characters = word.chars();
+        word.contains('/') && characters.all(|c| c.is_alphanumeric() || "._/-".contains(c))
+    };
+    let named = page.split('`').skip(1).step_by(2).filter(is_path);
+    let absent = named.filter(|path| !top().join(path).exists());
+    let faults = absent.map(|path| format!("{MAP}: there is no {path}"));
+    none(&faults.collect::<Vec<_>>());
+}
+
+/// The functions that a page places in files, each with its file: "`NAME` in `PATH.rs`".
+fn functions_in_files(page: &str) -> Vec<(String, String)> {
+    // A line may end between the two.
+    let words: Vec<&str> = page.split_whitespace().collect();
+    let flat = words.join(" ");
+
+    let parts: Vec<&str> = flat.split("` in `").collect();
+    let pairs = parts.windows(2).filter_map(|pair| {
+        let name = pair[0].rsplit('`').next()?;
+        let path = pair[1].split('`').next()?;
+        path.ends_with(".rs")
+            .then(|| (name.to_owned(), path.to_owned()))
+    });
+    pairs.collect()
+}
+
+#[test]
+fn the_map_names_functions_that_exist() {
+    let page = text(MAP).expect("a page is text");
+    let named = functions_in_files(&page);
+    assert!(!named.is_empty(), "{MAP}: names no function in a file");
+
+    let mut faults = Vec::new();
+    for (name, path) in named {
+        // Of `Type::function`, the function.
+        let function = name.rsplit(':').next().unwrap_or_default();
+        let forms = [format!("fn {function}("), format!("fn {function}<")];
+        let has = |file: String| forms.iter().any(|form| file.contains(form));
+        if !top().join(&path).is_file() || !text(&path).is_some_and(has) {
+            faults.push(format!("{MAP}: no {name} in {path}"));
+        }
+    }
+    none(&faults);
+}
+
+#[test]
+fn functions_are_found_with_their_files() {
+    let page = "`A::b` in\n`c/d.rs` and `e` in `f.rs`, `g` in `h.md`";
+    let found = functions_in_files(page);
+    let pairs: Vec<(&str, &str)> = found.iter().map(|(n, p)| (&**n, &**p)).collect();
+    assert_eq!(pairs, [("A::b", "c/d.rs"), ("e", "f.rs")]);
 }
 
 /// Only finds snapshots whose test file is gone. Which snapshots the tests use is known only after

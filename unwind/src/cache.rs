@@ -4,6 +4,9 @@
 //! first needed) belong to an image and stay valid as long as the image lives. The *hot* table
 //! (`hot`) maps a lookup address in an address space directly to a packed rule, so that a warm walk
 //! touches neither table nor unit. It grows with use and is emptied at [`HOT_ENTRIES_MAX`].
+//!
+//! No result depends on what is in a cache: a warm walk finds what a cold one does, which the fuzz
+//! target `walk` checks.
 
 mod builder;
 mod by_key;

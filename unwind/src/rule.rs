@@ -10,7 +10,10 @@
 //! `undefined` (the table says that the value is lost), `same` (the table says that it is
 //! unchanged) and `unspecified` (the format cannot describe the register) are distinct. In pt_regs
 //! and iret rules, the cfa is the address of the saved registers, and the caller's sp is the saved
-//! one.
+//! one. An expression stays a range of the section's bytes; it is rare and slow.
+//!
+//! Because of the one form, two tables can be compared row by row, one format can be transcribed
+//! into another, and one fast path serves all.
 
 mod key;
 

@@ -1,4 +1,5 @@
-//! An ELF file: its program headers, and how they are mapped.
+//! An ELF file: its program headers, and how they are mapped. They are read with goblin, which gives
+//! them with their flags; the other packages read ELF with object.
 
 use super::Mapping;
 use super::error::{LoadError, LoadErrorKind, Which};

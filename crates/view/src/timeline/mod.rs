@@ -3,6 +3,8 @@
 //! It is the only model that the stepper, the report and `step --json` show; they decide how
 //! something looks, and compute nothing. A [`Timeline`] is a window of a longer run, with an index
 //! of the whole run; [`window`] makes it. A [`Builder`] makes single states, one by one.
+//!
+//! It is here, and not in `unwind-sim-show`, because `step --json` writes it: one schema has all lines.
 
 mod code;
 mod marks;

@@ -4,7 +4,7 @@
 //! (`generate`, `values`), executes them on both sides, and compares all registers, flags, the x87,
 //! SSE and AVX state, memory and the outcome (`compare`). [`unwind_sim_emulator::differences`] lists
 //! where processors may differ; `coverage` lists what is not executed, and why. Not here: executing
-//! instructions on the processor (`unwind-sim-host`), and sequences of instructions.
+//! instructions on the processor (`unwind-sim-emulator-native`), and sequences of instructions.
 
 mod areas;
 mod bytes;
