@@ -4,11 +4,14 @@
 #[cfg(feature = "machine")]
 mod program;
 
+use super::interest::Interest;
 use super::{Direction, States};
 #[cfg(feature = "machine")]
 use crate::engine::Engine;
 use crate::input::{Input, InputError};
 use crate::run::Run;
+#[cfg(feature = "machine")]
+use crate::unwinders::may_err;
 #[cfg(feature = "machine")]
 pub use program::ProgramIndex;
 use unwind_sim_unwind::cache::Cache;
@@ -130,6 +133,7 @@ struct Samples<'a> {
     next: u64,
     is_done: bool,
     last: Option<(u32, u32, u64)>,
+    interest: Interest,
 }
 
 impl<'a> Index<'a> {
@@ -142,6 +146,7 @@ impl<'a> Index<'a> {
                 next: 0,
                 is_done: false,
                 last: None,
+                interest: Interest::default(),
             })),
             marks: Marks::default(),
             unwinders: run.column_names(),
@@ -184,6 +189,39 @@ impl<'a> Index<'a> {
             Filler::Samples(samples) => samples.is_done,
             #[cfg(feature = "machine")]
             Filler::Program(program) => program.is_done(),
+        }
+    }
+
+    /// At most `count` samples of a recording, in order: one of each kind of wrong stack (unwinder,
+    /// cause and function), then more of those of unwinders whose errors count, then a spread over all
+    /// that is indexed. `None` for a program, whose states follow from each other.
+    pub fn chosen(&self, count: u64) -> Option<Vec<u64>> {
+        match &self.filler {
+            Filler::Samples(samples) => Some(samples.interest.choose(count, samples.next)),
+            #[cfg(feature = "machine")]
+            Filler::Program(_) => None,
+        }
+    }
+
+    /// The state to look at first, and the unwinder that is wrong there (its place in
+    /// [`Index::unwinders`]): of a recording, of the most frequent kind of wrong stack among those whose
+    /// errors count; of a program, the first at which an unwinder is wrong. `None` if none is.
+    pub fn first_finding(&self) -> Option<(u64, usize)> {
+        match &self.filler {
+            Filler::Samples(samples) => samples.interest.first(),
+            #[cfg(feature = "machine")]
+            Filler::Program(_) => {
+                let is_counted = |at: &usize| !may_err(&self.unwinders[*at]);
+                let counted = (0..self.unwinders.len()).filter(is_counted);
+                let counted = counted.fold(0, |bits, at| bits | 1 << at);
+                let wrong = &self.marks.wrong;
+                let of_counted = wrong.iter().find(|w| w.unwinders & counted != 0);
+                let (found, bits) = match of_counted {
+                    Some(wrong) => (wrong, wrong.unwinders & counted),
+                    None => wrong.first().map(|wrong| (wrong, wrong.unwinders))?,
+                };
+                Some((found.number, bits.trailing_zeros() as usize))
+            }
         }
     }
 
@@ -254,7 +292,11 @@ impl Samples<'_> {
     fn fill(&mut self, input: &Input, count: u64, marks: &mut Marks) -> Result<(), InputError> {
         let columns = self.run.columns();
         let Samples {
-            run, caches, last, ..
+            run,
+            caches,
+            last,
+            interest,
+            ..
         } = self;
 
         let taken = input.range(self.next, count, &mut |view| {
@@ -265,7 +307,11 @@ impl Samples<'_> {
                 let variant = column.variant_for(view);
                 let outcome =
                     engine.examine(view, variant, &run.setting, &mut caches[column.engine]);
-                wrong |= u64::from(outcome.verdict.is_wrong()) << index;
+                if outcome.verdict.is_wrong() {
+                    wrong |= 1 << index;
+                    let is_expected = !run.is_unexpected(column.engine, &outcome, false);
+                    interest.add(view, index, &outcome, is_expected);
+                }
             }
 
             let (pid, tid) = (view.sample.pid, view.sample.tid);

@@ -7,6 +7,7 @@
 #[cfg(feature = "machine")]
 mod find;
 mod index;
+mod interest;
 
 #[cfg(feature = "machine")]
 pub use index::ProgramIndex;
@@ -288,6 +289,39 @@ impl States {
                 Ok(count)
             }
         }
+    }
+
+    /// Calls `take` with the states of these numbers, which are in order. Returns how many there are.
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub fn each(
+        &mut self,
+        numbers: &[u64],
+        take: &mut dyn FnMut(&StateView<'_>),
+    ) -> Result<u64, InputError> {
+        let (Some(&first), Some(&last)) = (numbers.first(), numbers.last()) else {
+            return Ok(0);
+        };
+
+        let mut taken = 0;
+        if self.total().is_some() {
+            // Neighbours are read in one piece.
+            for piece in numbers.chunk_by(|one, next| one + 1 == *next) {
+                taken += self.range(piece[0], piece.len() as u64, take)?;
+            }
+            return Ok(taken);
+        }
+
+        // What has no index is read from its start each time: once is enough.
+        let mut wanted = numbers.iter().copied().peekable();
+        self.range(first, last - first + 1, &mut |at| {
+            if wanted.next_if_eq(&at.view.number).is_some() {
+                taken += 1;
+                take(at);
+            }
+        })?;
+        Ok(taken)
     }
 
     /// The nearest other state that is a target.
