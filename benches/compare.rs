@@ -9,11 +9,11 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::process::{Clock, Contestant};
+use common::process::{BenchedProcess, Clock};
 use common::programs::{self, Scratch};
-use common::recording::{self, RECIPES, Recipe};
+use common::recording::{self, RECIPES, RecordingSpec};
 use common::report;
-use common::timing::{Figure, cpu_time};
+use common::timing::{Timing, cpu_time};
 use unwind_sim_judge::engine::Engine;
 use unwind_sim_judge::input::{Input, InputError};
 use unwind_sim_judge::spec;
@@ -25,7 +25,7 @@ use unwind_sim_recordings::view::{Filter, MemoryView};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::Addresses;
 use unwind_sim_unwind::start::Variant;
-use unwind_sim_unwind::walk::{Limits, Place};
+use unwind_sim_unwind::walk::{Limits, WalkTarget};
 
 const ROUNDS: usize = 7;
 const GOAL: f64 = 2.0;
@@ -47,7 +47,7 @@ fn addresses(input: &Input, engines: &[Engine]) -> Result<(u64, u64), InputError
     input.for_each::<InputError>(&Filter::default(), &mut |view| {
         samples += 1;
         let memory = view.memory(MemoryView::Cpu);
-        let place = Place {
+        let place = WalkTarget {
             space: view.space,
             memory: &memory,
         };
@@ -64,17 +64,22 @@ fn addresses(input: &Input, engines: &[Engine]) -> Result<(u64, u64), InputError
 }
 
 /// Our command on the trace, with these unwinders.
-fn command(name: &'static str, args: &[&str], trace: &Path, unwinders: &str) -> Contestant {
+fn command(name: &'static str, args: &[&str], trace: &Path, unwinders: &str) -> BenchedProcess {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
     command.args(args).arg(trace);
     command.args(["--unwinder", unwinders]);
-    Contestant::new(name, command).accepting(DIFFERENCE)
+    BenchedProcess::new(name, command).accepting(DIFFERENCE)
 }
 
 /// Work, ours, the peer, and the highest ratio wanted.
-type Line = (String, Figure, Figure, Option<f64>);
+type Comparison = (String, Timing, Timing, Option<f64>);
 
-fn measure(title: &str, trace: &Path, names: &[&str], test: bool) -> Result<Vec<Line>, String> {
+fn measure(
+    title: &str,
+    trace: &Path,
+    names: &[&str],
+    test: bool,
+) -> Result<Vec<Comparison>, String> {
     let engines: Result<Vec<Engine>, _> = names.iter().map(|name| spec::engine(name)).collect();
     let engines = engines.map_err(|e| e.to_string())?;
     let named = format!("{title} {}", names.join(","));
@@ -84,6 +89,8 @@ fn measure(title: &str, trace: &Path, names: &[&str], test: bool) -> Result<Vec<
         let input = Input::open(trace, &OpenOptions::default())?;
         addresses(&input, &engines)
     };
+
+    // Once without a clock, which also reads the files into the page cache.
     let (samples, frames) = base().map_err(|e| e.to_string())?;
     println!("{named}: {samples} samples, {frames} frames");
 
@@ -108,11 +115,12 @@ fn measure(title: &str, trace: &Path, names: &[&str], test: bool) -> Result<Vec<
     }
 
     let per_sample = base_ns.into_iter().map(|ns| ns / samples.max(1) as f64);
-    let base = Figure::new("read and addresses", per_sample.collect());
+    let base = Timing::new("read and addresses", per_sample.collect());
     let mut figures = vec![base.clone()];
     figures.extend(ours.iter().map(|c| c.figure(Clock::Cpu, samples as f64)));
     report::print(&named, "sample", &figures, None);
 
+    // There is no goal with the stack scan.
     let goal = (!names.contains(&GUESS)).then_some(GOAL);
     let lines = figures.drain(1..).map(|figure| {
         let work = format!("{named} {}", figure.name);
@@ -140,13 +148,19 @@ fn direct(path: &Path, engines: &[Engine]) -> Result<(u64, u64), String> {
 }
 
 /// Imports a perf.data and compares the trace, against the same walks straight from the file.
-fn imported(scratch: &Scratch, recipe: &Recipe, test: bool) -> Result<Option<Line>, String> {
+fn imported(
+    scratch: &Scratch,
+    recipe: &RecordingSpec,
+    test: bool,
+) -> Result<Option<Comparison>, String> {
     let recording = recording::obtain(scratch, recipe)?;
     let engines: Result<Vec<Engine>, _> = IMPORTED.iter().map(|name| spec::engine(name)).collect();
     let engines = engines.map_err(|e| e.to_string())?;
 
     let trace = scratch.join("imported.bin");
     let mut both = Command::new("/bin/sh");
+
+    // One shell runs both commands, so that their time is measured together.
     both.args([
         "-c",
         r#""$0" import "$1" -o "$2" && "$0" compare "$2" --threads 1 --unwinder "$3""#,
@@ -155,8 +169,9 @@ fn imported(scratch: &Scratch, recipe: &Recipe, test: bool) -> Result<Option<Lin
     .args([&recording, &trace])
     .arg(IMPORTED.join(","));
 
+    // The same walks without a trace in between are what the import adds to.
     let (walked, frames) = direct(&recording, &engines)?;
-    let mut ours = Contestant::new("import, compare", both).accepting(DIFFERENCE);
+    let mut ours = BenchedProcess::new("import, compare", both).accepting(DIFFERENCE);
     ours.warm_up()?;
 
     // A faster walk of other stacks would be no comparison.
@@ -182,7 +197,7 @@ fn imported(scratch: &Scratch, recipe: &Recipe, test: bool) -> Result<Option<Lin
     }
 
     let per_stack = base_ns.into_iter().map(|ns| ns / walked.max(1) as f64);
-    let base = Figure::new("addresses from the file", per_stack.collect());
+    let base = Timing::new("addresses from the file", per_stack.collect());
     let ours = ours.figure(Clock::Cpu, walked as f64);
     let work = format!("{}, import and compare", recipe.name);
     Ok(Some((work, ours, base, Some(GOAL_IMPORTED))))
@@ -201,6 +216,8 @@ fn record(scratch: &Scratch) -> Result<PathBuf, String> {
 fn main() {
     let test = std::env::args().any(|argument| argument == "--test");
     let scratch = Scratch::new();
+
+    // Traces of one's own, or one that is recorded now.
     let traces = match std::env::var_os("UNWIND_SIM_BENCH_TRACES") {
         Some(paths) => std::env::split_paths(&paths).map(Ok).collect(),
         None => vec![record(&scratch)],
@@ -212,6 +229,8 @@ fn main() {
             let name = trace.file_name().unwrap_or_default();
             let title = name.to_string_lossy().into_owned();
             let mut lines = measure(&title, &trace, &TABLES, test)?;
+
+            // Once more with the stack scan.
             lines.extend(measure(
                 &title,
                 &trace,
@@ -226,6 +245,7 @@ fn main() {
         }
     }
 
+    // A test leaves out the big recordings.
     for recipe in RECIPES.iter().filter(|recipe| !(test && recipe.big)) {
         match imported(&scratch, recipe, test) {
             Ok(line) => lines.extend(line),

@@ -32,21 +32,21 @@ const PROT_READ_EXEC: u32 = 5;
 type Run<'a> = Box<dyn FnMut(&mut Vec<u64>) + 'a>;
 
 /// One thing to count.
-struct Work<'a> {
+struct Workload<'a> {
     name: String,
     run: Run<'a>,
 }
 
-fn peer_walks(snapshot: &Snapshot) -> [Work<'_>; 2] {
+fn peer_walks(snapshot: &Snapshot) -> [Workload<'_>; 2] {
     let (regs, stack, images) = (&snapshot.regs, snapshot.stack(), &snapshot.images[..]);
     let unwinder = framehop_peer::unwinder(images);
     let mut cache = framehop_peer::Cache::new();
     [
-        Work {
+        Workload {
             name: "framehop warm".to_owned(),
             run: Box::new(move |out| framehop_peer::walk(&unwinder, &mut cache, regs, stack, out)),
         },
-        Work {
+        Workload {
             name: "framehop first".to_owned(),
             run: Box::new(move |out| {
                 let unwinder = framehop_peer::unwinder(images);
@@ -58,17 +58,17 @@ fn peer_walks(snapshot: &Snapshot) -> [Work<'_>; 2] {
 }
 
 /// All work over a stack and a recording.
-fn work<'a>(snapshot: &'a Snapshot, recording: &'a Path) -> Vec<Work<'a>> {
+fn work<'a>(snapshot: &'a Snapshot, recording: &'a Path) -> Vec<Workload<'a>> {
     let mut all = Vec::from(peer_walks(snapshot));
     let ours = ours::walks(snapshot).into_iter();
-    all.extend(ours.map(|(name, run)| Work { name, run }));
-    all.push(Work {
+    all.extend(ours.map(|(name, run)| Workload { name, run }));
+    all.push(Workload {
         name: "linux-perf-data + framehop import".to_owned(),
         run: Box::new(|out| {
             perfdata_peer::replay(recording, &mut |chain| out.extend(chain)).expect("a recording");
         }),
     });
-    all.push(Work {
+    all.push(Workload {
         name: "ours dwarf import".to_owned(),
         run: Box::new(|out| {
             ours::replay(recording, &mut |chain| out.extend(chain)).expect("a recording");
@@ -92,6 +92,7 @@ fn recording(library: &Path) -> Vec<u8> {
         ..EventSpec::software("cpu-clock", 0)
     };
 
+    // Written here, not by perf, so that it is the same on every machine.
     let mut writer = Writer::new(vec![event]);
     let id = |time| Id {
         pid: 1,
@@ -143,13 +144,14 @@ fn recording(library: &Path) -> Vec<u8> {
 }
 
 /// Every work's addresses must be those of the first one of its kind.
-fn check(all: &mut [Work<'_>]) {
+fn check(all: &mut [Workload<'_>]) {
     let mut walked: Option<Vec<u64>> = None;
     let mut imported: Option<Vec<u64>> = None;
-    for Work { name, run } in all {
-        let expected = match name.ends_with("import") {
-            true => &mut imported,
-            false => &mut walked,
+    for Workload { name, run } in all {
+        let expected = if name.ends_with("import") {
+            &mut imported
+        } else {
+            &mut walked
         };
         for _ in 0..2 {
             let mut out = Vec::new();
@@ -164,11 +166,13 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
 
-    let with_work = |folder: &Path, each: &mut dyn FnMut(&mut Vec<Work<'_>>)| {
+    let with_work = |folder: &Path, each: &mut dyn FnMut(&mut Vec<Workload<'_>>)| {
         let snapshot = stack(&folder.join(LIBRARY), FRAMES, 0);
         each(&mut work(&snapshot, &folder.join(RECORDING)));
     };
 
+    // `write` prepares the files, `run` is what runs under the counter: it does one kind of work, a
+    // number of times.
     match arguments[..] {
         ["write", folder] => {
             let folder = Path::new(folder);
@@ -184,6 +188,8 @@ fn main() {
             with_work(Path::new(folder), &mut |all| {
                 let work = all.iter_mut().find(|work| work.name == name);
                 let work = work.expect("a name of the list");
+
+                // Allocated once, so that only the work is counted.
                 let mut out = Vec::with_capacity(STACKS * FRAMES);
                 for _ in 0..times {
                     out.clear();

@@ -12,9 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::programs::Scratch;
-use common::recording::{self, RECIPES, Recipe};
+use common::recording::{self, RECIPES, RecordingSpec};
 use common::report;
-use common::timing::{Figure, children_cpu};
+use common::timing::{Timing, children_cpu};
 
 const PERF: &str = "perf script";
 const SAMPLY: &str = "samply import";
@@ -26,7 +26,7 @@ const ROUNDS_SMALL: usize = 5;
 const ANONYMOUS_SLACK_KB: u64 = 32 << 10;
 
 /// A program to run, its measured costs, and the peer to compare with.
-struct Contestant {
+struct BenchedProgram {
     name: String,
     command: Command,
     goal: Option<(&'static str, f64)>,
@@ -35,10 +35,10 @@ struct Contestant {
     anonymous_kb: u64,
 }
 
-impl Contestant {
-    fn new(name: &str, command: Command, goal: Option<(&'static str, f64)>) -> Contestant {
+impl BenchedProgram {
+    fn new(name: &str, command: Command, goal: Option<(&'static str, f64)>) -> BenchedProgram {
         let name = name.to_owned();
-        Contestant {
+        BenchedProgram {
             name,
             command,
             goal,
@@ -48,9 +48,9 @@ impl Contestant {
         }
     }
 
-    fn figure(&self, times: &[f64], stacks: u64) -> Figure {
+    fn figure(&self, times: &[f64], stacks: u64) -> Timing {
         let per_stack = times.iter().map(|t| t / stacks.max(1) as f64);
-        Figure::new(&self.name, per_stack.collect())
+        Timing::new(&self.name, per_stack.collect())
     }
 }
 
@@ -71,7 +71,7 @@ fn watch(child: &mut Child, anonymous_kb: &mut u64) -> Option<()> {
 }
 
 /// Runs a contestant once, with its output in `output`.
-fn run_once(contestant: &mut Contestant, output: &Path) -> Result<(), String> {
+fn run_once(contestant: &mut BenchedProgram, output: &Path) -> Result<(), String> {
     let failed = |why: &str| format!("{}: {why}", contestant.name);
     let file = File::create(output).map_err(|e| failed(&e.to_string()))?;
     let (cpu, wall) = (children_cpu(), Instant::now());
@@ -96,12 +96,14 @@ fn samply() -> Command {
 }
 
 /// The peers that are installed, and our commands.
-fn contestants(scratch: &Scratch, recording: &Path) -> Vec<Contestant> {
+fn contestants(scratch: &Scratch, recording: &Path) -> Vec<BenchedProgram> {
     let mut all = Vec::new();
     let mut perf = Command::new("perf");
+
+    // Without inlined functions, which need debug information.
     perf.args(["script", "--no-inline", "-F", "comm,tid,time,ip", "-i"])
         .arg(recording);
-    all.push(Contestant::new(PERF, perf, None));
+    all.push(BenchedProgram::new(PERF, perf, None));
 
     let there = samply()
         .arg("--version")
@@ -112,15 +114,16 @@ fn contestants(scratch: &Scratch, recording: &Path) -> Vec<Contestant> {
         let mut command = samply();
         command.args(["import", "--save-only", "--no-open", "-o"]);
         command.arg(scratch.join("samply.json.gz")).arg(recording);
-        all.push(Contestant::new(SAMPLY, command, None));
+        all.push(BenchedProgram::new(SAMPLY, command, None));
     } else {
         println!("skipped: {SAMPLY}: no samply (cargo install samply, or SAMPLY=PATH)");
     }
 
+    // Only ours have goals; the peers are what they are relative to.
     all.extend(
         ours::commands(recording)
             .into_iter()
-            .map(|o| Contestant::new(o.name, o.command, Some((o.against, o.times_goal)))),
+            .map(|o| BenchedProgram::new(o.name, o.command, Some((o.against, o.times_goal)))),
     );
     all
 }
@@ -136,14 +139,16 @@ fn samples(output: &Path) -> u64 {
 }
 
 /// Runs and reports all contestants on one recording; returns the memory peak of each of ours.
-fn measure(scratch: &Scratch, recipe: &Recipe) -> Result<Vec<(String, u64)>, String> {
+fn measure(scratch: &Scratch, recipe: &RecordingSpec) -> Result<Vec<(String, u64)>, String> {
     let recording = recording::obtain(scratch, recipe)?;
     let mut all = contestants(scratch, &recording);
     let rounds = if recipe.big { ROUNDS_BIG } else { ROUNDS_SMALL };
     let output = scratch.join("output");
 
+    // How many stacks there are is counted in perf's output: it is the same for all.
     let mut stacks = 0;
     for _ in 0..rounds {
+        // In turn, so that a change of the machine's speed meets all.
         for contestant in &mut all {
             run_once(contestant, &output)?;
             if contestant.name == PERF && stacks == 0 {
@@ -152,8 +157,9 @@ fn measure(scratch: &Scratch, recipe: &Recipe) -> Result<Vec<(String, u64)>, Str
         }
     }
 
-    let cpu: Vec<Figure> = all.iter().map(|c| c.figure(&c.cpu_ns, stacks)).collect();
-    let wall: Vec<Figure> = all.iter().map(|c| c.figure(&c.wall_ns, stacks)).collect();
+    // Processor time and wall time differ where a program uses several threads.
+    let cpu: Vec<Timing> = all.iter().map(|c| c.figure(&c.cpu_ns, stacks)).collect();
+    let wall: Vec<Timing> = all.iter().map(|c| c.figure(&c.wall_ns, stacks)).collect();
     println!("{}: {stacks} stacks", recipe.name);
     report::print("CPU", "stack", &cpu, None);
     report::note_load();
@@ -175,6 +181,7 @@ fn measure(scratch: &Scratch, recipe: &Recipe) -> Result<Vec<(String, u64)>, Str
             continue;
         };
         for (clock, figures) in [("CPU", &cpu), ("wall", &wall)] {
+            // A peer that is not installed has no figure.
             let ours = report::find(figures, &contestant.name);
             if let (Some(ours), Some(peer)) = (ours, report::find(figures, peer)) {
                 let work = format!("{}, {}, {clock}", recipe.name, contestant.name);
@@ -188,6 +195,7 @@ fn measure(scratch: &Scratch, recipe: &Recipe) -> Result<Vec<(String, u64)>, Str
 }
 
 fn main() {
+    // Only whole programs are measured: there is nothing that a test could check quickly.
     if std::env::args().any(|a| a == "--test") {
         return;
     }
@@ -201,6 +209,8 @@ fn main() {
         }
     }
 
+    // Memory must not grow with the recording, so the peak of a big one is compared with that of a
+    // small one.
     for (_, name, big_kb) in peaks.iter().filter(|(big, ..)| *big) {
         let small = peaks.iter().find(|(big, n, _)| !big && n == name);
         let Some((.., small_kb)) = small else {

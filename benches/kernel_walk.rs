@@ -7,7 +7,7 @@
 mod common;
 
 use common::report;
-use common::timing::{Clock, Rival, duel};
+use common::timing::{Clock, Measured, duel};
 use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_recordings::model::Sample;
@@ -20,13 +20,13 @@ use unwind_sim_unwind::image::{
     AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol,
 };
 use unwind_sim_unwind::kernel::{
-    Code, Finds, Kernel, StackInfo, StackType, Task, UnwinderKind, Version, perf,
+    Code, FindCache, Kernel, StackInfo, StackType, Task, UnwinderKind, Version, perf,
 };
 use unwind_sim_unwind::memory::{Memory, MemoryCopy};
 use unwind_sim_unwind::orc::{Encoding, Entry, EntryType, Layout, Orc, OrcReg};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::{Start, Variant};
-use unwind_sim_unwind::walk::{Limits, Place, walk};
+use unwind_sim_unwind::walk::{Limits, WalkTarget, walk};
 
 const ROUNDS: usize = 41;
 /// Our time for a kernel stack relative to that for a user stack, at most.
@@ -39,7 +39,7 @@ const INSIDE: u64 = 0x20;
 const RECORDING: &str = "6.1-callchains.bin";
 
 /// A stack and the code that it belongs to, in the kernel or in user space.
-struct Made {
+struct StackSample {
     space: AddressSpace,
     start: Start,
     task: Task,
@@ -53,9 +53,10 @@ fn entry(number: usize) -> Entry {
     Entry {
         sp_reg: OrcReg::Sp,
         sp_offset: 16 + 8 * (number % 7) as i16,
-        bp_reg: match saves_bp {
-            true => OrcReg::PrevSp,
-            false => OrcReg::Undefined,
+        bp_reg: if saves_bp {
+            OrcReg::PrevSp
+        } else {
+            OrcReg::Undefined
         },
         bp_offset: if saves_bp { -16 } else { 0 },
         kind: EntryType::Call,
@@ -71,7 +72,7 @@ const ROOT: Entry = Entry {
 
 /// A stack at `base` through functions at `text`: `frames` of them, each in the next of `functions`
 /// functions. The last function is the root.
-fn made(text: u64, base: u64, frames: usize, functions: usize) -> Made {
+fn made(text: u64, base: u64, frames: usize, functions: usize) -> StackSample {
     let entries: Vec<Entry> = (0..functions).map(entry).chain([ROOT]).collect();
     let ips = text + 0x10_0000;
     // Each word of `.orc_unwind_ip` is relative to itself (`arch/x86/kernel/unwind_orc.c`,
@@ -111,6 +112,7 @@ fn made(text: u64, base: u64, frames: usize, functions: usize) -> Made {
         name: "made".to_owned(),
     });
 
+    // The last frame is in the root, whose row ends the walk.
     let ip = |i: usize| {
         let function = if i + 1 == frames {
             functions
@@ -124,9 +126,12 @@ fn made(text: u64, base: u64, frames: usize, functions: usize) -> Made {
     for i in 0..frames - 1 {
         // `sp_offset` includes the return address, which is the last word of the frame.
         let size = entry(i % functions).sp_offset as usize / 8;
+
         words.extend(std::iter::repeat_n(base + 0x100, size - 1));
         words.push(ip(i + 1));
     }
+
+    // The root has no return address.
     words.push(0);
 
     let mut regs = Regs::frame(ip(0), base, base + 0x100);
@@ -139,7 +144,7 @@ fn made(text: u64, base: u64, frames: usize, functions: usize) -> Made {
         next_sp: 0,
     };
 
-    Made {
+    StackSample {
         space,
         start: Start::from_regs(regs),
         task: Task {
@@ -155,7 +160,7 @@ fn made(text: u64, base: u64, frames: usize, functions: usize) -> Made {
 fn by_kernel<M: Memory>(
     code: &Code,
     (task, memory, start): (&Task, &M, &Start),
-    finds: &mut Finds,
+    finds: &mut FindCache,
     out: &mut Vec<u64>,
 ) {
     let kernel = Kernel { code, task, memory };
@@ -173,7 +178,7 @@ fn by_user<M: Memory>(
 ) {
     let orc = Orc::new(Some(ENCODING), Tables::Real);
     let mut sink = Addresses(std::mem::take(out));
-    let place = Place { space, memory };
+    let place = WalkTarget { space, memory };
     let end = walk(&orc, &place, start, &Limits::default(), cache, &mut sink);
     std::hint::black_box(&end);
     *out = sink.0;
@@ -181,6 +186,7 @@ fn by_user<M: Memory>(
 
 /// Checks or measures a kernel stack and a user stack of the same shape.
 fn pair(work: &str, test: bool, frames: usize, functions: usize) {
+    // Addresses as on x86-64: the kernel's text and a vmalloc stack, and a program's.
     let kernel = made(
         0xffff_ffff_8100_0000,
         0xffff_c900_0000_0000,
@@ -190,7 +196,7 @@ fn pair(work: &str, test: bool, frames: usize, functions: usize) {
     let user = made(0x40_0000, 0x7ffd_0000_0000, frames, functions);
 
     let code = Code::new(&kernel.space, Version::DEFAULT, Some(ENCODING));
-    let mut finds = Finds::default();
+    let mut finds = FindCache::default();
     let kernel_memory = MemoryCopy::new(kernel.base, &kernel.bytes);
     let mut kernel_walk = |out: &mut Vec<u64>| {
         let stack = (&kernel.task, &kernel_memory, &kernel.start);
@@ -223,12 +229,12 @@ type Walk<'a> = &'a mut dyn FnMut(&mut Vec<u64>);
 fn measure(work: &str, kernel: Walk<'_>, user: Walk<'_>) {
     let (mut a, mut b) = (Vec::new(), Vec::new());
     let mut rivals = [
-        Rival::new("orc:kernel", || {
+        Measured::new("orc:kernel", || {
             a.clear();
             kernel(&mut a);
             a.len() as u64
         }),
-        Rival::new("orc, user stacks", || {
+        Measured::new("orc, user stacks", || {
             b.clear();
             user(&mut b);
             b.len() as u64
@@ -246,15 +252,18 @@ fn recorded(name: &str, test: bool) -> Result<(), String> {
     let trace = Trace::open(&path).map_err(|e| e.to_string())?;
     let recording = Recording::from(trace);
 
+    // Samples are borrowed from the reader, so they are copied before it goes on.
     let mut samples: Vec<Sample<'static>> = Vec::new();
     let mut space = AddressSpace::new();
     let read = recording.views(&mut |view| {
+        // The address space of the last sample serves for all.
         space = view.space.clone();
         samples.push(view.sample.clone().into_owned());
         std::ops::ControlFlow::Continue(())
     });
     read.map_err(|e| e.to_string())?;
 
+    // Samples without a kernel stack, or without registers, have nothing to walk.
     let tasks = samples.iter().filter_map(|s| {
         let task = &s.kernel.as_ref()?.task;
         let memory = s.memory();
@@ -264,9 +273,10 @@ fn recorded(name: &str, test: bool) -> Result<(), String> {
     let mut stacks: Vec<_> = tasks.collect();
     let first = stacks.first().ok_or("no kernel stacks")?.0;
 
+    // All samples of a recording come from one kernel.
     let version = first.version.unwrap_or(Version::DEFAULT);
     let code = Code::new(&space, version, first.encoding);
-    let (mut finds, mut cache) = (Finds::default(), Cache::new());
+    let (mut finds, mut cache) = (FindCache::default(), Cache::new());
 
     // Only where both find the same can their times be compared.
     let all = stacks.len();
@@ -288,6 +298,7 @@ fn recorded(name: &str, test: bool) -> Result<(), String> {
         return Ok(());
     }
 
+    // All stacks in one call, so that the caches are shared among them, as in a recording.
     let mut kernel_walk = |out: &mut Vec<u64>| {
         for (task, memory, start) in &stacks {
             by_kernel(&code, (task, memory, start), &mut finds, out);

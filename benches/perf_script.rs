@@ -11,10 +11,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::process::{Clock, Contestant};
+use common::process::{BenchedProcess, Clock};
 use common::programs::{self, Scratch};
 use common::report;
-use common::timing::Figure;
+use common::timing::Timing;
 
 const OURS: &str = "ours";
 const ROUNDS: usize = 11;
@@ -57,7 +57,7 @@ fn differing(a: &[u8], b: &[u8]) -> (usize, usize) {
 }
 
 /// Work, ours, perf's, and the highest ratio wanted.
-type Line = (String, Figure, Figure, Option<f64>);
+type Comparison = (String, Timing, Timing, Option<f64>);
 
 /// Measures both on one recording. With `home`, that is the home folder, in which perf has kept
 /// nothing.
@@ -66,18 +66,25 @@ fn measure(
     recording: &Path,
     home: Option<&Path>,
     test: bool,
-) -> Result<Vec<Line>, String> {
+) -> Result<Vec<Comparison>, String> {
+    // Without inlined functions on both sides.
     let mut theirs = Command::new(perf());
     theirs.args(["script", "--no-inline", "-i"]).arg(recording);
     let mut ours = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
     ours.args(["perf", "script", "--no-inline"]).arg(recording);
 
+    // perf keeps files below HOME, and reads them in later runs.
     if let Some(home) = home {
         theirs.env("HOME", home);
         ours.env("HOME", home);
     }
 
-    let mut all = [Contestant::new("perf", theirs), Contestant::new(OURS, ours)];
+    let mut all = [
+        BenchedProcess::new("perf", theirs),
+        BenchedProcess::new(OURS, ours),
+    ];
+
+    // Both texts are compared before anything is measured.
     let [theirs, ours] = [all[0].text()?, all[1].text()?];
     let (differ, lines) = differing(&ours, &theirs);
     println!(
@@ -89,6 +96,7 @@ fn measure(
         return Ok(Vec::new());
     }
 
+    // In turn, so that a change of the machine's speed meets both.
     for _ in 0..ROUNDS {
         for contestant in &mut all {
             contestant.run()?;
@@ -124,6 +132,7 @@ fn main() {
     let test = std::env::args().any(|argument| argument == "--test");
     let scratch = Scratch::new();
     let recordings: Vec<(String, Result<PathBuf, String>)> =
+        // Recordings of one's own, or some that are made now.
         match std::env::var_os("UNWIND_SIM_BENCH_RECORDINGS") {
             Some(paths) => std::env::split_paths(&paths)
                 .map(|path| {
@@ -145,6 +154,7 @@ fn main() {
 
     let mut lines = Vec::new();
     for (name, recording) in recordings {
+        // The second run has a home folder in which perf has kept nothing.
         let without = format!("{name}, no list");
         let measured = recording.and_then(|path| {
             let mut lines = measure(&name, &path, None, test)?;
@@ -153,6 +163,8 @@ fn main() {
         });
         match measured {
             Ok(more) => lines.extend(more),
+            // A recording that cannot be made, for want of perf or of permission, does not stop the
+            // others.
             Err(reason) => println!("skipped: {name}: {reason}"),
         }
     }

@@ -16,9 +16,9 @@ use std::time::Duration;
 use common::framehop_peer::Cache;
 use common::perfdata_peer;
 use common::programs::Scratch;
-use common::recording::{self, RECIPES, Recipe};
+use common::recording::{self, RECIPES, RecordingSpec};
 use common::report;
-use common::timing::{Clock, Figure, Rival, cpu_time, duel};
+use common::timing::{Clock, Measured, Timing, cpu_time, duel};
 use criterion::{Criterion, Throughput};
 
 const PEER_FILE: &str = "framehop, file";
@@ -64,6 +64,8 @@ impl Chains {
 /// Unwinds the file with both sides, which must agree; returns the peer's number of stacks.
 fn check(title: &str, path: &Path) -> Result<u64, String> {
     let mut theirs = Chains::default();
+
+    // The peer first: its chains are the reference.
     perfdata_peer::replay(path, &mut |chain| theirs.add(chain))
         .map_err(|e| format!("{}: {e}", path.display()))?;
     let frames = theirs.frames as f64 / theirs.stacks.max(1) as f64;
@@ -80,6 +82,8 @@ fn check(title: &str, path: &Path) -> Result<u64, String> {
             mine.stacks, stacks,
             "{title}: the two sides found different samples"
         );
+
+        // A few chains may differ, but not more than this share.
         assert!(
             missing as f64 <= stacks as f64 * DIFFERENT_MAX,
             "{title}: {missing} of {stacks} chains differ from framehop's"
@@ -91,17 +95,19 @@ fn check(title: &str, path: &Path) -> Result<u64, String> {
 }
 
 /// The rivals for one file.
-fn rivals(path: &Path) -> Result<Vec<Rival<'_>>, String> {
+fn rivals(path: &Path) -> Result<Vec<Measured<'_>>, String> {
     let loaded = perfdata_peer::load(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let (mut cache, mut chain) = (Cache::new(), Vec::new());
+
+    // Once before, to fill the cache and to count its hits.
     loaded.unwind(&mut cache, &mut chain);
     let stats = cache.stats();
     let hit_percent = stats.hits() as f64 * 100.0 / stats.total().max(1) as f64;
     println!("{:<14} framehop's cache hits: {hit_percent:.1} %", "");
 
     let mut rivals = vec![
-        Rival::new(PEER_UNWIND, move || loaded.unwind(&mut cache, &mut chain).0),
-        Rival::new(PEER_FILE, move || {
+        Measured::new(PEER_UNWIND, move || loaded.unwind(&mut cache, &mut chain).0),
+        Measured::new(PEER_FILE, move || {
             let mut frames = 0;
             let stacks = perfdata_peer::replay(path, &mut |chain| frames += chain.len());
             std::hint::black_box(frames);
@@ -109,8 +115,9 @@ fn rivals(path: &Path) -> Result<Vec<Rival<'_>>, String> {
         }),
     ];
 
+    // Only if our side can read this file at all.
     if ours::replay(path, &mut |_| ()).is_some() {
-        rivals.push(Rival::new(OURS, move || {
+        rivals.push(Measured::new(OURS, move || {
             let mut frames = 0;
             let stacks = ours::replay(path, &mut |chain| frames += chain.len());
             std::hint::black_box(frames);
@@ -122,7 +129,7 @@ fn rivals(path: &Path) -> Result<Vec<Rival<'_>>, String> {
 }
 
 /// Prints the figures in full, and returns the lines of the table.
-fn conclude(title: &str, figures: &[Figure]) -> Vec<Line> {
+fn conclude(title: &str, figures: &[Timing]) -> Vec<Comparison> {
     report::print(title, "stack", figures, figures.first());
     let Some(ours) = report::find(figures, OURS) else {
         return Vec::new();
@@ -136,7 +143,7 @@ fn conclude(title: &str, figures: &[Figure]) -> Vec<Line> {
 }
 
 /// Work, ours, peer, and the highest ratio wanted.
-type Line = (String, Figure, Figure, Option<f64>);
+type Comparison = (String, Timing, Timing, Option<f64>);
 
 /// The argument with which this program only replays a file on one thread, so often: a program to
 /// profile.
@@ -154,12 +161,12 @@ fn two_processes(path: &Path, stacks: u64) -> u64 {
 }
 
 /// Compares two threads with one, and with two processes side by side, by wall time.
-fn two_threads(title: &str, path: &Path, stacks: u64, rounds: usize) -> Vec<Line> {
+fn two_threads(title: &str, path: &Path, stacks: u64, rounds: usize) -> Vec<Comparison> {
     let on = |threads| move || ours::replay_on(path, threads).unwrap_or(0);
     let mut rivals = [
-        Rival::new("2 processes", || two_processes(path, stacks)),
-        Rival::new("ours, 1 thread", on(1)),
-        Rival::new("ours, 2 threads", on(2)),
+        Measured::new("2 processes", || two_processes(path, stacks)),
+        Measured::new("ours, 1 thread", on(1)),
+        Measured::new("ours, 2 threads", on(2)),
     ];
     let figures = duel(Clock::Wall, rounds, &mut rivals);
     report::print(title, "stack", &figures, figures.first());
@@ -178,9 +185,9 @@ fn two_threads(title: &str, path: &Path, stacks: u64, rounds: usize) -> Vec<Line
 fn measure(
     c: &mut Criterion,
     test: bool,
-    recipe: &Recipe,
+    recipe: &RecordingSpec,
     path: &Path,
-) -> Result<Vec<Line>, String> {
+) -> Result<Vec<Comparison>, String> {
     let title = recipe.name;
     let stacks = check(title, path)?;
     if test {
@@ -190,6 +197,8 @@ fn measure(
     let mut rivals = rivals(path)?;
     let mut group = c.benchmark_group(title);
     group.throughput(Throughput::Elements(stacks));
+
+    // Criterion's many samples would take too long on a big file.
     for rival in rivals.iter_mut().filter(|_| !recipe.big) {
         group.bench_function(rival.name.as_str(), |b| {
             b.iter_custom(|calls| {
@@ -201,8 +210,11 @@ fn measure(
     }
     group.finish();
 
+    // A big file takes long, so it gets fewer rounds.
     let rounds = if recipe.big { 5 } else { 21 };
     let mut lines = conclude(title, &duel(Clock::ThreadCpu, rounds, &mut rivals));
+
+    // Two threads are measured only there.
     if recipe.big {
         report::note_load();
         lines.extend(two_threads(title, path, stacks, rounds));
@@ -212,8 +224,11 @@ fn measure(
 
 fn main() {
     let mut arguments = std::env::args_os().skip(1);
+
+    // The bench runs itself with this argument, to measure a whole process.
     if arguments.next().is_some_and(|first| first == ALONE) {
         let path = arguments.next().expect("a file");
+
         let times = arguments
             .next()
             .and_then(|times| times.to_str()?.parse().ok());
@@ -232,6 +247,8 @@ fn main() {
 
     let scratch = Scratch::new();
     let mut lines = Vec::new();
+
+    // A test leaves out the big recordings.
     for recipe in RECIPES.iter().filter(|r| !(test && r.big)) {
         let measured = recording::obtain(&scratch, recipe)
             .and_then(|path| measure(&mut criterion, test, recipe, &path));
@@ -242,6 +259,8 @@ fn main() {
     }
 
     criterion.final_summary();
+
+    // A test has no figures.
     if !test {
         report::head();
     }

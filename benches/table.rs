@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::gimli_peer;
 use common::image::Elf;
 use common::report;
-use common::timing::{Clock, Rival, cpu_time, duel};
+use common::timing::{Clock, Measured, cpu_time, duel};
 use criterion::Criterion;
 
 /// Goal: the time of a derived table relative to the one it is derived from, at most.
@@ -42,16 +42,20 @@ fn main() {
             println!("skipped: {name}: no {path} (package {package})");
             continue;
         };
+
+        // Counted first: both sides' times are divided by gimli's number of rows.
         let (fdes, rows) = gimli_peer::count_rows(&elf);
         println!("{name:<14} {fdes} FDEs, {rows} rows");
 
-        let mut rivals = vec![Rival::new(GIMLI, || gimli_peer::count_rows(&elf).1)];
+        let mut rivals = vec![Measured::new(GIMLI, || gimli_peer::count_rows(&elf).1)];
         rivals.extend(ours::compilers(&elf, rows));
+
         let mut group = criterion.benchmark_group(format!("table {name}"));
         for rival in &mut rivals {
             group.bench_function(rival.name.as_str(), |b| {
                 b.iter_custom(|calls| {
                     cpu_time(|| {
+                        // The sum keeps the compiler from leaving out the work.
                         std::hint::black_box((0..calls).map(|_| (rival.run)()).sum::<u64>());
                     })
                 });
@@ -59,13 +63,16 @@ fn main() {
         }
         group.finish();
 
+        // A test only shows that everything runs.
         if test {
             continue;
         }
+
         let figures = duel(Clock::ThreadCpu, ROUNDS, &mut rivals);
         report::print(name, "row", &figures, figures.first());
         report::head();
 
+        // The first is gimli's, the next our DWARF rows, the rest is derived from those.
         let [gimli, ours @ ..] = &figures[..] else {
             continue;
         };
@@ -73,6 +80,8 @@ fn main() {
             let work = format!("compile {name}: {}", figure.name);
             report::row(&work, "row", figure, gimli, Some(goal));
         }
+
+        // SFrame and ORC rows are made from compiled DWARF rows, so they are compared with these.
         if let [dwarf, derived @ ..] = ours {
             for figure in derived {
                 let work = format!("derive {name}: {}", figure.name);

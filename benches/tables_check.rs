@@ -6,7 +6,7 @@
 //! nothing is measured.
 mod common;
 
-use common::process::{Clock, Contestant};
+use common::process::{BenchedProcess, Clock};
 use common::report;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -73,11 +73,12 @@ fn measure(path: &Path, test: bool) -> Result<(), String> {
     let mut theirs = Command::new("objdump");
     theirs.arg("-d").arg(path);
     let mut all = [
-        Contestant::new("objdump -d", theirs),
+        BenchedProcess::new("objdump -d", theirs),
         // Contradicted rows are what is looked for.
-        Contestant::new("tables check", ours(path)).accepting(1),
+        BenchedProcess::new("tables check", ours(path)).accepting(1),
     ];
 
+    // Both take turns, so that a change of the machine's speed meets both.
     for _ in 0..ROUNDS {
         for contestant in &mut all {
             contestant.run()?;
@@ -91,6 +92,7 @@ fn measure(path: &Path, test: bool) -> Result<(), String> {
         report::head();
         report::row(&title, "FDE", &figures[1], &figures[0], None);
         if clock == Clock::Cpu {
+            // The goal is a rate, so it needs no peer; the least time is the least disturbed.
             let rate = 1e9 / figures[1].min_ns();
             let verdict = if rate >= GOAL { "met" } else { "MISSED" };
             println!("{title:<14} {rate:.0} FDEs/s on one core (goal >= {GOAL:.0}: {verdict})");

@@ -4,7 +4,7 @@
 //! `cargo bench --bench tables_dump`; with `--test` nothing is measured.
 mod common;
 
-use common::process::{Clock, Contestant};
+use common::process::{BenchedProcess, Clock};
 use common::report;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -44,14 +44,16 @@ fn measure(path: &Path, test: bool) -> Result<(), String> {
         command
     };
 
+    // readelf prints frames with -wF, and N keeps it from following links to debug files.
     let mut theirs = Command::new("readelf");
     theirs.arg("-wFN").arg(path);
     let mut all = [
-        Contestant::new("readelf", theirs),
-        Contestant::new("ours, as readelf", ours("readelf")),
-        Contestant::new("ours, as equations", ours("equations")),
+        BenchedProcess::new("readelf", theirs),
+        BenchedProcess::new("ours, as readelf", ours("readelf")),
+        BenchedProcess::new("ours, as equations", ours("equations")),
     ];
 
+    // Equal text is the point: times of different work would say nothing.
     let [theirs, ours] = [all[0].text()?, all[1].text()?];
     let lines = theirs.split(|&byte| byte == b'\n').count();
     let same = if theirs == ours {
@@ -65,6 +67,7 @@ fn measure(path: &Path, test: bool) -> Result<(), String> {
         return Ok(());
     }
 
+    // In turn, so that a change of the machine's speed meets all.
     for _ in 0..ROUNDS {
         for contestant in &mut all {
             contestant.run()?;
@@ -79,6 +82,8 @@ fn measure(path: &Path, test: bool) -> Result<(), String> {
             &figures,
             figures.first(),
         );
+
+        // Per line of readelf's text, for the equations, too, which have other lines.
         for ours in &figures[1..] {
             let work = format!("{} {title}, {name}", ours.name);
             report::row(&work, "line", ours, &figures[0], Some(GOAL));

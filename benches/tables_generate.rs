@@ -6,7 +6,7 @@
 //! `UNWIND_SIM_OBJTOOL` or `PATH`; Debian has it in `linux-kbuild-*`.
 mod common;
 
-use common::process::{Clock, Contestant};
+use common::process::{BenchedProcess, Clock};
 use common::report;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -48,9 +48,10 @@ fn object(folder: &Path) -> Result<PathBuf, String> {
     ];
     let mut command = Command::new("cc");
     let status = command.args(flags).arg(&output).arg(&input).status();
-    match status.map_err(|error| format!("cc: {error}"))?.success() {
-        true => Ok(output),
-        false => Err("cc makes no object".to_owned()),
+    if status.map_err(|error| format!("cc: {error}"))?.success() {
+        Ok(output)
+    } else {
+        Err("cc makes no object".to_owned())
     }
 }
 
@@ -78,9 +79,9 @@ fn measure(folder: &Path, test: bool) -> Result<(), String> {
         .arg(&object);
     ours.arg("-o").arg(folder.join("out.o"));
 
-    let mut ours = Contestant::new("ours", ours);
+    let mut ours = BenchedProcess::new("ours", ours);
     ours.run()?;
-    let mut theirs = Contestant::new("objtool", theirs);
+    let mut theirs = BenchedProcess::new("objtool", theirs);
     // The first run also says whether objtool is installed.
     let is_there = theirs.run();
     println!("{FUNCTIONS} functions, {bytes} bytes of text");
@@ -94,12 +95,15 @@ fn measure(folder: &Path, test: bool) -> Result<(), String> {
 
     for _ in 0..ROUNDS {
         ours.run()?;
+
+        // In turn, so that a change of the machine's speed meets both.
         if is_there.is_ok() {
             theirs.run()?;
         }
     }
 
     for (clock, name) in [(Clock::Cpu, "CPU"), (Clock::Wall, "wall")] {
+        // Without objtool, ours stands alone.
         let mut figures = vec![ours.figure(clock, bytes as f64)];
         if is_there.is_ok() {
             figures.push(theirs.figure(clock, bytes as f64));

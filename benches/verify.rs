@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::process::{Clock, Contestant};
+use common::process::{BenchedProcess, Clock};
 use common::programs::{self, FramePointer, Scratch};
 use common::report;
 
@@ -54,9 +54,9 @@ fn measure(program: &Path, arguments: &[&str], rounds: usize) -> Result<(), Stri
     let bare = subcommand(&["emulate"], program, arguments);
     let tables = ["verify", "--unwinder", "dwarf,fp,orc,sframe"];
     let verify = subcommand(&tables, program, arguments);
-    let mut bare = Contestant::new("emulate", bare);
+    let mut bare = BenchedProcess::new("emulate", bare);
     // Status 1: it has found wrong rows.
-    let mut verify = Contestant::new("verify", verify).accepting(1);
+    let mut verify = BenchedProcess::new("verify", verify).accepting(1);
     for _ in 0..rounds {
         bare.run()?;
         verify.run()?;
@@ -70,6 +70,8 @@ fn measure(program: &Path, arguments: &[&str], rounds: usize) -> Result<(), Stri
 
 fn main() {
     let test = std::env::args().any(|a| a == "--test");
+
+    // A test shows only that everything runs.
     let rounds = if test { 1 } else { ROUNDS };
     let scratch = Scratch::new();
     let small = programs::compile(&scratch, "small", FramePointer::Omit);
@@ -80,9 +82,10 @@ fn main() {
     }
 
     for (program, arguments) in INSTALLED {
-        match Path::new(program).exists() {
-            true => all.push((program.into(), arguments)),
-            false => println!("skipped: no {program}"),
+        if Path::new(program).exists() {
+            all.push((program.into(), arguments))
+        } else {
+            println!("skipped: no {program}")
         }
     }
 

@@ -7,9 +7,9 @@
 //! Python that has it. With `--test` nothing is measured.
 mod common;
 
-use common::process::{Clock, Contestant};
+use common::process::{BenchedProcess, Clock};
 use common::report;
-use common::timing::{Figure, cpu_time};
+use common::timing::{Timing, cpu_time};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,7 +22,7 @@ use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::model::Sample;
 use unwind_sim_recordings::recording::Recording;
 use unwind_sim_unwind::image::AddressSpace;
-use unwind_sim_unwind::kernel::{Code, Finds, Kernel, Task, UnwinderKind, Version, perf};
+use unwind_sim_unwind::kernel::{Code, FindCache, Kernel, Task, UnwinderKind, Version, perf};
 use unwind_sim_unwind::memory::Regions;
 use unwind_sim_unwind::start::{Start, Variant};
 use unwind_sim_unwind::walk::Limits;
@@ -79,12 +79,12 @@ fn drgn(files: &Files) -> Command {
 type Chains = BTreeMap<(u64, String), Option<Vec<u64>>>;
 
 /// What drgn found: its chains, and the CPU time of one of its walks, ns.
-struct Theirs {
+struct DrgnResult {
     chains: Chains,
     walk_ns: f64,
 }
 
-fn theirs(files: &Files) -> Result<Theirs, String> {
+fn theirs(files: &Files) -> Result<DrgnResult, String> {
     let output = drgn(files).arg(DRGN_WALK_ROUNDS).output();
     let output = output.map_err(|e| e.to_string())?;
     if !output.status.success() {
@@ -102,6 +102,7 @@ fn theirs(files: &Files) -> Result<Theirs, String> {
     let (times, tasks) = lines.split_last().ok_or("drgn printed nothing")?;
     let seconds = |key: &str| times[key].as_f64().unwrap_or(f64::NAN);
 
+    // Frames of user space, if drgn gives any, are left out.
     let chain = |task: &Value| {
         let pid = task["pid"].as_u64().unwrap_or(0);
         let name = task["name"].as_str().unwrap_or_default().to_owned();
@@ -110,7 +111,7 @@ fn theirs(files: &Files) -> Result<Theirs, String> {
         ((pid, name), chain)
     };
 
-    Ok(Theirs {
+    Ok(DrgnResult {
         chains: tasks.iter().map(chain).collect(),
         walk_ns: seconds("warm") * 1e9 / seconds("walked"),
     })
@@ -121,13 +122,13 @@ fn in_kernel(chain: impl Iterator<Item = u64>) -> Vec<u64> {
 }
 
 /// The dump, read by us.
-struct Ours {
+struct LoadedDump {
     /// Each with the name of its task.
     samples: Vec<(Sample<'static>, String)>,
     space: AddressSpace,
 }
 
-fn ours(files: &Files) -> Result<Ours, String> {
+fn ours(files: &Files) -> Result<LoadedDump, String> {
     let options = OpenOptions {
         kernel: Some(files.vmlinuz.clone()),
         ..OpenOptions::default()
@@ -145,7 +146,7 @@ fn ours(files: &Files) -> Result<Ours, String> {
         ControlFlow::Continue(())
     });
     read.map_err(|e| e.to_string())?;
-    Ok(Ours { samples, space })
+    Ok(LoadedDump { samples, space })
 }
 
 /// A stack to walk.
@@ -159,7 +160,7 @@ struct Stack<'a> {
 
 impl Stack<'_> {
     /// Appends its addresses to `out`.
-    fn walk(&self, code: &Code, finds: &mut Finds, out: &mut Vec<u64>) {
+    fn walk(&self, code: &Code, finds: &mut FindCache, out: &mut Vec<u64>) {
         let (task, memory) = (self.task, &self.memory);
         let kernel = Kernel { code, task, memory };
         let limit = Limits::default().frames_max;
@@ -168,7 +169,7 @@ impl Stack<'_> {
     }
 }
 
-fn stacks(ours: &Ours) -> Vec<Stack<'_>> {
+fn stacks(ours: &LoadedDump) -> Vec<Stack<'_>> {
     let samples = ours.samples.iter();
     let stacks = samples.filter_map(|(sample, name)| {
         let memory = sample.memory();
@@ -185,12 +186,14 @@ fn stacks(ours: &Ours) -> Vec<Stack<'_>> {
 
 /// Walks all stacks, compares the chains with drgn's, and returns our CPU time for one walk, ns: the
 /// best of [`WALK_ROUNDS`].
-fn walks(ours: &Ours, mut theirs: Chains) -> f64 {
+fn walks(ours: &LoadedDump, mut theirs: Chains) -> f64 {
     let stacks = stacks(ours);
+
+    // All stacks of a dump are of one kernel.
     let task = stacks.first().map(|stack| stack.task);
     let version = task.and_then(|t| t.version).unwrap_or(Version::DEFAULT);
     let code = Code::new(&ours.space, version, task.and_then(|t| t.encoding));
-    let mut finds = Finds::default();
+    let mut finds = FindCache::default();
 
     let (mut equal, mut different, mut missing) = (0, 0, 0);
     for stack in &stacks {
@@ -200,6 +203,7 @@ fn walks(ours: &Ours, mut theirs: Chains) -> f64 {
         match theirs.remove(&(stack.tid.into(), stack.name.to_owned())) {
             None => missing += 1,
             Some(Some(theirs)) if theirs == in_kernel(chain.iter().copied()) => equal += 1,
+            // Chains that differ are shown, not refused: drgn may be wrong, too.
             Some(theirs) => {
                 different += 1;
                 let (tid, name) = (stack.tid, stack.name);
@@ -214,6 +218,7 @@ fn walks(ours: &Ours, mut theirs: Chains) -> f64 {
         theirs.len()
     );
 
+    // One vector for all walks, or its allocation would be measured.
     let mut out = Vec::new();
     let rounds = (0..WALK_ROUNDS).map(|_| {
         cpu_time(|| {
@@ -225,12 +230,13 @@ fn walks(ours: &Ours, mut theirs: Chains) -> f64 {
         })
     });
 
+    // The best round: all others are the same work with disturbances.
     let best = rounds.min().unwrap_or_default();
     best.as_nanos() as f64 / stacks.len() as f64
 }
 
 /// Our command that prints all stacks, with this image of the kernel.
-fn replay(name: &'static str, vmcore: &Path, kernel: &Path) -> Contestant {
+fn replay(name: &'static str, vmcore: &Path, kernel: &Path) -> BenchedProcess {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
     command
         .arg("replay")
@@ -238,29 +244,34 @@ fn replay(name: &'static str, vmcore: &Path, kernel: &Path) -> Contestant {
         .arg("--kernel")
         .arg(kernel);
     command.args(["--unwinder", "orc:kernel"]);
-    Contestant::new(name, command).accepting(NOTHING_JUDGED)
+    BenchedProcess::new(name, command).accepting(NOTHING_JUDGED)
 }
 
 fn run(test: bool) -> Result<(), String> {
     let files = files()?;
+
+    // The chains are compared in a test, too; only the times are left out then.
     let theirs = theirs(&files)?;
     let ours = ours(&files)?;
     let tasks = ours.samples.len() as f64;
 
-    let drgn_walk = Figure::new("drgn", vec![theirs.walk_ns]);
-    let our_walk = Figure::new("ours", vec![walks(&ours, theirs.chains)]);
+    let drgn_walk = Timing::new("drgn", vec![theirs.walk_ns]);
+    let our_walk = Timing::new("ours", vec![walks(&ours, theirs.chains)]);
     if test {
         return Ok(());
     }
 
     let mut all = [
-        Contestant::new("drgn", drgn(&files)),
+        BenchedProcess::new("drgn", drgn(&files)),
         replay("ours", &files.vmcore, &files.vmlinuz),
         replay("ours", &files.vmcore, &files.vmlinux),
     ];
     for contestant in &mut all {
+        // Once before, so that the files are in the page cache for everyone.
         contestant.warm_up()?;
     }
+
+    // In turn, so that a change of the machine's speed meets all.
     for _ in 0..ROUNDS {
         for contestant in &mut all {
             contestant.run()?;
@@ -273,6 +284,8 @@ fn run(test: bool) -> Result<(), String> {
 
     for (clock, name, goal) in [(Clock::Cpu, "CPU", goal), (Clock::Wall, "wall", None)] {
         let [theirs, packed, plain] = all.each_ref().map(|c| c.figure(clock, tasks));
+
+        // A compressed kernel image has to be unpacked first.
         for (kernel, ours) in [("vmlinuz", packed), ("vmlinux", plain)] {
             report::row(
                 &format!("vmcore, {kernel}, {name}"),

@@ -10,9 +10,9 @@ mod ours;
 use std::path::Path;
 
 use common::programs::{self, FramePointer, Scratch};
-use common::report::{self, Known};
+use common::report::{self, BaselineRatio};
 use common::snapshot::{RBP, Snapshot};
-use common::timing::{Clock, Figure, Rival, cpu_time, duel};
+use common::timing::{Clock, Measured, Timing, cpu_time, duel};
 use common::{framehop_peer, gimli_peer, synthetic};
 use criterion::Criterion;
 use std::time::Duration;
@@ -28,19 +28,19 @@ const FIRST: &str = "framehop first";
 const GIMLI: &str = "gimli bare";
 
 /// Peers' times relative to the bare walk (0.93 ns/frame) on the machine where the goals were set.
-const KNOWN: [(&str, &[Known]); 2] = [
+const KNOWN: [(&str, &[BaselineRatio]); 2] = [
     (
         "deep200",
         &[
-            Known {
+            BaselineRatio {
                 name: WARM,
                 times_frame_pointer: 141.0,
             },
-            Known {
+            BaselineRatio {
                 name: COLD,
                 times_frame_pointer: 329.0,
             },
-            Known {
+            BaselineRatio {
                 name: GIMLI,
                 times_frame_pointer: 309.0,
             },
@@ -49,15 +49,15 @@ const KNOWN: [(&str, &[Known]); 2] = [
     (
         "rec200",
         &[
-            Known {
+            BaselineRatio {
                 name: WARM,
                 times_frame_pointer: 10.3,
             },
-            Known {
+            BaselineRatio {
                 name: COLD,
                 times_frame_pointer: 34.4,
             },
-            Known {
+            BaselineRatio {
                 name: GIMLI,
                 times_frame_pointer: 283.0,
             },
@@ -108,8 +108,12 @@ impl BareChain {
             .filter_map(|i| stack.read(stack.base + i * 8))
             .collect();
         let mut at = snapshot.regs[RBP];
+
+        // Addresses become indices beforehand, so that the walk is two loads per frame.
         while let Some(next) = stack.read(at) {
             words[index(at) as usize] = index(next);
+
+            // Frame pointers lead upward; anything else ends the chain.
             at = if next > at { next } else { 0 };
         }
         BareChain {
@@ -142,6 +146,7 @@ fn walks<'a>(snapshot: &'a Snapshot) -> Vec<(String, Walk<'a>)> {
     let (regs, stack, images) = (&snapshot.regs, snapshot.stack(), &snapshot.images[..]);
     let mut walks: Vec<(String, Walk<'a>)> = Vec::new();
 
+    // Here both the tables and the rows are kept.
     let unwinder = framehop_peer::unwinder(images);
     let mut cache = framehop_peer::Cache::new();
     walks.push((
@@ -207,9 +212,12 @@ fn check(title: &str, walks: &mut [(String, Walk<'_>)]) -> usize {
 fn measure(c: &mut Criterion, test: bool, snapshot: &Snapshot, goals: &Goals, bare: &BareChain) {
     let title = &snapshot.name;
     let mut walks = walks(snapshot);
+
+    // Nothing is measured unless all walks agree.
     let frames = check(title, &mut walks);
     println!("{title:<14} {frames} frames, {} walks agree", walks.len());
 
+    // Criterion shows each walk alone; the ratios below come from walks in turn.
     let mut group = c.benchmark_group(title);
     for (name, walk) in &mut walks {
         let mut out = Vec::with_capacity(frames);
@@ -231,23 +239,27 @@ fn measure(c: &mut Criterion, test: bool, snapshot: &Snapshot, goals: &Goals, ba
     }
 
     let mut out = vec![0; FRAMES_MAX];
-    let bare = Rival::new(BARE, move || bare.walk(&mut out));
+
+    // The bare chain is the first, since all figures are relative to it.
+    let bare = Measured::new(BARE, move || bare.walk(&mut out));
     let others = walks.into_iter().map(|(name, mut walk)| {
         let mut out = Vec::with_capacity(frames);
-        Rival::new(name, move || {
+        Measured::new(name, move || {
             out.clear();
             walk(&mut out);
             out.len() as u64
         })
     });
 
-    let mut rivals: Vec<Rival<'_>> = std::iter::once(bare).chain(others).collect();
+    let mut rivals: Vec<Measured<'_>> = std::iter::once(bare).chain(others).collect();
+
+    // Walks that keep where each frame was found do more than addresses, and have no peer.
     rivals.extend(ours::provenance(snapshot));
     conclude(title, &duel(Clock::ThreadCpu, ROUNDS, &mut rivals), goals);
 }
 
 /// Prints the figures of one snapshot and their ratios, and checks the peers' known figures.
-fn conclude(title: &str, figures: &[Figure], goals: &Goals) {
+fn conclude(title: &str, figures: &[Timing], goals: &Goals) {
     let bare = &figures[0];
     report::print(title, "frame", figures, Some(bare));
     report::head();
@@ -288,6 +300,7 @@ fn main() {
         omit.and_then(|omit| Ok((omit, BareChain::new(&keep?), goals)))
     });
 
+    // Its chain is also the unit for the synthetic stack, which has no frame pointers.
     let mut bare_of_deep200 = None;
     for program in programs {
         match program {

@@ -42,7 +42,7 @@ const RECORD: u32 = (CHAINS + 2 * CHAIN) as u32;
 
 /// The names by which a program refers to its maps: the number of records, the records, and its
 /// own.
-type Names = [i32; 3];
+type MapFds = [i32; 3];
 
 fn number(dst: u8, value: u64) -> [Insn; 2] {
     let high = (value >> 32) as i32;
@@ -80,7 +80,7 @@ fn exit() -> [Insn; 2] {
 
 /// The start of every program: r6 is the context, r8 the number of the event from 1, r9 the event's
 /// record. It ends when all records are used.
-fn begin([count, records, _]: Names) -> Vec<Insn> {
+fn begin([count, records, _]: MapFds) -> Vec<Insn> {
     let mut insns = vec![mov(6, 1), Insn::new(0x62, 10, 0, -4, 0)];
     let lookup = |insns: &mut Vec<Insn>, name, into| {
         insns.extend(map(1, name));
@@ -101,7 +101,7 @@ fn begin([count, records, _]: Names) -> Vec<Insn> {
     insns
 }
 
-fn stacks(names: Names) -> Vec<Insn> {
+fn stacks(names: MapFds) -> Vec<Insn> {
     let mut insns = begin(names);
     for (place, flags) in [(0, USER_STACK), (1, 0)] {
         insns.extend([mov(1, 6), mov(2, 9)]);
@@ -192,14 +192,14 @@ fn chain(record: &[u8], place: usize) -> Vec<u64> {
 
 /// What was seen, to check that the test tests something: ids, and errors by their number.
 #[derive(Default, Debug)]
-struct Seen {
+struct SeenErrors {
     ids: usize,
     errors: std::collections::BTreeMap<i64, usize>,
     kernel_chains: usize,
 }
 
 /// A program in the kernel, with its maps.
-struct There {
+struct LoadedProgram {
     events: u32,
     records: KernelMap,
     map: KernelMap,
@@ -207,10 +207,10 @@ struct There {
 
 /// Runs a program in the kernel, at page faults of this thread.
 fn there(
-    program: impl Fn(Names) -> Vec<Insn>,
+    program: impl Fn(MapFds) -> Vec<Insn>,
     size: u32,
     map: KernelMap,
-) -> Result<There, BpfError> {
+) -> Result<LoadedProgram, BpfError> {
     let count = KernelMap::array(8, 1)?;
     let records = KernelMap::array(size, RECORDS)?;
     let names = [&count, &records, &map].map(KernelMap::descriptor);
@@ -222,7 +222,7 @@ fn there(
     let events = count.lookup(0)?.map_or(0, |value| word(&value, 0));
     assert!(events >= 100, "only {events} page faults");
     let events = (events as u32).min(RECORDS);
-    Ok(There {
+    Ok(LoadedProgram {
         events,
         records,
         map,
@@ -230,7 +230,7 @@ fn there(
 }
 
 /// Loads the same program here.
-fn here(program: impl Fn(Names) -> Vec<Insn>, size: u32, map: MapDef) -> Handlers {
+fn here(program: impl Fn(MapFds) -> Vec<Insn>, size: u32, map: MapDef) -> Handlers {
     let maps = [
         def("count", kind::ARRAY, 8, 1),
         def("records", kind::ARRAY, size, RECORDS),
@@ -254,7 +254,7 @@ fn words(bytes: &[u8], count: usize) -> Vec<i64> {
 }
 
 /// Compares stacks and their ids, with a stack map of these sizes.
-fn compare(value_size: u32, entries: u32, seen: &mut Seen) -> Result<(), BpfError> {
+fn compare(value_size: u32, entries: u32, seen: &mut SeenErrors) -> Result<(), BpfError> {
     let there = there(stacks, RECORD, KernelMap::stacks(value_size, entries)?)?;
     let map = def("stacks", kind::STACK_TRACE, value_size, entries);
     let mut handlers = here(stacks, RECORD, map);
@@ -266,6 +266,8 @@ fn compare(value_size: u32, entries: u32, seen: &mut Seen) -> Result<(), BpfErro
             kernel_stack: chain(&theirs, 1),
             ..PlainEnv::default()
         };
+
+        // Our handlers get the kernel's own chains, so only what they do with them can differ.
         let ours = record(&mut handlers, &mut env, index);
         let (a, b) = (
             words(ours, 2 + ASKED.len()),
@@ -309,15 +311,15 @@ fn compare(value_size: u32, entries: u32, seen: &mut Seen) -> Result<(), BpfErro
 
 /// What goes into the ring at each event: bytes written, and bytes reserved and then submitted or,
 /// at every other event, discarded.
-struct Filling {
+struct RingTraffic {
     written: i32,
     flags: i32,
     reserved: i32,
 }
 
-impl Filling {
+impl RingTraffic {
     /// The record: the result of `output`, whether `reserve` returned memory, and five answers.
-    fn program(&self, names: Names) -> Vec<Insn> {
+    fn program(&self, names: MapFds) -> Vec<Insn> {
         const OUTPUT: i32 = 130;
         const RESERVE: i32 = 131;
         const SUBMIT: i32 = 132;
@@ -370,7 +372,7 @@ impl Filling {
 }
 
 /// Compares rings of `size` bytes that are never read.
-fn compare_rings(size: u32, filling: &Filling) -> Result<(), BpfError> {
+fn compare_rings(size: u32, filling: &RingTraffic) -> Result<(), BpfError> {
     const SIZE: u32 = 56;
     let program = |names| filling.program(names);
     let there = there(program, SIZE, KernelMap::ring(size)?)?;
@@ -394,7 +396,7 @@ fn compare_rings(size: u32, filling: &Filling) -> Result<(), BpfError> {
 #[test]
 fn rings_fill_as_they_do_in_the_kernel() {
     const TEST: &str = "rings_fill_as_they_do_in_the_kernel";
-    let filling = |written, flags, reserved| Filling {
+    let filling = |written, flags, reserved| RingTraffic {
         written,
         flags,
         reserved,
@@ -419,7 +421,7 @@ fn rings_fill_as_they_do_in_the_kernel() {
 #[test]
 fn ids_of_stacks_are_those_of_the_kernel() {
     const TEST: &str = "ids_of_stacks_are_those_of_the_kernel";
-    let mut seen = Seen::default();
+    let mut seen = SeenErrors::default();
     for (value_size, entries) in [(1016, 4096), (1016, 8), (1016, 5), (32, 4), (8, 2), (16, 1)] {
         match compare(value_size, entries, &mut seen) {
             Ok(()) => {}

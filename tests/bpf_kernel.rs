@@ -173,6 +173,8 @@ fn instructions_do_what_they_do_in_the_kernel() {
         for tested in instructions(&mut random) {
             let state = random.next();
             for upper in [false, true] {
+                // Both programs get the same numbers; one returns the lower half of the result, one
+                // the upper.
                 let insns = program(tested, &mut Random(state), upper);
                 let Some(loaded) = kernel(TEST, ProgramType::SocketFilter, &insns) else {
                     return;
@@ -183,6 +185,7 @@ fn instructions_do_what_they_do_in_the_kernel() {
                         assert_eq!(ours(&insns), theirs, "seed {seed}: {tested:02x?}");
                         compared += 1;
                     }
+                    // What the verifier says last is the reason.
                     Err(log) => {
                         let last = log
                             .lines()

@@ -103,11 +103,15 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
                     return faults.push(format!("{key}: {error}"));
                 }
             };
+
+            // No file of this computer is needed to go on.
             let root = tempfile::tempdir().expect("an empty folder");
             let resumed =
                 confirm::resume(core, Processor::default(), INSTRUCTIONS_MAX, root.path());
 
             let frames = view.sample.truth.frames();
+
+            // A true return address, and the CFA of the frame that returns to it.
             let frames = frames.windows(2).map(|f| (f[1].pc, f[0].cfa));
             let frames: HashSet<(u64, u64)> = frames.collect();
 
@@ -123,6 +127,7 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
                 for (i, (frame, judgement)) in outcome.chain.frames.iter().zip(judged).enumerate() {
                     let is_true = frames.contains(&(frame.pc.value(), frame.sp));
                     let right = match judgement {
+                        // What execution confirms must be true; what it contradicts must not be.
                         Judgement::Confirmed(_) => is_true || target == Some(i),
                         Judgement::Contradicted(_) => !is_true,
                         Judgement::Unjudged => true,
@@ -137,9 +142,10 @@ fn check_confirmed(recorded: &Recorded) -> Result<(), Failed> {
         });
     }
 
-    match faults.is_empty() {
-        true => Ok(()),
-        false => Err(faults.join("\n").into()),
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(faults.join("\n").into())
     }
 }
 
@@ -150,8 +156,11 @@ fn trials(folder: &Path, path: PathBuf) -> Vec<Trial> {
     let case = cases::read(&path);
     let header = case.map(|case| case.header);
     let is_kernel = matches!(&header, Ok(header) if header.machine == Machine::Kernel);
+
+    // A case may say why the machine cannot run it; then that is what is checked.
     let not_emulated = header.is_ok_and(|header| header.not_emulated.is_some());
 
+    // Built once for all engines.
     let shared = Arc::new(Shared {
         path,
         built: OnceLock::new(),
@@ -169,6 +178,8 @@ fn trials(folder: &Path, path: PathBuf) -> Vec<Trial> {
     };
 
     let engines = Engine::HERE.iter();
+
+    // Kernel code runs only in the machine.
     let here = engines.filter(|engine| !is_kernel || **engine == Engine::Emulator);
     here.map(trial).collect()
 }

@@ -55,6 +55,8 @@ fn check(shell: &str, program: &[&str]) {
 
     let folder = tempfile::tempdir().expect("a folder");
     let script = folder.path().join("script");
+
+    // The script as it would be installed.
     let completions = Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
         .args(["generate", "completions", "--shell", shell])
         .output()
@@ -63,6 +65,7 @@ fn check(shell: &str, program: &[&str]) {
 
     for (words, wanted, unwanted) in LINES {
         let output = Command::new("timeout")
+            // A shell that waits for input must not stop the test.
             .arg("60")
             .args(program)
             .arg(&script)
@@ -70,6 +73,7 @@ fn check(shell: &str, program: &[&str]) {
             .args(words)
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/completions"))
             .env("TERM", "xterm")
+            // Wide enough that no word is cut off, and no settings of the user.
             .env("COLUMNS", "200")
             .env("HOME", folder.path())
             .output()

@@ -74,6 +74,7 @@ fn functions() -> String {
             }
         }
 
+        // With rbp as its base, the CFA does not move with rsp.
         let by_rbp = has_frame_pointer && !saved.is_empty();
         let frame = 8 * below(64) as i64;
         line(&format!("sub ${frame}, %rsp"));
@@ -82,6 +83,8 @@ fn functions() -> String {
         }
 
         line(&format!(".skip {}, 0x90", 8 + below(120)));
+
+        // What follows the epilogue has the rows from before it.
         line(".cfi_remember_state");
         line(&format!("add ${frame}, %rsp"));
         if !by_rbp {
@@ -130,6 +133,7 @@ fn build(folder: &Path) -> PathBuf {
         .arg("--target-dir")
         .arg(&target)
         .arg("--message-format=json")
+        // A static program, as the instructions of a dynamic linker would be counted, too.
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("CARGO_PROFILE_BENCH_OPT_LEVEL");
@@ -199,6 +203,8 @@ fn our_instructions_keep_their_ratio_to_the_peers() {
         let (mine, theirs) = (counted(ours), counted(peer));
         let ratio = mine as f64 / theirs as f64;
         println!("{ours} {mine} | {peer} {theirs} | ratio {ratio:.4}, held {held:.4}");
+
+        // Both directions: a gain that is not written down could be lost unseen.
         if (ratio / held - 1.0).abs() > TOLERANCE {
             changed.push(format!("{ours} / {peer}: {ratio:.4}, held {held:.4}"));
         }

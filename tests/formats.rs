@@ -85,6 +85,8 @@ fn all_formats_hold_the_stacks_of_the_text() {
         let (expected, periods) = decode::text(&utf8(script("perf-script", name)));
         assert!(!expected.is_empty(), "{name}");
         several += usize::from(periods.len() > 1);
+
+        // Each format is read by a decoder of this test, and gives the same stacks.
         same(
             name,
             &decode::folded(&utf8(script("folded", name))),
@@ -103,6 +105,7 @@ fn all_formats_hold_the_stacks_of_the_text() {
         let (stacks, sums) = decode::pprof(&pprof);
         same(name, &stacks, &expected);
 
+        // pprof also has the sum of the periods of each event.
         for (event, period) in periods {
             assert_eq!(
                 sums.get(&format!("{event}_event")),
@@ -171,6 +174,8 @@ fn damaged_recordings_give_what_is_left_of_them() {
         .zip(formats.into_iter().cycle())
     {
         let mut bytes = whole.clone();
+
+        // One bit of one byte.
         bytes[at] ^= 1 << (at % 8);
         let path = file(&folder, "perf.data", &bytes);
         let places = Places {
@@ -193,6 +198,7 @@ fn damaged_recordings_give_what_is_left_of_them() {
                 refused += 1;
             }
             Ok(_) => {
+                // What is written must be well formed, whatever is in it.
                 let stacks = match format {
                     Format::Folded => decode::folded(&utf8(out)),
                     Format::Speedscope => decode::speedscope(&out),
@@ -204,6 +210,7 @@ fn damaged_recordings_give_what_is_left_of_them() {
         }
     }
 
+    // Most damage leaves something that can be used.
     assert!(written > refused, "{written} against {refused}");
 }
 
@@ -239,6 +246,7 @@ fn a_file_is_there_when_it_is_whole() {
             std::fs::remove_file(&path).expect("the profile");
         }
 
+        // What is incomplete is written under another name.
         let left = std::fs::read_dir(folder.path())
             .expect("the folder")
             .count();

@@ -13,7 +13,7 @@ use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::convert::OpenOptions;
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::view::Filter;
-use unwind_sim_tables::ground::Shelf;
+use unwind_sim_tables::ground::FileArena;
 use unwind_sim_unwind::truth::Truth;
 
 /// Compares every proven frame of the recording with its truth. `files` says where whole files may
@@ -24,7 +24,7 @@ fn check(path: &Path, files: FinderOptions) -> ProofTally {
 }
 
 fn check_input(path: &Path, input: &Input, files: FinderOptions) -> ProofTally {
-    let shelf = Shelf::default();
+    let shelf = FileArena::default();
     let mut proofs = Proofs::new(&shelf, files);
     let mut tally = ProofTally::default();
     let setting = Setting::default();
@@ -33,6 +33,7 @@ fn check_input(path: &Path, input: &Input, files: FinderOptions) -> ProofTally {
         let proven = proofs.prove(view, &setting);
         tally.add(&proven);
 
+        // The recording knows the truth; what was proven from the code must agree with it.
         let truth = &view.sample.truth;
         let (known, found) = (truth.frames(), proven.truth.frames());
         let place = format!("{}: sample {}", path.display(), view.number);
@@ -83,9 +84,10 @@ fn proven_frames_of_the_corpus_are_true() {
     let tally = check(path, FinderOptions::default());
     assert_eq!(tally.samples, 2920);
     // 1 is the sampled frame itself.
-    let least = match has_libc_of_throws() {
-        true => DEPTH_OF_THROWS_MIN,
-        false => DEPTH_WITHOUT_LIBRARIES_MIN,
+    let least = if has_libc_of_throws() {
+        DEPTH_OF_THROWS_MIN
+    } else {
+        DEPTH_WITHOUT_LIBRARIES_MIN
     };
     assert!(tally.mean_depth_hundredths() > Some(least), "{tally:?}");
     check(path, FinderOptions::system());
@@ -129,6 +131,9 @@ fn proven_frames_of_compiled_programs_are_true() {
     let scratch = Scratch::new();
 
     let mut depths = Vec::new();
+
+    // With and without optimization, frame pointers and tables: what can be proven does not depend
+    // on tables.
     for (name, flags) in [
         ("o0", &["-O0"][..]),
         ("o2", &["-O2"]),
@@ -156,6 +161,8 @@ fn proven_frames_of_compiled_programs_are_true() {
         };
 
         let trace = scratch.path(&format!("{name}.bin"));
+
+        // From `main` on: what comes before is the C library's.
         let done = Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
             .args([
                 "record", "--engine", "emulator", "--from", "main", "--at", "every:7", "-o",
@@ -175,6 +182,7 @@ fn proven_frames_of_compiled_programs_are_true() {
         depths.push((name, tally.mean_depth_hundredths()));
     }
 
+    // Chains of one frame would all be true, and show nothing.
     for (name, depth) in depths {
         assert!(depth > Some(DEPTH_OF_PROGRAMS_MIN), "{name}: {depth:?}");
     }
@@ -232,6 +240,8 @@ fn proven_frames_of_installed_programs_are_true() {
     }
 
     let scratch = Scratch::new();
+
+    // Short runs of different programs.
     let programs: [&[&str]; 8] = [
         &["/bin/ls", "-la", "/usr/bin"],
         &["/usr/bin/git", "--version"],
@@ -265,6 +275,7 @@ fn proven_frames_of_installed_programs_are_true() {
             .output()
             .expect("our program");
 
+        // What is not installed, or not modelled, leaves no recording.
         if trace.exists() {
             check(&trace, FinderOptions::system());
         } else {

@@ -39,6 +39,8 @@ fn record(name: &str, kaslr: &str, processors: &str) {
     for kernel in kernels {
         let out = tempfile::tempdir().expect("a folder");
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/boot.sh");
+
+        // The script boots the kernel, records it and compares what it recorded.
         let status = Command::new(script)
             .arg(kernel.path())
             .arg(out.path())

@@ -68,6 +68,8 @@ fn images(folder: &Path) -> Vec<PathBuf> {
 fn compare(image: &Arc<Image>) -> (usize, BTreeMap<Difference, Vec<u64>>) {
     let index = Index::new(image, None).expect("a table").expect("a table");
     let table = index.table().expect("a table");
+
+    // The layout follows from the image, as in a kernel of that version.
     let encoding = index.encoding().expect("a layout");
     let range = index.text().clone();
     let mapping = Mapping {
@@ -94,12 +96,16 @@ fn compare(image: &Arc<Image>) -> (usize, BTreeMap<Difference, Vec<u64>>) {
             .entry(stored, encoding.layout)
             .expect("an entry");
         let entry = entry.expect("it is valid");
+
+        // Only rows of called functions are compared.
         if entry.kind != EntryType::Call {
             continue;
         }
 
         let orc = entry.rule(encoding.sp_indirect).expect("objtool wrote it");
         let found = Dwarf::new().find(&mapping, ip, &mut cache);
+
+        // Both tables describe the same address; only the CFA is compared.
         let difference = match found {
             Ok(row) if cache.rule(row).kind == RuleKind::Call => difference(&orc, cache.rule(row)),
             _ => Some(Difference::NoRow),
@@ -135,6 +141,8 @@ fn orc_and_debug_frame_agree_on_nearly_every_cfa() {
         let read = elf::image_from_elf("vmlinux", owner, &elf::ReadOptions::default());
         let image = Arc::new(read.expect("an ELF file"));
         let has = |kind| image.section(kind).is_some();
+
+        // A kernel without debug information has only one of the two.
         if !has(SectionKind::DebugFrame) || !has(SectionKind::OrcUnwind) {
             continue;
         }
@@ -142,6 +150,8 @@ fn orc_and_debug_frame_agree_on_nearly_every_cfa() {
         count += 1;
         let (same, different) = compare(&image);
         let without_row = different.get(&Difference::NoRow).map_or(0, Vec::len);
+
+        // Where one table has no row there is nothing to compare.
         let both: usize = same + different.values().map(Vec::len).sum::<usize>() - without_row;
         let share = 100.0 * same as f64 / both as f64;
 
@@ -151,6 +161,7 @@ fn orc_and_debug_frame_agree_on_nearly_every_cfa() {
         );
 
         for (kind, ips) in &different {
+            // A few places of each kind, for a reader to look at.
             let first = ips.iter().take(3).map(|&ip| {
                 let symbol = image.symbol(ip);
                 symbol.map_or(format!("{ip:#x}"), |s| {

@@ -86,10 +86,7 @@ fn every_callchain_is_what_perf_stored() {
 
     input
         .for_each::<InputError>(&Filter::default(), &mut |view| {
-            let variant = match view.sample.regs.is_fake() {
-                true => Variant::Fake(FakeVariant::V5_2),
-                false => Variant::Hardware,
-            };
+            let variant = if view.sample.regs.is_fake() { Variant::Fake(FakeVariant::V5_2) } else { Variant::Hardware };
 
             let options = CallchainOptions::default();
             let chain = perf_chain(view, &engine, variant, &setting, options, &mut cache);
@@ -134,11 +131,14 @@ fn every_callchain_is_what_the_kernel_was_asked_for() {
 
     input
         .for_each::<InputError>(&Filter::default(), &mut |view| {
-            let variant = match view.sample.regs.is_fake() {
-                true => Variant::Fake(FakeVariant::V5_2),
-                false => Variant::Hardware,
+            let variant = if view.sample.regs.is_fake() {
+                Variant::Fake(FakeVariant::V5_2)
+            } else {
+                Variant::Hardware
             };
             assert!(view.sample.recorded[0].request.is_some());
+
+            // What was asked for is in the sample.
             let options = recorded_options(view, CallchainOptions::default());
             let chain = perf_chain(view, &engine, variant, &setting, options, &mut cache);
             let ips = chain.callchain.ips();
@@ -181,6 +181,8 @@ fn what_a_recording_does_not_say_is_not_a_difference() {
     let engine = spec::engine("orc:kernel").expect("it is ours");
     let (setting, mut cache) = (Setting::default(), Cache::new());
     let mut shapes = Shapes::default();
+
+    // What was asked for is not known, so everything is assumed.
     let all = CallchainOptions::default();
 
     // The shapes of all samples must be known before one of them is judged.
@@ -194,9 +196,10 @@ fn what_a_recording_does_not_say_is_not_a_difference() {
     let mut found = std::collections::BTreeMap::new();
     input
         .for_each::<InputError>(&Filter::default(), &mut |view| {
-            let variant = match view.sample.regs.is_fake() {
-                true => Variant::Fake(FakeVariant::V5_2),
-                false => Variant::Hardware,
+            let variant = if view.sample.regs.is_fake() {
+                Variant::Fake(FakeVariant::V5_2)
+            } else {
+                Variant::Hardware
             };
 
             let chain = perf_chain(view, &engine, variant, &setting, all, &mut cache);
@@ -212,6 +215,8 @@ fn what_a_recording_does_not_say_is_not_a_difference() {
         .expect("a sound trace");
 
     let found: Vec<_> = found.iter().map(|(kind, n)| (kind.as_str(), *n)).collect();
+
+    // No kind in this list is a difference.
     assert_eq!(
         found,
         [("cut at 4", 3), ("cut at 9", 3), ("fits", 6), ("taken", 18)]

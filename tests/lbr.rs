@@ -14,12 +14,12 @@ use unwind_sim_record::{At, Plan, TraceRecorder};
 use unwind_sim_recordings::trace::{Meta, Trace, TraceWriter};
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::chain::Found;
+use unwind_sim_unwind::chain::FoundBy;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::verdict::{Verdict, align_chain};
 use unwind_sim_view::explain;
-use unwind_sim_view::listing::Shown;
+use unwind_sim_view::listing::ListingLength;
 
 const RECURSION: &str = "frame/recursion-gives-the-same-pc-many-times";
 const LONGJMP: &str = "transfer/longjmp-leaves-frames-behind";
@@ -36,6 +36,7 @@ fn record_program(path: &Path, name: &[u8], every: u64, lbr: &[Depth]) -> Input 
     let program = RunningProgram {
         path: path.as_os_str().as_encoded_bytes().to_vec(),
         options: linux::ProcessOptions {
+            // The program's path is a temporary one, which must not change its stack.
             args: vec![name.to_vec()],
             ..linux::ProcessOptions::default()
         },
@@ -43,6 +44,7 @@ fn record_program(path: &Path, name: &[u8], every: u64, lbr: &[Depth]) -> Input 
 
     let options = EmulatorOptions {
         plan: Plan {
+            // A program that does not end must not stop the test.
             max_instructions: Some(100_000),
             stack_bytes: 1 << 16,
             ..Plan::new(At::Every(every))
@@ -62,6 +64,8 @@ fn record_program(path: &Path, name: &[u8], every: u64, lbr: &[Depth]) -> Input 
     let mut writer = TraceWriter::new(Vec::new(), &meta).expect("it is written to memory");
     let mut recorder = TraceRecorder::new(&mut writer, emulator::finder_options(Path::new("/")));
     emulator::record(program, &options, &mut recorder).expect("it runs");
+
+    // The code is in the trace, since the program's file is gone later.
     recorder.write_text().expect("it is written to memory");
     let bytes = writer.finish().expect("it is written to memory");
     Input::from_trace(Trace::from_bytes(bytes).expect("it was written just now"))
@@ -79,7 +83,7 @@ fn run(names: &[&str]) -> Run {
 }
 
 /// The result of one column for a sample.
-struct Walked {
+struct ColumnResult {
     verdict: Verdict,
     code: Code,
     /// Number of true frames, and which were found; number of wrong frames, and of stitched ones.
@@ -89,15 +93,15 @@ struct Walked {
     stitched: usize,
 }
 
-fn walk(input: &Input, name: &str) -> Vec<Walked> {
+fn walk(input: &Input, name: &str) -> Vec<ColumnResult> {
     let mut all = Vec::new();
     let mut take = |view: &unwind_sim_recordings::view::View<'_>,
                     _: usize,
                     outcome: &unwind_sim_judge::engine::Outcome| {
         let (chain, truth) = (&outcome.chain, &view.sample.truth);
         let aligned = align_chain(chain, truth, outcome.from);
-        let stitched = |found: &Found| matches!(found, Found::Branch { stitched: true, .. });
-        all.push(Walked {
+        let stitched = |found: &FoundBy| matches!(found, FoundBy::Branch { stitched: true, .. });
+        all.push(ColumnResult {
             verdict: outcome.verdict,
             code: chain.end.reason.code(),
             truth: truth.frames().len(),
@@ -117,6 +121,7 @@ fn explained(input: &Input, sample: usize, name: &str) -> String {
     let engine = spec::engine(name).expect("a known unwinder");
     let filter = Filter {
         sample: Some(sample as u64),
+        // Only some unwinders want the records of earlier samples.
         stitch: engine.wants_stitching(),
         ..Filter::default()
     };
@@ -131,7 +136,7 @@ fn explained(input: &Input, sample: usize, name: &str) -> String {
             setting: &setting,
             outcome: &outcome,
         };
-        text = explain::explain(view, &walk, None, Shown::All);
+        text = explain::explain(view, &walk, None, ListingLength::All);
         Ok(())
     };
 
@@ -161,7 +166,7 @@ fn a_chain_that_fits_is_right_and_one_that_does_not_is_cut_at_the_depth() {
 
         // While it returns, overwritten records stay lost though there is room, except for the
         // root.
-        let lost = |w: &&Walked| w.verdict.letter() == 't' && w.code == Code::NotAtRoot;
+        let lost = |w: &&ColumnResult| w.verdict.letter() == 't' && w.code == Code::NotAtRoot;
         assert!(walked[deepest..].iter().filter(lost).count() > 20);
         assert_eq!(walked.last().expect("some").verdict, Verdict::Ok);
         assert!(walked.iter().all(|w| w.invented == 0));
@@ -257,6 +262,7 @@ fn execve_leaves_the_ring_alone_in_the_machine_and_in_the_model() {
     counts.dedup();
     assert_eq!(counts, [0, 1, 2, 3, 2]);
 
+    // The model's expected output has three records, too.
     let scenario = "corpus/scenarios/lbr/execve-keeps-the-records.txt";
     let text = std::fs::read_to_string(scenario).expect("a scenario");
     assert!(text.contains("=   sample 1 of 1: 3 of 1 calls:"), "{text}");
@@ -309,13 +315,18 @@ fn the_page_says_what_stitching_gives() {
     let page = std::fs::read_to_string("docs/lbr.md").expect("the page is there");
     let mut absent = String::new();
     for case in cases {
+        // A sample at each instruction, and seldom enough that records are lost between samples.
         for every in [1, 7] {
             let input = record(case, every, &[Depth::Eight]);
             let [plain, stitched] = ["lbr", "lbr:stitch"].map(|name| walk(&input, name));
-            let right = |all: &[Walked]| all.iter().filter(|w| w.verdict == Verdict::Ok).count();
-            let missing =
-                |all: &[Walked]| -> usize { all.iter().map(|w| w.truth - w.hits.len()).sum() };
-            let invented = |all: &[Walked]| -> usize { all.iter().map(|w| w.invented).sum() };
+            let right =
+                |all: &[ColumnResult]| all.iter().filter(|w| w.verdict == Verdict::Ok).count();
+
+            // True frames that were not found; invented ones were found and are not true.
+            let missing = |all: &[ColumnResult]| -> usize {
+                all.iter().map(|w| w.truth - w.hits.len()).sum()
+            };
+            let invented = |all: &[ColumnResult]| -> usize { all.iter().map(|w| w.invented).sum() };
 
             let row = format!(
                 "| {} | {every} | {} | {} | {} | {} | {} | {} | {} |\n",
@@ -329,6 +340,7 @@ fn the_page_says_what_stitching_gives() {
                 invented(&stitched),
             );
 
+            // All rows are checked before the test fails, so that the page can be updated at once.
             if !page.contains(&row) {
                 absent.push_str(&row);
             }

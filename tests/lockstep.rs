@@ -140,9 +140,10 @@ fn compile_with(directory: &Path, name: &str, options: &[&str]) -> Result<PathBu
         .arg(source.join(format!("{name}.c")))
         .output()
         .expect("cc runs");
-    match output.status.success() {
-        true => Ok(path),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    if output.status.success() {
+        Ok(path)
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }
 

@@ -51,6 +51,7 @@ fn chains(input: &Input, unwinder: &dyn Unwinder, fake: bool) -> Vec<Chain> {
         version: None,
     };
 
+    // An unwinder of the user's gets the same samples as ours.
     let take = &mut |view: &unwind_sim_recordings::view::View<'_>| {
         let start = column.variant_for(view);
         if fake || start == Variant::Hardware {
@@ -145,6 +146,7 @@ fn check_dir_reports_every_wrong_chain() {
     }
     assert!(text.lines().count() <= 24, "{text}");
 
+    // A report without the chains that are excepted has nothing wrong.
     let judged = report.judged;
     assert!(report.except(|_| true).is_ok() && judged > 0);
 }
@@ -157,6 +159,7 @@ fn check_dir_says_what_it_cannot_read() {
     let missing = check_dir(folder.path().join("missing"), &ByHand).unwrap_err();
     assert!(matches!(missing, CheckError::Io { .. }), "{missing}");
 
+    // A trace that was cut, a file of another kind, and a case that is none.
     let whole = std::fs::read(root("corpus/traces/seed-004.bin")).expect("a trace");
     std::fs::write(folder.path().join("cut.bin"), &whole[..whole.len() - 60]).expect("a file");
     std::fs::write(folder.path().join("other.bin"), b"no trace").expect("a file");
@@ -174,6 +177,8 @@ fn check_dir_says_what_it_cannot_read() {
         })
         .collect();
     assert_eq!(unread, ["Broken.s", "cut.bin"], "{report}");
+
+    // What could not be read is a failure, whatever is expected.
     assert!(!report.except(|_| true).is_ok());
 }
 
@@ -420,6 +425,7 @@ fn an_adapter_is_ready_or_is_said_how_to_build() {
         );
     }
     let folder = tempfile::tempdir().expect("a folder");
+
     let build = "examples/own-unwinders/peers/build.sh FOLDER libdw";
     let text = listed(folder.path(), &["unwinders"]);
     let line = format!("not ready: {build}; needs libdw-dev libjson-c-dev\n");
@@ -427,6 +433,7 @@ fn an_adapter_is_ready_or_is_said_how_to_build() {
     let json = listed(folder.path(), &["unwinders", "--json"]);
     assert!(json.contains("\"name\":\"cmd:libdw\""), "{json}");
     assert!(json.contains("\"ready\":false"), "{json}");
+
     let trace = "corpus/traces/seed-004.bin";
     let refused = listed(folder.path(), &["replay", trace, "-u", "cmd:libdw"]);
     let said = format!("the adapter for libdw is not there: build it with `{build}`");
@@ -437,6 +444,7 @@ fn an_adapter_is_ready_or_is_said_how_to_build() {
     std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).expect("a mode");
     assert!(listed(folder.path(), &["replay", trace, "-u", "cmd:libdw"]).contains(&said));
 
+    // A file of the adapter's name is taken for it.
     let there = folder.path().join("unwind-sim-unwinder-libdw");
     std::fs::rename(&own, &there).expect("the adapter");
     let text = listed(folder.path(), &["unwinders"]);
@@ -453,6 +461,8 @@ fn a_process_reads_code_and_parts() {
     let log = folder.path().join("log");
     let path = folder.path().join("own.sh");
 
+    // It reads two bytes at the instruction, then eight of which three lie behind the stack's copy,
+    // and logs both answers.
     let script = format!(
         "read unwind\n\
          rip=$(expr \"$unwind\" : '.*\"rip\":\"\\(0x[0-9a-f]*\\)\"')\n\

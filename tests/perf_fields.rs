@@ -7,7 +7,9 @@ use flate2::read::GzDecoder;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use unwind_sim_perf_script::symbols::Places;
-use unwind_sim_view::perf::script::{Asked, FieldList, Mode, Options, Report, ScriptError, script};
+use unwind_sim_view::perf::script::{
+    FieldList, Mode, Options, Report, RequestedFields, ScriptError, script,
+};
 
 fn corpus(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -25,7 +27,7 @@ fn printed(
     let lists = lists.iter().map(|list| FieldList::parse(list));
     let lists: Vec<FieldList> = lists.collect::<Result<_, _>>().unwrap();
     let options = Options {
-        fields: Asked::of(&lists),
+        fields: RequestedFields::of(&lists),
         join,
         ..Options::default()
     };
@@ -68,9 +70,10 @@ fn lists_of_fields_are_printed_as_perf_does_and_refused_where_perf_refuses() {
         for (list, wanted) in &blocks {
             // Types that are not named keep their default fields, in which tid is wider in perf
             // 7.2.
-            let lists: Vec<&str> = match list.contains(':') {
-                true => vec!["-tid", list],
-                false => vec![list],
+            let lists: Vec<&str> = if list.contains(':') {
+                vec!["-tid", list]
+            } else {
+                vec![list]
             };
 
             let found = printed(name, "fields.kallsyms.txt", &lists, None);

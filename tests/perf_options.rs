@@ -115,6 +115,7 @@ fn spans_of_time_are_perfs() {
         ("0.000002,", "LBR-stitch-grow"),
     ];
 
+    // Spans that perf refuses have to be refused here, too.
     for (span, name) in spans {
         let args = ["-G", "-F", FIELDS, "--time", span];
         if same(name, &args).is_none() {
@@ -122,6 +123,7 @@ fn spans_of_time_are_perfs() {
         }
     }
 
+    // Both could be empty, so one is counted.
     let some = ours(&corpus("fields.data"), &["-F", "time", "--time", "10%-20%"]);
     assert_eq!(text(&some).lines().count(), 3);
 }
@@ -199,9 +201,12 @@ fn fields_are_refused_as_perf_does() {
 fn the_header_is_perfs() {
     let older = |text: &str| -> String {
         let is_kept = |line: &&str| {
+            // Lines that newer versions print in another form.
             let changed = ["# event : ", "# bpf_prog_info ", "# btf info "];
             !changed.iter().any(|prefix| line.starts_with(prefix))
         };
+
+        // The list of features ends with the last one that perf 6.1 knows.
         let cut = |line: &str| match line.strip_prefix("# missing features: ") {
             Some(_) => line
                 .split_inclusive("HYBRID_TOPOLOGY ")
@@ -233,6 +238,7 @@ fn the_header_is_perfs() {
         assert_eq!(older(&found), older(&text(&perfs)), "{name}");
     }
 
+    // The header in front of samples, too.
     let samples = ["-G", "-F", "comm,time,ip", "--header"];
     for name in ["fp-pipe", "fields"] {
         let path = corpus(&format!("{name}.data"));
@@ -301,8 +307,11 @@ fn lines_recorded(folder: &Path, options: &[&str]) -> Option<PathBuf> {
         .status();
     compiled.ok().filter(|status| status.success())?;
 
+    // The sizes of both functions, as the compiler made them.
     let symbols = Command::new("nm").arg("-S").arg(&program).output().ok()?;
     let symbols = String::from_utf8(symbols.stdout).expect("text");
+
+    // nm -S: address, size, type, name.
     let numbers = symbols.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [start, size, _, "leaf" | "main"] = words[..] else {
@@ -330,6 +339,8 @@ fn lines_recorded(folder: &Path, options: &[&str]) -> Option<PathBuf> {
         exec: true,
         name: b"program",
     };
+
+    // An `exec`, so that perf takes what follows as this program's.
     writer.record(&Body::Comm(comm), &id(1)).expect("a record");
 
     // A program with fixed addresses is mapped where it says: its code at its offset plus 0x400000.
@@ -353,6 +364,7 @@ fn lines_recorded(folder: &Path, options: &[&str]) -> Option<PathBuf> {
         .record(&Body::Mmap { mmap, cpumode }, &id(2))
         .expect("a record");
 
+    // Each byte, so that every row of the line table is met.
     let addresses = functions
         .iter()
         .flat_map(|&(start, size)| start..start + size);
@@ -376,6 +388,8 @@ fn lines_recorded(folder: &Path, options: &[&str]) -> Option<PathBuf> {
 #[test]
 fn lines_of_the_source_are_perfs() {
     let name = "lines_of_the_source_are_perfs";
+
+    // Versions and forms of DWARF, compressed, with little information, and at fixed addresses.
     let forms: [&[&str]; 6] = [
         &["-g", "-O1"],
         &["-g", "-O2", "-gdwarf-4"],
@@ -408,6 +422,8 @@ fn lines_of_the_source_are_perfs() {
         };
 
         let found = script(env!("CARGO_BIN_EXE_unwind-sim")).expect("the tool runs");
+
+        // Known lines, since perf may not be installed, and both could be wrong.
         for line in ["lines.c:8\n", "lines.c:15\n"] {
             assert!(found.contains(line), "{options:?}: {line}{found}");
         }

@@ -61,6 +61,8 @@ fn record_into(
     let path = dir.path().join("perf.data");
 
     let mut perf = Command::new("perf");
+
+    // Only user space, with copies of 8 KiB of the stack.
     perf.args([
         "record",
         "-q",
@@ -153,6 +155,8 @@ fn the_direct_way_finds_what_the_way_over_a_trace_finds() {
     let name = "the_direct_way_finds_what_the_way_over_a_trace_finds";
     let mut files = vec![corpus("dwarf.data"), corpus("dwarf-zstd.data")];
     let recorded = record(name);
+
+    // With what perf records here, if it can.
     files.extend(recorded.iter().map(|(_, path)| path.clone()));
 
     for path in files {
@@ -202,6 +206,8 @@ fn folded_stacks_hold_every_sample_once_whatever_the_threads() {
     let (one, written) = folded(&source(&path), "dwarf", 1);
     let lines = parse(&one);
     assert_eq!(lines.values().sum::<u64>(), written.stacks);
+
+    // Nothing is counted twice, and equal stacks are added up.
     assert_eq!(
         lines.len(),
         one.lines().count(),
@@ -214,6 +220,7 @@ fn folded_stacks_hold_every_sample_once_whatever_the_threads() {
         "{one}"
     );
 
+    // The order of threads must not show.
     for threads in [2, 3] {
         assert!(
             folded(&source(&path), "dwarf", threads).0 == one,
@@ -247,6 +254,8 @@ fn filters_choose_samples() {
     let Some((_dir, path)) = record(name) else {
         return;
     };
+
+    // Without any filter: what the others are compared with.
     let all = direct(&path, "dwarf");
 
     let with = |filter| {
@@ -257,6 +266,7 @@ fn filters_choose_samples() {
         folded(&source, "dwarf", 2).1.stacks
     };
 
+    // A thread that surely has samples.
     let tid = all[all.len() / 2].1;
     let of_tid = all.iter().filter(|stack| stack.1 == tid).count() as u64;
     assert_eq!(
@@ -281,6 +291,7 @@ fn filters_choose_samples() {
         1
     );
 
+    // The end of a span of time does not belong to it.
     let (from, to) = (all[5].2, all[9].2);
     let during = all
         .iter()
@@ -294,6 +305,7 @@ fn filters_choose_samples() {
         during
     );
 
+    // Samples are numbered from 0, so this is one too many.
     let beyond = Filter {
         sample: Some(all.len() as u64),
         ..Filter::default()
@@ -321,6 +333,8 @@ fn the_firefox_profile_holds_the_stacks_that_the_folded_ones_do() {
     };
 
     let (one, stacks) = profile(1);
+
+    // Byte for byte, however many threads work.
     for threads in [2, 3] {
         assert!(profile(threads).0 == one, "{threads} threads");
     }
@@ -350,7 +364,7 @@ fn the_firefox_profile_holds_the_stacks_that_the_folded_ones_do() {
 }
 
 /// Thread, microseconds, and the addresses that perf shows: inside the call, as offsets in files.
-type Shown = Vec<(u32, u64, Vec<u64>)>;
+type ShownSamples = Vec<(u32, u64, Vec<u64>)>;
 
 /// The mappings of each process: start, end, offset in the file.
 #[derive(Default)]
@@ -386,7 +400,7 @@ impl Maps {
 }
 
 /// The stacks found by perf's own unwinder.
-fn perf_script(path: &Path) -> Shown {
+fn perf_script(path: &Path) -> ShownSamples {
     let mut perf = Command::new("perf");
     perf.args(["script", "--no-inline", "-F", "tid,time,ip", "-i"])
         .arg(path);
@@ -398,8 +412,9 @@ fn perf_script(path: &Path) -> Shown {
         .expect("perf script");
     let text = String::from_utf8(out.stdout).expect("text");
 
-    let mut stacks: Shown = Vec::new();
+    let mut stacks: ShownSamples = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        // A head is `tid time:`, and what follows until the next is its stack.
         match line.strip_suffix(':').and_then(|head| head.split_once(' ')) {
             Some((tid, time)) => {
                 let (s, us) = time.trim().split_once('.').expect("seconds");
@@ -425,9 +440,9 @@ fn perf_script(path: &Path) -> Shown {
 }
 
 #[derive(Default)]
-struct Looked(Shown);
+struct SampleCollector(ShownSamples);
 
-impl Consumer for Looked {
+impl Consumer for SampleCollector {
     fn stack(&mut self, taken: &Taken<'_>) {
         let lookups = (0..taken.pcs.len()).map(|at| taken.lookup(at)).collect();
         self.0.push((taken.task.tid, taken.time / 1000, lookups));
@@ -441,6 +456,8 @@ fn chains_agree_with_perfs_own_unwinder() {
     let (code, program) = (dir.path().join("fib.c"), dir.path().join("fib"));
     std::fs::write(&code, FIB).expect("a temporary file");
     let mut cc = Command::new("cc");
+
+    // Calls that are inlined would be no frames.
     let made = cc
         .args(["-O2", "-fno-inline", "-o"])
         .arg(&program)
@@ -460,10 +477,12 @@ fn chains_agree_with_perfs_own_unwinder() {
     let file = PerfFile::parse((*owner).as_ref()).expect("a perf.data");
     let engine = spec::engine("dwarf").expect("one of ours");
     let mut options = stacks::plain_options(&engine);
+
+    // perf unwinds from the registers that were sampled.
     options.how.variant = Some(Variant::Hardware);
-    let mut found = [Looked::default()];
+    let mut found = [SampleCollector::default()];
     stacks::replay(&file, &options, &mut found);
-    let [Looked(mut found)] = found;
+    let [SampleCollector(mut found)] = found;
 
     // perf shows offsets in files, by the mappings of that moment.
     let (mut maps, mut at) = (Maps::default(), 0);
@@ -480,6 +499,8 @@ fn chains_agree_with_perfs_own_unwinder() {
     });
 
     assert_eq!((found.len(), at), (expected.len(), expected.len()));
+
+    // Samples are in the same order in both.
     let (mut equal, mut shorter) = (0, 0);
     for (found, expected) in found.iter().zip(&expected) {
         assert_eq!((found.0, found.1), (expected.0, expected.1));

@@ -68,9 +68,10 @@ fn traces() -> Vec<Input> {
         let samples = trace
             .items()
             .filter(|item| matches!(item, Ok(Item::Sample(_))));
-        match !is_slow && samples.count() as u64 > SAMPLES_MAX {
-            true => thinned(path),
-            false => Input::open(path, &OpenOptions::default()).expect("a trace"),
+        if !is_slow && samples.count() as u64 > SAMPLES_MAX {
+            thinned(path)
+        } else {
+            Input::open(path, &OpenOptions::default()).expect("a trace")
         }
     };
     paths.iter().map(open).collect()
@@ -102,6 +103,8 @@ fn a_confirmed_rule_has_no_contradiction() {
                     let Some(mut frame) = true_frame(truth, &live, index) else {
                         continue;
                     };
+
+                    // Of callers, a finder is given only the registers that it carries.
                     if index > 0 {
                         frame.regs = frame.regs.restricted(finder.carries());
                     }
@@ -120,12 +123,14 @@ fn a_confirmed_rule_has_no_contradiction() {
         }
     }
 
+    // Both have to occur, or the test would show nothing.
     assert!(confirmed > 100 && refuted > 20, "{confirmed} and {refuted}");
 }
 
 #[test]
 fn outcomes_without_frames_compare_alike() {
     let both = vec![Variant::Hardware, Variant::Fake(FakeVariant::V5_2)];
+
     let variants = [Vec::new(), both];
     let views = [MemoryView::Cpu, MemoryView::Copy(256)];
 
@@ -164,6 +169,8 @@ fn outcomes_without_frames_compare_alike() {
 
             let mut whole = Comparison::new(run.columns().len());
             let mut last = None;
+
+            // The long way: each outcome with all of its frames.
             let done = run.for_each(&input, &Filter::default(), &mut |view, column, outcome| {
                 if last.replace(view.number) != Some(view.number) {
                     whole.add_sample(view);
@@ -173,6 +180,7 @@ fn outcomes_without_frames_compare_alike() {
             });
             done.expect("it is read");
 
+            // By their texts, since no part of a comparison may differ.
             if format!("{brief:?}") != format!("{whole:?}") {
                 panic!("{reference:?}: {brief:#?} and {whole:#?}");
             }
@@ -180,5 +188,6 @@ fn outcomes_without_frames_compare_alike() {
         }
     }
 
+    // There must have been differences to be counted, with each reference.
     assert!(wrong.iter().all(|&groups| groups > 20), "{wrong:?}");
 }

@@ -5,7 +5,9 @@
 use crate::common::{no_ptrace, skip::skip};
 use std::collections::BTreeMap;
 use std::mem::discriminant;
-use unwind_sim_tests_random::programs::{Bench, DefectKind, Fate, RandomProgram, shrink};
+use unwind_sim_tests_random::programs::{
+    DefectKind, DefectOutcome, RandomProgram, Verifier, shrink,
+};
 
 /// The first seed.
 const SEED: &str = "UNWIND_SIM_SEED";
@@ -34,11 +36,12 @@ fn again(seed: u64) -> String {
 /// Tries programs; on a failure, panics with the smallest program that fails in the same way.
 fn try_programs(
     programs: impl Iterator<Item = RandomProgram>,
-) -> BTreeMap<(DefectKind, Fate), u64> {
-    let bench = Bench::new().expect("a temporary directory");
+) -> BTreeMap<(DefectKind, DefectOutcome), u64> {
+    let bench = Verifier::new().expect("a temporary directory");
     let mut fates = BTreeMap::new();
     for program in programs {
         let problem = match bench.try_program(&program) {
+            // Programs without a defect count nowhere.
             Ok(tried) => {
                 if let Some(defect) = tried.defect {
                     *fates.entry(defect).or_default() += 1;
@@ -70,16 +73,18 @@ fn right_tables_are_right_and_defects_are_found_where_they_are() {
     println!("{SEED}={first}, seeds {seeds:?}");
     let fates = try_programs(seeds.map(RandomProgram::random));
 
-    let of = |wanted: Fate| -> u64 {
+    let of = |wanted: DefectOutcome| -> u64 {
         let counts = fates.iter().filter(|((_, fate), _)| *fate == wanted);
         counts.map(|(_, count)| count).sum()
     };
 
-    let (found, equivalent) = (of(Fate::Found), of(Fate::Equivalent));
+    let (found, equivalent) = (of(DefectOutcome::Found), of(DefectOutcome::Equivalent));
     println!(
         "{found} found, {equivalent} equivalent, {} not executed",
-        of(Fate::NotExecuted)
+        of(DefectOutcome::NotExecuted)
     );
+
+    // A defect that is not found where it is has already failed the test.
     assert!(found > 0);
 
     // The share of a few would be chance.
@@ -89,7 +94,7 @@ fn right_tables_are_right_and_defects_are_found_where_they_are() {
         assert!(share <= EQUIVALENT_MAX, "{share:.1} % are equivalent");
         for kind in DefectKind::ALL {
             assert!(
-                fates.contains_key(&(kind, Fate::Found)),
+                fates.contains_key(&(kind, DefectOutcome::Found)),
                 "{}",
                 kind.as_str()
             );
@@ -101,7 +106,7 @@ fn right_tables_are_right_and_defects_are_found_where_they_are() {
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[test]
 fn programs_run_on_this_processor_too() {
-    let bench = Bench::new().expect("a temporary directory");
+    let bench = Verifier::new().expect("a temporary directory");
     for seed in 0..100 {
         let program = RandomProgram::random(seed);
         let path = bench.executable(&program).expect("a program");
@@ -134,10 +139,11 @@ fn the_truth_of_programs_is_right_under_ptrace() {
         return skip("the_truth_of_programs_is_right_under_ptrace", &why);
     }
 
-    let bench = Bench::new().expect("a temporary directory");
+    let bench = Verifier::new().expect("a temporary directory");
     let folder = tempfile::TempDir::new().expect("a temporary directory");
     let trace = folder.path().join("trace.bin");
 
+    // Programs that differ with and without jumps: only these have calls by jumps.
     let jumps = (0..).map(RandomProgram::random).filter(|program| {
         let (with, without) = (program, RandomProgram::by_calls(program.seed));
         with.handlers.is_none() && with.functions != without.functions
@@ -151,11 +157,13 @@ fn the_truth_of_programs_is_right_under_ptrace() {
             program.args(arguments).output().expect("it runs")
         };
 
+        // A sample at every instruction.
         let record = ["record", "--truth", "--at", "every:1", "-o"].map(AsRef::as_ref);
         let record =
             command(&[&record[..], &[trace.as_ref(), "--".as_ref(), path.as_ref()]].concat());
         assert!(record.status.success(), "seed {seed}: {record:?}");
 
+        // DWARF's rows are right, so any difference is one of the truth.
         let compare = [
             "compare".as_ref(),
             trace.as_ref(),
@@ -171,7 +179,7 @@ fn the_truth_of_programs_is_right_under_ptrace() {
 /// The case made from a program is the same program, built by another assembler.
 #[test]
 fn programs_become_cases() {
-    let bench = Bench::new().expect("a temporary directory");
+    let bench = Verifier::new().expect("a temporary directory");
     let folder = tempfile::TempDir::new().expect("a temporary directory");
     for (seed, with_defect) in (0..8).zip([false, true].into_iter().cycle()) {
         let program = RandomProgram::random(seed);

@@ -62,6 +62,8 @@ fn pages_work_in_a_browser() {
 
     let case = "corpus/cases/frame/leaf-keeps-data-in-the-red-zone.s";
     let throws = "corpus/traces/throws.bin";
+
+    // A case, a recording of many samples, and findings of `verify`: the three kinds of pages.
     for args in [
         vec![case, "-o", &at("case.html")],
         vec![throws, "-o", &at("throws.html")],
@@ -71,6 +73,7 @@ fn pages_work_in_a_browser() {
         assert!(made.expect("the tool runs").success(), "{args:?}");
     }
 
+    // A page must stay small enough to be sent to somebody.
     let size = std::fs::metadata(at("throws.html")).expect("a page").len();
     assert!(size < 2_000_000, "1000 samples take {size} bytes");
 
@@ -85,6 +88,8 @@ fn pages_work_in_a_browser() {
 
     let told = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
+
+    // Shown in any case: it lists what was tried.
     println!("{told}");
     assert!(output.status.success(), "{told}{errors}");
     assert!(told.contains("\nall passed"), "{told}{errors}");

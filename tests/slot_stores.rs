@@ -134,6 +134,7 @@ fn run() -> Run {
     cc.arg(&program).arg(&source);
     assert!(cc.status().expect("cc runs").success());
 
+    // Each finding is kept, so that every store has its own.
     let request = Request {
         engines: &[spec::engine("dwarf").expect("a known unwinder")],
         setting: Setting::default(),
@@ -169,13 +170,14 @@ fn each_store_is_told_of_by_its_instruction() {
 
     let all = &run.results.stores.all;
     // Register, changed, same, returned by, restored.
-    type Told = (Reg, u64, u64, u64, u64);
-    let told = |range: std::ops::Range<u64>| -> Vec<Told> {
+    type StoredSlot = (Reg, u64, u64, u64, u64);
+    let told = |range: std::ops::Range<u64>| -> Vec<StoredSlot> {
         let here = all.iter().filter(|s| range.contains(&s.writer.address));
         let told = |s: &SlotStore| (s.slot.reg(), s.count, s.same, s.taken, s.restored);
         here.map(told).collect()
     };
 
+    // A store of one instruction has a label at it; what runs longer has a second behind it.
     let at = |name: &str| {
         let start = symbol(&format!("at_{name}"));
         told(start..start + 1)
@@ -194,6 +196,7 @@ fn each_store_is_told_of_by_its_instruction() {
     let registers = [(Reg::R12, 1, 0, 0, 0), (Reg::R13, 1, 0, 0, 0)];
     assert_eq!(told(kernel.clone()), registers);
 
+    // What the kernel stores is told of with the system call.
     let by_kernel = |s: &&SlotStore| kernel.contains(&s.writer.address);
     let calls = all.iter().filter(by_kernel).map(|s| s.writer.call);
     assert!({ calls }.all(|call| call == Some("clock_gettime")));

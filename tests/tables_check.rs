@@ -102,7 +102,9 @@ calls:
         .cc("calls.s", source, &["-c"])
         .expect("cc assembles");
 
+    // After a call, rsp is only known if callees are assumed to return as they should.
     for (assume, proven) in [("all", 2), ("callees", 2), ("none", 1), ("stores", 1)] {
+        // The other function calls nothing, so it is proven always.
         let output = check(&["--json", "--assume", assume], &object);
         assert_eq!(output.status.code(), Some(0), "{assume}");
         let sum = lines(&output).pop().expect("a summary");
@@ -114,6 +116,9 @@ calls:
 #[test]
 fn a_row_claims_what_the_convention_of_its_code_keeps() {
     let scratch = Scratch::new();
+
+    // Both overwrite rbx without saving it, which System V's convention forbids (psABI), and
+    // OCaml's does not.
     let source = "
         .text
         .globl camlA__code_begin
@@ -144,8 +149,11 @@ c:
         let named: Vec<String> = named.map(str::to_owned).collect();
         (named, sum["conventions"].clone(), output.status.code())
     };
+
+    // By default the convention follows from the file's own marks.
     let (named, conventions, status) = wrong(&[]);
     assert_eq!((named, status), (vec!["c".to_owned()], Some(1)));
+
     let count = |convention, evidence, functions| {
         serde_json::json!({
             "convention": convention, "evidence": evidence, "functions": functions
@@ -155,12 +163,17 @@ c:
     assert_eq!(conventions, both);
 
     let all = vec!["ocaml".to_owned(), "c".to_owned()];
+
+    // What the user says counts more than the marks.
     assert_eq!(wrong(&["--abi", "system-v"]).0, all);
     let (named, conventions, status) = wrong(&["--abi", "ocaml"]);
     assert_eq!((named, status), (Vec::new(), Some(0)));
     assert_eq!(conventions, serde_json::json!([count("ocaml", "given", 2)]));
+
+    // With all callee-saved registers claimed, both rows are wrong.
     assert_eq!(wrong(&["--claims", "cfa,ra,callee-saved"]).0, all);
     assert_eq!(wrong(&["--claims", "cfa,ra,rbp"]).2, Some(0));
+
     let text = String::from_utf8(check(&[], &object).stdout).expect("text");
     for line in [
         "  convention system-v: 1 function: nothing in the file says otherwise",
@@ -168,6 +181,8 @@ c:
     ] {
         assert!(text.lines().any(|l| l == line), "{line}: {text}");
     }
+
+    // Claims without a CFA, of a single register, and an unknown convention.
     for bad in [
         ["--claims", "ra"],
         ["--claims", "cfa,rbx"],
@@ -247,6 +262,8 @@ f:      .cfi_startproc
 
         let name = format!("{name}.s");
         let object = scratch.cc(&name, &source, &["-c"]).expect("cc assembles");
+
+        // Behind `ret` no code needs the row, so there is only a doubt.
         let Some(at) = at else {
             let unproven = unproven(&object);
             assert_eq!(unproven.len(), 1, "{name}");
@@ -264,6 +281,8 @@ f:      .cfi_startproc
         let wrong: Vec<&Value> = lines.iter().filter(|l| l["type"] == "wrong_row").collect();
         assert_eq!(wrong.len(), 1, "{name}");
         assert_eq!(wrong[0]["code"], "US504", "{name}");
+
+        // The first address without a readable row.
         assert_eq!(wrong[0]["address"], at, "{name}");
     }
 }
@@ -306,6 +325,7 @@ cie:    .long 2f - 1f
         unproven[0]
     );
 
+    // Both functions are counted, although they have a byte in common.
     let sum = lines(&check(&["--json"], &object))
         .pop()
         .expect("a summary");
@@ -333,6 +353,8 @@ fn the_self_test_prints_its_score() {
             .split_whitespace()
             .filter_map(|w| w.parse().ok())
             .collect();
+
+        // A share is no whole number, so it is not among them.
         let [caught, equivalent, missed] = counts[..] else {
             panic!("{line}");
         };
@@ -345,6 +367,7 @@ fn the_self_test_prints_its_score() {
         assert!(line.ends_with(&expected), "{text}");
     }
 
+    // Such kinds have to occur.
     assert!(text.lines().any(|line| line.ends_with(" -")), "{text}");
     assert!(equivalents > 0, "{text}");
 }
@@ -403,6 +426,8 @@ fn nearly_all_rows_of_real_programs_are_proven() {
 fn compressed_tables_are_read() {
     let scratch = Scratch::new();
     let source = "int f(int x) { return x + 1; }\nint main(void) { return f(2); }\n";
+
+    // Only `.debug_frame`, which is the table that can be compressed.
     let options = [
         "-g",
         "-O1",
@@ -416,6 +441,8 @@ fn compressed_tables_are_read() {
         let mut dump = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
         let dumped = dump.args(["tables", "dump"]).arg(file).output();
         let dumped = dumped.expect("the tool runs");
+
+        // Without any warning.
         assert_eq!(String::from_utf8_lossy(&dumped.stderr), "");
         let counts = lines(&checked).last().expect("a summary")["rows"].clone();
         (counts, String::from_utf8_lossy(&dumped.stdout).into_owned())
@@ -442,6 +469,8 @@ fn of_a_guess_both_ways_are_shown() {
         .cc("guessed.s", source, &["-shared", "-nostdlib"])
         .expect("cc assembles and links");
     let output = check(&["--json", "--unproven"], &program);
+
+    // A guess is no contradiction.
     assert_eq!(output.status.code(), Some(0));
     let lines = lines(&output);
     let guess_of = |name: &str| {
@@ -453,12 +482,16 @@ fn of_a_guess_both_ways_are_shown() {
         let start = number(&function["start"]);
         (guesses[0].clone(), start)
     };
+
+    // Offsets in the function, as in the listing of its source.
     let (fill, start) = guess_of("fill");
     assert_eq!(fill["register"], "rbx");
     assert_eq!(number(&fill["store"]) - start, 0x20);
     let fork = &fill["fork"];
     let places = ["address", "to", "other"].map(|key| number(&fork[key]) - start);
     assert_eq!(places, [0x1e, 0x20, 0x2a]);
+
+    // Here rsp itself differs between both ways, so there is no store.
     let (choose, start) = guess_of("choose");
     assert_eq!(choose["register"], "rsp");
     assert_eq!(choose["store"], Value::Null);

@@ -144,6 +144,7 @@ fn converted_programs_run_as_before() {
         }
     }
 
+    // Programs that others built.
     for name in ["ls", "sort", "perl", "python3"] {
         let path = Path::new("/usr/bin").join(name);
         match std::fs::canonicalize(&path) {
@@ -278,6 +279,8 @@ fn llvm_rows(shown: &str) -> Vec<String> {
         match key {
             "Start Address" => {
                 start = number(value);
+
+                // Stays if no words follow.
                 rows.push(format!("{start:016x} RA undefined"));
             }
             "Base Register" => base = if value.starts_with("SP") { "sp" } else { "fp" },
@@ -413,6 +416,9 @@ fn linked(folder: &Path) -> Option<[PathBuf; 2]> {
         let options = ["-c", "-O1", "-Wa,--gsframe"];
         let object = compile(folder, &format!("part{number}.o"), part, &options).ok()?;
         let renamed = folder.join(format!("renamed{number}.o"));
+
+        // A section of another name is not merged by the linker: it puts the parts one after the
+        // other.
         let rename = [
             "--rename-section",
             ".sframe=.other",
@@ -432,6 +438,7 @@ fn linked(folder: &Path) -> Option<[PathBuf; 2]> {
         output.filter(|output| output.status.success()).map(|_| to)
     });
 
+    // Afterwards it gets its name back.
     let both = both?;
     let rename = ["--rename-section", ".other=.sframe", text(&both)];
     tool("objcopy", &rename).filter(|output| output.status.success())?;
@@ -462,6 +469,8 @@ fn concatenated_tables_are_merged_as_the_linker_merges_them() {
 fn losses_are_reported_by_function_and_reason() {
     let folder = folder();
     let new = folder.path().join("new");
+
+    // A large library has losses of several kinds.
     let libc = Path::new("/lib/x86_64-linux-gnu/libc.so.6");
     if !libc.exists() {
         return skip(
@@ -491,6 +500,8 @@ fn losses_are_reported_by_function_and_reason() {
 
     assert!(lines.iter().all(|line| line["schema"] == "unwind-sim.v1"));
     assert_eq!(summary["to"], "sframe-v1");
+
+    // The sums of the summary are those of the lines.
     for counted in summary["losses"].as_array().expect("losses") {
         let these = losses
             .iter()
@@ -500,6 +511,8 @@ fn losses_are_reported_by_function_and_reason() {
         assert_eq!(counted["rows"], rows, "{counted}");
     }
 
+    // SFrame has no registers but rbp: that is lost in many functions, and needs no row to be left
+    // out.
     let kept = losses
         .iter()
         .filter(|loss| loss["reason"] == "callee-saved");
@@ -528,6 +541,7 @@ fn the_output_is_whole_or_untouched() {
             .mode();
         assert_eq!(mode & 0o777, 0o750);
 
+        // A new file has the permissions of its source.
         let new = folder.path().join("new");
         tables(0, &["convert", text(&at), "--to", "orc", "-o", text(&new)]);
         let mode = std::fs::metadata(&new)
@@ -537,6 +551,7 @@ fn the_output_is_whole_or_untouched() {
         assert_eq!(mode & 0o777, 0o750);
     }
 
+    // From here on, everything fails, and the file must stay as it is.
     let before = std::fs::read(&at).expect("the file");
     // A table that is not there, a file that is not ELF, a folder for the output.
     let told = tables(
@@ -598,6 +613,7 @@ fn the_output_is_whole_or_untouched() {
     );
     assert!(told.contains("100 bytes follow"), "{told}");
 
+    // Output is written under another name first, which must not stay behind.
     let left = std::fs::read_dir(folder.path())
         .expect("the folder")
         .flatten();

@@ -15,7 +15,7 @@ fn corpus(name: &str) -> PathBuf {
 
 /// What `tables diff` found.
 #[derive(Debug)]
-struct Found {
+struct DiffReport {
     status: i32,
     /// For each function: its causes.
     causes: BTreeMap<String, Vec<String>>,
@@ -26,12 +26,12 @@ struct Found {
     summary: Value,
 }
 
-fn diff(args: &[&str]) -> Found {
+fn diff(args: &[&str]) -> DiffReport {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
     command.args(["tables", "diff", "--json"]).args(args);
     let output = command.output().expect("the tool runs");
 
-    let mut found = Found {
+    let mut found = DiffReport {
         status: output.status.code().expect("not killed"),
         causes: BTreeMap::new(),
         differences: Vec::new(),
@@ -40,6 +40,7 @@ fn diff(args: &[&str]) -> Found {
         summary: Value::Null,
     };
 
+    // Lines are told apart by their type, as a reader of the output does it.
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     for line in String::from_utf8(output.stdout).expect("text").lines() {
         let line: Value = serde_json::from_str(line).expect("JSON");
@@ -57,6 +58,7 @@ fn diff(args: &[&str]) -> Found {
             }
             Some("code_changed") => found.changed.push(text(&line["function"])),
             Some("summary") => found.summary = line,
+            // An unknown type would be lost without this.
             other => panic!("{other:?}"),
         }
     }
@@ -261,6 +263,7 @@ fn two_builds_are_compared_function_by_function() {
         return skip(name, "cc cannot link");
     };
 
+    // Only addresses differ.
     let found = diff(&[path(&first), path(&second)]);
     assert_eq!(found.status, 0, "{found:?}");
     assert!(
@@ -269,6 +272,7 @@ fn two_builds_are_compared_function_by_function() {
     );
     assert!(found.summary["functions"].as_u64() >= Some(4), "{found:?}");
 
+    // A row of `f` differs, and the code of `g`.
     let found = diff(&[path(&first), path(&third)]);
     assert_eq!(found.status, 1, "{found:?}");
     assert_eq!(found.changed, ["g"]);

@@ -203,6 +203,8 @@ fn a_stripped_object_gets_the_same_orc_again() {
         generate(&object, &first);
         let sections = text_of("readelf", &["-SW"], &first);
         let sections = sections.expect("binutils are installed");
+
+        // What objtool writes, too: entries, addresses with relocations, and the layout's header.
         for name in [
             ".orc_unwind ",
             ".orc_unwind_ip ",
@@ -222,6 +224,7 @@ fn a_stripped_object_gets_the_same_orc_again() {
         let found = against(&linked, Boundaries::Symbols, orc()).expect("it has ORC");
         assert_eq!(same(&found), found.total(), "{shape}: {}", told(&found));
 
+        // Without any of it, the object is as a compiler made it.
         run(Command::new("objcopy")
             .args(["--remove-section=.orc*", "--remove-section=.rela.orc*"])
             .arg(&linked)
@@ -234,6 +237,8 @@ fn a_stripped_object_gets_the_same_orc_again() {
         assert_eq!(same(&found), found.total(), "{shape}: {}", told(&found));
 
         let rows = |path: &PathBuf| unwind_sim(&["tables", "dump", &word(path), "--table", "orc"]);
+
+        // Without the first line, which names the file.
         let lines = |text: String| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(lines(rows(&linked)), lines(rows(&second)), "{shape}");
     }
@@ -260,6 +265,7 @@ leaf:   ret
     let program = scratch.cc("start.s", START, &["-nostdlib", "-static-pie"]);
     let program = program.expect("cc").display().to_string();
 
+    // Each format has its own way to say that a walk ends here.
     for to in ["eh_frame", "sframe-v3", "orc:6.4"] {
         let out = scratch.path(to).display().to_string();
         let from_symbols = ["tables", "generate", "--functions", "symbols"];
@@ -269,6 +275,8 @@ leaf:   ret
         let rows = unwind_sim(&["tables", "dump", &out, "--function", "_start"]);
         let start = rows.lines().filter(|row| row.contains(" _start"));
         let start: Vec<&str> = start.collect();
+
+        // At every address of `_start`.
         let is_last = |row: &&str| row.ends_with("outermost");
         assert!(
             !start.is_empty() && start.iter().all(is_last),
@@ -310,6 +318,7 @@ fn what_differs_is_listed_as_json() {
     let (orc, out) = (scratch.path("orc"), scratch.path("out"));
     let word = |path: &Path| path.display().to_string();
 
+    // The wrong table becomes ORC, which is then compared with rows made from the code.
     unwind_sim(&[
         "tables",
         "convert",
@@ -339,6 +348,7 @@ fn what_differs_is_listed_as_json() {
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
 
+    // The first `push` of `flags` moves rsp by 8, and the table says 16.
     let difference = lines.iter().find(|line| line["class"] == "contradicted");
     let difference = difference.expect("a difference");
     assert_eq!(difference["type"], "generation_difference", "{text}");
@@ -351,6 +361,8 @@ fn what_differs_is_listed_as_json() {
     assert!(new.starts_with("call cfa=rsp+16 ra=*(cfa-8)"), "{text}");
 
     let comparison = &lines.last().expect("a summary")["comparison"];
+
+    // Every address is in exactly one class.
     let classes = comparison["classes"].as_array().expect("classes");
     let sum: u64 = classes
         .iter()
@@ -394,8 +406,11 @@ fn functions_without_rows_get_some_and_what_is_in_none_is_told() {
         unwind_sim(&[&fixed[..], &[&output], how].concat())
     };
 
+    // The program's own table has one function.
     let text = make(&["--functions", "table"]);
     assert!(text.contains("generated: 1 function,"), "{text}");
+
+    // By default, functions come from symbols and calls, too.
     let text = make(&[]);
     assert!(text.contains("generated: 5 functions"), "{text}");
     assert!(
@@ -418,6 +433,8 @@ fn functions_without_rows_get_some_and_what_is_in_none_is_told() {
             .next()
     };
     let bare = address("bare").expect("a symbol");
+
+    // Inside the function, behind what it has pushed.
     let row = table.row_at(bare + 5).expect("a row");
     assert!(row.rule.to_string().contains("cfa=rsp+32"), "{}", row.rule);
 }

@@ -84,6 +84,8 @@ fn code_without_a_row_is_a_contradiction_in_every_form() {
         text.contains("US504 executed code without a row, .eh_frame+0x"),
         "{text}"
     );
+
+    // The listing marks the first instruction without a row.
     let mut marked = text
         .lines()
         .skip_while(|line| !line.trim_start().starts_with('>'));
@@ -93,6 +95,7 @@ fn code_without_a_row_is_a_contradiction_in_every_form() {
     assert!(text.contains("row:   none"), "{text}");
     assert!(text.contains("right: call cfa=rsp+8 ra=*(cfa-8)"), "{text}");
 
+    // The same as JSON, and as SARIF.
     let lines = lines(&check(&["--json"], &file));
     let wrong = lines.iter().find(|line| line["type"] == "wrong_row");
     let wrong = wrong.expect("the finding");

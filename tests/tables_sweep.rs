@@ -48,6 +48,8 @@ fn everything(scratch: &Scratch) -> Option<PathBuf> {
     let late = scratch.cc("late.s", late, &["-c"]).ok()?;
 
     let sframe = top().join("corpus/sframe");
+
+    // Names that break a format with careless quoting, and one that is not UTF-8.
     let quoted = scratch.path("a \"quoted\" 'name'\\ with\ttabs");
     let foreign = scratch
         .path("")
@@ -56,6 +58,7 @@ fn everything(scratch: &Scratch) -> Option<PathBuf> {
         std::fs::copy(sframe.join("t_2.40"), copy).expect("writable");
     }
 
+    // Files that cannot be read as ELF, each for another reason.
     let empty = scratch.path("empty");
     std::fs::write(&empty, "").expect("writable");
     let cut = scratch.path("cut");
@@ -65,6 +68,7 @@ fn everything(scratch: &Scratch) -> Option<PathBuf> {
     let missing = scratch.path("missing");
     let folder = scratch.path("");
 
+    // In any order, one of them twice.
     let paths: [(&Path, &str); 10] = [
         (&late, "one"),
         (&missing, ""),
@@ -78,6 +82,7 @@ fn everything(scratch: &Scratch) -> Option<PathBuf> {
         (&late, "again"),
     ];
 
+    // A line is a path, a tab, and the name of a package.
     let mut list = Vec::new();
     for (path, package) in paths {
         list.extend(path.as_os_str().as_bytes());
@@ -99,17 +104,23 @@ fn every_file_has_rows_whatever_it_is() {
         return skip(name, "there is no cc");
     };
     let out = scratch.path("part");
+
     let output = sweep(&list, &out, &[]);
+
+    // 1: one of the files has a wrong row.
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(output.stdout, b"");
     let text = std::fs::read(&out).expect("the part");
     let rows = rows(&text);
+
     let counts = types(&rows);
     assert_eq!((counts["sweep"], counts["summary"]), (1, 1));
     assert_eq!(
         (counts["check"], counts["unreadable"], counts["wrong_row"]),
         (3, 6, 1)
     );
+
+    // The summary comes last, and its sums are those of the rows.
     let summary = rows.last().expect("a summary");
     assert_eq!(
         (&summary["files"], &summary["unreadable"]),
@@ -118,6 +129,7 @@ fn every_file_has_rows_whatever_it_is() {
     assert_eq!(summary["all"]["functions"], counts["function"]);
     assert_eq!(summary["contradicted"]["functions"], 1);
 
+    // It is named with its package, and as a person would look for it.
     let wrong = rows
         .iter()
         .find(|r| r["type"] == "wrong_row")
@@ -128,6 +140,8 @@ fn every_file_has_rows_whatever_it_is() {
     );
     assert_eq!(wrong["instruction"], "mov %rdi,%rbx");
     assert_eq!(wrong["before"], "push %rbx");
+
+    // The function's row and that of its wrong row have the same start, by which they are joined.
     let function = |row: &&Value| row["type"] == "function" && row["function"] == "late";
     let function = rows.iter().find(function).expect("its function");
     assert_eq!(function["start"], wrong["function_start"]);
@@ -135,6 +149,8 @@ fn every_file_has_rows_whatever_it_is() {
         (&function["verdict"], &function["reason"]),
         (&"contradicted".into(), &"US501".into())
     );
+
+    // What cannot be read has a row, too, with a cause that machines can count.
     let errors: Vec<_> = rows.iter().filter(|r| r["type"] == "unreadable").collect();
     let causes: Vec<_> = errors
         .iter()
@@ -151,6 +167,8 @@ fn every_file_has_rows_whatever_it_is() {
             "malformed"
         ]
     );
+
+    // A name that is not UTF-8 is kept as bytes.
     let foreign = rows
         .iter()
         .find(|r| r["file_bytes"].is_string())
@@ -199,6 +217,8 @@ fn shards_have_each_file_once() {
         );
 
         let mut rows = rows(&std::fs::read(out).expect("the part"));
+
+        // The first and the last row are of a part, not of a file.
         rows.retain(|row| row["type"] != "sweep" && row["type"] != "summary");
         rows
     };
@@ -206,6 +226,8 @@ fn shards_have_each_file_once() {
     let key = |row: &Value| row.to_string();
     let mut whole: Vec<_> = of_files("1/1").iter().map(key).collect();
     whole.sort_unstable();
+
+    // Also more shards than files: some are empty.
     for count in [2, 3, 20] {
         let shards = (1..=count).flat_map(|number| of_files(&format!("{number}/{count}")));
         let mut all: Vec<_> = shards.map(|row| key(&row)).collect();
@@ -213,6 +235,7 @@ fn shards_have_each_file_once() {
         assert_eq!(all, whole, "{count}");
     }
 
+    // Numbers start with 1, and none is larger than the number of shards.
     for wrong in ["0/2", "3/2", "1"] {
         let output = sweep(&list, &scratch.path("none"), &["--shard", wrong]);
         assert_eq!(output.status.code(), Some(2), "{wrong}");
@@ -224,6 +247,8 @@ fn shards_have_each_file_once() {
 fn a_killed_sweep_goes_on_to_the_same_bytes() {
     let scratch = Scratch::new();
     let mut text = String::new();
+
+    // Many names of one file, so that a sweep takes a while and a copy no room.
     for number in 0..1500 {
         let copy = scratch.path(&format!("file-{number:04}"));
         std::os::unix::fs::symlink(top().join("corpus/sframe/t_2.46"), &copy).expect("writable");
@@ -268,6 +293,8 @@ fn a_killed_sweep_goes_on_to_the_same_bytes() {
         };
 
         let left = std::fs::read(&part).expect("the part");
+
+        // Whatever was killed, what is there is the start of the whole.
         assert!(whole.starts_with(&left), "after {kills} kills");
         kills += u32::from(!ended);
         if ended {
@@ -315,11 +342,14 @@ fn what_is_not_ours_is_left_alone() {
         assert!(errors.contains(said), "{errors}");
     };
 
+    // A file that is not a part is never overwritten.
     fails(&[], &list, "no part of a sweep");
     assert_eq!(std::fs::read(&out).expect("ours"), b"a poem\n");
 
     std::fs::remove_file(&out).expect("ours");
     sweep(&list, &out, &[]);
+
+    // Neither is a part of a sweep with other options: its rows would mean something else.
     fails(&["--assume", "none"], &list, "a part of another sweep");
 
     let wrong = scratch.path("wrong");
@@ -334,6 +364,8 @@ fn what_is_not_ours_is_left_alone() {
     let empty = scratch.path("empty");
     std::fs::write(&empty, "").expect("writable");
     let output = sweep(&empty, &scratch.path("of nothing"), &[]);
+
+    // 3: nothing was judged. The part has a first and a last row.
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(
         rows(&std::fs::read(scratch.path("of nothing")).expect("a part")).len(),
@@ -384,6 +416,8 @@ fn the_questions_of_the_page_are_answered_by_duckdb() {
     let scratch = Scratch::new();
     let list = some_files(&scratch);
     let mut functions = 0;
+
+    // In three shards, as on several computers; queries read all parts together.
     for number in 1..=3 {
         let out = scratch.path(&format!("part-{number}.jsonl"));
         sweep(&list, &out, &["--shard", &format!("{number}/3")]);
@@ -391,6 +425,7 @@ fn the_questions_of_the_page_are_answered_by_duckdb() {
         functions += types(&rows).get("function").copied().unwrap_or_default();
     }
 
+    // The script takes the queries from the page itself.
     let output = Command::new(python)
         .arg(top().join("examples/sweep/ask.py"))
         .arg(top().join("docs/sweep.md"))
@@ -414,6 +449,8 @@ fn the_questions_of_the_page_are_answered_by_duckdb() {
         queries > 7 && tables > 6,
         "{tables} answers of {queries}: {text}"
     );
+
+    // One sweep of three parts, all of them there.
     assert!(text.contains("| 1 | 3 | 3 | 3 |"), "{text}");
 
     let section = text.split("Verdicts\n").nth(1).unwrap_or_default();
@@ -427,8 +464,11 @@ fn the_questions_of_the_page_are_answered_by_duckdb() {
             .replace(',', "");
         cell.parse::<usize>().expect("a number")
     };
+
+    // The verdicts of all parts add up to the functions that were written.
     assert_eq!(verdicts.map(count).sum::<usize>(), functions, "{text}");
 
+    // Without an assembler there is no file with a wrong row.
     if scratch.path("late.o").exists() {
         assert!(
             text.contains("| late | `push` has no row | 1 | 1 | late.o: "),
@@ -453,6 +493,8 @@ fn spark_runs_the_partitions() {
     let scratch = Scratch::new();
     let list = some_files(&scratch);
     let part = scratch.path("part");
+
+    // The same sweep without Spark is what its counts are compared with.
     sweep(&list, &part, &[]);
     let rows = rows(&std::fs::read(part).expect("the part"));
 
@@ -461,6 +503,7 @@ fn spark_runs_the_partitions() {
         .arg(env!("CARGO_BIN_EXE_unwind-sim"))
         .args([&list, &scratch.path("rows.parquet")])
         .env("PYSPARK_PYTHON", &python)
+        // Two workers on this computer.
         .env("PYSPARK_SUBMIT_ARGS", "--master local[2] pyspark-shell")
         .current_dir(scratch.path(""))
         .output()
@@ -473,6 +516,7 @@ fn spark_runs_the_partitions() {
         String::from_utf8_lossy(&output.stderr)
     );
 
+    // A verdict without functions has no line.
     for verdict in ["proven", "contradicted", "unproven"] {
         let has = |row: &&Value| row["type"] == "function" && row["verdict"] == verdict;
         let count = rows.iter().filter(has).count();

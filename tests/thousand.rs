@@ -12,6 +12,7 @@ const MEMORY_MAX: u64 = 4 << 20;
 
 /// Runs the program in the machine with so much memory; `how` is the subcommand with its options.
 fn run(how: &str, program: &Path, arguments: &[&str], memory: u64) {
+    // `ulimit -v` limits the address space, in KiB.
     let output = Command::new("sh")
         .args(["-c", "ulimit -v \"$0\" && exec \"$@\""])
         .arg(memory.to_string())
@@ -32,9 +33,10 @@ fn run(how: &str, program: &Path, arguments: &[&str], memory: u64) {
     // `verify` keeps what the program writes to itself. It may have found something in the tables of
     // this computer's libraries.
     let is_verify = how.starts_with("verify");
-    let wanted = match is_verify {
-        true => "truth unknown at 0, self-check failures 0".to_owned(),
-        false => format!("{} {}", arguments[0], arguments[1]),
+    let wanted = if is_verify {
+        "truth unknown at 0, self-check failures 0".to_owned()
+    } else {
+        format!("{} {}", arguments[0], arguments[1])
     };
 
     assert!(

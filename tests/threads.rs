@@ -65,6 +65,7 @@ fn in_blocks(path: &Path) -> Vec<u8> {
         writer.add_image(image).expect("an image");
     }
 
+    // Events first: mappings hold for all samples that follow.
     let mut samples = Vec::new();
     for item in trace.items() {
         match item.expect("an item") {
@@ -80,6 +81,8 @@ fn in_blocks(path: &Path) -> Vec<u8> {
             let sample = &samples[(i + pass) % samples.len()];
             writer.sample(sample).expect("a sample");
             written += 1;
+
+            // A block ends at a flush.
             if written % IN_BLOCK == 0 {
                 writer.flush().expect("a block");
             }
@@ -122,9 +125,10 @@ fn assert_same(trace: &Path, number: &mut usize) -> String {
     let is_slow = std::env::var_os("UNWIND_SIM_SLOW").is_some();
     let mut all = String::new();
     for words in COMMANDS {
-        let others = match is_slow {
-            true => &THREADS[..],
-            false => &THREADS[*number % THREADS.len()..][..1],
+        let others = if is_slow {
+            &THREADS[..]
+        } else {
+            &THREADS[*number % THREADS.len()..][..1]
         };
         *number += 1;
         all += &assert_same_of(trace, words, others);
@@ -165,6 +169,7 @@ fn a_damaged_block_is_reported_alike() {
     for damaged in [vec![5], vec![1], vec![3, 6]] {
         let mut bytes = bytes.clone();
         for &block in &damaged {
+            // Inside the block, behind its header.
             bytes[(blocks[block] + BLOCK_HEADER_BYTES) as usize + 9] ^= 0x55;
         }
 
@@ -193,8 +198,8 @@ fn in_memory() -> Input {
 /// However the output ends, no thread waits for its turn for ever.
 #[test]
 fn threads_end_with_the_output() {
-    struct Line;
-    impl Describe for Line {
+    struct LineEncoder;
+    impl Describe for LineEncoder {
         fn describe(
             &mut self,
             view: &View<'_>,
@@ -207,12 +212,12 @@ fn threads_end_with_the_output() {
     }
 
     /// Takes some pieces, and then fails or panics.
-    struct Ends {
+    struct FailingWriter {
         left: usize,
         panics: bool,
     }
 
-    impl Write for Ends {
+    impl Write for FailingWriter {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             let Some(left) = self.left.checked_sub(1) else {
                 assert!(!self.panics, "the output panics");
@@ -227,15 +232,19 @@ fn threads_end_with_the_output() {
         }
     }
 
+    // Three threads take turns to write their pieces.
     let (run, input) = (by_frame_pointers(), in_memory());
+
+    // At the first piece and after some, with an error and with a panic.
     for (left, panics) in [(0, false), (3, false), (0, true), (3, true)] {
-        let mut out = Ends { left, panics };
-        let write = || run.write_on(3, &input, &Filter::default(), || Line, &mut out);
+        let mut out = FailingWriter { left, panics };
+        let write = || run.write_on(3, &input, &Filter::default(), || LineEncoder, &mut out);
         match std::panic::catch_unwind(AssertUnwindSafe(write)) {
             Ok(Err(RunError::Output(error))) => {
                 assert!(!panics && error.kind() == std::io::ErrorKind::StorageFull);
             }
             Ok(other) => panic!("{:?}", other.map(drop)),
+            // A panic of the output goes through, and no thread is left waiting.
             Err(_) => assert!(panics),
         }
     }
@@ -262,16 +271,18 @@ fn no_thread_is_far_ahead_of_the_output() {
     }
 
     /// Takes its time, and sees how far ahead the threads are of what it has got.
-    struct Slow<'c> {
+    struct SlowWriter<'c> {
         described: &'c AtomicU64,
         written: String,
     }
 
-    impl Write for Slow<'_> {
+    impl Write for SlowWriter<'_> {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             let written = self.written.lines().count() as u64;
             // Slow enough that the threads would run far ahead if nothing held them.
             std::thread::sleep(Duration::from_millis(2));
+
+            // What was described, but not yet written, is what the threads hold in memory.
             let ahead = self.described.load(Ordering::SeqCst) - written;
             assert!(
                 ahead <= WORKERS as u64 * IN_BLOCK,
@@ -288,7 +299,7 @@ fn no_thread_is_far_ahead_of_the_output() {
 
     let (run, input) = (by_frame_pointers(), in_memory());
     let count = AtomicU64::new(0);
-    let mut out = Slow {
+    let mut out = SlowWriter {
         described: &count,
         written: String::new(),
     };
@@ -297,6 +308,8 @@ fn no_thread_is_far_ahead_of_the_output() {
 
     let samples = comparison.expect("it is read").samples;
     let numbers = (0..samples).map(|number| format!("{number}\n"));
+
+    // Many more blocks than threads, or none could be ahead; and all in order.
     assert!(samples > 20 * IN_BLOCK);
     assert_eq!(out.written, numbers.collect::<String>());
 }

@@ -85,6 +85,8 @@ fn every_injected_defect_is_found_at_its_row() {
 
         let mappings = run.space.mappings().iter();
         let symbols = mappings.flat_map(|m| m.image.iter().flat_map(|i| i.symbols()));
+
+        // The label is at the row that the defect changes.
         let label = symbols.clone().find(|s| s.name == inject.label);
         let label = label.expect("the label is in the program").address;
 
@@ -92,6 +94,7 @@ fn every_injected_defect_is_found_at_its_row() {
             let contradiction = &finding.contradiction;
             match &contradiction.row {
                 Some(row) => (row.source.start..row.source.end).contains(&label),
+                // Without a row, the address itself has to be the label's.
                 None => {
                     let at = finding.contradiction.pc;
                     at.symbol_address() == label || at.value() == label
@@ -101,6 +104,7 @@ fn every_injected_defect_is_found_at_its_row() {
 
         assert_eq!(
             pinned,
+            // An equivalent defect changes nothing, and must not be found.
             inject.equivalent.is_none(),
             "{}\n{}",
             path.display(),
@@ -125,6 +129,8 @@ fn what_is_skipped_changes_nothing_and_walks_agree_with_single_frames() {
         let shown = path.display();
         let case = cases::read(&path).expect("a case");
         let is_long = quick.results.instructions > LONG_INSTRUCTIONS;
+
+        // Without skipping, long cases take long: only a few are chosen.
         if is_slow || !is_long || LONG.contains(&case.name.as_str()) {
             let slow = run_built(&built, &engines, false);
             assert_eq!(text(&names, &quick), text(&names, &slow), "{shown}");
@@ -151,6 +157,8 @@ fn tables_of_another_file_are_held_against_the_code() {
     let path = Path::new("corpus/cases/defect/late-row-behind-a-push.s");
     let engines = engines(&["dwarf"]);
     let right = run(path, false, &engines, true);
+
+    // With its own tables nothing is wrong but what comes at returns.
     assert!(
         right
             .results
@@ -177,6 +185,7 @@ fn tables_of_another_file_are_held_against_the_code() {
         setting: Setting::default(),
         elide: true,
         each: true,
+        // The rows of the other build, by its file.
         tables_from: Some(wrong.path.clone()),
         instructions_max: INSTRUCTIONS_MAX,
         timeout: None,

@@ -86,6 +86,8 @@ fn only_what_the_convention_keeps_is_claimed() {
             .arg(&program)
             .output()
             .expect("the program runs");
+
+        // 1 says that something was found.
         assert_eq!(output.status.code(), Some(1));
         let text = String::from_utf8(output.stdout).expect("text");
         let lines = text
@@ -94,6 +96,7 @@ fn only_what_the_convention_keeps_is_claimed() {
         lines.collect()
     };
 
+    // Functions and codes, each once: how often is not the question.
     let of = |unwinder: &str| {
         let found = lines.iter().filter(|line| line["unwinder"] == unwinder);
         let found = found.filter_map(|line| {

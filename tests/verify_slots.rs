@@ -56,6 +56,8 @@ fn a_slot_without_memory_and_a_formula_without_value_are_wrong() {
         .arg(&program)
         .output()
         .expect("the program runs");
+
+    // 1: contradictions.
     assert_eq!(output.status.code(), Some(1));
 
     let text = String::from_utf8(output.stdout).expect("text");
@@ -68,6 +70,8 @@ fn a_slot_without_memory_and_a_formula_without_value_are_wrong() {
     let found: Vec<(&str, &str, &str)> = wrong
         .map(|line| {
             let text = |name: &str| line[name].as_str().unwrap_or_default();
+
+            // Only the function's name, without the offset in it.
             let place = text("place").split('+').next().unwrap_or_default();
             (place, text("code"), text("register"))
         })

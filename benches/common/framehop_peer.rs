@@ -19,6 +19,8 @@ pub(crate) fn module(image: &Image) -> Module<Bytes> {
         image.range.clone(),
         image.bias,
         ExplicitModuleSectionInfo {
+            // The addresses are the file's own, so their base is 0. Only sections that are loaded
+            // are given.
             base_svma: 0,
             text_svma: svma(&elf.text),
             text: bytes(&elf.text),

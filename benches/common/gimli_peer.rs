@@ -72,6 +72,8 @@ impl<'a> Gimli<'a> {
     fn step(&mut self, pc: u64, regs: &[u64; REGS], stack: Stack<'_>) -> Option<[u64; REGS]> {
         let t = self.tables.iter().find(|t| t.image.range.contains(&pc))?;
         let svma = pc.wrapping_sub(t.image.bias);
+
+        // The binary search table of `.eh_frame_hdr` leads to the FDE.
         let fde = t.hdr.table()?.lookup(svma, &t.bases).ok()?;
         let offset = t.hdr.table()?.pointer_to_offset(fde).ok()?;
         let fde = t
@@ -125,6 +127,8 @@ pub(crate) fn count_rows(elf: &Elf) -> (u64, u64) {
         let gimli::CieOrFde::Fde(partial) = entry else {
             continue;
         };
+
+        // What gimli cannot read is not counted.
         let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else {
             continue;
         };

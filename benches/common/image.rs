@@ -119,7 +119,7 @@ pub(crate) struct Image {
 }
 
 /// A part of a file in memory.
-pub(crate) struct Mapped {
+pub(crate) struct LoadedSegment {
     pub(crate) address: u64,
     pub(crate) length: u64,
     /// Its offset in the file.
@@ -130,11 +130,11 @@ const PAGE: u64 = 4096;
 
 impl Image {
     /// The pages of its first executable segment.
-    pub(crate) fn executable(&self) -> Option<Mapped> {
+    pub(crate) fn executable(&self) -> Option<LoadedSegment> {
         let segment = self.elf.segments.iter().find(|s| s.executable)?;
         let before = segment.offset % PAGE;
         let length = segment.vaddr.end - segment.vaddr.start + before;
-        Some(Mapped {
+        Some(LoadedSegment {
             address: segment.vaddr.start.wrapping_add(self.bias) - before,
             length: length.next_multiple_of(PAGE),
             offset: segment.offset - before,

@@ -149,14 +149,14 @@ pub(crate) fn replay(
 }
 
 /// All samples of a file in memory, so that unwinding can be measured separately.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedSamples {
     unwinders: Vec<Framehop>,
     samples: Vec<(usize, [u64; 3], Range<usize>)>,
     stacks: Vec<u8>,
 }
 
 /// Reads the file into memory.
-pub(crate) fn load(path: &Path) -> Result<Loaded, linux_perf_data::Error> {
+pub(crate) fn load(path: &Path) -> Result<LoadedSamples, linux_perf_data::Error> {
     let (mut samples, mut stacks) = (Vec::new(), Vec::new());
     let processes = for_each_sample(path, &mut |_, process, regs, bytes| {
         let start = stacks.len();
@@ -167,14 +167,14 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, linux_perf_data::Error> {
             start..stacks.len(),
         ));
     })?;
-    Ok(Loaded {
+    Ok(LoadedSamples {
         unwinders: processes.unwinders,
         samples,
         stacks,
     })
 }
 
-impl Loaded {
+impl LoadedSamples {
     /// Unwinds every sample with `cache` and returns (stacks, frames).
     pub(crate) fn unwind(&self, cache: &mut Cache, chain: &mut Vec<u64>) -> (u64, u64) {
         let (mut regs, mut frames) = ([0; REGS], 0);

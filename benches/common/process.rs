@@ -1,6 +1,6 @@
 //! Whole processes as rivals, with discarded output.
 
-use super::timing::{Figure, children_cpu};
+use super::timing::{Timing, children_cpu};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ pub(crate) enum Clock {
 }
 
 /// A process and its times in each round.
-pub(crate) struct Contestant {
+pub(crate) struct BenchedProcess {
     pub(crate) name: &'static str,
     command: Command,
     /// Another exit status than zero that is no failure.
@@ -23,7 +23,7 @@ pub(crate) struct Contestant {
     wall_ns: Vec<f64>,
 }
 
-impl Contestant {
+impl BenchedProcess {
     pub(crate) fn new(name: &'static str, mut command: Command) -> Self {
         command
             .stdin(Stdio::null())
@@ -78,11 +78,11 @@ impl Contestant {
     }
 
     /// The times of its rounds for each of `units`.
-    pub(crate) fn figure(&self, clock: Clock, units: f64) -> Figure {
+    pub(crate) fn figure(&self, clock: Clock, units: f64) -> Timing {
         let times = match clock {
             Clock::Cpu => &self.cpu_ns,
             Clock::Wall => &self.wall_ns,
         };
-        Figure::new(self.name, times.iter().map(|ns| ns / units).collect())
+        Timing::new(self.name, times.iter().map(|ns| ns / units).collect())
     }
 }

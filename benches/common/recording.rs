@@ -26,7 +26,7 @@ enum Workload {
 }
 
 /// A recording to make.
-pub(crate) struct Recipe {
+pub(crate) struct RecordingSpec {
     pub(crate) name: &'static str,
     /// Whether it is larger than any cache.
     pub(crate) big: bool,
@@ -35,45 +35,45 @@ pub(crate) struct Recipe {
 }
 
 /// The recordings of the benches: one of about 700 MB, and small ones of several kinds.
-pub(crate) const RECIPES: [Recipe; 7] = [
-    Recipe {
+pub(crate) const RECIPES: [RecordingSpec; 7] = [
+    RecordingSpec {
         name: "recurse-big",
         big: true,
         dump: DUMP_8K,
         workload: Workload::Own("recurse", "750000"),
     },
-    Recipe {
+    RecordingSpec {
         name: "recurse-small",
         big: false,
         dump: DUMP_8K,
         workload: Workload::Own("recurse", "20000"),
     },
     // Fits in a second-level cache.
-    Recipe {
+    RecordingSpec {
         name: "recurse-tiny",
         big: false,
         dump: DUMP_8K,
         workload: Workload::Own("recurse", "1500"),
     },
-    Recipe {
+    RecordingSpec {
         name: "calltree-small",
         big: false,
         dump: DUMP_8K,
         workload: Workload::Own("calltree", "10000"),
     },
-    Recipe {
+    RecordingSpec {
         name: "python3.16k",
         big: false,
         dump: DUMP_16K,
         workload: Workload::System("/usr/bin/python3", &["-c", PYTHON_WORK]),
     },
-    Recipe {
+    RecordingSpec {
         name: "sqlite3.16k",
         big: false,
         dump: DUMP_16K,
         workload: Workload::System("/usr/bin/sqlite3", &[":memory:", SQL_WORK]),
     },
-    Recipe {
+    RecordingSpec {
         name: "git.8k",
         big: false,
         dump: DUMP_8K,
@@ -92,7 +92,7 @@ pub(crate) const RECIPES: [Recipe; 7] = [
 ];
 
 /// The recording's file; `Err` says why it is missing.
-pub(crate) fn obtain(scratch: &Scratch, recipe: &Recipe) -> Result<PathBuf, String> {
+pub(crate) fn obtain(scratch: &Scratch, recipe: &RecordingSpec) -> Result<PathBuf, String> {
     let file = format!("{}.perf.data", recipe.name);
     if let Some(dir) = std::env::var_os(DATA_DIR) {
         let ready = Path::new(&dir).join(&file);
@@ -103,6 +103,8 @@ pub(crate) fn obtain(scratch: &Scratch, recipe: &Recipe) -> Result<PathBuf, Stri
 
     let output = scratch.join(&file);
     let mut perf = Command::new("perf");
+
+    // A software event needs no PMU, and large buffers lose fewer samples.
     perf.args([
         "record",
         "-q",

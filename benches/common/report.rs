@@ -1,13 +1,13 @@
 //! The output of a bench: each figure, its ratio to the peer and to the goal, and a note if a
 //! peer's speed differs from the one on the machine where the goals were set.
 
-use super::timing::Figure;
+use super::timing::Timing;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A peer's time relative to a bare frame-pointer walk, on the machine where the goals were set.
-pub(crate) struct Known {
+pub(crate) struct BaselineRatio {
     pub(crate) name: &'static str,
     pub(crate) times_frame_pointer: f64,
 }
@@ -15,12 +15,12 @@ pub(crate) struct Known {
 const TOLERANCE: f64 = 0.30;
 
 /// The figure with this name, if it was measured.
-pub(crate) fn find<'a>(figures: &'a [Figure], name: &str) -> Option<&'a Figure> {
+pub(crate) fn find<'a>(figures: &'a [Timing], name: &str) -> Option<&'a Timing> {
     figures.iter().find(|f| f.name == name)
 }
 
 /// Prints all figures of one stack, as ns per unit, with the ratio to the figure `baseline`.
-pub(crate) fn print(title: &str, unit: &str, figures: &[Figure], baseline: Option<&Figure>) {
+pub(crate) fn print(title: &str, unit: &str, figures: &[Timing], baseline: Option<&Timing>) {
     for f in figures {
         let times = baseline.map_or(String::new(), |b| {
             format!("  {:8.1}x {}", f.ratio_to(b), b.name)
@@ -93,7 +93,7 @@ pub(crate) fn finish() {
 
 /// Prints one line of a bench's table: the work, our time per `unit`, the peer's time and name, the
 /// ratio of ours to the peer's (computed round by round), and the goal, which is the highest ratio.
-pub(crate) fn row(work: &str, unit: &str, ours: &Figure, peer: &Figure, goal: Option<f64>) {
+pub(crate) fn row(work: &str, unit: &str, ours: &Timing, peer: &Timing, goal: Option<f64>) {
     let ratio = ours.ratio_to(peer);
     let goal = goal.map_or("-".to_owned(), |goal| {
         let word = if ratio <= goal { "met" } else { "MISSED" };
@@ -114,7 +114,7 @@ pub(crate) fn row(work: &str, unit: &str, ours: &Figure, peer: &Figure, goal: Op
 }
 
 /// Prints a note if a peer is more than 30 % off its known figure, relative to the bare walk.
-pub(crate) fn check_known(title: &str, figures: &[Figure], bare: &Figure, known: &[Known]) {
+pub(crate) fn check_known(title: &str, figures: &[Timing], bare: &Timing, known: &[BaselineRatio]) {
     for k in known {
         let Some(figure) = find(figures, k.name) else {
             continue;

@@ -36,6 +36,7 @@ fn stops(elf: &Elf) -> Vec<(u64, u64)> {
             continue;
         };
 
+        // One stop per function, in its longest row.
         let mut widest: Option<(u64, u64, u64)> = None;
         while let Ok(Some(row)) = rows.next_row() {
             let len = row.end_address().saturating_sub(row.start_address());
@@ -46,8 +47,12 @@ fn stops(elf: &Elf) -> Vec<(u64, u64)> {
             else {
                 continue;
             };
+
+            // Only rows that a stack can be made for without more than rsp: the CFA is rsp plus an
+            // offset, and the return address is right below it.
             let plain = row.register(X86_RA) == Some(RegisterRule::Offset(-8));
             if plain && len > 2 && (16..CFA_OFFSET_MAX).contains(&offset) && offset % 8 == 0 {
+                // An address inside the row, which has more than 2 bytes.
                 let candidate = (len, row.start_address() + 2, offset as u64);
                 widest = widest.max(Some(candidate));
             }
@@ -83,6 +88,7 @@ pub(crate) fn stack(name: &str, path: &Path, frames: usize, skip: usize) -> Opti
         words.push(stops.get(i + 1).map_or(0, |(pc, _)| pc + BIAS));
     }
 
+    // Only rip and rsp matter: each CFA is relative to rsp.
     let mut regs = [0x1111; REGS];
     regs[RIP] = stops.first()?.0 + BIAS;
     regs[RSP] = STACK_BASE;

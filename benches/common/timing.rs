@@ -30,15 +30,15 @@ pub(crate) fn children_cpu() -> Duration {
 }
 
 /// One thing to measure.
-pub(crate) struct Rival<'a> {
+pub(crate) struct Measured<'a> {
     pub(crate) name: String,
     /// Does the work of one round and returns the number of units (frames, stacks, rows).
     pub(crate) run: Box<dyn FnMut() -> u64 + 'a>,
 }
 
-impl<'a> Rival<'a> {
+impl<'a> Measured<'a> {
     pub(crate) fn new(name: impl Into<String>, run: impl FnMut() -> u64 + 'a) -> Self {
-        Rival {
+        Measured {
             name: name.into(),
             run: Box::new(run),
         }
@@ -47,14 +47,14 @@ impl<'a> Rival<'a> {
 
 /// The time of a rival per unit in ns, in each round.
 #[derive(Clone, Debug)]
-pub(crate) struct Figure {
+pub(crate) struct Timing {
     pub(crate) name: String,
     rounds_ns: Vec<f64>,
 }
 
-impl Figure {
-    pub(crate) fn new(name: &str, rounds_ns: Vec<f64>) -> Figure {
-        Figure {
+impl Timing {
+    pub(crate) fn new(name: &str, rounds_ns: Vec<f64>) -> Timing {
+        Timing {
             name: name.to_owned(),
             rounds_ns,
         }
@@ -69,7 +69,7 @@ impl Figure {
     }
 
     /// The median of the ratios to `peer` in the same round, since slow rounds affect both.
-    pub(crate) fn ratio_to(&self, peer: &Figure) -> f64 {
+    pub(crate) fn ratio_to(&self, peer: &Timing) -> f64 {
         median(
             self.rounds_ns
                 .iter()
@@ -134,7 +134,7 @@ fn batch(run: &mut dyn FnMut() -> u64) -> Batch {
 }
 
 /// Runs the rivals in turn, `rounds` times, and returns the times of each per unit.
-pub(crate) fn duel(clock: Clock, rounds: usize, rivals: &mut [Rival<'_>]) -> Vec<Figure> {
+pub(crate) fn duel(clock: Clock, rounds: usize, rivals: &mut [Measured<'_>]) -> Vec<Timing> {
     let batches: Vec<Batch> = rivals.iter_mut().map(|r| batch(&mut r.run)).collect();
     let mut times = vec![Vec::with_capacity(rounds); rivals.len()];
     for _ in 0..rounds {
@@ -150,6 +150,6 @@ pub(crate) fn duel(clock: Clock, rounds: usize, rivals: &mut [Rival<'_>]) -> Vec
     rivals
         .iter()
         .zip(times)
-        .map(|(rival, times)| Figure::new(&rival.name, times))
+        .map(|(rival, times)| Timing::new(&rival.name, times))
         .collect()
 }

@@ -21,11 +21,11 @@ use unwind_sim_unwind::regs::{RegMask, Regs};
 use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::sframe::{Profile, Sframe, derived::SframeV3};
 use unwind_sim_unwind::start::Start;
-use unwind_sim_unwind::walk::{Limits, Place, walk};
+use unwind_sim_unwind::walk::{Limits, WalkTarget, walk};
 
 use crate::common::image::{Elf, Image};
 use crate::common::snapshot::{RBP, RIP, RSP, Snapshot};
-use crate::common::timing::Rival;
+use crate::common::timing::Measured;
 
 /// The tables that our walks use; the name of each is part of its figures' names.
 pub(crate) use unwind_sim_judge::unwinders::TABLES;
@@ -76,7 +76,7 @@ fn addresses<F: Finder>(
     out: &mut Vec<u64>,
 ) {
     let memory = StackCopy::new(snapshot.regs[RSP], &snapshot.stack);
-    let place = Place {
+    let place = WalkTarget {
         space,
         memory: &memory,
     };
@@ -97,11 +97,14 @@ fn walks_of<'a, F: Finder + Copy + 'a>(
     finder: F,
     snapshot: &'a Snapshot,
 ) -> Vec<(String, Walk<'a>)> {
+    // Each walk has its own address space: it keeps what was read of the tables.
     let all = mappings(&snapshot.images);
     let (space_warm, mut cache) = (space(&all), Cache::new());
     let space_cold = space(&all);
     vec![
         (
+            // Warm keeps both the rows and the tables that were read, cold only the tables, first
+            // neither.
             format!("ours {table} warm"),
             Box::new(move |out| addresses(&finder, &space_warm, snapshot, &mut cache, out)),
         ),
@@ -135,15 +138,21 @@ pub(crate) fn walks(snapshot: &Snapshot) -> Vec<(String, Walk<'_>)> {
     walks
 }
 
-fn provenance_of<'a, F: Finder + 'a>(table: &str, finder: F, snapshot: &'a Snapshot) -> Rival<'a> {
+fn provenance_of<'a, F: Finder + 'a>(
+    table: &str,
+    finder: F,
+    snapshot: &'a Snapshot,
+) -> Measured<'a> {
     let (space, mut cache) = (space(&mappings(&snapshot.images)), Cache::new());
     let mut chain = Chain::default();
-    Rival::new(format!("ours {table} provenance"), move || {
+    Measured::new(format!("ours {table} provenance"), move || {
         let memory = StackCopy::new(snapshot.regs[RSP], &snapshot.stack);
-        let place = Place {
+        let place = WalkTarget {
             space: &space,
             memory: &memory,
         };
+
+        // The vectors of the last chain are used again, as in a replay of many samples.
         chain = std::mem::take(&mut chain).emptied();
         let limits = Limits::default();
         chain.end = walk(
@@ -154,12 +163,14 @@ fn provenance_of<'a, F: Finder + 'a>(table: &str, finder: F, snapshot: &'a Snaps
             &mut cache,
             &mut chain,
         );
+
+        // Times are given per frame.
         chain.frames.len() as u64
     })
 }
 
 /// Our walks with full provenance and a warm cache: `ours TABLE provenance`.
-pub(crate) fn provenance(snapshot: &Snapshot) -> Vec<Rival<'_>> {
+pub(crate) fn provenance(snapshot: &Snapshot) -> Vec<Measured<'_>> {
     vec![
         provenance_of(TABLES[0], DWARF, snapshot),
         provenance_of(TABLES[1], SFRAME, snapshot),
@@ -170,14 +181,16 @@ pub(crate) fn provenance(snapshot: &Snapshot) -> Vec<Rival<'_>> {
 /// Compiles the whole `.eh_frame` of a file into our rows and returns the number of gimli's rows
 /// that this covers (`rows`), so that both sides count the same units: `ours TABLE`. SFrame and ORC
 /// rows are derived from it.
-pub(crate) fn compilers(elf: &Elf, rows: u64) -> Vec<Rival<'_>> {
+pub(crate) fn compilers(elf: &Elf, rows: u64) -> Vec<Measured<'_>> {
     let Some(image) = load(elf).map(Arc::new) else {
         return Vec::new();
     };
 
+    // One contestant for each kind of table.
     let compiler = |table: &str, compile: fn(&image::Image, &mut Cache)| {
         let image = image.clone();
-        Rival::new(format!("ours {table}"), move || {
+        Measured::new(format!("ours {table}"), move || {
+            // A new cache each time: a second compilation would find everything.
             let mut cache = Cache::new();
             compile(&image, &mut cache);
             std::hint::black_box(&cache);
@@ -199,12 +212,12 @@ pub(crate) fn compilers(elf: &Elf, rows: u64) -> Vec<Rival<'_>> {
 }
 
 /// Receives one chain of addresses.
-pub(crate) type Sink<'a> = &'a mut (dyn FnMut(&[u64]) + Send);
+pub(crate) type ChainSink<'a> = &'a mut (dyn FnMut(&[u64]) + Send);
 
 /// Passes the chains on to a sink.
-struct Each<'a>(Sink<'a>);
+struct ForwardSamples<'a>(ChainSink<'a>);
 
-impl Consumer for Each<'_> {
+impl Consumer for ForwardSamples<'_> {
     fn stack(&mut self, taken: &Taken<'_>) {
         (self.0)(taken.pcs);
     }
@@ -219,8 +232,8 @@ fn replay_with<C: Consumer + Send>(path: &Path, consumers: &mut [C]) -> Option<u
 
 /// From perf.data to addresses with our reader and our dwarf unwinder on one thread: passes the
 /// chain of every sample with registers and a stack copy to `each`, and returns their number.
-pub(crate) fn replay(path: &Path, each: Sink<'_>) -> Option<u64> {
-    replay_with(path, &mut [Each(each)])
+pub(crate) fn replay(path: &Path, each: ChainSink<'_>) -> Option<u64> {
+    replay_with(path, &mut [ForwardSamples(each)])
 }
 
 /// Counts frames, so that no walk can be optimized away.

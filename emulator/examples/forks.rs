@@ -26,21 +26,28 @@ fn main() {
         eprintln!("usage: forks [PAGES]");
         std::process::exit(2);
     };
+
     let mut memory = AddressSpace::new(usize::MAX);
     let end = BASE + pages * PAGE_SIZE;
     memory
         .map(BASE..end, Permissions::READ_WRITE)
         .expect("at most 128 TiB");
+
+    // A store to each page: only what was written has a page of its own.
     let touch = |memory: &mut AddressSpace| {
         for at in (BASE..end).step_by(PAGE_SIZE as usize) {
             memory.store_bytes(at, [1]).expect("room");
         }
     };
     measured("a page's first store", pages as u32, || touch(&mut memory));
+
     let children = measured("a fork", ROUNDS, || {
         (0..ROUNDS).map(|_| memory.fork()).collect::<Vec<_>>()
     });
+
+    // Forks share all pages until one of them is written.
     assert_eq!(memory.pages_in_use() as u64, pages);
+
     let parent = memory.id();
     measured("a switch", 2 * ROUNDS, || {
         for &child in &children {
@@ -53,6 +60,7 @@ fn main() {
             memory.remove_space(child);
         }
     });
+
     let child = memory.fork();
     measured("a page's first store after a fork", pages as u32, || {
         touch(&mut memory);

@@ -25,7 +25,7 @@ const COPY_INTERVAL: u64 = 1_000_000;
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// A way to run a process to its end, or to [`INSTRUCTIONS_MAX`].
-struct Way {
+struct RunStrategy {
     name: &'static str,
     run: fn(&mut Kernel),
     best: Duration,
@@ -44,6 +44,7 @@ fn with_snapshots(process: &mut Kernel) {
     let mut held = VecDeque::with_capacity(HELD);
     in_slices(process, INTERVAL, |process| {
         if held.len() == HELD {
+            // Only the newest are kept, so that memory does not grow with the run.
             held.pop_front();
         }
         held.push_back(process.snapshot());
@@ -64,6 +65,8 @@ fn main() {
         eprintln!("usage: snapshots PROGRAM [ARGUMENT]...");
         std::process::exit(2);
     };
+
+    // Each run starts a new process: one that has run cannot run again.
     let start = || {
         let options = ProcessOptions {
             args: args.clone(),
@@ -74,11 +77,14 @@ fn main() {
             std::process::exit(1);
         })
     };
-    let way = |name, run| Way {
+
+    let way = |name, run| RunStrategy {
         name,
         run,
         best: Duration::MAX,
     };
+
+    // Slices show what interrupting alone costs.
     let mut ways = [
         way("in one piece", |p| drop(p.run(INSTRUCTIONS_MAX, &mut ()))),
         way("in slices", |p| in_slices(p, INTERVAL, |_| {})),
@@ -87,8 +93,11 @@ fn main() {
             in_slices(p, COPY_INTERVAL, |p| drop(black_box(p.clone())));
         }),
     ];
+
     let mut expected = None;
     let mut executed = 0;
+
+    // In turn, so that a change of the machine's speed meets all.
     for _ in 0..ROUNDS {
         for way in &mut ways {
             let mut process = start();
@@ -96,6 +105,8 @@ fn main() {
             (way.run)(&mut process);
             way.best = way.best.min(begin.elapsed());
             executed = process.executed();
+
+            // All of them must have executed the same, or their times say nothing.
             let seen = (
                 executed,
                 process.machine.core.state.rip,
@@ -104,12 +115,15 @@ fn main() {
             assert_eq!(expected.get_or_insert(seen.clone()), &seen, "{}", way.name);
         }
     }
+
     println!("{executed} instructions");
     let whole = ways[0].best;
     for way in &ways {
         let ratio = way.best.as_secs_f64() / whole.as_secs_f64();
         println!("{:<16}{:>9.1?} {ratio:6.2}x", way.name, way.best);
     }
+
+    // The difference of two runs, divided by the number of snapshots or copies.
     let each = |way: usize, without: usize, interval: u64| {
         let more = ways[way].best.saturating_sub(ways[without].best);
         more.as_secs_f64() * 1e9 / (executed / interval).max(1) as f64
@@ -117,6 +131,7 @@ fn main() {
     let (snapshot, copy) = (each(2, 1, INTERVAL), each(3, 0, COPY_INTERVAL));
     println!("a snapshot, its pages, and a way back: {snapshot:.0} ns");
     let bytes = BYTES.load(Ordering::Relaxed);
+
     println!("it keeps {bytes} bytes of memory");
     println!(
         "a copy of the process: {copy:.0} ns, {:.0}x",

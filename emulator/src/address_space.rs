@@ -32,11 +32,11 @@ mod tests;
 mod watch;
 
 pub use area::{Area, PagesInUse};
-pub use content::{Content, Gone, Source};
+pub use content::{Content, PageMissing, Source};
 pub use fast::Refusal;
 pub use fault::{Access, Fault, FaultKind, MapError, Permissions};
 pub use history::{HISTORY_BYTES_MAX, RestoreError};
-pub use ids::{ObjectId, Place, SpaceId};
+pub use ids::{MemoryKey, ObjectId, SpaceId};
 pub use limits::{AREAS_MAX, MMAP_MIN_ADDR, PAGE_SIZE, PAGES_MAX, TASK_SIZE};
 pub use shared::ObjectError;
 pub use snapshot::Snapshot;
@@ -47,7 +47,7 @@ use fast::Tlb;
 use frames::Frames;
 use objects::Objects;
 use space::Space;
-use spaces::Resting;
+use spaces::InactiveSpaces;
 
 /// The memory of the machine.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub struct AddressSpace {
     id: SpaceId,
     /// The space that runs.
     own: Space,
-    resting: Resting,
+    resting: InactiveSpaces,
     /// The number of the next space, object or stamp.
     next: u64,
     frames: Frames,
@@ -79,7 +79,7 @@ impl AddressSpace {
         AddressSpace {
             id: SpaceId(0),
             own: Space::new(MMAP_MIN_ADDR, 1),
-            resting: Resting::default(),
+            resting: InactiveSpaces::default(),
             next: 2,
             frames: Frames::new(pages_max),
             objects: Objects::default(),

@@ -179,6 +179,7 @@ pub(crate) fn decode(
     let mut count = 0;
     let mut end = address;
 
+    // As many bytes as a block can have, or as can be fetched.
     let available = fetch(
         memory,
         address,

@@ -213,16 +213,16 @@ pub struct View<'a> {
 
 /// A set of entries of [`TABLE`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Used(u64);
+pub struct DifferenceSet(u64);
 
-impl Used {
+impl DifferenceSet {
     /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Adds the entries of `other`.
-    pub fn add(&mut self, other: Used) {
+    pub fn add(&mut self, other: DifferenceSet) {
         self.0 |= other.0;
     }
 
@@ -236,14 +236,14 @@ const RCX: usize = 1;
 
 impl Case<'_> {
     /// The entries that apply.
-    fn entries(&self, rflags: u64) -> impl Iterator<Item = (Used, &'static Difference)> {
+    fn entries(&self, rflags: u64) -> impl Iterator<Item = (DifferenceSet, &'static Difference)> {
         let all = TABLE.iter().enumerate();
         all.filter(move |(_, entry)| {
             entry.on.has(&self.cpu)
                 && entry.instructions.has(self.insn)
                 && self.is_of(entry.form, rflags)
         })
-        .map(|(number, entry)| (Used(1 << number), entry))
+        .map(|(number, entry)| (DifferenceSet(1 << number), entry))
     }
 
     /// The shift or rotation count.
@@ -287,7 +287,7 @@ impl Case<'_> {
     }
 
     /// The entries that allow it to end differently on both sides, if any.
-    pub fn may_end_differently(&self) -> Option<Used> {
+    pub fn may_end_differently(&self) -> Option<DifferenceSet> {
         let allowed = |entry: &Difference| {
             entry.bits.iter().any(|bits| match bits {
                 Bits::Ended(ends) => ends.contains(&self.processor) && ends.contains(&self.machine),
@@ -310,8 +310,8 @@ impl Case<'_> {
 
     /// Copies the processor's values into the machine's registers in all bits that may differ.
     /// Returns the entries that changed something.
-    pub fn forgive(&self, processor: &View<'_>, machine: &mut View<'_>) -> Used {
-        let mut used = Used::default();
+    pub fn forgive(&self, processor: &View<'_>, machine: &mut View<'_>) -> DifferenceSet {
+        let mut used = DifferenceSet::default();
         for (number, entry) in self.entries(*processor.rflags) {
             for bits in entry.bits {
                 if open::take(self, *bits, processor, machine) {
@@ -323,8 +323,8 @@ impl Case<'_> {
     }
 
     /// The bytes of each stored operand that may differ, and the entries that say so.
-    pub fn open_stores(&self, rflags: u64) -> (Used, Vec<Range<usize>>) {
-        let mut used = Used::default();
+    pub fn open_stores(&self, rflags: u64) -> (DifferenceSet, Vec<Range<usize>>) {
+        let mut used = DifferenceSet::default();
         let mut ranges = Vec::new();
         for (number, entry) in self.entries(rflags) {
             for bits in entry.bits {

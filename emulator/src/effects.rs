@@ -146,6 +146,8 @@ pub fn effects(
     }
 
     let mut written = info.used_memory().iter().filter(|m| writes(m.access()));
+
+    // A push only stores below rsp, which `stack` tells.
     let stores = match (written.next(), written.next(), elements(&insn)) {
         (None, ..) => Stores::Nothing,
         (Some(_), None, _) if pushes(&insn) => Stores::Nothing,

@@ -1,5 +1,5 @@
-//! Instructions that are too long: a processor raises #GP at more than 15 bytes (Intel SDM volume 2,
-//! section 2.3.11). For bytes that are not an instruction either, that or #UD: which comes first is
+//! Instructions that are too long: a processor raises #GP at more than 15 bytes (Intel SDM volume
+//! 2). For bytes that are not an instruction either, that or #UD: which comes first is
 //! not architectural (volume 3, table 6-2).
 
 use crate::processor::Processor;

@@ -10,7 +10,7 @@ mod stack;
 #[cfg(test)]
 mod tests;
 
-pub use error::{LoadError, LoadErrorKind, Which};
+pub use error::{ElfFile, LoadError, LoadErrorKind};
 pub use stack::{AuxvEntry, auxv};
 
 use crate::address_space::{AddressSpace, Content, PAGE_SIZE, Permissions, TASK_SIZE};
@@ -65,7 +65,7 @@ impl Default for LoadOptions {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mapping {
     /// The file.
-    pub which: Which,
+    pub which: ElfFile,
     /// The addresses, whole pages.
     pub range: Range<u64>,
     /// Offset in the file, bytes; 0 for memory without a file.
@@ -102,7 +102,7 @@ pub struct Loaded {
 /// # Errors
 /// If it is not an x86-64 program.
 pub fn interpreter(program: &Content) -> Result<Option<Vec<u8>>, LoadError> {
-    Executable::parse(Which::Program, program).map(|program| program.interpreter)
+    Executable::parse(ElfFile::Program, program).map(|program| program.interpreter)
 }
 
 /// Loads `program` into an empty `space`, with `interpreter` if the program requests one.
@@ -118,10 +118,10 @@ pub fn load(
     env: &[&[u8]],
     options: &LoadOptions,
 ) -> Result<Loaded, LoadError> {
-    let main = Executable::parse(Which::Program, program)?;
+    let main = Executable::parse(ElfFile::Program, program)?;
     let interpreter = match (&main.interpreter, interpreter) {
         (None, _) => None,
-        (Some(_), Some(bytes)) => Some((Executable::parse(Which::Interpreter, bytes)?, bytes)),
+        (Some(_), Some(bytes)) => Some((Executable::parse(ElfFile::Interpreter, bytes)?, bytes)),
         (Some(_), None) => return Err(main.error(LoadErrorKind::NoInterpreter, "PT_INTERP")),
     };
 

@@ -41,9 +41,10 @@ pub(crate) fn lower(
 
     // The length is checked first: #GP beyond 15 bytes, otherwise #UD.
     if !exists {
-        op.run = match insn.is_invalid() && is_too_long(bytes, processor) {
-            true => op::too_long,
-            false => op::invalid,
+        op.run = if insn.is_invalid() && is_too_long(bytes, processor) {
+            op::too_long
+        } else {
+            op::invalid
         };
         out.push(op);
         return length;

@@ -126,7 +126,7 @@ impl Snapshot {
 }
 
 /// How a block was left.
-enum Left {
+enum BlockExit {
     /// At its end (0), or by a jump (1).
     By(usize),
     /// By an operation that stopped.
@@ -237,7 +237,7 @@ impl Machine {
             }
 
             match run_block(&mut self.core, block, wanted, observer) {
-                Left::By(way) => {
+                BlockExit::By(way) => {
                     left -= u64::from(block.count);
                     self.executed += u64::from(block.count);
                     from = (id, way);
@@ -250,7 +250,7 @@ impl Machine {
                     }
                     id = NONE;
                 }
-                Left::Stopped { op } => {
+                BlockExit::Stopped { op } => {
                     let done = block.ops[..op].iter().map(Op::instructions).sum::<u64>();
                     left -= done;
                     self.executed += done;
@@ -282,6 +282,7 @@ impl Machine {
 
     /// Executes one instruction.
     fn step<O: Observer>(&mut self, observer: &mut O) -> Option<Exit> {
+        // A block of one instruction, which is not kept.
         let block = code::decode(
             &self.core.memory,
             self.core.state.rip,
@@ -297,12 +298,14 @@ impl Machine {
         }
 
         match run_block(&mut self.core, &block, wanted, observer) {
-            Left::By(_) => {
+            BlockExit::By(_) => {
                 self.executed += 1;
+
+                // Blocks of code that it stored to must not run again.
                 self.forget_changes();
                 None
             }
-            Left::Stopped { op } => match self.stopped(&executed(&block, op), observer) {
+            BlockExit::Stopped { op } => match self.stopped(&executed(&block, op), observer) {
                 Ok(_) => None,
                 Err((executed, exit)) => {
                     self.executed += executed;
@@ -332,11 +335,16 @@ impl Machine {
             self.core.memory.set_code_writable(true);
             // Not kept, because its page is being written.
             let block = code::decode(&self.core.memory, rip, 1, &self.core.processor, false);
-            let left = run_block(&mut self.core, &block, 0, &mut Repeated(observer, *insn));
+            let left = run_block(
+                &mut self.core,
+                &block,
+                0,
+                &mut StartReported(observer, *insn),
+            );
             self.core.memory.set_code_writable(false);
             self.forget_changes();
 
-            if let Left::By(_) = left {
+            if let BlockExit::By(_) = left {
                 self.executed += 1;
                 return Ok(1);
             }
@@ -412,9 +420,9 @@ impl Machine {
 }
 
 /// An observer that has already seen the instruction start.
-struct Repeated<'a, O>(&'a mut O, Executed);
+struct StartReported<'a, O>(&'a mut O, Executed);
 
-impl<O: Observer> Observer for Repeated<'_, O> {
+impl<O: Observer> Observer for StartReported<'_, O> {
     const WANTED: bool = O::WANTED;
 
     fn before(&mut self, _: &Core, _: &Executed) {}
@@ -426,7 +434,12 @@ impl<O: Observer> Observer for Repeated<'_, O> {
 
 /// Executes a block. The observer is called first before the operation with index `wanted`.
 #[inline(always)]
-fn run_block<O: Observer>(core: &mut Core, block: &Block, wanted: usize, observer: &mut O) -> Left {
+fn run_block<O: Observer>(
+    core: &mut Core,
+    block: &Block,
+    wanted: usize,
+    observer: &mut O,
+) -> BlockExit {
     core.state.rip = block.start;
 
     let mut index = 0;
@@ -435,20 +448,25 @@ fn run_block<O: Observer>(core: &mut Core, block: &Block, wanted: usize, observe
         let (op, flow) = run_quietly(core, block, 0..wanted.min(block.ops.len()), observer);
         match flow {
             Flow::Next => index = op,
-            Flow::Jump => return Left::By(1),
-            Flow::Stop => return Left::Stopped { op },
+            Flow::Jump => return BlockExit::By(1),
+            Flow::Stop => return BlockExit::Stopped { op },
         }
     }
 
+    // From here on, one operation at a time, as long as the observer wants the next one.
     while O::WANTED && index < block.ops.len() {
         let insn = executed(block, index);
         let end = insn.index as usize + 1;
         observer.before(core, &insn);
 
         let wanted = observer.next_wanted(&insn).min(block.ops.len());
-        let (op, flow) = match wanted >= end {
-            true => run_quietly(core, block, index..wanted, observer),
-            false => run_ops(core, block, index..end),
+
+        // If it does not want this operation's end, all up to the next wanted one run without a
+        // call.
+        let (op, flow) = if wanted >= end {
+            run_quietly(core, block, index..wanted, observer)
+        } else {
+            run_ops(core, block, index..end)
         };
 
         if wanted < end && flow != Flow::Stop {
@@ -461,8 +479,8 @@ fn run_block<O: Observer>(core: &mut Core, block: &Block, wanted: usize, observe
 
         match flow {
             Flow::Next => index = op,
-            Flow::Jump => return Left::By(1),
-            Flow::Stop => return Left::Stopped { op },
+            Flow::Jump => return BlockExit::By(1),
+            Flow::Stop => return BlockExit::Stopped { op },
         }
     }
 
@@ -470,10 +488,10 @@ fn run_block<O: Observer>(core: &mut Core, block: &Block, wanted: usize, observe
     match run_ops(core, block, index..block.ops.len()) {
         (_, Flow::Next) => {
             core.state.rip = block.end;
-            Left::By(0)
+            BlockExit::By(0)
         }
-        (_, Flow::Jump) => Left::By(1),
-        (op, Flow::Stop) => Left::Stopped { op },
+        (_, Flow::Jump) => BlockExit::By(1),
+        (op, Flow::Stop) => BlockExit::Stopped { op },
     }
 }
 

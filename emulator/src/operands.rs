@@ -60,6 +60,7 @@ pub(crate) fn form(insn: &Instruction) -> Form {
         (Some(Memory), Some(Register)) => Form::MR,
         (Some(Register), Some(kind)) if immediate(kind) => Form::RI,
         (Some(Memory), Some(kind)) if immediate(kind) => Form::MI,
+        // Two operands in memory, implicit ones, and whatever else is rare.
         _ => Form::Other,
     }
 }

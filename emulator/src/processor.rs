@@ -96,9 +96,9 @@ impl Default for Processor {
     }
 }
 
-/// The MXCSR bits of Intel's processors (SDM volume 1, section 10.2.3).
+/// The MXCSR bits of Intel's processors (SDM volume 1).
 const MXCSR_INTEL: u32 = 0xffff;
-/// MXCSR.MM of AMD's processors: SSE operands need not be aligned (APM volume 1, section 4.2.2).
+/// MXCSR.MM of AMD's processors: SSE operands need not be aligned (APM volume 1).
 pub(crate) const MXCSR_MISALIGNED: u32 = 1 << 17;
 
 impl Processor {
@@ -149,6 +149,7 @@ impl Processor {
     pub fn parse(text: &str, host: impl FnOnce() -> Processor) -> Result<Processor, ParseError> {
         let mut words = text.split(',').peekable();
         let mut processor = match words.next() {
+            // Only called if needed: finding out about this computer costs time.
             Some("host") => host(),
             word => {
                 let name = word.unwrap_or_default();
@@ -156,6 +157,7 @@ impl Processor {
                 let level = Level::ALL.into_iter().find(|l| l.as_str() == name);
                 let level = level.ok_or_else(|| ParseError::Level(name.to_owned()))?;
 
+                // A vendor has no sign, a feature has one.
                 let is_vendor = |word: &&str| !word.starts_with(['+', '-']);
                 match words.next_if(is_vendor) {
                     Some(word) => vendor(level, word)?,
@@ -203,13 +205,14 @@ impl Processor {
         self.level
     }
 
-    /// The states that the operating system has enabled: XCR0 (SDM volume 1, section 13.3).
+    /// The states that the operating system has enabled: XCR0 (SDM volume 1).
     pub(crate) fn xcr0(&self) -> u64 {
         const X87_SSE: u64 = 0b011;
         const AVX: u64 = 0b100;
-        match self.has(Feature::Avx) {
-            true => X87_SSE | AVX,
-            false => X87_SSE,
+        if self.has(Feature::Avx) {
+            X87_SSE | AVX
+        } else {
+            X87_SSE
         }
     }
 
@@ -228,7 +231,7 @@ impl Processor {
     }
 
     /// The decoder's options: AMD's processors honour a 66 prefix of near branches (APM volume 1,
-    /// table 3-9), Intel's ignore it (SDM volume 1, section 6.3.7).
+    /// table 3-9), Intel's ignore it (SDM volume 1).
     pub fn decoder_options(&self) -> u32 {
         match self.vendor() {
             Vendor::Intel => DecoderOptions::NONE,
@@ -289,7 +292,7 @@ fn scan(insn: &mut Instruction, to: [Code; 3]) {
 /// What `fxsave` and related instructions store as the last x87 instruction, operand and opcode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pointers {
-    /// The pointers, always (SDM volume 1, section 10.5.1).
+    /// The pointers, always (SDM volume 1).
     Always,
     /// Nothing, unless an exception is pending. They are loaded under the same condition (APM
     /// volume 5, FXSAVE and FXRSTOR; without XSaveErPtr, CPUID 8000_0008 EBX bit 2).
@@ -326,9 +329,10 @@ impl FromStr for Processor {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Processor, ParseError> {
-        match text.starts_with("host") {
-            true => Err(ParseError::Level(text.to_owned())),
-            false => Processor::parse(text, Processor::default),
+        if text.starts_with("host") {
+            Err(ParseError::Level(text.to_owned()))
+        } else {
+            Processor::parse(text, Processor::default)
         }
     }
 }

@@ -6,8 +6,8 @@
 //! asks for it through a descriptor table of two gates ([`Gates`]). A [`Ring0Observer`] follows what it
 //! does, as a shadow stack must.
 //!
-//! Source: Intel SDM volume 2 (SYSCALL, SYSRET, IRET, SWAPGS) and volume 3, 7.8 "masking
-//! interrupts" and 7.14 "exception and interrupt handling in 64-bit mode". Not modelled: paging and
+//! Source: Intel SDM volume 2 (SYSCALL, SYSRET, IRET, SWAPGS) and volume 3, "masking
+//! interrupts" and "exception and interrupt handling in 64-bit mode". Not modelled: paging and
 //! protection of ring 0's memory, segments beyond their selectors, exceptions with handlers, error
 //! codes, control and debug registers, model-specific registers except those in [`Gates`].
 
@@ -64,7 +64,7 @@ pub enum Event {
 
 /// The result of executing an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum StepResult {
     /// It was executed.
     Done,
     /// It is `hlt`, which ends a run, in user mode too; rip is after it.
@@ -75,7 +75,7 @@ pub enum Step {
 
 /// The user's registers when user mode was left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Left {
+pub struct UserContext {
     /// The address at which user mode goes on.
     pub rip: u64,
     /// The user's stack pointer.
@@ -88,7 +88,7 @@ pub struct Left {
 /// Follows what ring 0 does.
 pub trait Ring0Observer {
     /// User mode was left, and the entry code is at `entry`.
-    fn entered(&mut self, entry: &Preserved, left: Left);
+    fn entered(&mut self, entry: &Preserved, left: UserContext);
 
     /// An event was delivered in ring 0: `interrupted` is what its handler returns to, `handler` the
     /// state at its first instruction.
@@ -107,7 +107,7 @@ pub trait Ring0Observer {
 
 /// Nobody follows.
 impl Ring0Observer for () {
-    fn entered(&mut self, _: &Preserved, _: Left) {}
+    fn entered(&mut self, _: &Preserved, _: UserContext) {}
     fn trapped(&mut self, _: &Preserved, _: &Preserved) {}
     fn executed(&mut self, _: &[u8], _: &Preserved, _: &Core) {}
     fn returned(&mut self, _: &Preserved, _: &Core) {}
@@ -186,7 +186,7 @@ impl Ring0 {
             Event::Interrupt => (self.gates.interrupt, interrupted.rsp),
         };
         // In 64-bit mode, ss and rsp are always pushed, and rsp is aligned first (SDM volume 3,
-        // 7.14).
+        // interrupts in 64-bit mode).
         let frame = [
             interrupted.rip,
             core.state.segments[CS].into(),
@@ -205,7 +205,7 @@ impl Ring0 {
         core.state.set_gpr(reg::RSP, at);
         core.state.rip = handler;
         core.state.segments[CS] = KERNEL.0;
-        // On a change of level, ss becomes a null selector (SDM volume 3, 7.14).
+        // On a change of level, ss becomes a null selector (SDM volume 3).
         if from_user {
             core.state.segments[SS] = 0;
         }
@@ -213,22 +213,23 @@ impl Ring0 {
         self.nmi_blocked |= event == Event::Nmi;
         self.after_sti = false;
 
-        match from_user {
-            true => observer.entered(
+        if from_user {
+            observer.entered(
                 &entry,
-                Left {
+                UserContext {
                     rip: interrupted.rip,
                     rsp: interrupted.rsp,
                     frame: Some(at),
                 },
-            ),
-            false => observer.trapped(&interrupted, &entry),
+            )
+        } else {
+            observer.trapped(&interrupted, &entry)
         }
         Ok(true)
     }
 
     /// Executes one instruction.
-    pub fn step(&mut self, observer: &mut impl Ring0Observer) -> Step {
+    pub fn step(&mut self, observer: &mut impl Ring0Observer) -> StepResult {
         let mut bytes = [0; INSTRUCTION_MAX];
         let core = &self.machine.core;
         let before = core.state.preserved_at(core.state.rip);
@@ -243,7 +244,7 @@ impl Ring0 {
         let step = match bytes {
             [0xf4, ..] => {
                 self.skip(1);
-                return Step::Halted;
+                return StepResult::Halted;
             }
             // The others are privileged, or do more in ring 0.
             _ if self.in_user() => return self.execute(observer),
@@ -268,16 +269,16 @@ impl Ring0 {
             _ => self.execute(observer),
         };
 
-        if step == Step::Done {
+        if step == StepResult::Done {
             observer.executed(&bytes, &before, &self.machine.core);
         }
         step
     }
 
     /// Executes an instruction that is the same as in user mode, or `syscall`.
-    fn execute(&mut self, observer: &mut impl Ring0Observer) -> Step {
+    fn execute(&mut self, observer: &mut impl Ring0Observer) -> StepResult {
         match self.machine.run(1, &mut ()) {
-            Exit::Limit => Step::Done,
+            Exit::Limit => StepResult::Done,
             Exit::Kernel(Call::Syscall) => {
                 let core = &mut self.machine.core;
                 let flags = core.state.rflags() & !self.gates.flags_cleared & !flags::RF;
@@ -285,32 +286,32 @@ impl Ring0 {
                 (core.state.segments[CS], core.state.segments[SS]) = KERNEL;
                 core.state.rip = self.gates.syscall;
                 let entry = core.state.preserved_at(core.state.rip);
-                let left = Left {
+                let left = UserContext {
                     rip: core.state.gpr(reg::RCX),
                     rsp: entry.rsp,
                     frame: None,
                 };
                 observer.entered(&entry, left);
-                Step::Done
+                StepResult::Done
             }
-            exit => Step::Stopped(exit),
+            exit => StepResult::Stopped(exit),
         }
     }
 
-    fn skip(&mut self, bytes: u64) -> Step {
+    fn skip(&mut self, bytes: u64) -> StepResult {
         let core = &mut self.machine.core;
         core.state.rip = core.state.rip.wrapping_add(bytes);
-        Step::Done
+        StepResult::Done
     }
 
-    fn set_if(&mut self, on: bool) -> Step {
+    fn set_if(&mut self, on: bool) -> StepResult {
         let core = &mut self.machine.core;
         let flags = core.state.rflags() & !flags::IF;
         set_flags(core, flags | if on { flags::IF } else { 0 });
         self.skip(1)
     }
 
-    fn popf(&mut self) -> Step {
+    fn popf(&mut self) -> StepResult {
         let core = &mut self.machine.core;
         let sp = core.state.gpr(reg::RSP);
         let Some([word]) = words(core, sp) else {
@@ -321,7 +322,7 @@ impl Ring0 {
         self.skip(1)
     }
 
-    fn iret(&mut self, before: &Preserved, observer: &mut impl Ring0Observer) -> Step {
+    fn iret(&mut self, before: &Preserved, observer: &mut impl Ring0Observer) -> StepResult {
         let core = &mut self.machine.core;
         let Some([rip, cs, flags, rsp, ss]) = words(core, before.rsp) else {
             return unreadable(core, before.rsp);
@@ -332,21 +333,22 @@ impl Ring0 {
         (core.state.segments[CS], core.state.segments[SS]) = (cs as u16, ss as u16);
         self.nmi_blocked = false;
 
-        match self.in_user() {
-            true => observer.left(),
-            false => observer.returned(before, &self.machine.core),
+        if self.in_user() {
+            observer.left()
+        } else {
+            observer.returned(before, &self.machine.core)
         }
-        Step::Done
+        StepResult::Done
     }
 
-    fn sysret(&mut self, observer: &mut impl Ring0Observer) -> Step {
+    fn sysret(&mut self, observer: &mut impl Ring0Observer) -> StepResult {
         let core = &mut self.machine.core;
         core.state.rip = core.state.gpr(reg::RCX);
         let flags = core.state.gpr(reg::R11) & !flags::RF;
         set_flags(core, flags);
         (core.state.segments[CS], core.state.segments[SS]) = USER;
         observer.left();
-        Step::Done
+        StepResult::Done
     }
 }
 
@@ -367,8 +369,8 @@ fn words<const N: usize>(core: &Core, address: u64) -> Option<[u64; N]> {
 }
 
 /// The exception for a stack that cannot be read.
-fn unreadable(core: &Core, address: u64) -> Step {
+fn unreadable(core: &Core, address: u64) -> StepResult {
     let fault = core.memory.read(address, &mut [0; 40]).err();
     let exception = fault.map_or(Exception::GeneralProtection, Exception::Memory);
-    Step::Stopped(Exit::Exception(exception))
+    StepResult::Stopped(Exit::Exception(exception))
 }

@@ -47,6 +47,7 @@ impl Machine {
         for op in &single.ops {
             match (op.run)(core, op) {
                 Flow::Next => {}
+                // The operation has set rip already.
                 Flow::Jump => return Exit::Limit,
                 Flow::Stop => {
                     // A trap is reported behind the instruction, a fault at it.
@@ -54,10 +55,13 @@ impl Machine {
                         Stop::None | Stop::Unsupported | Stop::Apart | Stop::Code(_) => {
                             (rip, Exit::Unsupported)
                         }
-                        Stop::Exception(exception) => match exception.is_trap() {
-                            true => (next, Exit::Exception(exception)),
-                            false => (rip, Exit::Exception(exception)),
-                        },
+                        Stop::Exception(exception) => {
+                            if exception.is_trap() {
+                                (next, Exit::Exception(exception))
+                            } else {
+                                (rip, Exit::Exception(exception))
+                            }
+                        }
                         Stop::Kernel(call) => (next, Exit::Kernel(call)),
                         Stop::Halt => (next, Exit::Halt),
                         Stop::Trap => (next, Exit::Limit),

@@ -52,7 +52,7 @@ impl Random {
 
     /// An instruction that is often joined with its neighbours.
     fn instruction(&mut self) -> Vec<u8> {
-        // 0x48 is REX.W: operands of 64 bits (Intel SDM volume 2, 2.2.1.2).
+        // 0x48 is REX.W: operands of 64 bits (Intel SDM volume 2).
         let wide: &[u8] = if self.below(2) == 0 { &[0x48] } else { &[] };
         let with = |rest: &[u8]| [wide, rest].concat();
         let register = self.register();
@@ -143,9 +143,9 @@ fn machine(code: &[u8], random: &mut Random) -> Machine {
     machine
 }
 
-struct Watch(u64);
+struct CountingObserver(u64);
 
-impl Observer for Watch {
+impl Observer for CountingObserver {
     fn before(&mut self, _: &Core, _: &Executed) {
         self.0 += 1;
     }
@@ -154,7 +154,7 @@ impl Observer for Watch {
 }
 
 /// Wants only every fourth operation or so, and counts what is executed without it.
-struct Glance {
+struct SparseObserver {
     executed: u64,
     /// How often it wanted to see the end of a block, but not its start.
     within: u64,
@@ -163,12 +163,13 @@ struct Glance {
     wanted: usize,
 }
 
-impl Observer for Glance {
+impl Observer for SparseObserver {
     fn enter(&mut self, core: &Core, _: Option<BlockId>, operations: usize, _: u64) -> usize {
         self.quiet = core.state.rip.is_multiple_of(5);
-        self.wanted = match self.quiet {
-            true => (core.state.rip / 5 % 7) as usize,
-            false => 0,
+        self.wanted = if self.quiet {
+            (core.state.rip / 5 % 7) as usize
+        } else {
+            0
         };
         self.quiet &= self.wanted > 0;
         self.within += u64::from(self.quiet && self.wanted < operations);
@@ -187,9 +188,10 @@ impl Observer for Glance {
 
     fn next_wanted(&mut self, insn: &Executed) -> usize {
         self.quiet = !insn.rip.is_multiple_of(3);
-        self.wanted = match self.quiet {
-            true => insn.index as usize + 4,
-            false => 0,
+        self.wanted = if self.quiet {
+            insn.index as usize + 4
+        } else {
+            0
         };
         self.wanted
     }
@@ -225,7 +227,7 @@ fn joined_instructions_do_what_each_does() {
         for limit in limits {
             // An observer that sees every instruction keeps the machine from joining any.
             let (mut fused, mut watched) = (first.clone(), first.clone());
-            let mut watch = Watch(0);
+            let mut watch = CountingObserver(0);
             let ends = (fused.run(limit, &mut ()), watched.run(limit, &mut watch));
             assert_eq!(ends.0, ends.1, "seed {seed}: {code:02x?}");
             assert!(
@@ -235,7 +237,7 @@ fn joined_instructions_do_what_each_does() {
 
             // An observer that wants only some of them must change nothing either.
             let mut glanced = first.clone();
-            let mut glance = Glance {
+            let mut glance = SparseObserver {
                 executed: 0,
                 within: 0,
                 quiet: false,

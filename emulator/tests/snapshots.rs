@@ -29,7 +29,7 @@ impl Random {
 
 /// Everything visible of a machine.
 #[derive(PartialEq, Debug)]
-struct Seen {
+struct MachineImage {
     gpr: Vec<u64>,
     rest: (u64, u64, u32, u64, usize),
     xmm: [u128; 16],
@@ -39,19 +39,20 @@ struct Seen {
     areas: String,
 }
 
-fn seen(machine: &Machine) -> Seen {
+fn seen(machine: &Machine) -> MachineImage {
     let core = &machine.core;
     let memory = &core.memory;
     let pages = (0..CODE_PAGES).map(|n| CODE + n * PAGE);
     let pages = pages.chain((0..DATA_PAGES).map(|n| DATA + n * PAGE));
 
+    // `peek` and `fetch` see different permissions, so both are asked.
     let page = |at| {
         let mut bytes = vec![0; PAGE as usize];
         let there = memory.peek(at, &mut bytes).is_ok();
         (there.then_some(bytes), memory.fetch(at, &mut [0]).is_ok())
     };
 
-    Seen {
+    MachineImage {
         gpr: (0..16).map(|n| core.state.gpr(n)).collect(),
         rest: (
             core.state.rip,

@@ -211,6 +211,7 @@ fn restored_spaces_run_the_code_of_that_time() {
     let parent = machine.core.memory.id();
     let child = machine.core.memory.fork();
 
+    // Both spaces map the same object at the same address, so both must see a change of its code.
     let run_both = |machine: &mut Machine| {
         [parent, child].map(|space| {
             assert!(machine.core.memory.switch_to(space));
@@ -226,6 +227,9 @@ fn restored_spaces_run_the_code_of_that_time() {
         .write_object(object, 0, &code(2))
         .expect("room");
     assert_eq!(run_both(&mut machine), [2, 2]);
+
+    // Decoded code of the time between must be gone, in the space that runs and in the one that
+    // rests.
     machine.restore(&snapshot).expect("there is a way back");
     assert_eq!(machine.core.memory.id(), child);
     assert_eq!(run_both(&mut machine), [1, 1]);
@@ -243,6 +247,8 @@ fn restored_spaces_run_the_code_of_that_time() {
     assert_eq!(run_both(&mut machine), [1, 8]);
 
     machine.core.memory.switch_to(parent);
+
+    // A space that has ended comes back, with its number.
     machine.core.memory.remove_space(child);
     machine.restore(&with_own).expect("there is a way back");
     assert_eq!(run_both(&mut machine), [1, 7]);

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use unwind_sim_judge::check_dir;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::chain::{Chain, Found, Frame};
+use unwind_sim_unwind::chain::{Chain, FoundBy, Frame};
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::unwinder::{Stack, Unwinder};
@@ -30,7 +30,7 @@ impl Unwinder for ByHand {
                 pc,
                 sp,
                 slot,
-                found: Found::External,
+                found: FoundBy::External,
             });
             chain.frames.len() < stack.limits.frames_max as usize
         };

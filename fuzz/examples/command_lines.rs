@@ -52,6 +52,8 @@ fn main() -> io::Result<()> {
         option("--runs").unwrap_or(1000),
         option("--seed").unwrap_or(0),
     );
+
+    // Written before each run, because a run that does not end leaves no other trace.
     let path = std::env::temp_dir().join(format!("unwind-sim-command-lines-{first}"));
     let mut last = File::create(&path)?;
     println!(
@@ -59,8 +61,11 @@ fn main() -> io::Result<()> {
         first + runs_wanted,
         path.display()
     );
+
     let mut runs = Runs::new()?;
     let current = Arc::new(AtomicU64::new(first));
+
+    // The watcher ends the whole process: a thread that runs a command cannot be stopped.
     watch(Arc::clone(&current));
 
     let mut slowest: Vec<(Duration, u64)> = Vec::new();
@@ -69,22 +74,29 @@ fn main() -> io::Result<()> {
         current.store(seed, Ordering::Relaxed);
         let start = Instant::now();
         let data = runs.of_seed(seed);
+
+        // The file must be emptied first: the line before it may be longer.
         let done = runs.run(&data, |line| {
             let _ = last.set_len(0).and_then(|()| last.rewind());
             let _ = writeln!(last, "seed {seed}: {line}");
         });
+
         if has("--show") {
             println!("seed {seed}: {}", runs.errors());
         }
         if let Err(failure) = done {
             failed += 1;
             println!("seed {seed} failed: {failure}");
+
+            // The bytes, not the seed: a seed draws something else once an option is added.
             if has("--save") {
                 let path = std::env::temp_dir().join(format!("command-line-{seed}"));
                 std::fs::write(&path, &data)?;
                 println!("  saved as {}", path.display());
             }
         }
+
+        // Kept sorted and short, so that a run of hours needs no more memory than one of minutes.
         slowest.push((start.elapsed(), seed));
         slowest.sort();
         slowest.reverse();
@@ -101,12 +113,16 @@ fn main() -> io::Result<()> {
         runs.pairs() - missing.len(),
         runs.pairs()
     );
+
+    // Every argument should be drawn in a long run; one that never is may not be reachable.
     missing
         .iter()
         .for_each(|name| println!("not drawn: {name}"));
     for (time, seed) in slowest {
         println!("seed {seed}: {time:.1?}");
     }
+
+    // Last, because it consumes the runs.
     if has("--keep") {
         println!("{}", runs.keep().display());
     }

@@ -9,7 +9,7 @@ use unwind_sim_recordings::trace::{Meta, Trace, TraceWriter};
 use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::kernel::perf::{Begin, states};
 use unwind_sim_unwind::kernel::trace::{show, stack_walk, stack_walk_reliable};
-use unwind_sim_unwind::kernel::{Code, Finds, Kernel, UnwinderKind, Version};
+use unwind_sim_unwind::kernel::{Code, FindCache, Kernel, UnwinderKind, Version};
 use unwind_sim_unwind::start::Variant;
 
 /// Maximum number of states, lines and addresses of a walk.
@@ -33,6 +33,7 @@ pub fn capture(data: &[u8]) {
                 images.push(image);
             }
             ImportItem::Item(item) => {
+                // A capture may hold what a trace cannot; the rest is still written.
                 let written = writer.item(&item).is_ok();
                 match item {
                     Item::Event(event) => world.apply(&event, &images),
@@ -67,6 +68,8 @@ pub fn capture(data: &[u8]) {
 fn walk(sample: &Sample<'_>, world: &World) {
     let Some(kernel) = &sample.kernel else { return };
     let memory = sample.memory();
+
+    // The walk differs between these kernels.
     for name in ["4.14", "6.1", "7.1"] {
         let version = Version::from_name(name).expect("a version");
         let code = Code::new(world.space(0), version, None);
@@ -85,13 +88,16 @@ fn walk(sample: &Sample<'_>, world: &World) {
             };
 
             for kind in UnwinderKind::ALL {
-                let finds = &mut Finds::default();
+                // One cache for all calls of a kind, as a program has it, compared with a new one.
+                let finds = &mut FindCache::default();
                 let (all, skipped) = states(kind, kernel, begin, MAX, finds);
                 assert!(skipped < all.len());
-                let fresh = states(kind, kernel, begin, MAX, &mut Finds::default());
+                let fresh = states(kind, kernel, begin, MAX, &mut FindCache::default());
                 assert_eq!((all, skipped), fresh, "a cache changes nothing");
                 let addresses = stack_walk(kind, kernel, begin.from, MAX, finds);
                 assert!(addresses.len() <= MAX + 1);
+
+                // These must only end, and not panic.
                 let _ = stack_walk_reliable(kind, kernel, begin.from, MAX, finds);
                 let _ = show(kind, kernel, begin.from, finds);
             }

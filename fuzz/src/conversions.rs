@@ -4,7 +4,7 @@
 //! back, and the new file can be read.
 
 use std::sync::Arc;
-use unwind_sim_tables::convert::in_file::{InFileError, Written, convert_in_file};
+use unwind_sim_tables::convert::in_file::{ConvertedFile, InFileError, convert_in_file};
 use unwind_sim_tables::convert::{Options, Target};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::merge::merge_in_file;
@@ -19,6 +19,7 @@ pub fn convert(data: &[u8]) {
     };
     for to in Target::ALL {
         for from in [None, Some(TableKind::Sframe), Some(TableKind::Orc)] {
+            // The input has no room for an option, so its length decides.
             let share = data.len() % 2 == 1;
             let Some(written) = converted(&file, data, from, to, share) else {
                 continue;
@@ -42,7 +43,7 @@ fn converted(
     from: Option<TableKind>,
     to: Target,
     share: bool,
-) -> Option<Written> {
+) -> Option<ConvertedFile> {
     let options = Options {
         to,
         from,

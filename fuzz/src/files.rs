@@ -38,6 +38,8 @@ fn read_trace(bytes: Vec<u8>) {
     let Ok(trace) = Trace::from_bytes(bytes) else {
         return;
     };
+
+    // Every part is read, and nothing is expected of damaged ones but an error.
     trace.blocks().for_each(drop);
 
     for image in trace.images() {
@@ -79,6 +81,7 @@ fn mended(data: &[u8]) -> Vec<u8> {
         bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
     };
 
+    // Nothing to mend in what is no trace.
     if bytes.len() < FILE_HEADER {
         return bytes;
     }
@@ -86,6 +89,7 @@ fn mended(data: &[u8]) -> Vec<u8> {
     let crc = crc32c::crc32c(&bytes[..12]);
     put(&mut bytes, 12, crc);
 
+    // By the lengths in the headers, as the reader goes.
     let mut at = FILE_HEADER;
     while let Some(length) = bytes.get(at + 4..at + 8) {
         let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]) as usize;
@@ -134,6 +138,9 @@ fn print(file: &PerfFile<'_>, join: Option<Mode>) {
 pub fn perfdata(data: &[u8]) {
     if let Ok(file) = PerfFile::parse(data) {
         let features = file.features();
+
+        // Every feature section, by number and by the reader of its kind: all must cope with any
+        // bytes.
         for number in features.numbers() {
             let _ = (features.section(number), features.string(number));
         }
@@ -151,11 +158,14 @@ pub fn perfdata(data: &[u8]) {
         let _ = unwind_sim_perf_script::header::text(&file, data, None);
 
         file.build_ids().take(ITEMS_MAX).for_each(drop);
+
+        // By time needs all events sorted; by file does not.
         for order in [Order::File, Order::Time] {
             let mut seen = 0;
             file.for_each(order, |event| look_at(&event, &mut seen));
         }
 
+        // Each way of joining deferred callchains, and none.
         for join in [
             None,
             Some(Mode::Own),
@@ -166,6 +176,7 @@ pub fn perfdata(data: &[u8]) {
         }
     }
 
+    // Whether or not it could be parsed: the importer recognizes the kind of file by itself.
     import(data);
 }
 
@@ -194,6 +205,7 @@ fn look_at(event: &Event<'_>, seen: &mut usize) -> ControlFlow<()> {
 
 /// Imports without reading any other file of this machine.
 fn import(data: &[u8]) {
+    // A recording names files of the computer it was made on; a target must not depend on this one.
     let nowhere = std::env::temp_dir().join("unwind-sim-fuzz-has-no-files");
     let files = FinderOptions {
         symfs: Some(nowhere),
@@ -206,6 +218,8 @@ fn import(data: &[u8]) {
     };
 
     let mut items = 0;
+
+    // A small file may describe many items, for example by compression.
     let mut sink = |item: ImportItem<'_>| {
         if let ImportItem::Item(item) = item {
             drop(item.into_owned());
@@ -229,6 +243,7 @@ pub fn core(data: &[u8]) {
 /// The memory dump of a machine with a kernel of a few symbols (`make-seeds.py` has two such
 /// dumps).
 pub fn vmcore(data: &[u8]) {
+    // The addresses and offsets are those of the dumps that `make-seeds.py` writes.
     const MAP: &str = "ffffffff80e01000 D init_top_pgt\nffffffff81000000 T _text\n\
         ffffffff81000100 D linux_banner\nffffffff81000200 D init_task\n\
         ffffffff810003c0 D __per_cpu_offset\n0000000000000010 D current_task\n\
@@ -254,6 +269,7 @@ pub fn vmcore(data: &[u8]) {
         return;
     };
 
+    // Debug information is not needed, since the offsets are given.
     let image = KernelImage::of_symbols(symbols, Some("6.1.0-tiny".into()));
     let offsets = OFFSETS.map(|(member, offset)| (member.to_owned(), offset));
     let options = ImportOptions {
@@ -267,6 +283,7 @@ pub fn vmcore(data: &[u8]) {
 
 /// An ELF image: reads it, its symbols and its tables.
 pub fn elf(data: &[u8]) {
+    // Some offsets all over the file: each lookup may read another part of the line tables.
     if let Some(mut lines) = source_lines(data, HELPER) {
         for offset in (0..data.len() as u64).step_by(data.len() / 64 + 1) {
             let _ = lines.at(offset);
@@ -296,6 +313,7 @@ pub fn elf(data: &[u8]) {
 
         let mut cache = Cache::new();
         for range in image.text().iter().take(16) {
+            // The edges of a range and its middle.
             for svma in [range.start, range.start.midpoint(range.end), range.end] {
                 let _ = (image.symbol(svma), image.text_bytes(svma, 64));
                 let _ = Dwarf::new().find(&mapping, svma, &mut cache);

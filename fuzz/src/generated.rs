@@ -33,6 +33,7 @@ pub fn jitdump(data: &[u8]) {
         }
     }
 
+    // A file that is still being written arrives in pieces that end anywhere.
     for size in PIECES {
         let mut stream = Stream::default();
         let mut given = 0;
@@ -97,6 +98,8 @@ pub fn perf_map(data: &[u8]) {
 /// list of such files.
 pub fn gdb_jit(data: &[u8]) {
     symbol_file(data).iter().for_each(file);
+
+    // What is not in memory reads as nothing, like that of a program that is gone.
     let read = |address: u64, size: u64| {
         let start = usize::try_from(address.wrapping_sub(LIST)).unwrap_or(usize::MAX);
         let rest = data.get(start..).unwrap_or_default();

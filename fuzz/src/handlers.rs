@@ -19,6 +19,7 @@ pub fn bpf_object(data: &[u8]) {
         }
     };
 
+    // An object states the size of its maps, and may state any.
     let limits = Limits {
         cpus: 2,
         map_bytes: MAP_BYTES,
@@ -36,6 +37,7 @@ pub fn bpf_object(data: &[u8]) {
         event.set_word(offset, 0xffff_ffff_8121_4c00 + offset as u64);
     }
 
+    // Stacks for the helpers that read them.
     let mut env = PlainEnv {
         kernel_stack: vec![0xffff_ffff_8100_0000; 3],
         user_stack: vec![0x40_1000, 0x40_2000],
@@ -43,9 +45,10 @@ pub fn bpf_object(data: &[u8]) {
     };
 
     for program in 0..handlers.programs().len().min(PROGRAMS_MAX) {
-        let context = match handlers.programs()[program].is_perf_event() {
-            true => Context::PerfEvent(&event),
-            false => Context::Bytes(data),
+        let context = if handlers.programs()[program].is_perf_event() {
+            Context::PerfEvent(&event)
+        } else {
+            Context::Bytes(data)
         };
         if let Err(fault) = handlers.run(program, &mut env, context) {
             assert!(!fault.to_string().is_empty());

@@ -124,6 +124,7 @@ pub fn machine(data: &[u8]) {
         turns
     };
 
+    // The same turns for both: one runs each turn in blocks, the other instruction by instruction.
     let (mut whole, mut single) = (make(), make());
     whole.run(&turns, u64::MAX);
     single.run(&turns, 1);

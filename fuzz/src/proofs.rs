@@ -27,6 +27,7 @@ pub fn check(data: &[u8]) {
         }
     }
 
+    // The order of threads must not show in a report.
     let threads = 2;
     let again = check::check(
         &file,
@@ -48,6 +49,8 @@ pub fn generate(data: &[u8]) {
         return;
     };
     let all = [Boundaries::Symbols, Boundaries::Table, Boundaries::All];
+
+    // Every way to find functions, with every layout of ORC.
     let options = all.into_iter().flat_map(|boundaries| {
         let orc = Target::ALL
             .into_iter()
@@ -60,6 +63,7 @@ pub fn generate(data: &[u8]) {
             continue;
         };
         for function in generated.functions {
+            // Rows follow each other without overlapping; gaps are allowed.
             let mut end = function.range.start;
             for (range, _) in &function.rows {
                 assert!(range.start >= end && range.start < range.end);

@@ -26,6 +26,7 @@ pub fn scenario(data: &[u8]) {
         return;
     };
 
+    // A scenario names files for stacks; here they have always the same content.
     for request in 0..scenario.requests().len() {
         let stack = UserStack::from(FRAMES.to_vec());
         let stacks = vec![stack; scenario.requests()[request].count()];
@@ -59,6 +60,7 @@ pub fn scenario(data: &[u8]) {
     let sound = scenario.schedule.setup.mutant.is_none();
     assert!(!sound || broken.is_empty(), "{broken:?}");
 
+    // Printed, read and run again, it must give the same events.
     let printed = output(&world);
     let written = bless(&scenario.schedule.text(), &printed);
     let mut again = Scenario::parse(&written).expect("it was written by us");

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use unwind_sim_perf_data::callchain::{
     PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED,
 };
-use unwind_sim_perf_data::stitch::{COOKIE_ROUND_NS, Item, Mode, Stitched, Stitcher, What};
+use unwind_sim_perf_data::stitch::{COOKIE_ROUND_NS, Item, ItemKind, Mode, Stitched, Stitcher};
 
 /// Maximum bytes that our own mode may hold back.
 const HELD_BYTES_MAX: usize = 4096;
@@ -18,6 +18,9 @@ fn items(data: &[u8]) -> Vec<Item> {
     let mut time = 1u64;
     while !input.is_empty() {
         let (what, tid, cookie) = (input.u8(), input.u8(), u64::from(input.u8() % 6));
+
+        // Mostly a little later; sometimes so late that cookies repeat, or earlier, as on another
+        // CPU.
         time = match input.u8() {
             0xff => time.saturating_add(COOKIE_ROUND_NS),
             0xfe => time.saturating_sub(3),
@@ -25,29 +28,33 @@ fn items(data: &[u8]) -> Vec<Item> {
         };
 
         let key = out.len() as u64;
+
+        // Few different cookies, so that samples and records meet.
         let cookie = (cookie != 0).then_some(cookie << 32 | 1);
 
         let what = match what % 16 {
             0..6 => {
                 let mut chain = vec![PERF_CONTEXT_KERNEL, key, PERF_CONTEXT_USER_DEFERRED];
                 chain.extend(cookie);
+
                 let defer = what & 0x80 == 0;
-                What::Sample {
+                ItemKind::Sample {
                     defer,
                     chain,
                     ip: (key & 1 != 0).then_some(key << 8),
                 }
             }
-            6..10 => What::Record {
+            6..10 => ItemKind::Record {
                 cookie,
                 frames: (0..u64::from(what >> 6)).map(|n| key << 8 | n).collect(),
             },
-            10 => What::Fork,
-            11 => What::Exit,
-            12 => What::Exec,
-            13 => What::Vdso,
-            14 => What::Lost { count: 1 },
-            _ => What::Sample {
+            10 => ItemKind::Fork,
+            11 => ItemKind::Exit,
+            12 => ItemKind::Exec,
+            13 => ItemKind::Vdso,
+            14 => ItemKind::Lost { count: 1 },
+            // A sample that has a user frame already, and yet defers.
+            _ => ItemKind::Sample {
                 defer: true,
                 chain: vec![PERF_CONTEXT_KERNEL, key, PERF_CONTEXT_USER, 7],
                 ip: None,
@@ -56,6 +63,7 @@ fn items(data: &[u8]) -> Vec<Item> {
 
         out.push(Item {
             key,
+            // Few threads, also negative numbers, and items without a time.
             time: (tid & 0x40 == 0).then_some(time),
             tid: i32::from(tid % 4) - i32::from(tid & 0x20 != 0),
             event: u64::from(tid >> 7),
@@ -79,17 +87,23 @@ pub fn stitch(data: &[u8]) {
         let mut out = Vec::new();
         let mut pushed = 0;
         for item in items.iter().cloned() {
-            pushed += usize::from(matches!(item.what, What::Sample { .. }));
+            pushed += usize::from(matches!(item.what, ItemKind::Sample { .. }));
             stitcher.push(item);
             out.extend(std::iter::from_fn(|| stitcher.pop()));
+
+            // All that can come out has been taken, so the rest is what is held back.
             let held = pushed - out.len();
+
+            // Only our own mode promises a bound; the others are those of perf and of the RFC.
             assert!(mode != Mode::Own || held * size_of::<Stitched>() <= HELD_BYTES_MAX);
         }
 
+        // The rest comes without records, but it comes.
         stitcher.finish();
         out.extend(std::iter::from_fn(|| stitcher.pop()));
         assert_eq!(stitcher.counts().samples, pushed as u64);
 
+        // Each once: neither lost nor twice.
         let mut keys: Vec<u64> = out.iter().map(|sample| sample.key).collect();
         keys.sort_unstable();
         keys.dedup();
@@ -103,11 +117,13 @@ pub fn stitch(data: &[u8]) {
 
 fn check(mode: Mode, sample: &Stitched, records: &HashMap<u64, &Item>) {
     assert!(sample.chain.starts_with(&[PERF_CONTEXT_KERNEL, sample.key]));
+
+    // Nothing more is known of a sample that was joined with no record.
     let Some(record) = sample.how.record() else {
         return;
     };
     let item = records[&record];
-    let What::Record { cookie, frames } = &item.what else {
+    let ItemKind::Record { cookie, frames } = &item.what else {
         panic!("{record} is not a record");
     };
     assert_eq!(item.tid, sample.tid);

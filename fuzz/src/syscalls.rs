@@ -171,6 +171,8 @@ fn texts() -> Vec<Vec<u8>> {
 /// The program as a file.
 fn program() -> Vec<u8> {
     let mut elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+
+    // An ELF header of 64 bytes, a program header of 56 (elf(5)).
     let mut add = |size: usize, value: u64| elf.extend_from_slice(&value.to_le_bytes()[..size]);
 
     // Type, machine, version, entry, program headers, section headers, flags, sizes and counts.
@@ -201,6 +203,7 @@ fn program() -> Vec<u8> {
     assert!(elf.len() as u64 <= TEXTS);
     elf.resize(TEXTS as usize, 0);
 
+    // Each in its own slot, so that pointers to them can be drawn by number.
     for text in texts() {
         assert!(text.len() as u64 <= TEXT_SIZE);
         elf.extend_from_slice(&text);
@@ -233,14 +236,17 @@ static NUMBERS: LazyLock<Vec<u64>> = LazyLock::new(|| {
 fn argument(input: &mut Input<'_>) -> u64 {
     let (tag, value) = (input.u8(), u64::from(input.u8()));
     match tag % 16 {
+        // Descriptors and small flags are the most frequent valid arguments.
         0..5 => value % 12,
         5 | 6 => PROGRAM + TEXTS + value % 35 * TEXT_SIZE,
         7 | 8 => DATA + value * 8,
         9 => 1 << (value % 64),
         10 => value,
         11 => 1000 + value % 16,
+        // Small negative numbers, such as -1 for no descriptor.
         12 => (value % 16).wrapping_neg(),
         13 => value << 12,
+        // Addresses of code and data, and sets of flags of `clone`.
         14 => [
             0,
             NEXT,
@@ -280,7 +286,7 @@ fn calls(input: &mut Input<'_>) -> Vec<u8> {
 
 /// What is visible of a run.
 #[derive(PartialEq, Debug)]
-struct Seen {
+struct RunResult {
     outcome: Outcome,
     executed: u64,
     output: [Vec<u8>; 2],
@@ -290,7 +296,7 @@ struct Seen {
     file: Option<Vec<u8>>,
 }
 
-fn run(kernel: &mut Kernel, slice: u64) -> Seen {
+fn run(kernel: &mut Kernel, slice: u64) -> RunResult {
     let mut outcome = Outcome::Limit;
     while outcome == Outcome::Limit && kernel.executed() < INSTRUCTIONS_MAX {
         let left = INSTRUCTIONS_MAX - kernel.executed();
@@ -300,7 +306,7 @@ fn run(kernel: &mut Kernel, slice: u64) -> Seen {
     assert!(core.memory.pages_in_use() <= LIMITS.pages);
     assert!(kernel.stdout().len() <= LIMITS.output_bytes);
     let state = (0..16).map(|number| core.state.gpr(number));
-    Seen {
+    RunResult {
         outcome,
         executed: kernel.executed(),
         output: [kernel.stdout().to_vec(), kernel.stderr().to_vec()],
@@ -331,6 +337,7 @@ pub fn syscalls(data: &[u8]) {
         Kernel::start(b"/program", options).expect("it starts")
     };
 
+    // The reference: one run to the end.
     let mut whole = start();
     let seen = run(&mut whole, u64::MAX);
 

@@ -131,10 +131,15 @@ pub fn sframe(data: &[u8]) {
         .flat_map(|t| t.fdes().flatten().map(|fde| fde.start));
 
     let pcs = pcs(image, starts, &mut input);
+
+    // The reader itself, before any rule is made from it.
     if let Some(table) = table {
         let order = table.order();
         for fde in table.fdes().flatten().take(PCS_MAX) {
             let rows = table.rows(&fde).flatten().count();
+
+            // An FDE must not give more rows than it says, or a hostile count would cost time and
+            // memory.
             assert!(
                 rows <= fde.num_fres.max(1) as usize,
                 "{rows} rows in {fde:?}"
@@ -143,6 +148,7 @@ pub fn sframe(data: &[u8]) {
         }
 
         for &pc in &pcs {
+            // A lookup may find nothing, but not another function.
             let found = table.find(pc, order.as_ref());
             assert!(
                 !matches!(found, Ok(Some(fde)) if !fde.contains(pc)),
@@ -168,6 +174,8 @@ pub fn orc(data: &[u8]) {
 
     let section = |kind| image.section(kind);
     let sections = section(SectionKind::OrcUnwind).zip(section(SectionKind::OrcUnwindIp));
+
+    // Both sections are needed: addresses are in one, what they mean in the other.
     let table = sections.and_then(|(e, ip)| orc::Table::new(&e.data, &ip.data, ip.address).ok());
     let starts = table
         .iter()
@@ -177,9 +185,12 @@ pub fn orc(data: &[u8]) {
     if let Some(table) = &table {
         let text = &image.text()[0];
         for layout in Layout::ALL {
+            // A table that is not sorted is searched by way of an order.
             let order = table.order(layout);
             let sorted = orc::Sorted::new(*table, order.as_deref());
             let blocks = orc::Blocks::new(&sorted, text.start, text.end);
+
+            // The lookup by blocks must find what a search through all entries finds.
             for &pc in pcs.iter().filter(|pc| text.contains(pc)) {
                 let found = blocks.as_ref().map(|blocks| blocks.find(&sorted, pc));
                 assert_eq!(
@@ -189,6 +200,8 @@ pub fn orc(data: &[u8]) {
                 );
             }
 
+            // Written and read again, an entry says the same, under both meanings of an indirect
+            // sp.
             for entry in (0..table.len()).filter_map(|index| table.entry(index, layout)?.ok()) {
                 let again = orc::Entry::decode(entry.encode(layout), layout);
                 for meaning in [SpIndirect::LoadAtOffset, SpIndirect::LoadThenAdd] {
@@ -204,6 +217,7 @@ pub fn orc(data: &[u8]) {
         let _ = orc::detect(image, table);
     }
 
+    // With each layout given, and with none: then it is detected.
     let encodings = Layout::ALL.map(|layout| Some(Encoding::since_5_12(layout)));
     for encoding in encodings.into_iter().chain([None]) {
         let finder = Orc::new(encoding, Tables::RealOrDerived);

@@ -69,20 +69,29 @@ pub fn walk(data: &[u8]) {
     let text = mapping.range.clone();
     let mut space = AddressSpace::new();
     space.map(mapping);
+
+    // One byte decides which of the optional parts there are, so that an input of one shape can
+    // become another by one change.
     let shape = input.u8();
     let sample = SampleRegs {
         sampled: input.regs(&text, STACK),
         fetch: None,
         own: (shape & 1 != 0).then(|| input.regs(&text, STACK)),
     };
+
+    // Mostly where registers point at, or hardly any walk would leave its first frame.
     let address = if shape & 2 == 0 { STACK } else { input.u64() };
     let second = if shape & 4 == 0 { &[] } else { input.piece() };
     let first = MemoryCopy::new(address, input.rest());
+
+    // A page of nothing between both, so that walks meet a hole.
     let behind = MemoryCopy::new(first.end().wrapping_add(4096), second);
     let memory = Regions::new(vec![first, behind]);
     let truth = invented_truth(shape, &text, input.rest());
 
     let sframe = |profile| Sframe::new(profile, Tables::RealOrDerived);
+
+    // Each kind with real and derived tables, and the ones that need no table.
     let unwinders: [Box<dyn Unwinder>; 10] = [
         Box::new(Dwarf::new()),
         Box::new(sframe(Profile::Spec)),
@@ -101,6 +110,8 @@ pub fn walk(data: &[u8]) {
             stitch: true,
         })),
     ];
+
+    // Branch records from the same bytes as the truth: sometimes they agree with it.
     let entries = truth.frames().iter().map(|frame| Branch {
         from: frame.pc,
         to: frame.cfa,
@@ -114,6 +125,8 @@ pub fn walk(data: &[u8]) {
         stacks: &[ring],
         stitched: &[vec![text.start, address]],
     };
+
+    // A start that the sample does not have is an error, not a walk.
     for variant in Variant::ALL {
         let Ok(start) = sample.start(variant, shape & 8 != 0, &memory) else {
             continue;
@@ -140,6 +153,7 @@ fn one_walk(
     stack.branches = branches;
     let mut cache = Cache::new();
     let chain = unwinder.walk(&stack, &mut cache);
+
     assert!(
         chain.frames.len() <= FRAMES_MAX as usize + 1,
         "{} frames",
@@ -147,6 +161,9 @@ fn one_walk(
     );
 
     let mut addresses = Addresses::default();
+
+    // Collecting only addresses takes another path through the walk, and must end with the same
+    // reason.
     let end = unwinder.addresses(&stack, &mut cache, &mut addresses);
     let pcs: Vec<u64> = chain.frames.iter().map(|frame| frame.pc.value()).collect();
     let name = unwinder.name();
@@ -156,6 +173,7 @@ fn one_walk(
         "{name}: the two sinks differ"
     );
 
+    // Judging is tested, too: it must not find more frames than the truth knows.
     let from = verdict::expected_from(truth, start.regs.rsp(), start.first_frame);
     let (verdict, ground) = verdict::judge(&chain, truth, from);
     assert!(ground.found <= ground.known, "{ground:?}");
@@ -163,6 +181,8 @@ fn one_walk(
         verdict != verdict::Verdict::Ok || ground.found == ground.known,
         "{ground:?}"
     );
+
+    // A pc that cannot be looked up would panic here.
     for frame in &chain.frames {
         let _ = CodeAddress::value(frame.pc);
     }

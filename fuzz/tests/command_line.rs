@@ -43,6 +43,8 @@ fn command_lines_end_as_they_should() {
 
     let saved = std::fs::read_dir(here.join("corpus/command_line")).expect("the saved inputs");
     let mut saved: Vec<_> = saved.map(|entry| entry.expect("an entry").path()).collect();
+
+    // The order of a folder is not defined.
     saved.sort();
     for path in saved {
         let data = std::fs::read(&path).expect("a saved input");
@@ -62,6 +64,8 @@ fn command_lines_end_as_they_should() {
 
     let shown: Vec<String> = failures.iter().map(ToString::to_string).collect();
     assert!(shown.is_empty(), "{}", shown.join("\n"));
+
+    // Only so many runs reach every argument.
     if wanted >= all {
         assert_eq!(runs.missing(), [""; 0], "arguments that no run had");
         let statuses: Vec<usize> = runs.statuses().map(|(status, _)| status).collect();

@@ -1,6 +1,6 @@
 //! `--children`: which processes of the emulated machine are checked or recorded.
 
-use unwind_sim_emulator::linux::Observed;
+use unwind_sim_emulator::linux::ObservedProcesses;
 
 /// The option for the processes that are observed.
 #[derive(clap::Args, Clone, Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct ChildrenArgs {
 
 /// The processes that are observed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Children(Observed);
+struct Children(ObservedProcesses);
 
 impl std::str::FromStr for Children {
     type Err = &'static str;
@@ -32,33 +32,35 @@ impl std::str::FromStr for Children {
             return Err("expected all, none, or file names without a folder");
         }
         Ok(Children(match names[..] {
-            ["all"] => Observed::All,
-            ["none"] => Observed::First,
+            ["all"] => ObservedProcesses::All,
+            ["none"] => ObservedProcesses::First,
             _ if names.contains(&"all") || names.contains(&"none") => {
                 return Err("all and none stand alone");
             }
-            _ => Observed::Programs(names.iter().map(|name| name.as_bytes().to_vec()).collect()),
+            _ => ObservedProcesses::Programs(
+                names.iter().map(|name| name.as_bytes().to_vec()).collect(),
+            ),
         }))
     }
 }
 
 impl ChildrenArgs {
     /// The processes that are observed.
-    pub(crate) fn observed(&self) -> Observed {
+    pub(crate) fn observed(&self) -> ObservedProcesses {
         self.children.0.clone()
     }
 
     /// Whether the option was given with another value than the default.
     pub(crate) fn is_given(&self) -> bool {
-        self.children.0 != Observed::All
+        self.children.0 != ObservedProcesses::All
     }
 
     /// The option as on the command line, if it was given.
     pub(crate) fn text(&self) -> Option<String> {
         let value = match &self.children.0 {
-            Observed::All => return None,
-            Observed::First => "none".to_owned(),
-            Observed::Programs(names) => {
+            ObservedProcesses::All => return None,
+            ObservedProcesses::First => "none".to_owned(),
+            ObservedProcesses::Programs(names) => {
                 let names = names.iter().map(|name| String::from_utf8_lossy(name));
                 names.collect::<Vec<_>>().join(",")
             }

@@ -13,7 +13,7 @@ use unwind_sim_judge::input::Input;
 use unwind_sim_judge::run::{Against, Run};
 use unwind_sim_judge::unwinders;
 use unwind_sim_unwind::reason::Code;
-use unwind_sim_view::listing::Shown;
+use unwind_sim_view::listing::ListingLength;
 use unwind_sim_view::{explain, pages};
 
 /// Explain a reason code, or one walk: the rules, their rows, the words read, and the right answer.
@@ -112,7 +112,11 @@ fn walk(args: &Args, input: &InputArgs, recording: &Input, out: &mut dyn Write) 
     };
 
     let columns = run.columns();
-    let shown = if args.all { Shown::All } else { Shown::Folded };
+    let shown = if args.all {
+        ListingLength::All
+    } else {
+        ListingLength::Folded
+    };
 
     run.for_each(recording, &input.filter(), &mut |view, column, outcome| {
         let engine = &run.engines[columns[column].engine];

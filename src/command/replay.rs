@@ -23,7 +23,7 @@ use unwind_sim_judge::{kernel, unwinders};
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::kernel::{CallchainOptions, UnwinderKind, UserWalk};
-use unwind_sim_view::listing::Shown;
+use unwind_sim_view::listing::ListingLength;
 use unwind_sim_view::{json, kernel as show, profile, text};
 
 /// What `replay` writes.
@@ -207,10 +207,10 @@ impl Args {
     }
 
     /// How much of each chain text has.
-    fn shown(&self) -> Shown {
+    fn shown(&self) -> ListingLength {
         match self.all {
-            true => Shown::All,
-            false => Shown::Folded,
+            true => ListingLength::All,
+            false => ListingLength::Folded,
         }
     }
 
@@ -298,7 +298,7 @@ impl<D: Describe> Describe for Noting<'_, D> {
 /// Chains as text.
 struct ChainText {
     names: Vec<String>,
-    shown: Shown,
+    shown: ListingLength,
 }
 
 impl Describe for ChainText {

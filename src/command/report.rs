@@ -13,7 +13,7 @@ use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::open;
 use unwind_sim_recordings::output_file::OutputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
-use unwind_sim_show::report::{self, Written};
+use unwind_sim_show::report::{self, PageSummary};
 use unwind_sim_view::timeline;
 
 /// Write a page for a browser: the states of a recording, case or program with every unwinder's
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 }
 
 /// The page of states.
-fn states_page(args: &Args, shown: Shown<'_>, out: &mut Vec<u8>) -> Result<(Written, Status)> {
+fn states_page(args: &Args, shown: Shown<'_>, out: &mut Vec<u8>) -> Result<(PageSummary, Status)> {
     let mut shown = shown;
     let first = shown.first(args.from.as_deref())?;
     let Explored {
@@ -108,7 +108,7 @@ fn states_page(args: &Args, shown: Shown<'_>, out: &mut Vec<u8>) -> Result<(Writ
 }
 
 /// The page of findings.
-fn findings(path: &Path, out: &mut Vec<u8>) -> Result<Written> {
+fn findings(path: &Path, out: &mut Vec<u8>) -> Result<PageSummary> {
     let named = || path.printable().to_string();
     let mut input = BufReader::new(open::stream(path).with_context(named)?);
     let written = report::findings(&named(), output::command_line(), &mut input, out);

@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use unwind_sim_emulator::linux::End;
-use unwind_sim_emulator::linux::{Followed, Outcome, ProcessOptions, Turn};
+use unwind_sim_emulator::linux::{Outcome, ProcessOptions, ScheduleOutcome, Turn};
 use unwind_sim_recordings::open;
 use unwind_sim_recordings::printable::PrintableName as _;
 
@@ -76,7 +76,7 @@ impl ScheduleArgs {
     ///
     /// # Errors
     /// If it cannot be written, or the given one does not fit the program.
-    pub(crate) fn finish(&self, followed: &Followed, end: &End) -> Result<()> {
+    pub(crate) fn finish(&self, followed: &ScheduleOutcome, end: &End) -> Result<()> {
         if let Some(path) = &self.print_schedule {
             let path = Some(&**path).filter(|path| !is_stream(path));
             let text = Turn::print(&followed.turns);

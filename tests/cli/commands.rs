@@ -32,10 +32,13 @@ fn groups(text: &str) -> Vec<Group> {
     let (mut head, mut place) = (Vec::new(), String::new());
     for line in text.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
+
+        // The head of a group: how often, the verdict's word, the code.
         if words.len() > 2 && words[2].starts_with("US") && words[0].parse::<u64>().is_ok() {
             head = words.iter().map(|w| (*w).to_owned()).collect();
         }
 
+        // The location, which the group's command must lead to again.
         if let Some(rest) = line.trim_start().strip_prefix("sample ") {
             let behind = rest
                 .split_once(", frame ")
@@ -44,6 +47,7 @@ fn groups(text: &str) -> Vec<Group> {
             place = behind.split(": ").next().unwrap_or_default().to_owned();
         }
 
+        // The command ends a group.
         if line.starts_with(' ') && line.trim_start().starts_with("unwind-sim explain") {
             found.push(Group {
                 word: head[1].clone(),
@@ -99,6 +103,8 @@ fn each_is_explained(args: &[&OsStr], folder: &Path) -> usize {
 #[test]
 fn what_compare_prints_explains_the_same_divergence() {
     let mut seen = 0;
+
+    // Each option that changes a chain has to be in the printed command.
     for args in [
         &["compare", SEED][..],
         &["compare", SEED, "--regs", "hw,fake:v5.1,fake:v3-2019"],
@@ -143,6 +149,8 @@ fn what_compare_prints_explains_the_same_divergence() {
         ],
     ] {
         let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
+
+        // Every printed command is run.
         seen += each_is_explained(&args, &root(""));
     }
 
@@ -153,6 +161,8 @@ fn what_compare_prints_explains_the_same_divergence() {
 fn files_with_any_name_are_named_so_that_a_shell_finds_them() {
     let folder = tempfile::tempdir().expect("a folder");
     for name in [&b"a b's.bin"[..], b"\xff\n.bin", b"-o.bin", b"$(id).bin"] {
+        // A quote, a line break and no UTF-8, what looks like an option, and what a shell would
+        // run.
         let name = OsStr::from_bytes(name);
         std::fs::copy(root(SEED), folder.path().join(name)).expect("a copy");
         let args = ["compare", "--regs", "fake:v5.1", "--"].map(OsStr::new);
@@ -215,6 +225,7 @@ fn what_verify_prints_finds_the_same_contradiction() {
     std::fs::copy(prelude, folder.path().join("prelude.inc")).expect("a copy");
     let spaced = spaced.to_string_lossy().into_owned();
 
+    // Options that change a run must be in the printed command, or it would find something else.
     let runs: [&[&str]; 4] = [
         &["verify", "--unwinder", "dwarf,fp", "--defect", &spaced],
         &[
@@ -264,6 +275,8 @@ fn what_verify_prints_finds_the_same_contradiction() {
         let mut tried = 0;
         let printed = |line: &&str| line.starts_with("      unwind-sim verify");
         let at: Vec<usize> = (0..lines.len()).filter(|i| printed(&lines[*i])).collect();
+
+        // Each printed command is a run of its own, so only some of them.
         for &at in at.iter().take(3) {
             // The head of the group: its code and location.
             let head = lines[..at]
@@ -276,9 +289,12 @@ fn what_verify_prints_finds_the_same_contradiction() {
             let carried = |cpu: &[&str]| lines[at].contains(&cpu.join(" "));
             assert!(cpu.is_none_or(carried), "{}", lines[at]);
 
+            // In another folder, as a reader would who copies it.
             let again = by_shell(lines[at].trim(), folder.path());
             let told = stdout(&again);
             assert!(told.contains(head), "no `{head}`: {}\n{told}", lines[at]);
+
+            // It prints itself again: nothing was lost on the way.
             assert_eq!(
                 lines[at].trim(),
                 told.lines().rfind(|l| printed(l)).map_or("", str::trim)
@@ -378,11 +394,15 @@ fn a_failing_case_names_the_command_that_blesses_it() {
         return skip("a_failing_case_names_the_command_that_blesses_it", why);
     }
     let folder = tempfile::tempdir().expect("a folder");
+
+    // A blank and a quote, which the command has to quote.
     let group = folder.path().join("it's a/defect");
     std::fs::create_dir_all(&group).expect("a folder");
     let case = root("corpus/cases/defect/missing-row-at-the-last-ret.s");
     let text = std::fs::read_to_string(case).expect("the case");
     let path = group.join("missing-row-at-the-last-ret.s");
+
+    // Without its expectation, the case fails.
     let stale = text
         .lines()
         .filter(|line| !line.starts_with("#="))
@@ -402,6 +422,7 @@ fn a_failing_case_names_the_command_that_blesses_it() {
     assert!(!told.contains("blessing does not change"), "{told}");
     let (_, command) = command.unwrap_or_else(|| panic!("{told}{}", stderr(&output)));
 
+    // The command repairs it, and then the case passes.
     assert_eq!(status(&by_shell(command, folder.path())), 0, "{command}");
     assert_eq!(status(&run(&["cases", "run", &path])), 0);
 }
@@ -418,10 +439,16 @@ fn a_wrong_claim_is_not_offered_for_blessing() {
     let name = "callee-pops-its-arguments.s";
     let text = std::fs::read_to_string(root("corpus/cases/frame").join(name)).expect("the case");
 
+    // Blessing writes the lines with `#=`; the rest are the author's.
     let author = text.lines().filter(|line| !line.starts_with("#="));
-    let claims = author.map(|line| match line.starts_with("#! right:") {
-        true => "#! right: guess\n".to_owned(),
-        false => format!("{line}\n"),
+
+    // The author claims that another unwinder is right, which is not true.
+    let claims = author.map(|line| {
+        if line.starts_with("#! right:") {
+            "#! right: guess\n".to_owned()
+        } else {
+            format!("{line}\n")
+        }
     });
 
     let path = group.join(name);
@@ -459,11 +486,15 @@ fn the_command_in_json_gives_the_same_lines() {
     ] {
         let output = run(args);
         let text = stdout(&output);
+
+        // One of the lines has the command.
         let command = text.lines().find_map(|line| {
             let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
             line["command"].as_str().map(str::to_owned)
         });
         let command = command.unwrap_or_else(|| panic!("{args:?}\n{text}"));
+
+        // Run by a shell, it prints the same lines, this one among them.
         assert_eq!(stdout(&by_shell(&command, &root(""))), text, "{command}");
     }
 }

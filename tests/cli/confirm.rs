@@ -162,6 +162,7 @@ fn threads_that_sleep_in_the_kernel_go_on() {
         return;
     }
 
+    // Each sleeps until a signal comes, in another call.
     let calls = [
         "read(pipes[0], &byte, 1)",
         "syscall(SYS_futex, &pipes, FUTEX_WAIT, pipes[0], 0, 0, 0)",
@@ -179,6 +180,8 @@ fn threads_that_sleep_in_the_kernel_go_on() {
         assert!(cc.status().expect("cc runs").success());
 
         let mut gdb = Command::new("gdb");
+
+        // gdb writes the core at SIGALRM, which the program sends itself.
         gdb.args(["-nx", "-batch", "-ex", "handle SIGALRM stop", "-ex", "run"]);
         gdb.args(["-ex", &format!("generate-core-file {core}"), &program]);
         let output = gdb.output().expect("gdb runs");

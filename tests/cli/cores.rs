@@ -117,8 +117,11 @@ fn a_core_without_a_list_of_files_is_walked_and_says_so() {
     let size = 8 * segment.expect("its program header") + 16;
     bytes[size..size + 8].fill(0);
     std::fs::write(core.path("core"), &bytes).expect("ours");
+
     let (path, exe) = (core.text("core"), core.text("files/elsewhere/stacks"));
     let empty = core.text("files/elsewhere");
+
+    // How many frames have a name.
     let replayed = |more: &[&str]| {
         let args = ["replay", &path, "--unwinder", "dwarf", "--sysroot", &empty];
         let output = run(&[&args[..], more].concat());
@@ -130,6 +133,7 @@ fn a_core_without_a_list_of_files_is_walked_and_says_so() {
         names(stdout(&output)).concat().len()
     };
     assert_eq!((replayed(&[]), replayed(&["--exe", &exe])), (1, 8));
+
     let blamed = |more: &[&str]| {
         let args = ["doctor", &path, "--unwinder", "dwarf", "--json"];
         let output = run(&[&args[..], &["--sysroot", &empty], more].concat());
@@ -166,6 +170,8 @@ fn a_core_without_a_list_of_files_is_walked_and_says_so() {
 fn the_thread_that_crashed_is_marked() {
     let core = Unpacked::new("stacks", "/usr/local/bin/stacks");
     let (path, files) = (core.text("core"), core.text("files"));
+
+    // The signal, its code and its address: the kernel's note about the crash.
     let crash = "SIGILL (ILL_ILLOPN) at 0x4001f2";
     let replay = ["replay", &path, "--symfs", &files, "--unwinder", "dwarf,fp"];
     let marked = format!("sample 0 pid 31400 tid 31400 time 0 (truth unknown), crashed: {crash}\n");
@@ -178,17 +184,22 @@ fn the_thread_that_crashed_is_marked() {
     let of_sample = format!("\nthread 31400 crashed: {crash} (sample 0)\n");
     assert!(stdout(&doctor).contains(&of_sample), "{}", stdout(&doctor));
 
+    // The same as JSON.
     let lines = |text: &str| -> Vec<serde_json::Value> {
         let lines = text.lines();
         lines
             .map(|line| serde_json::from_str(line).expect("JSON"))
             .collect()
     };
+
+    // 4 is SIGILL's number, and 2 is ILL_ILLOPN.
     let expected = serde_json::json!({
         "signal": "SIGILL", "number": 4, "code": 2, "code_name": "ILL_ILLOPN", "address": "0x4001f2",
     });
     let chains = lines(&ends_with(3, &[&replay[..], &["--json"]].concat()));
     let chains: Vec<_> = chains.iter().filter(|l| l["type"] == "chain").collect();
+
+    // One of each unwinder.
     assert_eq!(chains.len(), 2);
     for chain in chains {
         assert_eq!(chain["crash"], expected);
@@ -218,6 +229,8 @@ fn code_whose_tables_are_registered_with_libgcc_is_walked() {
         let empty = core.text("");
         let walk = ["replay", &path, "--symfs", &empty, "--unwinder", "dwarf"];
         let replayed = ends_with(3, &walk);
+
+        // Two frames of generated code, and three of the program.
         let chain = ["[jit", "[jit", "registered", "registered", "registered"];
         assert_eq!(names(&replayed), [chain], "{version}: {replayed}");
         assert!(replayed.contains("US001 root reached: the entry of a program"));
@@ -229,6 +242,8 @@ fn code_whose_tables_are_registered_with_libgcc_is_walked() {
         // Where the lists are not in the core, the code is generated code without a table.
         let mut bytes = std::fs::read(core.path("core")).expect("ours");
         let headers = bytes[64..].chunks_exact_mut(56).take(16);
+
+        // Program headers have 56 bytes (elf(5)); some writable PT_LOAD ones lose their bytes.
         for header in headers.filter(|h| h[..4] == [1, 0, 0, 0] && h[4] == 6 && h[22] == 0) {
             header[32..40].fill(0);
         }

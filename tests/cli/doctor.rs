@@ -47,6 +47,8 @@ fn unwrapped(text: &str) -> String {
 fn one_screen_says_what_broke_the_stacks() {
     let screen = ends_with(1, &["doctor", THROWS]);
     assert!(screen.lines().count() <= 40, "{screen}");
+
+    // Where lines break depends on the lengths of names.
     let text = unwrapped(&screen);
 
     // Who wrote the libraries, and what their code proves, is known only where they are installed.
@@ -101,6 +103,8 @@ fn as_many_are_broken_as_compare_finds() {
     let column: Value =
         serde_json::from_str(compared.lines().next().expect("a line")).expect("JSON");
     let verdicts = column["verdicts"].as_object().expect("verdicts");
+
+    // The verdicts that say that a chain is not the true one.
     let wrong = ["wrong", "missing", "extra", "truncated"];
     let wrong: u64 = wrong
         .iter()
@@ -321,7 +325,7 @@ fn core(rip: u64, rsp: u64, rbp: u64, words: &[u64]) -> Vec<u8> {
     // in the order of `struct user_regs_struct`.
     let mut status = vec![0; 336];
     status[32..36].copy_from_slice(&7_u32.to_le_bytes());
-    // 0x33 is `__USER_CS`; 0x202 is IF and bit 1, which is always set (Intel SDM volume 1, 3.4.3).
+    // 0x33 is `__USER_CS`; 0x202 is IF and bit 1, which is always set (Intel SDM volume 1).
     for (register, value) in [(4, rbp), (16, rip), (17, 0x33), (18, 0x202), (19, rsp)] {
         let at = 112 + 8 * register;
         status[at..at + 8].copy_from_slice(&u64::to_le_bytes(value));

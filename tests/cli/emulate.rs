@@ -106,6 +106,7 @@ fn a_program_may_be_killed_or_not_modelled() {
         "{said}"
     );
 
+    // An endless loop makes no system call, so only the limit ends it.
     let path = program(directory.path(), "loop", "1: jmp 1b");
     let output = emulated(&["--timeout", "0.01"], &path);
     assert_eq!((stdout(&output), status(&output)), ("hello\n", 3));
@@ -285,6 +286,7 @@ fn names_need_not_be_text() {
         .path()
         .join(std::ffi::OsStr::from_bytes(b"tr\xfface.bin"));
 
+    // 0xff is in no UTF-8 text.
     for (command, wanted) in [("emulate", 0), ("record", 0), ("verify", 0)] {
         let mut tool = crate::cli::tool(&[command]);
         if command == "record" {
@@ -355,6 +357,8 @@ fn what_is_not_modelled_has_one_status() {
         vec!["step", "--json"],
         vec!["report", "-o", &page],
     ];
+
+    // `lockstep` traces the program on the processor, too.
     if unwind_sim_host::may_trace().is_ok() {
         commands.push(vec!["lockstep"]);
     }

@@ -31,10 +31,13 @@ fn a_sample_becomes_a_case_that_holds() {
             case.header.right.iter().any(|c| c.unwinder == "dwarf"),
             "{sample}"
         );
+
+        // The case states its chain; blessing adds what the unwinders say, and checking repeats it.
         cases::bless(&path, &[], &CaseLimits::default())
             .unwrap_or_else(|e| panic!("{sample}: {e}"));
         cases::check(&path).unwrap_or_else(|e| panic!("{sample}: {e}"));
 
+        // DWARF was right in the recording, and so it is in the case.
         let blessed = cases::read(&path).expect("a sound case");
         let matrix = blessed.expected.expect("it was blessed");
         let dwarf = matrix.cell("sample", "dwarf");
@@ -113,6 +116,9 @@ fn a_wrong_row_is_wrong_in_the_case() {
         |cfa: &str, rbx: &str| format!(".cfi_def_cfa_offset {cfa}\n .cfi_offset %rbx, {rbx}");
 
     let mut wrong = 0;
+
+    // The same code with rows that are wrong in different ways: where the walk goes, and what it
+    // restores.
     for (name, cfi) in [
         ("right", rows("40", "-16")),
         ("return-into-outer", rows("16", "-16")),
@@ -122,9 +128,10 @@ fn a_wrong_row_is_wrong_in_the_case() {
         ("beyond-the-caller", rows("48", "-16")),
         ("no-row", String::new()),
     ] {
-        let (start, end) = match cfi.is_empty() {
-            true => ("", ""),
-            false => (".cfi_startproc", ".cfi_endproc"),
+        let (start, end) = if cfi.is_empty() {
+            ("", "")
+        } else {
+            (".cfi_startproc", ".cfi_endproc")
         };
         let text = PROGRAM
             .replace("START", start)
@@ -137,6 +144,7 @@ fn a_wrong_row_is_wrong_in_the_case() {
         cc.args(["-nostdlib", "-static", "-no-pie", "-o", &program, &source]);
         assert!(cc.status().expect("cc runs").success());
 
+        // One sample, at `leaf`.
         let record = [
             "record", "--engine", "emulator", "--at", "leaf", "-o", &trace, &program,
         ];
@@ -167,6 +175,7 @@ fn a_wrong_row_is_wrong_in_the_case() {
         }
     }
 
+    // Cases that are all right would say nothing about wrong ones.
     assert!(wrong >= 12, "{wrong}");
 }
 
@@ -199,6 +208,7 @@ fn a_wrong_sample_of_a_program_is_wrong_in_the_case_or_refused() {
             &file,
         ]);
 
+        // What was written has the same verdict as in the recording.
         if status(&output) == 0 {
             written += 1;
             assert_eq!(
@@ -213,6 +223,7 @@ fn a_wrong_sample_of_a_program_is_wrong_in_the_case_or_refused() {
         }
     }
 
+    // All of these can be written today.
     assert_eq!(written, 7);
 }
 
@@ -228,6 +239,8 @@ fn what_cannot_be_written_is_told() {
     };
 
     let case = file("case.s");
+
+    // Several samples, and none chosen.
     refused(&["extract", THROWS, "-o", &case], "--sample N");
     let seed = crate::cli::SEED;
     refused(
@@ -237,12 +250,14 @@ fn what_cannot_be_written_is_told() {
     let perf = "corpus/perfdata/dwarf.data";
     refused(&["extract", perf, "--sample", "0", "-o", &case], "no truth");
 
+    // The file's name becomes the case's name.
     let name = file("Not_Kebab.s");
     refused(
         &["extract", THROWS, "--sample", "0", "-o", &name],
         "Not_Kebab",
     );
 
+    // What a case of one stack cannot express.
     for (name, what) in [
         ("signal/signal-frame-on-the-normal-stack", "signal"),
         (

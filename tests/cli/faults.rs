@@ -67,7 +67,7 @@ fn errors(call: &str) -> &'static [Errno] {
 type Tree = BTreeMap<String, Vec<u8>>;
 
 /// A folder with inputs, and where commands run in it.
-struct Bench {
+struct FaultBench {
     folder: tempfile::TempDir,
     shim: PathBuf,
     inputs: Tree,
@@ -77,7 +77,7 @@ struct Bench {
 
 /// What a command did.
 #[derive(Clone)]
-struct Done {
+struct CommandResult {
     status: Option<i32>,
     stdout: String,
     stderr: String,
@@ -110,26 +110,25 @@ fn read_tree(folder: &Path, below: &Path, tree: &mut Tree) {
             .expect("below")
             .to_string_lossy()
             .into_owned();
-        match path.is_dir() {
-            true => {
-                tree.insert(name + "/", Vec::new());
-                read_tree(&path, below, tree);
-            }
-            false => {
-                tree.insert(name, std::fs::read(&path).expect("a file"));
-            }
+        if path.is_dir() {
+            tree.insert(name + "/", Vec::new());
+            read_tree(&path, below, tree);
+        } else {
+            tree.insert(name, std::fs::read(&path).expect("a file"));
         }
     }
 }
 
-impl Bench {
+impl FaultBench {
     /// `None` if there is no C compiler.
-    fn new() -> Option<Bench> {
+    fn new() -> Option<FaultBench> {
         let folder = tempfile::tempdir().expect("a folder");
         let tools = folder.path().join("tools");
         std::fs::create_dir(&tools).expect("a folder");
 
         let (source, shim) = (tools.join("shim.c"), tools.join("shim.so"));
+
+        // A library that is loaded first and lets single calls fail.
         std::fs::write(&source, SHIM).expect("a file");
         let mut cc = Command::new("cc");
         cc.args(["-shared", "-fPIC", "-O1", "-o"])
@@ -139,6 +138,7 @@ impl Bench {
             return None;
         }
 
+        // A static program, so that commands have something to run that needs no libraries.
         let case = root("corpus/cases/frame/fp-loses-the-caller-before-push-rbp.s");
         let prog = tools.join("prog");
         let mut cc = Command::new("cc");
@@ -183,11 +183,12 @@ impl Bench {
         let text: String = lines.map(|line| format!("{line}\n")).collect();
         inputs.insert("in/case.s".to_owned(), text.into_bytes());
 
+        // The core of the corpus is compressed.
         let core = std::fs::read(root("corpus/cores/stacks.core.zst")).expect("a core");
         let core = zstd::decode_all(&core[..]).expect("zstd");
         inputs.insert("in/core".to_owned(), core);
 
-        Some(Bench {
+        Some(FaultBench {
             folder,
             shim,
             inputs,
@@ -228,6 +229,8 @@ impl Bench {
             }
         }
         use std::os::unix::fs::PermissionsExt;
+
+        // A file that was just written is not executable.
         let mode = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(work.join("in/prog"), mode).expect("our file");
         *there = wanted.clone();
@@ -235,7 +238,7 @@ impl Bench {
     }
 
     /// Runs a command with the shim.
-    fn run(&self, command: &str, shim: &[(&str, String)]) -> Done {
+    fn run(&self, command: &str, shim: &[(&str, String)]) -> CommandResult {
         let work = self.work();
         let mut tool = Command::new("timeout");
         tool.args(["120", env!("CARGO_BIN_EXE_unwind-sim")])
@@ -251,7 +254,7 @@ impl Bench {
         let mut files = Tree::new();
         read_tree(&work, &work, &mut files);
         self.there.replace(files.clone());
-        Done {
+        CommandResult {
             status: output.status.code(),
             stdout: settled(&output.stdout),
             stderr: settled(&output.stderr),
@@ -289,14 +292,22 @@ fn is_same_file(one: Option<&Vec<u8>>, other: Option<&Vec<u8>>) -> bool {
 }
 
 /// What is wrong with what a command did at a fault, if anything.
-fn wrong(fault: &Fault<'_>, before: &Tree, base: &Done, done: &Done) -> Vec<String> {
+fn wrong(
+    fault: &Fault<'_>,
+    before: &Tree,
+    base: &CommandResult,
+    done: &CommandResult,
+) -> Vec<String> {
     let mut out = Vec::new();
+
+    // A signal, or a status that no command documents.
     let Some(status) = done.status.filter(|status| *status <= 3) else {
         return vec![format!("it ended with {:?}", done.status)];
     };
 
     let is_same = Some(status) == base.status;
     let all = format!("{}{}", done.stdout, done.stderr);
+
     let is_told = is_same && gives_reason(&all, fault.error);
     let is_removal = ["unlink", "unlinkat", "rmdir"].contains(&fault.call);
 
@@ -323,6 +334,7 @@ fn wrong(fault: &Fault<'_>, before: &Tree, base: &Done, done: &Done) -> Vec<Stri
         }
     }
 
+    // An interrupted call is made again by the library or by us, so that nothing may differ.
     if fault.error == Errno::EINTR {
         if !is_same || done.stdout != base.stdout {
             out.push("an interrupted call was not made again".to_owned());
@@ -339,6 +351,8 @@ fn wrong(fault: &Fault<'_>, before: &Tree, base: &Done, done: &Done) -> Vec<Stri
             .unwrap_or_default()
             .to_string_lossy();
         let file = settled(file.trim_end_matches(".partial").as_bytes());
+
+        // A temporary file has a name that nobody knows, so the message says what it is for.
         let is_temporary = fault.path.contains("/tmp/") && all.contains("temporary");
         if status == 2 && !fault.path.starts_with('<') && !all.contains(&file) && !is_temporary {
             let input = before.keys().any(|name| all.contains(name.as_str()));
@@ -352,7 +366,7 @@ fn wrong(fault: &Fault<'_>, before: &Tree, base: &Done, done: &Done) -> Vec<Stri
 }
 
 /// Tries one command with all faults that are wanted. Adds what is wrong, each once.
-fn try_command(bench: &Bench, command: &str, all: bool, found: &mut BTreeSet<String>) -> u64 {
+fn try_command(bench: &FaultBench, command: &str, all: bool, found: &mut BTreeSet<String>) -> u64 {
     let bare = bench.prepare(None);
     let plain = bench.run(command, &[]);
     // The next runs find an older file where they write theirs: after a fault it must still be
@@ -393,6 +407,8 @@ fn try_command(bench: &Bench, command: &str, all: bool, found: &mut BTreeSet<Str
         let (call, path) = line.split_once(' ').expect("a call and a path");
         let times = seen.entry(settled(line.as_bytes())).or_default();
         *times += 1;
+
+        // Each kind of call once, unless all are wanted.
         if !all && *times > 1 {
             continue;
         }
@@ -408,6 +424,8 @@ fn try_command(bench: &Bench, command: &str, all: bool, found: &mut BTreeSet<Str
             let done = bench.run(command, &shim);
             tried += 1;
             let fault = Fault { call, path, error };
+
+            // With what the command said, which is needed to see what happened.
             for what in wrong(&fault, &before, &base, &done) {
                 found.insert(format!(
                     "{command}: {error} of {call} {path}: {what}\n  {}{}",
@@ -425,7 +443,7 @@ fn try_command(bench: &Bench, command: &str, all: bool, found: &mut BTreeSet<Str
 #[test]
 fn a_call_that_fails_loses_nothing_and_is_told() {
     const TEST: &str = "a_call_that_fails_loses_nothing_and_is_told";
-    let Some(bench) = Bench::new() else {
+    let Some(bench) = FaultBench::new() else {
         return skip(TEST, "no C compiler makes a shared library here");
     };
     let all = std::env::var_os(SLOW).is_some();

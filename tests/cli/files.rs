@@ -43,6 +43,8 @@ fn an_output_file_is_what_standard_output_is() {
             without_command(&direct.stdout),
             "{args:?}"
         );
+
+        // No file of another name is left.
         assert_eq!(names(folder.path()), ["out"]);
     }
 }
@@ -145,6 +147,8 @@ fn units_are_counted_as_readelf_counts_them() {
     };
 
     let readelf = String::from_utf8_lossy(&readelf);
+
+    // readelf prints one such line for each FDE.
     let fdes = readelf.lines().filter(|l| l.contains(" FDE cie=")).count();
 
     let text = ends_with(0, &["inspect", libc]);

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 /// Files that were cut short, each with a part of the message about it.
 fn cut_files(folder: &std::path::Path) -> Vec<(String, &'static str)> {
     let read = |name: &str| std::fs::read(root(name)).expect("the corpus");
+
+    // One of each kind of recording, cut at a place with a known message.
     let cuts = [
         (
             "cut.bin",
@@ -57,6 +59,7 @@ fn a_recording_that_was_cut_short_is_said_to_be() {
             &["extract", "-o", &output],
             &["import", "-o", &output],
         ] {
+            // A trace needs no import.
             if args[0] == "import" && file.ends_with(".bin") {
                 continue;
             }
@@ -65,6 +68,8 @@ fn a_recording_that_was_cut_short_is_said_to_be() {
             let said = stderr(&ran);
             let lines = said.lines().filter(|line| line.contains("was cut short"));
             let lines: Vec<&str> = lines.collect();
+
+            // Once, though a command may read the file several times.
             let [line] = lines[..] else {
                 panic!("{args:?} {file}: {said}");
             };
@@ -76,6 +81,7 @@ fn a_recording_that_was_cut_short_is_said_to_be() {
             );
         }
 
+        // `inspect` shows what is there, so it says it among the facts.
         let inspected = run(&["inspect", &file]);
         let shown = stdout(&inspected);
         assert!(shown.contains(told), "{file}: {shown}");
@@ -93,6 +99,8 @@ fn a_recording_that_was_cut_short_has_the_status_of_what_is_there() {
         let whole = format!("corpus/perfdata/{name}");
         let bytes = std::fs::read(root(&whole)).expect("the corpus");
         let file = folder.path().join(name);
+
+        // The cut is inside the data, so that whole records are left.
         std::fs::write(&file, &bytes[..bytes.len() - missing]).expect("written");
         let file = file.to_str().expect("a path");
 
@@ -115,6 +123,7 @@ fn a_recording_that_was_cut_short_has_the_status_of_what_is_there() {
             );
             assert_eq!(status(&cut), status(&whole), "{args:?} {}", stderr(&cut));
 
+            // It is said once, with the file's name.
             let said = stderr(&cut);
             let lines = said.lines().filter(|line| line.contains("was cut short"));
             let lines: Vec<&str> = lines.collect();
@@ -162,6 +171,8 @@ fn frames_that_repeat_are_folded() {
     assert_eq!(folded.matches(line).count(), 2, "{folded}");
     assert!(folded.contains("\nframe 40: return address") && !folded.contains("\nframe 20:"));
     assert!(!all.contains("that repeat"));
+
+    // A folded frame can be asked for.
     let one = explained(&["--frame", "20"]);
     assert!(one.contains("\nframe 20: return address"), "{one}");
 
@@ -172,6 +183,8 @@ fn frames_that_repeat_are_folded() {
     };
     let (folded, all) = (replayed(&[]), replayed(&["--all"]));
     assert_eq!(folded.matches(line).count(), 1, "{folded}");
+
+    // One line stands for 38.
     assert_eq!(all.lines().count(), folded.lines().count() + 37);
     assert!(!all.contains("that repeat"));
     for format in [&["--json"][..], &["--format", "folded"]] {

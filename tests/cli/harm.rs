@@ -155,6 +155,8 @@ fn a_signal_to_the_recorder_ends_the_recording_and_not_the_program() {
         let mut echo = piped(Command::new(&program));
         let pid = echo.id().to_string();
         let mut ends = Echo::of(&mut echo);
+
+        // It runs before anybody is attached to it.
         ends.answers();
         let mut recorder = piped(tool(&[
             "record",
@@ -166,6 +168,7 @@ fn a_signal_to_the_recorder_ends_the_recording_and_not_the_program() {
             &pid,
         ]));
 
+        // The signal must not come before there is something to write.
         sampled(&path, &mut ends);
         let to = Pid::from_raw(i32::try_from(recorder.id()).expect("a pid"));
         kill(to, signal).expect("our child");
@@ -173,6 +176,8 @@ fn a_signal_to_the_recorder_ends_the_recording_and_not_the_program() {
         assert_eq!(ended.signal(), Some(signal as i32), "{signal}");
 
         ends.answers();
+
+        // The program still answers, and ends by itself.
         ends.ends();
         assert_eq!(waited(&mut echo, "the program").code(), Some(7), "{signal}");
 
@@ -200,6 +205,8 @@ fn a_program_that_was_started_runs_on_when_its_recorder_is_told_to_end() {
         let args = [&args[..], how, &["--", text(&program)]].concat();
         let mut recorder = piped(tool(&args));
         let mut ends = Echo::of(&mut recorder);
+
+        // The signal must not come before there is something to write.
         sampled(&path, &mut ends);
 
         let to = Pid::from_raw(i32::try_from(recorder.id()).expect("a pid"));
@@ -207,6 +214,7 @@ fn a_program_that_was_started_runs_on_when_its_recorder_is_told_to_end() {
         let ended = waited(&mut recorder, "the recorder");
         assert_eq!(ended.signal(), Some(signal as i32), "{signal}");
 
+        // The program runs on without its recorder.
         ends.answers();
         ends.ends();
         whole(&path, folder.path());
@@ -217,6 +225,7 @@ fn a_program_that_was_started_runs_on_when_its_recorder_is_told_to_end() {
 /// while the program computes, and while it waits for input that never comes.
 #[test]
 fn a_signal_ends_a_recording_in_the_machine() {
+    // It writes a byte first, so that the test knows that it runs.
     const LOOP: &str = "#include <unistd.h>\nint main(int n, char **v) { write(1, \"x\", 1);\n\
                         for (;;) if (n > 1) { char c; read(0, &c, 1); } }\n";
 
@@ -236,6 +245,8 @@ fn a_signal_ends_a_recording_in_the_machine() {
 
             let mut byte = [0];
             let out = recorder.stdout.as_mut().expect("a pipe");
+
+            // Not before: a signal at the start would leave nothing to write.
             out.read_exact(&mut byte).expect("the program runs");
 
             let to = Pid::from_raw(i32::try_from(recorder.id()).expect("a pid"));
@@ -246,6 +257,8 @@ fn a_signal_ends_a_recording_in_the_machine() {
             let mut said = String::new();
             let err = recorder.stderr.as_mut().expect("a pipe");
             err.read_to_string(&mut said).expect("text");
+
+            // The message says why the recording is short.
             assert!(said.contains("; stopped by a signal\n"), "{said}");
 
             // What was recorded until then is a whole trace.
@@ -311,6 +324,7 @@ fn a_failed_recording_leaves_the_earlier_one() {
     std::fs::copy(SEED, &path).expect("a copy");
     let before = std::fs::read(&path).expect("a trace");
 
+    // Failures before the program starts, and when it has ended without a sample.
     let mut ways: Vec<&[&str]> = vec![
         &[
             "--engine",
@@ -338,6 +352,7 @@ fn a_failed_recording_leaves_the_earlier_one() {
         ],
     ];
 
+    // These are recorded with ptrace, which may be forbidden.
     if may_trace("a_failed_recording_leaves_the_earlier_one") {
         ways.push(&["--at", "no_such_function", "--", "/bin/true"]);
         ways.push(&["--", "/no/such/program"]);
@@ -348,6 +363,8 @@ fn a_failed_recording_leaves_the_earlier_one() {
         assert!(matches!(status(&output), 2 | 3), "{}", stderr(&output));
         let now = std::fs::read(&path).expect("the earlier trace");
         assert!(now == before, "{args:?}: {}", stderr(&output));
+
+        // No partial file is left beside it.
         assert_eq!(names(folder.path()), ["out.bin"], "{args:?}");
     }
 }
@@ -389,6 +406,7 @@ fn devices_pipes_and_links_stay_what_they_are() {
     let null = std::fs::metadata("/dev/null").expect("a device");
     assert!(null.file_type().is_char_device());
 
+    // What a link names is written, not the link.
     let link = folder.path().join("link.bin");
     symlink("real.bin", &link).expect("a link");
     emulated(&link);
@@ -397,6 +415,8 @@ fn devices_pipes_and_links_stay_what_they_are() {
     assert_eq!(names(folder.path()), ["link.bin", "real.bin"]);
 
     let real = folder.path().join("real.bin");
+
+    // A file that is replaced keeps its permissions.
     std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o640)).expect("our file");
     emulated(&link);
     let mode = std::fs::metadata(&real).expect("a file").permissions();
@@ -464,6 +484,8 @@ fn an_interrupted_command_leaves_nothing() {
         let mut child = piped(command);
 
         let began = Instant::now();
+
+        // The unwinder has started when its file is there.
         while !pid.exists() {
             assert!(began.elapsed() < PATIENCE, "the unwinder does not start");
             std::thread::sleep(Duration::from_millis(5));
@@ -475,6 +497,7 @@ fn an_interrupted_command_leaves_nothing() {
         let ended = waited(&mut child, "replay");
         assert_eq!(ended.signal(), Some(signal as i32), "{signal}");
 
+        // A process of the unwinder, which must be ended, too.
         let started = Path::new("/proc").join(started.trim());
         while is_running(&started) {
             assert!(began.elapsed() < PATIENCE, "its process is still there");

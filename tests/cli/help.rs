@@ -41,12 +41,15 @@ pub(crate) fn values(command: &[&str], option: &str) -> Vec<String> {
         .split(&format!("\n      {option} <"))
         .nth(1)
         .unwrap_or_default();
+
+    // Up to the next option.
     let own = text
         .lines()
         .skip(1)
         .take_while(|line| !line.trim_start().starts_with("--"));
     let own: Vec<&str> = own.map(str::trim_start).collect();
 
+    // Values with a description have a line each, others are in one list.
     let list = own.iter().filter_map(|line| line.strip_prefix("- "));
     let mut values: Vec<String> = list
         .filter_map(|line| Some(line.split([':', ' ']).next()?.to_owned()))
@@ -186,6 +189,8 @@ fn every_command_has_a_man_page() {
         let text = std::fs::read_to_string(folder.join(format!("{name}.1")));
         (text.unwrap_or_else(|e| panic!("{name}: {e}")), name)
     };
+
+    // In man pages a hyphen is escaped, or it may be typeset as a dash (man-pages(7)).
     let reference = |name: &str| format!("\n\\fB{}\\fR(1)", name.replace('-', "\\-"));
 
     let commands = commands();
@@ -200,6 +205,8 @@ fn every_command_has_a_man_page() {
         }
 
         let also = text.split(".SH \"SEE ALSO\"").nth(1).expect("a section");
+
+        // A command and its subcommands refer to each other.
         if let Some((_, above)) = words.split_last() {
             let above = page(above);
             assert!(also.contains(&reference(&above.1)), "{name}: {also}");
@@ -208,6 +215,8 @@ fn every_command_has_a_man_page() {
         }
 
         let shown: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
+
+        // Statuses are those of the help, in the same words.
         let help = ends_with(0, &shown);
         for (status, meaning) in statuses(&help) {
             let meaning = meaning.replace('-', "\\-").replace('\'', "\\*(Aq");
@@ -216,6 +225,7 @@ fn every_command_has_a_man_page() {
         }
     }
 
+    // No page that belongs to no command.
     let files = std::fs::read_dir(&folder).expect("a folder").count();
     assert_eq!(files, commands.len());
 

@@ -31,6 +31,7 @@ fn fault(output: &[u8], may_be_coloured: bool) -> Option<String> {
         Err(error) => return Some(excerpt(output, error.valid_up_to())),
     };
 
+    // Colours of our own are none of the text's.
     if may_be_coloured {
         for colour in 0..100 {
             text = text.replace(&format!("\x1b[{colour}m"), "");
@@ -46,6 +47,7 @@ fn fault(output: &[u8], may_be_coloured: bool) -> Option<String> {
     };
 
     let bad = |&(at, c): &(usize, char)| match c {
+        // A line break of the hostile text, or a tab of it, stands beside its last word.
         '\n' => text[at + 1..].starts_with(FORGED),
         '\t' => text[..at].ends_with(FORGED),
         // What JSON does not need to escape is escaped where a person reads it.
@@ -74,6 +76,7 @@ fn check(files: &Files, words: &[&str], color: &str, faults: &mut Vec<String>) {
     let output = command.args(&args).stdin(Stdio::null()).output();
     let output = output.expect("the tool runs");
 
+    // Above 100, or none, is a panic or a signal.
     let status = output.status.code();
     if status.is_none_or(|status| status > 100) && !words.contains(&"@gone") {
         faults.push(format!("{title}: {:?}", output.status));
@@ -86,6 +89,7 @@ fn check(files: &Files, words: &[&str], color: &str, faults: &mut Vec<String>) {
     }
 
     for line in output.stdout.split(|&byte| byte == b'\n') {
+        // Hostile text may not break out of a string.
         let is_json = words.contains(&"--json") && !line.is_empty();
         if is_json && serde_json::from_slice::<serde_json::Value>(line).is_err() {
             faults.push(format!("{title}: not JSON: {}", line.escape_ascii()));
@@ -106,6 +110,8 @@ fn hostile_text_reaches_nobody() {
             let words: Vec<&str> = view.split(' ').collect();
             check(&files, &words, color, &mut faults);
         }
+
+        // Every form of the output, except those that only programs read.
         for (command, option, file) in FORMS {
             for value in values(command, option) {
                 if !FOR_PROGRAMS.contains(&value.as_str()) {

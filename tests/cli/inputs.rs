@@ -44,12 +44,14 @@ fn what_is_not_a_file_is_refused_by_every_command() {
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let [pipe, socket, circle, out] = ["pipe", "socket", "circle", "out"].map(path);
 
+    // Nobody writes to it, so a command that opened it would wait for ever.
     fifo(Path::new(&pipe));
     // A socket cannot be opened: ENXIO (`man 2 open`).
     let _listener = UnixListener::bind(&socket).expect("a socket");
     symlink("circle", &circle).expect("a link");
     let here = path("");
 
+    // `@` stands for the file.
     let readers: &[&[&str]] = &[
         &["replay", "@"],
         &["compare", "@"],
@@ -101,16 +103,20 @@ fn what_is_not_a_file_is_refused_by_every_command() {
                 .collect();
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
 
+            // It must end by itself, also with /dev/zero, which never does.
             let output = ended(&args);
             let said = stderr(&output);
 
             // A program that cannot be executed ends as a shell says it.
-            let statuses: &[i32] = match reader.contains(&"--") {
-                true => &[2, 3, 126, 127],
-                false => &[2],
+            let statuses: &[i32] = if reader.contains(&"--") {
+                &[2, 3, 126, 127]
+            } else {
+                &[2]
             };
             assert!(statuses.contains(&status(&output)), "{args:?}: {said}");
             assert!(!said.is_empty(), "{args:?}");
+
+            // Nothing is written when the input was refused.
             assert!(!Path::new(&out).exists(), "{args:?}");
         }
     }
@@ -201,6 +207,7 @@ fn an_output_that_is_an_input_is_refused_before_it_is_touched() {
     )
     .expect("a scenario");
 
+    // The file itself, another name of it, and a link to it.
     for output in [&input, &linked, &symbolic] {
         for args in [
             &["import", &input, "-o", output][..],
@@ -224,6 +231,7 @@ fn an_output_that_is_an_input_is_refused_before_it_is_touched() {
         Path::new(&scenario),
     );
 
+    // A program that is recorded is an input, too.
     let record = [
         "record", "--engine", "emulator", "-o", &program, "--", &program,
     ];
@@ -233,6 +241,7 @@ fn an_output_that_is_an_input_is_refused_before_it_is_touched() {
         Path::new(&program),
     );
 
+    // So is a list of files.
     let list = path("list");
     fs::write(&list, &program).expect("a list");
     let check = ["tables", "check", "--files", &list, "--out", &list];

@@ -182,7 +182,7 @@ fn fits(value: &Value, schema: &Value, root: &Value) -> Result<(), String> {
             let tries = choices.iter().map(|choice| fits(value, choice, root));
             let errors: Vec<String> = tries.filter_map(Result::err).collect();
             let hits = choices.len() - errors.len();
-            // `oneOf` wants exactly one that fits, `anyOf` at least one (JSON Schema core, 10.2.1).
+            // `oneOf` wants exactly one that fits, `anyOf` at least one (JSON Schema core).
             if hits == 0 || (key == "oneOf" && hits > 1) {
                 return Err(format!("{hits} of {key}: {}", errors.join("; ")));
             }

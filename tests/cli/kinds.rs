@@ -64,7 +64,7 @@ fn files(folder: &Path) -> Vec<(String, FileKind)> {
 }
 
 /// Arguments with the placeholder `FILE`, and the kinds of files accepted there.
-type Place = (&'static [&'static str], &'static [FileKind]);
+type FileArgument = (&'static [&'static str], &'static [FileKind]);
 
 use FileKind::{
     Bpf, Capture, Case, Compressed, Core, Elf, Empty, Folder, Kernel, Lines, PerfData, Special,
@@ -76,7 +76,7 @@ const PROGRAMS: &[FileKind] = &[Elf, Case, Text, Unknown];
 const OBJECT: &str = "corpus/bpf/profile.bpf.o";
 const DATA: &str = "corpus/perfdata/dwarf.data";
 
-const PLACES: &[Place] = &[
+const PLACES: &[FileArgument] = &[
     (&["import", "-o", "OUT", "FILE"], &[PerfData, Core, Capture]),
     (&["extract", "-o", "OUT", "FILE"], RECORDINGS),
     (
@@ -146,6 +146,7 @@ fn a_wrong_file_is_named_for_what_it_is() {
 
     for (place, kinds) in PLACES {
         for (file, kind) in &files {
+            // What is accepted there is tested elsewhere.
             if kinds.contains(kind) {
                 continue;
             }
@@ -163,10 +164,13 @@ fn a_wrong_file_is_named_for_what_it_is() {
             // The recorder refuses a case in its own words.
             let what = format!("{file} is {}", kind.description());
             assert!(told.contains(&what), "{args:?}: {told}");
+
+            // One line, and nothing written.
             assert_eq!(told.lines().count(), 1, "{told}");
             assert!(!Path::new(&out).exists(), "{args:?} left a file");
         }
 
+        // A file that does not exist is no kind at all.
         let missing = inputs.path().join("missing").to_string_lossy().into_owned();
         let put = |word: &&'static str| match *word {
             "FILE" => missing.clone(),
@@ -193,6 +197,7 @@ fn each_advice_names_a_subcommand_that_takes_the_file() {
     let mut named = 0;
 
     for (file, kind) in &files {
+        // This command takes few kinds, so it has advice for the others.
         let output = run(&["cases", "run", "--folder", "no/folder", file]);
         let Some((_, advice)) = stderr(&output).split_once("; ") else {
             continue;
@@ -204,7 +209,10 @@ fn each_advice_names_a_subcommand_that_takes_the_file() {
         let command = command.split('`').next().unwrap_or_default();
         let words: Vec<&str> = command.split(' ').collect();
         assert!(help.contains(&format!("  {} ", words[0])), "{command}");
-        let takes = |(place, kinds): &&Place| place.starts_with(&words[..]) && kinds.contains(kind);
+        let takes =
+            |(place, kinds): &&FileArgument| place.starts_with(&words[..]) && kinds.contains(kind);
+
+        // Lines are a baseline, which is an option's value, not a place of its own.
         let baseline = *kind == Lines && words == ["compare"];
         assert!(
             baseline || PLACES.iter().find(takes).is_some(),

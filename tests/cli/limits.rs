@@ -162,6 +162,7 @@ fn a_kernel_is_stopped_with_its_handlers() {
 /// What is not run has no limits.
 #[test]
 fn limits_are_for_cases() {
+    // These limit a run, and a recording is not run.
     for option in ["--timeout", "--max-samples", "--max-tasks"] {
         let output = run(&["replay", SEED, option, "1"]);
         assert_eq!(status(&output), 2);
@@ -176,6 +177,7 @@ fn limits_are_for_cases() {
         "--max-tasks",
     ];
     for option in limits {
+        // Refused before the output is opened, which could not be.
         let out = ["-o", "/nonexistent/out.bin"];
         for command in [
             &["compare", SEED][..],
@@ -194,6 +196,7 @@ fn limits_are_for_cases() {
         assert!(stderr(&output).starts_with(&wanted), "{}", stderr(&output));
     }
 
+    // Neither a recording nor a program has the sample points of a case.
     for option in &limits[1..] {
         for subject in [&[SEED][..], &["--", "/bin/true"]] {
             let output = run(&[&["step", "--json", option, "1"], subject].concat());
@@ -203,10 +206,12 @@ fn limits_are_for_cases() {
         }
     }
 
+    // Other unwinders are not waited for.
     let output = run(&["compare", SEED, "--unwinder-timeout", "1"]);
     let wanted = "unwind-sim: --unwinder-timeout is for --unwinder cmd:PROGRAM";
     assert!(stderr(&output).starts_with(wanted), "{}", stderr(&output));
 
+    // Confirming runs the program, so here a limit is accepted.
     let confirmed = ["--confirm", "--sample", "0", "--max-instructions", "9"];
     let output = run(&[&["replay", SEED][..], &confirmed].concat());
     assert_ne!(status(&output), 2, "{}", stderr(&output));

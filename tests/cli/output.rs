@@ -140,6 +140,8 @@ fn explanations() {
     // The list contains every code, and every code has a page.
     let list = ends_with(0, &["explain", "--list"]);
     assert_eq!(list.lines().count(), Code::ALL.len());
+
+    // Both are in the order of the codes.
     for (line, code) in list.lines().zip(Code::ALL) {
         assert_eq!(line, format!("{code} {}", code.description()));
         let page = ends_with(0, &["explain", code.as_str()]);
@@ -173,6 +175,7 @@ fn a_wrong_frame_has_the_true_one_beside_it() {
         assert!(!text.contains(&depth(2)), "{text}");
     }
 
+    // The same of one frame alone.
     let frame = [&["explain", THROWS][..], &args, &["--frame", "2"]].concat();
     let text = ends_with(0, &frame);
     let told = "WRONG: true frame 2 is 0x7ffff7ca90cb, __cxa_throw+0x3b";
@@ -352,17 +355,22 @@ fn recorded_kernel_frames_are_shown_and_not_judged() {
 
     let shown = |file: &str| {
         let output = run(&["replay", file, "--sample", "2"]);
+
+        // 3: there is no truth, so nothing was judged.
         assert_eq!(status(&output), 3, "{}", stderr(&output));
         let lines = stdout(&output).lines();
         lines.take(10).map(str::to_owned).collect::<Vec<_>>()
     };
 
     let lines = shown(data);
+
+    // perf recorded this part itself.
     assert_eq!(lines[1], "perf (recorded): 0 frames and 8 of the kernel");
     assert_eq!(lines[2], "  k   0 ffffffff816ab704  [kernel]");
     assert_eq!(lines[9], "  k   7 ffffffff81000c82  [kernel]");
     assert_eq!(shown(&trace), lines);
 
+    // Compared with perf's own chain, which has no user part here.
     let against = run(&[
         "compare",
         &trace,

@@ -15,6 +15,7 @@ fn help_and_a_few_samples() {
     let print = ["perf", "script", KERNEL, FILES];
     let snap = |name: &str, args: &[&str]| snapshot(name, &[&print, args].concat());
 
+    // A part of a chain, of some time, with lines of the source.
     let fields = "comm,tid,time,ip,sym,symoff,srcline";
     let lines = [
         "--max-stack",
@@ -26,6 +27,7 @@ fn help_and_a_few_samples() {
     ];
     snap("perf-script-lines", &[&["-F", fields][..], &lines].concat());
 
+    // No chains, and a field more and one less than by default.
     let hidden = [
         "-G",
         "-F",
@@ -37,6 +39,7 @@ fn help_and_a_few_samples() {
     ];
     snap("perf-script-hidden", &hidden);
 
+    // Deferred chains are left as perf recorded them.
     let alone = [
         "--no-merge-callchains",
         "-G",
@@ -72,6 +75,7 @@ fn tasks_are_chosen_in_every_format() {
         assert!(one.lines().eq(wanted), "{tid}");
         total += one.lines().count();
 
+        // Folded stacks end with the number of their samples.
         let folded = [
             "perf", "script", "--format", "folded", "--tid", tid, RECORDING,
         ];
@@ -83,6 +87,8 @@ fn tasks_are_chosen_in_every_format() {
 
     // Every sample is of exactly one thread.
     assert_eq!(total, all.lines().count());
+
+    // All threads together are no choice.
     let many = threads.join(",");
     let args = [
         "perf", "script", "-G", "-F", "tid,time", "--tid", &many, RECORDING,
@@ -127,6 +133,7 @@ fn names_come_from_a_file_too() {
         )
     };
 
+    // The list names the program, among others.
     assert_eq!(printed(&list), printed("fields"));
     assert_eq!(printed("nobody"), "");
 
@@ -225,6 +232,7 @@ fn options_that_are_not_supported_name_another() {
 
 #[test]
 fn invalid_values_are_refused_with_what_is_accepted() {
+    // Each message says what would have been accepted, or which field is missing.
     for (args, wanted) in [
         (["--max-stack", "-1"], "accepted: a number of frames"),
         (["--max-stack", "many"], "accepted: a number of frames"),
@@ -259,6 +267,7 @@ fn invalid_values_are_refused_with_what_is_accepted() {
         assert!(said.contains(wanted), "{args:?}: {said}");
     }
 
+    // Percentages need a recording with its times in the header.
     let parts = [
         "perf",
         "script",
@@ -274,9 +283,11 @@ fn invalid_values_are_refused_with_what_is_accepted() {
         stderr(&output)
     );
 
+    // An input twice, as an option and as an argument.
     let twice = run(&["perf", "script", "-i", BREAKPOINTS, BREAKPOINTS]);
     assert_eq!(status(&twice), 2);
 
+    // Profiles have no place for a header.
     let profile = [
         "perf",
         "script",

@@ -25,6 +25,7 @@ fn a_difference_counts_though_nobody_reads_it() {
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let object = wrong_row(folder.path());
 
+    // A scenario whose expected output is wrong.
     let scenario = path("changed.txt");
     let known = "corpus/scenarios/lbr/execve-keeps-the-records.txt";
     let known = std::fs::read_to_string(crate::cli::root(known)).expect("a scenario");
@@ -38,6 +39,7 @@ fn a_difference_counts_though_nobody_reads_it() {
         "perf", "fuzz", "--seeds", "0..1", "--events", "3", "--mutant",
     ];
 
+    // Every command that can find a difference, in each of its formats.
     let all: &[&[&str]] = &[
         &["replay", SEED, a, b, c, d],
         &["replay", SEED, "--json", a, b, c, d],
@@ -80,6 +82,7 @@ fn a_difference_counts_though_nobody_reads_it() {
             stderr(&left)
         );
         assert!(
+            // A broken pipe is not an error of the command.
             !stderr(&left).contains("ipe"),
             "{args:?}: {}",
             stderr(&left)

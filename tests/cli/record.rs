@@ -111,6 +111,8 @@ fn a_place_that_is_nowhere_is_told_first() {
         let ran = said.find("it runs\n").expect("the program runs");
         assert!(warning.is_some_and(|at| at < ran), "{said}");
         assert!(said.contains("no loaded image has no_such"), "{said}");
+
+        // 3: there was nothing to record.
         assert_eq!(code, 3, "{said}");
 
         let (_, said) = told(&["--at", "every:100", "--from", "nor_this+0x10"]);
@@ -122,6 +124,7 @@ fn a_place_that_is_nowhere_is_told_first() {
             assert!(!said.contains("linked with has"), "{known}: {said}");
         }
 
+        // Of several places, only those that are nowhere are named.
         let (_, said) = told(&["--at", "write,no_such"]);
         assert!(said.contains("linked with has no_such;"), "{said}");
         assert!(!said.contains("linked with has write"), "{said}");

@@ -56,6 +56,7 @@ fn is_sound(page: &str) {
     );
     assert!(page.contains("content=\"default-src 'none'; script-src 'sha256-"));
 
+    // Nothing is loaded, and no attribute runs a script.
     for outside in [
         "http:", "https:", "<link", "<img", "<iframe", " src=", " style=", " onload",
     ] {
@@ -202,10 +203,13 @@ hello:  .cfi_startproc
 /// Names of functions, of the program, of its folder and of findings that try to leave the text.
 #[test]
 fn hostile_names_are_text() {
+    // A tag, a character that turns the direction of text, and what ends attributes.
     const NAME: &str = "<img src=x onerror=alert(1)>\u{202e}'&";
     let folder = tempfile::tempdir().expect("a folder");
     let inner = folder.path().join("<script>alert(2)<");
     std::fs::create_dir(&inner).expect("a folder");
+
+    // The name is that of a function, and the program has a name that would end an attribute.
     let assembly = format!(
         "        .globl _start
         .type _start, @function
@@ -240,7 +244,10 @@ _start: .cfi_startproc
     assert!(built.expect("cc runs").success());
     let program = program.to_string_lossy().into_owned();
 
+    // The environment could hold anything.
     let states = page(&["--clear-env", "--", &program]);
+
+    // The wrong row is there so that the page of findings shows the name, too.
     let lines = ends_with(
         1,
         &[
@@ -277,6 +284,7 @@ fn bad_input_leaves_no_page() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
 
+    // Output of our own commands, cut in several ways, and files of other kinds.
     let lines = ends_with(1, &["verify", "--json", "--defect", DEFECT]);
     let compare = ends_with(1, &["compare", SEED, "--regs", "fake:v5.1", "--json"]);
     let trace = std::fs::read(crate::cli::root(SEED)).expect("a trace");
@@ -300,6 +308,7 @@ fn bad_input_leaves_no_page() {
         std::fs::write(at(name), bytes).expect("a file");
     }
 
+    // What is cut, empty, of another kind or not there, and a window without states.
     let out = at("page.html");
     let cases: [(&[&str], &str); 9] = [
         (&[&at("cut.json")], "it was cut short behind line"),
@@ -321,6 +330,8 @@ fn bad_input_leaves_no_page() {
         let told = stderr(&output);
         assert_eq!(status(&output), 2, "{args:?}: {told}");
         assert!(told.contains(what), "{args:?}: {told}");
+
+        // Neither the page nor a part of it.
         let left: Vec<_> = std::fs::read_dir(folder.path())
             .expect("a folder")
             .map(|entry| entry.expect("an entry").file_name())
@@ -329,6 +340,7 @@ fn bad_input_leaves_no_page() {
         assert!(left.is_empty(), "{args:?}: {left:?}");
     }
 
+    // Outputs that cannot be written, or must not be.
     for (out, what) in [
         ("no/folder/page.html", "cannot write no/folder/page.html"),
         (folder.path().to_str().expect("a path"), "cannot write"),
@@ -339,6 +351,7 @@ fn bad_input_leaves_no_page() {
         assert!(stderr(&output).contains(what), "{}", stderr(&output));
     }
 
+    // The input that was named as the output is untouched.
     assert_eq!(
         std::fs::read(at("cut.bin")).expect("it is there"),
         &trace[..40]

@@ -63,6 +63,7 @@ fn two_for_what_cannot_be_done() {
     std::fs::write(&cut, &whole[..10]).expect("a file");
     let cut = cut.to_string_lossy().into_owned();
 
+    // Each message is under snapshot, by the name of its case.
     let cases: &[(&str, &[&str])] = &[
         ("error-missing", &["compare", "no/such/file.bin"]),
         ("error-missing-case", &["compare", "no/such/case.s"]),
@@ -115,6 +116,7 @@ fn two_for_what_cannot_be_done() {
         snapshot(name, args);
     }
 
+    // Not under snapshot, since the path is a temporary one.
     let output = run(&["compare", &cut]);
     assert_eq!(status(&output), 2, "{}", stderr(&output));
     assert!(stderr(&output).contains("cut.bin"), "{}", stderr(&output));
@@ -124,6 +126,8 @@ fn two_for_what_cannot_be_done() {
 #[test]
 fn a_name_that_was_meant_is_named() {
     let rows = "corpus/sframe/t_2.46";
+
+    // Nothing is written: each of these ends before it starts.
     let own = ["-o", "x", "--", "/bin/true"];
     let cases: &[(&[&str], &str)] = &[
         (&["compare", SEED, "-u", "dwrf"], "dwarf"),
@@ -192,6 +196,8 @@ fn a_name_that_was_meant_is_named() {
         let output = run(args);
         assert_eq!(status(&output), 2, "{args:?}");
         let told = stderr(&output);
+
+        // Two sources: our own names, and clap's.
         let ours = told.contains(&format!("(did you mean `{meant}`?)"));
         let claps = told.contains("similar") && told.contains(&format!("'{meant}'"));
         if !ours && !claps {
@@ -261,6 +267,7 @@ fn a_baseline_holds_what_is_known() {
         assert!(stderr(&found).contains(what), "{}", stderr(&found));
     }
 
+    // Nor does it hold for another program.
     let of_another = ["compare", THROWS, "--limit", "1", "--baseline", &file];
     let found = run(&of_another);
     assert_eq!(status(&found), 2);
@@ -274,6 +281,7 @@ fn a_baseline_holds_what_is_known() {
     std::fs::write(&baseline, fewer).expect("a file");
     assert_eq!(status(&with(&[])), 1);
 
+    // Without the file, the message says how to make one.
     std::fs::remove_file(&baseline).expect("a file");
     assert!(stderr(&with(&[])).contains("unwind-sim compare ... --json >"));
 
@@ -306,6 +314,8 @@ fn a_baseline_of_verify_holds_what_is_known() {
         assert!(stderr(output).contains(what), "{}", stderr(output));
     };
 
+    // A baseline of another run would hide what is new, so each option that changes a run is
+    // compared.
     for (more, what) in [
         (&["--view", "copy:64"][..], "here `--view copy:64`"),
         (&["--seed", "7"], "there `--seed 0`, here `--seed 7`"),
@@ -335,10 +345,13 @@ fn a_baseline_of_verify_holds_what_is_known() {
     assert_ne!(fewer, known);
     std::fs::write(&baseline, fewer).expect("a file");
     assert_eq!(status(&with(&[])), 1);
+
+    // The summary comes last, and names the program.
     let cut = known.split("{\"type\":\"summary\"").next();
     std::fs::write(&baseline, cut.expect("lines")).expect("a file");
     refused(&with(&[]), "does not name its program");
 
+    // Lines of another command are refused by their type.
     let compared = ends_with(0, &["compare", SEED, "--unwinder", "dwarf", "--json"]);
     std::fs::write(&baseline, compared).expect("a file");
     refused(&with(&[]), "it is the output of compare, not of verify");

@@ -33,6 +33,7 @@ fn plain(text: &str, name: &str) -> String {
 }
 
 fn same_as_by_path(args: &[&str], file: &str) {
+    // The same command, with the path in the place of `-`.
     let named: Vec<&str> = args
         .iter()
         .map(|&arg| if arg == "-" { file } else { arg })
@@ -96,9 +97,12 @@ fn every_command_reads_a_recording_from_a_pipe() {
         &["step", "--json", "-"],
     ];
 
+    // The output must be that of the same file by its path.
     for args in commands {
         same_as_by_path(args, DWARF);
     }
+
+    // A trace, too.
     for args in [&["replay", "-", "--limit", "3"][..], &["compare", "-"]] {
         same_as_by_path(args, THROWS);
     }

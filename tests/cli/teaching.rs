@@ -76,6 +76,7 @@ fn what_is_said_of_a_case_does_not_depend_on_the_folder_of_the_build() {
     ];
 
     for (number, (args, wanted, part)) in commands.into_iter().enumerate() {
+        // A longer path of the build moves everything below it on the stack.
         let said = |name_len: usize| {
             let own = folder
                 .path()
@@ -89,6 +90,8 @@ fn what_is_said_of_a_case_does_not_depend_on_the_folder_of_the_build() {
 
         let first = said(1);
         assert!(first.contains(part), "{args:?}: {first}");
+
+        // In steps of 16, the alignment of the stack.
         for name_len in [17, 33, 49, 65] {
             assert_eq!(said(name_len), first, "{args:?} {name_len}");
         }
@@ -108,14 +111,16 @@ fn what_a_demo_tells_to_try_works() {
 
         for command in commands.iter().filter(|c| !c.contains("PROG")) {
             // A quiz asks; the cases are in the repository.
-            let command = match command.starts_with("cases quiz ") {
-                true => format!(
+            let command = if command.starts_with("cases quiz ") {
+                format!(
                     "{command} --answer x --folder {}",
                     quoted(root("corpus/cases"))
-                ),
-                false => (*command).to_owned(),
+                )
+            } else {
+                (*command).to_owned()
             };
 
+            // By a shell, as it is told to be typed, quotes and redirections included.
             let script = format!("\"$TOOL\" {command}");
             let mut bash = std::process::Command::new("bash");
             bash.args(["-c", &script]).current_dir(folder.path());
@@ -123,6 +128,7 @@ fn what_a_demo_tells_to_try_works() {
             let output = bash.stdin(Stdio::null()).output().expect("bash runs");
 
             assert!(
+                // 1 says that a difference was found.
                 [0, 1].contains(&status(&output)),
                 "{}: {command}\n{}",
                 demo.name,
@@ -189,11 +195,14 @@ fn a_quiz_hides_the_answer_and_judges_the_readers() {
         asked.contains("FUNC leaf") && asked.contains("mid+0x9"),
         "{asked}"
     );
+
+    // Nothing in the question may give the answer away.
     for hidden in ["#@", "#=", "return address", "saved rbp", "US511"] {
         assert!(!asked.contains(hidden), "{hidden}: {asked}");
     }
     assert!(judged.contains("right: . with 4 frames"), "{judged}");
 
+    // Each wrong answer has its own verdict, with the frame where it goes wrong.
     for (answer, wanted) in [
         (
             "\n\nleaf < outer < _start\n",
@@ -229,6 +238,8 @@ fn a_quiz_hides_the_answer_and_judges_the_readers() {
             assert!(told.contains(part), "{answer}: no `{part}`\n{told}");
         }
     }
+
+    // What is not an answer is not judged.
     for (answer, wanted) in [("", "no answer"), ("leaf < < mid", "cannot read the chain")] {
         let (status, _, told) = quiz(answer);
         assert_eq!(status, 2, "{answer}: {told}");
@@ -241,6 +252,7 @@ fn a_wrong_point_name_or_option_says_what_there_is() {
     const CASE: &str = "fp-loses-the-caller-before-push-rbp";
     for (args, wanted) in [
         (&["cases", "show"][..], "name one case"),
+        // The start of several names: they are listed.
         (&["cases", "show", "fp-"], "name one of them"),
         (
             &["cases", "show", CASE, "--at", "here"],

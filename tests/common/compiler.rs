@@ -43,9 +43,10 @@ pub(crate) fn run(command: &mut Command) -> Result<Vec<u8>, String> {
         .env("LC_ALL", "C")
         .output()
         .map_err(|error| format!("{tool}: {error}"))?;
-    match output.status.success() {
-        true => Ok(output.stdout),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }
 

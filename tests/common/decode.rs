@@ -50,7 +50,7 @@ pub(crate) fn folded(text: &str) -> Stacks {
 /// Reads the text of `perf script`; also returns the sum of periods by event.
 pub(crate) fn text(text: &str) -> (Stacks, BTreeMap<String, u64>) {
     let blocks = || text.split("\n\n").filter(|block| !block.trim().is_empty());
-    let heads: Vec<Head> = blocks()
+    let heads: Vec<SampleHeader> = blocks()
         .map(|block| head(block.lines().next().unwrap()))
         .collect();
     let several = heads.iter().any(|head| head.event != heads[0].event);
@@ -58,9 +58,10 @@ pub(crate) fn text(text: &str) -> (Stacks, BTreeMap<String, u64>) {
     for (block, head) in blocks().zip(heads) {
         let mut frames: Vec<String> = block.lines().skip(1).map(frame).collect();
         frames.reverse();
-        let thread = match several {
-            true => format!("{} [{}]", head.comm, head.event),
-            false => head.comm.clone(),
+        let thread = if several {
+            format!("{} [{}]", head.comm, head.event)
+        } else {
+            head.comm.clone()
         };
         add(&mut stacks, &thread, &frames, 1);
         *periods.entry(head.event).or_default() += head.period.unwrap_or(1);
@@ -80,14 +81,14 @@ pub(crate) fn first_period(text: &str) -> u64 {
         .unwrap_or(1)
 }
 
-struct Head {
+struct SampleHeader {
     comm: String,
     event: String,
     period: Option<u64>,
 }
 
 /// Reads `comm  tid [cpu] seconds.micros:  period event: payload`; some parts may be missing.
-fn head(line: &str) -> Head {
+fn head(line: &str) -> SampleHeader {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_time = |word: &&str| word.ends_with(':') && word.contains('.');
     let time = words.iter().position(is_time).expect("a time");
@@ -97,7 +98,7 @@ fn head(line: &str) -> Head {
     if period.is_some() {
         rest = &rest[1..];
     }
-    Head {
+    SampleHeader {
         comm: words[..time - 1 - cpu].join(" "),
         event: rest[0].trim_end_matches(':').to_owned(),
         period,
@@ -153,6 +154,8 @@ pub(crate) fn firefox(bytes: &[u8]) -> Stacks {
     let mut stacks = Stacks::new();
     for thread in json["threads"].as_array().expect("threads") {
         let strings = thread["stringArray"].as_array().expect("strings");
+
+        // Tables are stored by column.
         let column = |table: &str, name: &str| -> Vec<Option<usize>> {
             let array = thread[table][name].as_array().expect("a column");
             assert_eq!(thread[table]["length"], array.len(), "{table}.{name}");
@@ -179,6 +182,8 @@ pub(crate) fn firefox(bytes: &[u8]) -> Stacks {
             if !name.starts_with("0x") {
                 return plain(name);
             }
+
+            // Without a symbol, only the library is compared.
             let lib = resource_lib[func_resource[func].expect("a resource")].expect("a library");
             bracketed(libs[lib]["name"].as_str().expect("a name"))
         };
@@ -311,6 +316,8 @@ pub(crate) fn pprof(bytes: &[u8]) -> (Stacks, BTreeMap<String, u64>) {
     );
 
     let events = |kind: &&str| kind.ends_with("_sample");
+
+    // With several events, each one is a column of its own.
     let several = types.iter().filter(|kind| events(kind)).count() > 1;
 
     let locations: BTreeMap<u64, &pprof::Location> =
@@ -327,6 +334,7 @@ pub(crate) fn pprof(bytes: &[u8]) -> (Stacks, BTreeMap<String, u64>) {
         !locations.contains_key(&0) && !functions.contains_key(&0) && !mappings.contains_key(&0)
     );
 
+    // Everything that a location refers to must be there.
     let name = |id: &u64| {
         let location = locations[id];
         if location.mapping_id != 0 {
@@ -339,6 +347,8 @@ pub(crate) fn pprof(bytes: &[u8]) -> (Stacks, BTreeMap<String, u64>) {
                     .all(|b| b.is_ascii_hexdigit())
             );
         }
+
+        // Inlined functions would be further lines.
         assert_eq!(location.line.len(), 1);
         plain(string(functions[&location.line[0].function_id].name))
     };
@@ -357,9 +367,10 @@ pub(crate) fn pprof(bytes: &[u8]) -> (Stacks, BTreeMap<String, u64>) {
             let Some(event) = kind.strip_suffix("_sample").filter(|_| value != 0) else {
                 continue;
             };
-            let thread = match several {
-                true => format!("{comm} [{event}]"),
-                false => comm.to_owned(),
+            let thread = if several {
+                format!("{comm} [{event}]")
+            } else {
+                comm.to_owned()
             };
             add(&mut stacks, &thread, &names, value as u64);
         }

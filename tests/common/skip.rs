@@ -1,7 +1,7 @@
 //! The only way for a test to report that it cannot run on this machine.
 //!
-//! `cargo test-all` collects the skips and sums them up by the classes of `tests/skips.txt`, so that
-//! no test disappears unnoticed. Not here: deciding that something is missing.
+//! `cargo test-all` collects the skips and sums them up by the classes of `tests/skips.txt`, so
+//! that no test disappears unnoticed. Not here: deciding that something is missing.
 
 use std::fmt::Display;
 use std::fs::OpenOptions;

@@ -45,11 +45,15 @@ fn each_code_is_shown_by_its_smallest_case() {
     for &code in Code::ALL {
         let path = top().join(format!("docs/book/src/codes/{code}.md"));
         let page = std::fs::read_to_string(&path).expect("a page");
+
+        // By size, the smallest first.
         let covering = covering(&all, code);
         let shown = section(&page, "The smallest case");
         let shows = steps(shown)
             .into_iter()
             .find(|step| step.command.starts_with("unwind-sim cases show "));
+
+        // A page without a case says why.
         let Some(smallest) = covering.first() else {
             if !shown.starts_with("\nNo case ") {
                 faults.push(format!(
@@ -66,6 +70,7 @@ fn each_code_is_shown_by_its_smallest_case() {
             continue;
         };
 
+        // The fourth word of `unwind-sim cases show NAME`.
         let name = step.command.split_whitespace().nth(3).unwrap_or_default();
         if name != smallest.name {
             faults.push(format!(
@@ -79,6 +84,7 @@ fn each_code_is_shown_by_its_smallest_case() {
             faults.push(format!("{code}: {name} does not give it:\n{given}"));
         }
 
+        // Every page has an experiment that prints something.
         let tries = steps(section(&page, "Experiment"));
         let is_shown = |step: &crate::docs_commands::steps::Step| {
             step.output.as_ref().is_some_and(|o| !o.is_empty())

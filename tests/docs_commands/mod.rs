@@ -149,6 +149,8 @@ fn faults_of(name: &str, copy: &OnceCell<Repository>) -> Vec<String> {
     let mut page = std::fs::read_to_string(top.join(name)).expect("the page");
     let binary = PathBuf::from(env!("CARGO_BIN_EXE_unwind-sim"));
     let binaries = binary.parent().expect("the folder of the binary").display();
+
+    // The program that was built now comes first.
     let path = format!("{binaries}:{}", std::env::var("PATH").unwrap_or_default());
 
     let mut faults = Vec::new();
@@ -158,24 +160,29 @@ fn faults_of(name: &str, copy: &OnceCell<Repository>) -> Vec<String> {
         if NOT_RUN.iter().any(|prefix| command.starts_with(prefix)) {
             continue;
         }
+
         let traces = TRACES.iter().any(|prefix| command.contains(prefix));
         if traces && let Some(reason) = crate::common::no_ptrace() {
             crate::common::skip::skip(&format!("docs_commands: {name}: {command}"), reason);
             continue;
         }
+
         let other = NEEDS.iter().find(|(text, _)| command.contains(text));
         if let Some((text, tool)) = other
             && is_missing(&format!("docs_commands: {name}: {text}"), tool)
         {
             continue;
         }
+
         let run = Command::new("bash")
             .args(["-c", &command])
             .current_dir(copy.get_or_init(repository).path())
             .env("PATH", &path)
+            // Pages show the output without colours.
             .env("NO_COLOR", "1")
             .output()
             .expect("bash runs");
+
         let place = format!("{name}:{}: {}", step.line, step.command);
         if !run
             .status
@@ -188,13 +195,19 @@ fn faults_of(name: &str, copy: &OnceCell<Repository>) -> Vec<String> {
                 run.status, step.statuses
             ));
         }
+
         let printed = String::from_utf8_lossy(&run.stdout).trim_end().to_owned();
         let given: Vec<&str> = printed.lines().collect();
         if let Some(output) = &step.output {
             let mut stated = output.clone();
+
+            // Empty lines before the fence are none of the output.
             while stated.last().is_some_and(|line| line.is_empty()) {
                 stated.pop();
             }
+
+            // A page with `...` shows only parts, so its output cannot be replaced by what is
+            // printed now.
             let is_whole = !stated.iter().any(|line| line == "...");
             if !matches(&stated, &given) && is_whole && is_updating() {
                 printed_now.push((step, printed));

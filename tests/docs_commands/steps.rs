@@ -19,13 +19,17 @@ pub(crate) fn steps(page: &str) -> Vec<Step> {
 
     for (index, line) in page.lines().enumerate() {
         if let Some(kind) = line.trim_start().strip_prefix("```") {
+            // The fence that opens a block names its kind; the one that closes it names nothing.
             inside = !inside;
             block = Some(kind).filter(|kind| inside && ["sh", "console"].contains(kind));
             indent = line.len() - line.trim_start().len();
             continue;
         }
 
+        // Lines of an indented block have its indentation.
         let line = line.get(indent..).filter(|_| inside).unwrap_or_default();
+
+        // A `console` block has prompts and output, a `sh` block only commands and comments.
         let command = match block {
             None => continue,
             Some("console") => line.strip_prefix("$ "),
@@ -34,6 +38,7 @@ pub(crate) fn steps(page: &str) -> Vec<Step> {
         let console = block == Some("console");
         match (command, steps.last_mut()) {
             (Some(command), _) => {
+                // What follows `#` may say the status.
                 let (command, comment) = command.split_once(" # ").unwrap_or((command, ""));
                 steps.push(Step {
                     line: index + 1,
@@ -100,6 +105,8 @@ fn commands_are_found_with_what_they_print() {
     let page = "text\n```sh\na b # why\n\n# no command\nf # exit status 0 or 1\n```\n$ not\n\
                 \x20 ```console\n  $ c\n  d\n  ...\n  $ e\n  ```\n```asm\n$ f\n```\n";
 
+    // Three blocks and a line outside of any: only `sh` and `console` have commands, and the
+    // comment and the `asm` block have none.
     let found = steps(page);
     let words: Vec<_> = found
         .iter()
@@ -117,8 +124,8 @@ fn commands_are_found_with_what_they_print() {
 
     let printed = ["d".to_owned(), "...".to_owned()];
     /// Line, command, statuses, output.
-    type Stated<'a> = (usize, &'a str, &'a [i32], Option<&'a [String]>);
-    let expected: [Stated<'_>; 4] = [
+    type StatedStep<'a> = (usize, &'a str, &'a [i32], Option<&'a [String]>);
+    let expected: [StatedStep<'_>; 4] = [
         (3, "a b", &[0], None),
         (6, "f", &[0, 1], None),
         (10, "c", &[0], Some(&printed)),

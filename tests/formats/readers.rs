@@ -32,10 +32,14 @@ fn pprof_reads_pprof() {
     for (name, event) in [("fp-pipe", "context-switches"), ("fp-pipe", "cpu-clock")] {
         let path = file(&folder, "profile.pb.gz", &script("pprof", name));
         let mut command = Command::new("go");
+
+        // Without symbols from elsewhere: only what is in the file.
         command.args(["tool", "pprof", "-symbolize=none", "-traces"]);
         command
             .arg(format!("-sample_index={event}_sample"))
             .arg(&path);
+
+        // It keeps files in the home folder.
         let text = run(command.env("HOME", folder.path()));
 
         // Blocks between dashes: labels, then the value and the innermost frame, then its callers.
@@ -87,6 +91,8 @@ fn speedscope_files_have_its_schema() {
     };
 
     let schema = package.join(SCHEMA);
+
+    // That of the system, which has the packages of the distribution.
     let python = "/usr/bin/python3";
     if !is_there(python, &["-c", "import jsonschema"]) {
         skip(name, "python3-jsonschema is not installed");
@@ -94,6 +100,8 @@ fn speedscope_files_have_its_schema() {
     }
 
     let folder = tempfile::tempdir().expect("a temporary folder");
+
+    // The script also breaks the file, to see that the schema refuses anything.
     let check = "import json, jsonschema, sys
 schema, good = (json.load(open(path)) for path in sys.argv[1:])
 jsonschema.validate(good, schema)
@@ -166,6 +174,7 @@ fn speedscope_imports_its_format() {
 
         let mut found = Stacks::new();
         for profile in profiles {
+            // The name of a profile is that of its thread, with its numbers behind.
             let (thread, _) = profile
                 .name
                 .rsplit_once(' ')
@@ -178,6 +187,7 @@ fn speedscope_imports_its_format() {
             }
         }
 
+        // Our text format, read back, has to have the same stacks.
         same(
             name,
             &found,
@@ -250,9 +260,10 @@ fn inferno_draws_folded_stacks_and_collapses_text() {
         // It leaves samples without frames out.
         let blocks = text.split("\n\n").filter(|block| block.lines().count() > 1);
         let of_event = blocks.filter(|block| decode::first_event(block) == event);
-        let expected = match is_padded {
-            true => of_event.count() as u64,
-            false => of_event.map(decode::first_period).sum(),
+        let expected = if is_padded {
+            of_event.count() as u64
+        } else {
+            of_event.map(decode::first_period).sum()
         };
 
         padded[usize::from(is_padded)] = true;
@@ -303,9 +314,13 @@ fn the_firefox_profiler_reads_its_format() {
             let Some((thread, frames)) = frames.split_first() else {
                 continue;
             };
+
+            // A recursive function counts once in a stack.
             for frame in frames.iter().collect::<BTreeSet<_>>() {
                 let key = ((*thread).to_owned(), (*frame).to_owned());
                 let counts = expected.entry(key).or_default();
+
+                // The last function of a stack is the one that ran.
                 counts.0 += count * u64::from(frames.last() == Some(frame));
                 counts.1 += count;
             }
@@ -336,6 +351,8 @@ fn the_firefox_profiler_reads_its_format() {
             let list = session.json(&args);
             for function in list["functions"].as_array().expect("functions") {
                 let text = |key: &str| function[key].as_str().unwrap_or_default();
+
+                // A frame without a symbol has its address as its name.
                 let shown = match text("name") {
                     name if name.starts_with("0x") => decode::bracketed(text("library")),
                     name => name.to_owned(),

@@ -78,11 +78,11 @@ fn symbol(program: &Path, name: &str) -> Option<(u64, u64)> {
 }
 
 /// A sample: its event, what it counts, and its chain.
-type Sampled<'a> = (usize, u64, &'a [u64]);
+type SampleChain<'a> = (usize, u64, &'a [u64]);
 
 /// A recording of a program that is not position-independent, by two events: a clock at 999 Hz, and
 /// page faults. The samples are 5 ms apart.
-fn recorded(folder: &Path, program: &Path, samples: &[Sampled<'_>]) -> PathBuf {
+fn recorded(folder: &Path, program: &Path, samples: &[SampleChain<'_>]) -> PathBuf {
     let mut clock = EventSpec::software("cpu-clock", 0);
     clock.sample_type = st::IP | st::TID | st::TIME | st::PERIOD | st::CALLCHAIN | st::IDENTIFIER;
     // With `FREQ`, the field holds the frequency, and each sample its own period.
@@ -90,11 +90,14 @@ fn recorded(folder: &Path, program: &Path, samples: &[Sampled<'_>]) -> PathBuf {
     clock.ids = vec![1];
 
     let mut faults = EventSpec::software("page-faults", 2);
+
+    // A period of 1: every page fault is a sample.
     (faults.sample_type, faults.sample_period) = (clock.sample_type, 1);
     faults.ids = vec![2];
 
     let mut writer = Writer::new(vec![clock, faults]);
     let mut record = |body: &Body<'_>, event: usize, time| {
+        // Each event has its own id.
         let id = Id {
             event,
             id: event as u64 + 1,
@@ -113,6 +116,7 @@ fn recorded(folder: &Path, program: &Path, samples: &[Sampled<'_>]) -> PathBuf {
         length,
         file_offset: 0,
         identity: MmapIdentity::Path,
+        // PROT_READ | PROT_EXEC, MAP_PRIVATE.
         protection: 5,
         flags: 2,
         path,
@@ -130,6 +134,7 @@ fn recorded(folder: &Path, program: &Path, samples: &[Sampled<'_>]) -> PathBuf {
         1,
     );
 
+    // An `exec`, so that what follows is this program's.
     let comm = Comm {
         pid: 7,
         tid: 7,
@@ -146,6 +151,7 @@ fn recorded(folder: &Path, program: &Path, samples: &[Sampled<'_>]) -> PathBuf {
     for ((event, period, callchain), number) in samples.iter().zip(1..) {
         let sample = SampleData {
             misc: misc::CPUMODE_USER,
+            // The first entry is the context, the second the sampled address.
             ip: callchain[1],
             period: *period,
             callchain,
@@ -243,8 +249,12 @@ fn cpu_time_is_what_a_clock_counted() {
     };
     let firefox = decode::unzipped(&script(&folder, &recording, "firefox"));
     let firefox: serde_json::Value = serde_json::from_slice(&firefox).expect("JSON");
+
+    // The period at 999 Hz.
     let interval = firefox["meta"]["interval"].as_f64().expect("an interval");
     assert!((interval - 1.001).abs() < 0.001, "{interval} ms");
+
+    // Each event has a thread of its own.
     let threads = firefox["threads"].as_array().expect("threads");
     let deltas = |event: &str| {
         let named = |thread: &&serde_json::Value| thread["name"] == format!("program [{event}]");
@@ -265,6 +275,8 @@ fn cpu_time_is_what_a_clock_counted() {
     );
     assert_eq!(pprof.period, 1_001_001);
     assert_eq!(pprof.duration_nanos, 15_000_000);
+
+    // The recording's file was written when the last sample was taken, so the profile ends there.
     let ended = UNIX_EPOCH + Duration::from_nanos((pprof.time_nanos + pprof.duration_nanos) as u64);
     let written = std::fs::metadata(&recording)
         .expect("the recording")
@@ -287,6 +299,8 @@ fn functions_have_their_symbol_and_files_their_build_id() {
 
     let facts = |bytes: &[u8]| decode::pprof_facts(&decode::unzipped(bytes));
     let functions = facts(&script(&folder, &recording, "pprof")).functions;
+
+    // Names are demangled, symbols are as in the file.
     for (name, symbol) in [
         ("void work<int>()", "_Z4workIiEvv"),
         ("void work<double>()", "_Z4workIdEvv"),
@@ -304,6 +318,7 @@ fn functions_have_their_symbol_and_files_their_build_id() {
     let kernel = kernel.filter(|id| id.kernel).map(|id| hex(id.id)).next();
     let kernel = kernel.expect("the kernel's");
 
+    // Both commands that write profiles.
     for args in [
         &["perf", "script", "--format"][..],
         &["replay", "--unwinder", "dwarf", "--format"],
@@ -337,6 +352,8 @@ void _start(void) { outer(7); for (;;); }
 fn inlined_functions_are_frames_as_in_perf() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let name = "inlined_functions_are_frames_as_in_perf";
+
+    // Inlined functions are described differently in the two versions.
     for form in ["-gdwarf-5", "-gdwarf-4"] {
         let options = [
             "-O2",
@@ -358,6 +375,8 @@ fn inlined_functions_are_frames_as_in_perf() {
         let rdtsc = 0x40_0000 + rdtsc.expect("rdtsc") as u64;
         let chain = [PERF_CONTEXT_USER, rdtsc];
         let recording = recorded(folder.path(), &program, &[(0, 1_000_000, &chain)]);
+
+        // Three frames of one address: two are inlined.
         let frames = "program;outer;middle;inner 1\n";
         let offset = rdtsc - outer;
         let text = utf8(printed(&["perf", "script"], &recording));
@@ -382,6 +401,7 @@ fn inlined_functions_are_frames_as_in_perf() {
         assert_eq!(decode::firefox(&decode::unzipped(&of("firefox"))), expected);
         assert_eq!(decode::pprof(&decode::unzipped(&of("pprof"))).0, expected);
 
+        // Without them, only the function that is there.
         let plain = ["perf", "script", "--no-inline", "--format", "folded"];
         assert_eq!(utf8(printed(&plain, &recording)), "program;outer 1\n");
     }

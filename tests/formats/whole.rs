@@ -55,6 +55,7 @@ fn chains_of_text(text: &str, unwinders: &[&str], of_kernel: bool) -> Vec<Chain>
         } else if line.contains(" (recorded): ") {
             current = None;
         } else if !line.starts_with(' ') {
+            // A line at the margin begins the chain of an unwinder; its frames are indented.
             let name = line.split(':').next().expect("a name");
             let at = unwinders.iter().position(|unwinder| {
                 line.strip_prefix(unwinder)
@@ -143,6 +144,8 @@ fn every_format_holds_the_whole_chain_of_every_recording() {
     for recording in all_recordings(&folder) {
         let name = recording.display().to_string();
         let is_kernel = name.contains("/kernel/");
+
+        // Unwinders that the recording has something for.
         let unwinders: &[&str] = if is_kernel {
             &["orc:kernel", "fp:kernel", "guess:kernel"]
         } else if name.contains("LBR") {
@@ -150,31 +153,37 @@ fn every_format_holds_the_whole_chain_of_every_recording() {
         } else {
             &["dwarf", "fp", "guess"]
         };
+
         let of = |format| replayed(&recording, &unwinders.join(","), format);
         let text = chains_of_text(&utf8(of("text")), unwinders, is_kernel);
+
+        // The text says everything; perf's format and profiles must not have lost any of it.
         let script = utf8(of("perf-script"));
         let blocks = chains_of_blocks(&script);
         assert_eq!(blocks.len(), text.len(), "{name}");
         for (number, (block, (unwinder, chain))) in blocks.iter().zip(&text).enumerate() {
             assert_eq!(block, chain, "{name}: chain {number}, by {unwinder}");
         }
+
         let has_kernel = |chain: &&Chain| chain.1.iter().any(|&pc| pc >= 1 << 63);
         let many = |chain: &&Chain| has_kernel(chain) && chain.1.len() > 2;
-        match is_kernel {
-            true => of_kernel += text.iter().filter(many).count(),
-            false => with_kernel += text.iter().filter(has_kernel).count(),
+        if is_kernel {
+            of_kernel += text.iter().filter(many).count()
+        } else {
+            with_kernel += text.iter().filter(has_kernel).count()
         }
         branches += usize::from(unwinders == ["lbr"] && !text.is_empty());
 
         let (expected, periods) = decode::text(&script);
         several += usize::from(periods.len() > unwinders.len());
+
+        // Otherwise each recording is written in one of the formats, in turn.
         let is_in_all = is_slow || IN_ALL.iter().any(|file| recording.ends_with(file));
-        let formats = match is_in_all {
-            true => &PROFILES[..],
-            false => {
-                turn += 1;
-                &PROFILES[turn % PROFILES.len()..][..1]
-            }
+        let formats = if is_in_all {
+            &PROFILES[..]
+        } else {
+            turn += 1;
+            &PROFILES[turn % PROFILES.len()..][..1]
         };
         for format in formats {
             same(&name, &stacks_of(format, &of(format)), &expected);

@@ -122,6 +122,9 @@ pub(crate) fn frames(functions: u64, rows: impl Fn(u64) -> Vec<u8>) -> [Section;
     for number in 0..functions {
         let at = frame.len() as u64;
         let start = TEXT + number * FUNCTION;
+
+        // An FDE: the distance back to the CIE, the function's start relative to its field, its
+        // size, and no augmentation data.
         let mut body = (at as u32 + 4).to_le_bytes().to_vec();
         body.extend((start.wrapping_sub(address + at + 8) as u32).to_le_bytes());
         body.extend((FUNCTION as u32).to_le_bytes());
@@ -132,6 +135,8 @@ pub(crate) fn frames(functions: u64, rows: impl Fn(u64) -> Vec<u8>) -> [Section;
         frame.extend(body);
         index.push((start, address + at));
     }
+
+    // A length of 0 ends the section.
     frame.extend([0; 4]);
 
     let header_address = address + (frame.len() as u64).next_multiple_of(PAGE);
@@ -139,6 +144,8 @@ pub(crate) fn frames(functions: u64, rows: impl Fn(u64) -> Vec<u8>) -> [Section;
     let mut header = vec![1, 0x1b, 0x03, 0x3b];
     header.extend((address.wrapping_sub(header_address + 4) as u32).to_le_bytes());
     header.extend((functions as u32).to_le_bytes());
+
+    // Ascending, since readers search it by halves.
     for (start, entry) in index {
         header.extend((start.wrapping_sub(header_address) as u32).to_le_bytes());
         header.extend((entry.wrapping_sub(header_address) as u32).to_le_bytes());
@@ -158,9 +165,14 @@ pub(crate) fn frames(functions: u64, rows: impl Fn(u64) -> Vec<u8>) -> [Section;
 pub(crate) fn write(path: &Path, sections: Vec<Section>) -> io::Result<()> {
     let mut names = vec![0];
     let loaded: Vec<&Section> = sections.iter().filter(|s| s.address != 0).collect();
+
+    // An ELF header of 64 bytes, and a program header of 56 for each loaded section (elf(5)).
     let first = (64 + 56 * (loaded.len() as u64 + 1)).next_multiple_of(PAGE);
     let mut at = first;
+
+    // The first section header is empty (elf(5)).
     let (mut headers, mut programs) = (vec![0; 64], Vec::new());
+
     for section in &sections {
         let len = section.bytes.len() as u64;
         headers.extend((names.len() as u32).to_le_bytes());
@@ -182,6 +194,8 @@ pub(crate) fn write(path: &Path, sections: Vec<Section>) -> io::Result<()> {
                 4
             };
             let is_index = section.name == ".eh_frame_hdr";
+
+            // PT_LOAD, and for the table of `.eh_frame` its own header, by which unwinders find it.
             for kind in [Some(1u32), is_index.then_some(PT_GNU_EH_FRAME)]
                 .into_iter()
                 .flatten()
@@ -193,8 +207,11 @@ pub(crate) fn write(path: &Path, sections: Vec<Section>) -> io::Result<()> {
                 }
             }
         }
+
+        // Each section has its own pages, so that its offset and its address are congruent.
         at += len.next_multiple_of(PAGE);
     }
+
     let names_name = names.len() as u32;
     names.extend(b".shstrtab\0");
     headers.extend(names_name.to_le_bytes());
@@ -204,6 +221,8 @@ pub(crate) fn write(path: &Path, sections: Vec<Section>) -> io::Result<()> {
     }
 
     let mut out = BufWriter::new(File::create(path)?);
+
+    // Type 2 is an executable, machine 62 is x86-64.
     let mut header = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
     let section_headers = at + (names.len() as u64).next_multiple_of(8);
     for word in [TEXT, 64, section_headers] {
@@ -211,6 +230,8 @@ pub(crate) fn write(path: &Path, sections: Vec<Section>) -> io::Result<()> {
     }
     header.extend(0u32.to_le_bytes());
     let count = sections.len() as u16 + 2;
+
+    // Sizes and counts of the headers; the last is the index of the names of sections.
     for half in [64, 56, (programs.len() / 56) as u16, 64, count, count - 1] {
         header.extend(half.to_le_bytes());
     }
@@ -222,6 +243,8 @@ pub(crate) fn write(path: &Path, sections: Vec<Section>) -> io::Result<()> {
         let len = section.bytes.len() as u64;
         out.write_all(&vec![0; (len.next_multiple_of(PAGE) - len) as usize])?;
     }
+
+    // Section headers are aligned to 8 bytes.
     names.resize(names.len().next_multiple_of(8), 0);
     out.write_all(&names)?;
     out.write_all(&headers)?;

@@ -167,6 +167,9 @@ fn samples(sizes: Sizes, scratch: &Scratch) {
 /// Names that nest as deep as they are long, in the manglings of C++ and Rust.
 fn names(sizes: Sizes, scratch: &Scratch) {
     let n = sizes.name_bytes;
+
+    // In order: nested names, pointers, templates, expressions, packs; then the two manglings of
+    // Rust.
     let all = [
         format!("_ZN{}E", "1a".repeat(n)),
         format!("_Z1f{}i", "P".repeat(n)),
@@ -179,10 +182,12 @@ fn names(sizes: Sizes, scratch: &Scratch) {
         format!("_RINvC1a1b{}lE", "R".repeat(n)),
     ];
 
+    // Back references that double the length of a name each time.
     let all = [&all[..], &[doubling()]].concat();
     let mut sections = elf::symbols(all.iter().cloned().zip(0..));
     sections.extend(elf::frames(all.len() as u64, |_| Vec::new()));
 
+    // Memory may grow with the file, but not with what names become when written out.
     with_file(
         scratch,
         "names",
@@ -302,6 +307,8 @@ fn kernels(sizes: Sizes, scratch: &Scratch) {
 /// `.gnu_debugdata`, and sections in zstd.
 fn unpacked(sizes: Sizes, scratch: &Scratch) {
     let bytes = sizes.bomb_bytes;
+
+    // A few bytes that unpack to very many zeros.
     let xz = bombs::Packer::Xz.zeros(bytes).expect("packed");
     let zstd = bombs::zstd_section(bytes).expect("packed");
     let mini = vec![elf::Section::debug(".gnu_debugdata", 0, xz)];

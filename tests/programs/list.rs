@@ -50,10 +50,12 @@ pub(crate) fn read(path: &Path) -> Vec<Line> {
         let split = row.split_once(": ");
         let (needs, text) = split.unwrap_or_else(|| panic!("{}:{}", path.display(), at + 1));
         lines.push(Line {
+            // Numbered by position: a new line belongs at the end.
             key: format!("{name}/{:03}", lines.len() + 1),
             needs: needs.split(',').map(str::to_owned).collect(),
             text: text.to_owned(),
             prepare: for_all.clone(),
+            // A seed of its own, which it keeps as long as its position.
             seed: lines.len() as u64 + 1,
         });
     }

@@ -26,7 +26,7 @@ mod verdict;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use list::Line;
-use run::Place;
+use run::LineFolders;
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -47,7 +47,7 @@ const EQUAL_MIN: usize = 980;
 const SHARE_LINES_MIN: usize = 200;
 
 /// What the trials have found, by key.
-type Found = Arc<Mutex<BTreeMap<String, Verdict>>>;
+type TrialResults = Arc<Mutex<BTreeMap<String, Verdict>>>;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
@@ -74,12 +74,14 @@ fn judge(line: &Line, seconds: u64) -> Verdict {
     if let Some(name) = line.missing() {
         return Verdict::new(Kind::Skipped, format!("{name} is not installed"));
     }
-    let place = match Place::new(line, &folder().join("files")) {
+    let place = match LineFolders::new(line, &folder().join("files")) {
         Ok(place) => place,
         Err(error) => return Verdict::new(Kind::Skipped, error),
     };
 
     let limit = Duration::from_secs(NATIVE_SECONDS);
+
+    // What this computer cannot run, or not twice alike, says nothing of the machine.
     let first = place.native(line, limit);
     if first.status.is_none() {
         return Verdict::new(
@@ -185,6 +187,8 @@ fn variable(name: &str) -> Option<String> {
 fn main() {
     let mut arguments = Arguments::from_args();
     let slow = variable("UNWIND_SIM_SLOW").is_some();
+
+    // One test that says why nothing runs, so that the list is never empty without a reason.
     if !slow || cfg!(debug_assertions) {
         let reason = "slow; set UNWIND_SIM_SLOW=1, in the release build";
         let name = "command_lines_do_the_same";
@@ -197,32 +201,42 @@ fn main() {
 
     let threads = arguments.test_threads.unwrap_or(PARALLEL_MAX);
     arguments.test_threads = Some(threads.min(PARALLEL_MAX));
+
     let part = variable("UNWIND_SIM_PROGRAMS").unwrap_or("1/1".into());
+
+    // Part K of N, so that several jobs can share the lines.
     let part = part.split_once('/').expect("UNWIND_SIM_PROGRAMS=K/N");
     let part: (usize, usize) = (part.0.parse().expect("K"), part.1.parse().expect("N"));
 
     let seconds = variable("UNWIND_SIM_PROGRAMS_SECONDS");
     let seconds = seconds.map_or(MACHINE_SECONDS, |text| text.parse().expect("seconds"));
     let results = variable("UNWIND_SIM_PROGRAMS_RESULTS").map(PathBuf::from);
+
+    // A run that was interrupted goes on where it ended.
     let earlier = Arc::new(earlier(results.as_deref()));
     let known = Arc::new(known());
 
     let lists =
         ["chosen.txt", "drawn.txt", "drawn-2.txt"].map(|name| list::read(&folder().join(name)));
     let lines = lists.into_iter().flatten().enumerate();
+
+    // Every N-th line, not a block of them.
     let lines = lines.filter(|(at, _)| at % part.1 == part.0 - 1);
     let lines: BTreeMap<String, Line> = lines.map(|(_, line)| (line.key.clone(), line)).collect();
 
-    let found = Found::default();
+    let found = TrialResults::default();
     let trial = |line: &Line| {
         let (line, found) = (line.clone(), found.clone());
         let (earlier, known, results) = (earlier.clone(), known.clone(), results.clone());
         let name = format!("{}/{}", line.key, line.needs[0]);
         Trial::test(name, move || {
             let id = (line.key.clone(), line.text.clone());
+
+            // By key and text: a line that has changed is run again.
             let old = earlier.get(&id).cloned();
             let verdict = old.clone().unwrap_or_else(|| judge(&line, seconds));
             if let (Some(path), None) = (&results, old) {
+                // Appended at once, so that nothing is lost if a later line ends the process.
                 let file = OpenOptions::new().append(true).create(true).open(path);
                 let (kind, why) = (verdict.kind.as_str(), &verdict.why);
                 let row = format!("{}\t{kind}\t{why}\t{}\n", line.key, line.text);
@@ -232,6 +246,7 @@ fn main() {
             if verdict.kind == Kind::Skipped {
                 skip::skip(&format!("command line of {}", line.needs[0]), &verdict.why);
             }
+
             let expected = expected(&verdict, known.get(&line.text));
             found
                 .lock()
@@ -244,6 +259,8 @@ fn main() {
     let trials = lines.values().map(trial).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     let found = found.lock().expect("no trial panics with it");
+
+    // The share of equal lines is checked in the end, over all of them.
     let holds = arguments.list || total(&found, &lines);
     if !holds {
         println!("too few lines are equal, or some differ silently");

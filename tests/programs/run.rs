@@ -21,7 +21,7 @@ pub(crate) type Tree = BTreeMap<String, (String, Vec<u8>)>;
 
 /// What came of a run.
 #[derive(PartialEq, Eq, Debug)]
-pub(crate) struct Done {
+pub(crate) struct RunResult {
     /// The exit status, as shells give it; `None` if the time limit was reached.
     pub(crate) status: Option<i32>,
     /// Standard output.
@@ -35,7 +35,7 @@ pub(crate) struct Done {
 }
 
 /// The folders of a line.
-pub(crate) struct Place {
+pub(crate) struct LineFolders {
     top: tempfile::TempDir,
 }
 
@@ -86,18 +86,21 @@ fn later() -> u64 {
     since.map_or(0, |since| since.as_secs()) + 12 * 3600
 }
 
-impl Place {
+impl LineFolders {
     /// Makes the folders of `line`; fails if what has to be prepared fails.
-    pub(crate) fn new(line: &Line, files: &Path) -> Result<Place, String> {
+    pub(crate) fn new(line: &Line, files: &Path) -> Result<LineFolders, String> {
         let top = tempfile::tempdir().expect("a folder");
-        let place = Place { top };
+        let place = LineFolders { top };
         copy(files, &place.base());
+
+        // Times of files are the same in all runs, since programs print them.
         change_time(&place.base());
         std::fs::create_dir(place.home()).expect("a folder");
         if line.prepare.is_empty() {
             return Ok(place);
         }
 
+        // Preparing happens in the working folder, whose result is the base of all runs.
         place.renew();
         let mut command = Command::new("bash");
         command.arg("-c").arg(&line.prepare);
@@ -140,6 +143,8 @@ impl Place {
     /// Sets the environment, the same in all runs, and the folder.
     fn set(&self, command: &mut Command) {
         let old = std::env::var_os("HOME").unwrap_or_default();
+
+        // Tools that live in the user's home folder are found there still.
         let tool = |name: &str, folder: &str| {
             std::env::var_os(name).unwrap_or_else(|| Path::new(&old).join(folder).into())
         };
@@ -151,6 +156,7 @@ impl Place {
                 ("TERM", "dumb"),
                 ("USER", "user"),
             ])
+            // Names and dates are parts of what git hashes.
             .envs([("GIT_AUTHOR_NAME", "a"), ("GIT_AUTHOR_EMAIL", "a@b")])
             .envs([("GIT_COMMITTER_NAME", "a"), ("GIT_COMMITTER_EMAIL", "a@b")])
             .envs([
@@ -170,7 +176,7 @@ impl Place {
     }
 
     /// Runs the line on this computer.
-    pub(crate) fn native(&self, line: &Line, limit: Duration) -> Done {
+    pub(crate) fn native(&self, line: &Line, limit: Duration) -> RunResult {
         self.renew();
         let mut words: Vec<&str> = alone().to_vec();
         if !words.is_empty() {
@@ -185,7 +191,7 @@ impl Place {
     }
 
     /// Runs the line in the machine: `tool` is unwind-sim.
-    pub(crate) fn machine(&self, line: &Line, tool: &Path, limit: Duration) -> Done {
+    pub(crate) fn machine(&self, line: &Line, tool: &Path, limit: Duration) -> RunResult {
         self.renew();
         let mut command = Command::new(tool);
         command
@@ -213,6 +219,8 @@ impl Place {
                 continue;
             };
             kept.push_str(before);
+
+            // How the program ended is in the status, too.
             let ended = own.starts_with("exited with status") || own.starts_with("killed by");
             if !ended {
                 done.notices.push(own.trim_end().to_owned());
@@ -223,7 +231,7 @@ impl Place {
         done
     }
 
-    fn done(&self, mut command: Command, limit: Duration) -> Done {
+    fn done(&self, mut command: Command, limit: Duration) -> RunResult {
         // An empty pipe, as the machine sees its standard input.
         command
             .stdin(Stdio::piped())
@@ -248,7 +256,7 @@ impl Place {
                 .unwrap_or_default()
         };
 
-        Done {
+        RunResult {
             status,
             stdout: output(stdout),
             stderr: output(stderr),
@@ -292,10 +300,14 @@ fn reader(pipe: impl Read + Send + 'static) -> std::sync::mpsc::Receiver<Vec<u8>
 /// Kind, permissions and contents of all files below a folder.
 fn tree(top: &Path) -> Tree {
     let mut found = Tree::new();
+
+    // With a list of its own, not by recursion: a program may nest folders as deep as it likes.
     let mut folders = vec![top.to_path_buf()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
+
+            // Of links themselves: their targets may be outside or missing.
             let Ok(meta) = path.symlink_metadata() else {
                 continue;
             };

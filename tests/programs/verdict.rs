@@ -1,7 +1,7 @@
 //! Compares the runs of a command line.
 
 use crate::fields;
-use crate::run::Done;
+use crate::run::RunResult;
 use std::fmt;
 
 /// What is said of a command line.
@@ -79,8 +79,10 @@ fn first_difference(here: &[u8], there: &[u8]) -> String {
 }
 
 /// The first difference between two runs, and the fields that were not compared.
-pub(crate) fn compare(here: &Done, there: &Done) -> (Option<String>, Vec<&'static str>) {
+pub(crate) fn compare(here: &RunResult, there: &RunResult) -> (Option<String>, Vec<&'static str>) {
     let mut ignored = Vec::new();
+
+    // Standard error first: it usually says why something else differs.
     let outputs = [
         ("stderr", &here.stderr, &there.stderr),
         ("stdout", &here.stdout, &there.stdout),
@@ -102,6 +104,7 @@ pub(crate) fn compare(here: &Done, there: &Done) -> (Option<String>, Vec<&'stati
         );
     }
 
+    // Of both sides, so that a file of one side only is seen.
     let mut names: Vec<&String> = here.files.keys().chain(there.files.keys()).collect();
     names.sort();
     names.dedup();
@@ -113,6 +116,8 @@ pub(crate) fn compare(here: &Done, there: &Done) -> (Option<String>, Vec<&'stati
             (Some(_), None) => "only here".to_owned(),
             (None, _) => "only there".to_owned(),
         };
+
+        // Files with a known reason to differ are listed, and not compared.
         match fields::of_file(name) {
             Some(field) if !ignored.contains(&field.name) => ignored.push(field.name),
             Some(_) => (),

@@ -164,6 +164,8 @@ fn no_secret_is_left_of_what_perf_records() {
     }
 
     let is_slow = std::env::var_os("UNWIND_SIM_SLOW").is_some();
+
+    // With stack copies, compressed, and with chains only, which hold no memory.
     for (number, options) in [
         &["--call-graph", "dwarf,32768"][..],
         &["--call-graph", "dwarf,32768", "-z"],
@@ -196,6 +198,7 @@ fn no_secret_is_left_of_what_perf_records() {
             return skip(name, "perf record does not work here");
         }
 
+        // Secrets must be in the recording first, or it would prove nothing that they are gone.
         if number < 2 {
             assert_planted(&program, &file, [200, 0, 100]);
         }
@@ -269,6 +272,7 @@ fn every_kind_of_recording_in_the_corpus_can_be_scrubbed() {
         }
     }
 
+    // One of a kernel, and a core.
     files.push(root.join("corpus/kernel/6.1-unwinds.bin"));
     let core = std::fs::read(root.join("corpus/cores/threads.core.zst")).expect("a core");
     std::fs::write(

@@ -37,6 +37,7 @@ fn return_addresses_are_those_of_the_true_chain() {
             .iter()
             .enumerate()
         {
+            // The innermost frame has no return address on the stack.
             let Some(slot) = frame["slot"].as_str() else {
                 continue;
             };
@@ -48,12 +49,15 @@ fn return_addresses_are_those_of_the_true_chain() {
 
             assert_eq!(word["value"], frame["place"]["pc"], "{state}");
             let notes = word["notes"].as_array().expect("notes");
+
+            // The word is marked as the return address of this frame.
             let is_it = |note: &&Value| note["what"] == "return_address" && note["frame"] == index;
             assert!(notes.iter().any(|note| is_it(&note)), "{word}");
             seen += 1;
         }
     }
 
+    // There were some.
     assert!(seen > 3, "{seen}");
 }
 
@@ -74,6 +78,8 @@ fn marks_are_where_rows_are_wrong() {
         .iter()
         .filter(|mark| mark["kind"] == "wrong")
         .collect();
+
+    // Without a mark, the loop would show nothing.
     assert!(!wrong.is_empty());
     for mark in wrong {
         let number = mark["number"].as_u64().expect("a number") as usize;

@@ -178,6 +178,7 @@ fn what_cannot_be_shown_is_an_error() {
         (&["--json", "--allow-write", CASE], "--allow-write"),
         (&["--json", "no/file"], "no/file"),
     ] {
+        // Without a terminal, so only `--script` and `--json` can show anything.
         let output = run(args);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
@@ -215,6 +216,8 @@ fn demos_can_be_stepped_through() {
     let script = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(script.path(), "y").expect("it is written");
     let script = script.path().to_str().expect("a path");
+
+    // `y` copies the command for the shown state.
     let size = ["--script", script, "--size", "200x40"];
 
     // What the demo is about: its ring, its view of memory, its start paths.
@@ -224,6 +227,8 @@ fn demos_can_be_stepped_through() {
         let (name, file) = (told.name, format!("{}.bin", told.name));
         let output = demo(&[&[name, "--step"], &size[..]].concat());
         let errors = String::from_utf8_lossy(&output.stderr);
+
+        // Demos that are no recordings say so.
         if !told.is_trace() {
             assert!(errors.contains("has no stacks to step through"), "{errors}");
             continue;
@@ -235,6 +240,7 @@ fn demos_can_be_stepped_through() {
             assert!(text.contains(part), "{name}: {text}");
         }
 
+        // The copied command first writes the demo's recording, then steps through it.
         let (_, command) = text.split_once("copied: ").expect("a command");
         let command = command.lines().next().unwrap_or_default().trim_end();
         let (extract, step) = command.split_once(" && ").expect("two commands");
@@ -245,6 +251,7 @@ fn demos_can_be_stepped_through() {
         let path = path.to_str().expect("a path");
         assert!(demo(&[name, "-o", path]).status.success());
 
+        // Without `unwind-sim step`, and with the file where it really is.
         let words: Vec<&str> = step.split_whitespace().skip(2).collect();
         let words: Vec<&str> = words
             .iter()
@@ -255,11 +262,14 @@ fn demos_can_be_stepped_through() {
         let again = play("", "200x40", &words);
         let body = |screen: &str| {
             let lines: Vec<String> = screen.lines().map(str::to_owned).collect();
+
+            // Without the first line, which names the file, and the last, which has the message.
             lines[1..39].to_vec()
         };
         assert_eq!(body(&again), body(&text), "{step}");
     }
 
+    // A script alone does not step.
     let output = demo(&["fp", "--script", script]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("--step --script"), "{errors}");

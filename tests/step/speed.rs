@@ -66,6 +66,8 @@ fn ten_million_instructions_fit_and_are_near() {
     let (all, _) = play(&places);
 
     let each = all.saturating_sub(once) / 100;
+
+    // In milliseconds.
     let most = if cfg!(debug_assertions) { 2_000 } else { 100 };
     assert!(each.as_millis() < most, "{each:?} for each place");
 }

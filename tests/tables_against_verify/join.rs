@@ -14,11 +14,11 @@ use unwind_sim_view::tables::open::open;
 
 /// The proofs of files; each file is checked once.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct ProofCache {
     reports: HashMap<String, Option<Report>>,
 }
 
-impl Known {
+impl ProofCache {
     /// The report of the image with this name; `None` if it is not a file (the vdso).
     fn of(&mut self, name: &str) -> Option<&Report> {
         let report = self.reports.entry(name.to_owned()).or_insert_with(|| {
@@ -47,7 +47,7 @@ impl Known {
 
 /// The counts of a join.
 #[derive(Default)]
-pub(crate) struct Joined {
+pub(crate) struct JoinCounts {
     /// Instructions executed.
     pub(crate) instructions: u64,
     /// Functions executed whose rows are all proven.
@@ -66,14 +66,14 @@ pub(crate) struct Joined {
     pub(crate) mismatches: Vec<String>,
 }
 
-impl Joined {
+impl JoinCounts {
     /// Findings in functions that are unproven.
     pub(crate) fn unproven(&self) -> u64 {
         self.reasons.values().sum()
     }
 
     /// Joins a run.
-    pub(crate) fn add(&mut self, run: &Run, known: &mut Known) {
+    pub(crate) fn add(&mut self, run: &Run, known: &mut ProofCache) {
         self.instructions += run.results.instructions;
         self.add_executed(run, known);
         for finding in &run.results.findings {
@@ -84,17 +84,20 @@ impl Joined {
         }
     }
 
-    fn add_executed(&mut self, run: &Run, known: &mut Known) {
+    fn add_executed(&mut self, run: &Run, known: &mut ProofCache) {
         let mut functions = BTreeSet::new();
         for (place, address) in run.results.executed() {
             let mapping = run.results.places.mapping(place);
             let image = mapping.and_then(|m| Some((m.image.as_ref()?, m.bias)));
+
+            // Code outside of any file, such as the vdso, has no report.
             let report = image.and_then(|(image, bias)| Some((known.of(image.name())?, bias)));
             let Some((report, bias)) = report else {
                 self.outside[1] += 1;
                 continue;
             };
 
+            // Addresses of the run are those of the file plus its bias.
             match function_at(report, address.wrapping_sub(bias)) {
                 Some(number) => {
                     functions.insert((place, number));
@@ -103,6 +106,7 @@ impl Joined {
             }
         }
 
+        // Each function once, however many of its instructions were executed.
         for (place, number) in functions {
             let mapping = run.results.places.mapping(place);
             let name = mapping.and_then(|m| m.image.as_ref()).map(|i| i.name());
@@ -113,6 +117,7 @@ impl Joined {
                 Verdict::Proven => self.proven += 1,
                 Verdict::Contradicted => *self.others.entry("contradicted").or_default() += 1,
                 Verdict::Unproven => {
+                    // The first doubt is the one that the report names.
                     let reason = verdict.doubts.first().map_or("none", |d| d.0.as_str());
                     *self.others.entry(reason).or_default() += 1;
                 }
@@ -120,7 +125,7 @@ impl Joined {
         }
     }
 
-    fn add_finding(&mut self, run: &Run, finding: &Finding, known: &mut Known) {
+    fn add_finding(&mut self, run: &Run, finding: &Finding, known: &mut ProofCache) {
         let wrong = &finding.contradiction;
         let place = run.results.places.location(finding.place, finding.address);
         let mapping = run.results.places.mapping(finding.place);
@@ -228,7 +233,7 @@ fn counts(finding: &Finding) -> bool {
     }
 }
 
-impl fmt::Display for Joined {
+impl fmt::Display for JoinCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} instructions", self.instructions)?;
         writeln!(

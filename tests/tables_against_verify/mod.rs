@@ -10,7 +10,7 @@ mod run;
 
 use crate::common::compiler::{Scratch, run as output_of};
 use crate::common::skip::skip;
-use join::{Joined, Known};
+use join::{JoinCounts, ProofCache};
 use std::path::Path;
 use std::process::Command;
 use unwind_sim_judge::cases;
@@ -128,8 +128,8 @@ fn a_small_program_agrees() {
         Ok(program) => program,
         Err(error) => return skip("a_small_program_agrees", error),
     };
-    let mut known = Known::default();
-    let mut joined = Joined::default();
+    let mut known = ProofCache::default();
+    let mut joined = JoinCounts::default();
     let run = run::verify(&program, &[]);
     joined.add(&run, &mut known);
     println!("{joined}");
@@ -152,7 +152,7 @@ fn defects_are_found_by_both() {
 
         let built = cases::build_case(&path, true).expect("the case can be built");
         let run = run::verify(&built.path, &[]);
-        let (mut joined, mut known) = (Joined::default(), Known::default());
+        let (mut joined, mut known) = (JoinCounts::default(), ProofCache::default());
         joined.add(&run, &mut known);
         assert_eq!(
             joined.mismatches,
@@ -161,13 +161,14 @@ fn defects_are_found_by_both() {
             path.display()
         );
 
+        // `verify` does not find all of them.
         if joined.findings == 0 {
             continue;
         }
         found += 1;
 
         // If `check` had missed what is wrong here, the comparison would have to say so.
-        let mut blind = Joined::default();
+        let mut blind = JoinCounts::default();
         known.forget_what_is_wrong();
         blind.add(&run, &mut known);
         let missed = u64::try_from(blind.mismatches.len()).expect("few");
@@ -187,7 +188,7 @@ fn ordinary_programs_agree() {
     if std::env::var_os("UNWIND_SIM_SLOW").is_none() {
         return skip(name, SLOW);
     }
-    let (mut joined, mut known, mut ran) = (Joined::default(), Known::default(), 0);
+    let (mut joined, mut known, mut ran) = (JoinCounts::default(), ProofCache::default(), 0);
     for command in COMMANDS {
         let Some(program) = run::find(command[0]) else {
             continue;
@@ -214,9 +215,11 @@ fn compiled_programs_agree_at_every_level() {
         return skip(name, SLOW);
     }
 
-    let (mut joined, mut known) = (Joined::default(), Known::default());
+    // The static proof and the execution of the same program must not contradict each other.
+    let (mut joined, mut known) = (JoinCounts::default(), ProofCache::default());
     let scratch = Scratch::new();
     for (source, text) in SOURCES {
+        // Each level has other prologues.
         for level in ["-O0", "-O1", "-O2", "-O3", "-Os"] {
             let input = scratch.path(source);
             std::fs::write(&input, text).expect("writable");
@@ -231,6 +234,8 @@ fn compiled_programs_agree_at_every_level() {
             );
             if let Err(error) = made {
                 skip(&format!("{name}: {source}"), error);
+
+                // The compiler is missing for all levels, not only for this one.
                 break;
             }
 

@@ -38,6 +38,7 @@ pub(crate) fn verify(program: &Path, args: &[&str]) -> Run {
         path: path.clone(),
         options: ProcessOptions {
             args: std::iter::once(path).chain(args).collect(),
+            // A fixed environment, so that no run depends on the tester's.
             env: vec![b"LC_ALL=C".to_vec(), b"PATH=/usr/bin:/bin".to_vec()],
             stdout: Output::Capture,
             stderr: Output::Capture,

@@ -147,6 +147,8 @@ mono_aot_file_info:
 #[test]
 fn each_group_says_who_wrote_it() {
     let scratch = Scratch::new();
+
+    // Inline assembly moves rsp, of which the compiler's table knows nothing.
     let source = r#"
         void away(void);
         void pushes(void) {
@@ -178,6 +180,7 @@ fn each_group_says_who_wrote_it() {
         (of("kind"), tools, of("evidence"))
     };
 
+    // With debug information, the unit names its compiler.
     let (kind, tools, evidence) = writer(&["-g"]);
     assert_eq!(
         (kind.as_str(), evidence.as_str()),
@@ -189,6 +192,7 @@ fn each_group_says_who_wrote_it() {
         "{producer}"
     );
 
+    // Without it, `.comment` names the tools of all units alike.
     let (kind, tools, evidence) = writer(&[]);
     assert_eq!((kind.as_str(), evidence.as_str()), ("either", ".comment"));
     assert!(!tools.is_empty());
@@ -203,6 +207,7 @@ fn each_group_says_who_wrote_it() {
 
     let shown = text(&[], &bare);
     assert!(
+        // Nothing may be claimed of a file that says nothing.
         !shown.contains("written") || shown.contains("by an unknown author"),
         "{shown}"
     );
@@ -229,6 +234,8 @@ fn assembly_is_known_by_its_file() {
 #[test]
 fn addresses_of_objects_are_sections_and_offsets() {
     let scratch = Scratch::new();
+
+    // Two sections whose functions refer to each other.
     let source = format!(
         ".text\n{}\n.section .text.far, \"ax\"\n{}\n{}",
         late("near", "call far"),
@@ -311,6 +318,7 @@ fn sarif_has_what_readers_need() {
         assert!(!id.eq_ignore_ascii_case(name), "{rule}");
     }
 
+    // One defect gives one result, which refers to its rule by number and by name.
     let [result] = results(&log).as_slice() else {
         panic!("{log:#}");
     };
@@ -475,6 +483,8 @@ f:      .cfi_startproc
     // 0xd5 is the REX2 prefix of APX.
     let object = object(&scratch, "apx.s", source);
     let shown = text(&["--unproven"], &object);
+
+    // Once at the function, and once in the sum by reasons.
     assert_eq!(shown.matches("  unproven (").count(), 2, "{shown}");
 
     for part in [

@@ -24,6 +24,7 @@ fn a_layout_that_does_not_fit_is_refused() {
     };
     let path = |name: &str| scratch.path(name).display().to_string();
 
+    // The entries are written in one layout, and read as each of them.
     for has in NAMES {
         let (orc, format, out) = (path("orc"), format!("orc:{has}"), path("out"));
         let program = program.display().to_string();
@@ -49,6 +50,8 @@ fn a_layout_that_does_not_fit_is_refused() {
                 &out,
             ]);
             let shown = run(&["inspect", &orc, "--orc-layout", told]);
+
+            // Two commands that take the option: both refuse, with the same advice.
             for (found, text) in [&converted, &shown] {
                 assert_eq!(*found, status, "{has} as {told}: {text}");
                 let refusal = format!("not of {told}; leave --orc-layout out");
@@ -65,6 +68,7 @@ fn a_layout_that_does_not_fit_is_refused() {
         }
     }
 
+    // Files without ORC entries: there is nothing that could have a layout.
     for file in ["corpus/sframe/t_2.46", "corpus/traces/seed-004.bin"] {
         let (status, text) = run(&["inspect", file, "--orc-layout", "6.4"]);
         assert_eq!(status, Some(2), "{text}");

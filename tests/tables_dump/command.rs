@@ -55,6 +55,8 @@ fn an_empty_table_is_noticed_and_not_an_error() {
         std::fs::write(&path, elf).expect("a file");
         let path = path.to_str().expect("text");
         let table = &section[1..];
+
+        // The form of the tool that prints this kind of table.
         let form = match table {
             "sframe" => "objdump",
             _ => "readelf",
@@ -71,6 +73,7 @@ fn an_empty_table_is_noticed_and_not_an_error() {
             assert!(err.contains(&notice), "{args:?}: {err}");
         }
 
+        // 3: a table that is not there.
         let (_, err) = ends_with(3, &[path, "--table", "debug_frame"]);
         assert!(!err.contains("is empty"), "{err}");
     }

@@ -11,7 +11,7 @@ mod sframe;
 
 use std::path::{Path, PathBuf};
 use unwind_sim_recordings::mapped::map_file;
-use unwind_sim_tables::dump::{Dumped, Filter};
+use unwind_sim_tables::dump::{DumpSummary, Filter};
 use unwind_sim_tables::file::File;
 
 fn corpus(name: &str) -> PathBuf {
@@ -27,8 +27,8 @@ fn open(path: &Path) -> File {
 /// What `write` writes of a file, which must have no problem.
 fn text(
     path: &Path,
-    write: impl Fn(&File, &Filter, &mut Vec<u8>) -> std::io::Result<Dumped>,
-) -> (String, Dumped) {
+    write: impl Fn(&File, &Filter, &mut Vec<u8>) -> std::io::Result<DumpSummary>,
+) -> (String, DumpSummary) {
     let mut out = Vec::new();
     let dumped = write(&open(path), &Filter::ALL, &mut out).expect("a vector");
     let problems: Vec<String> = dumped.problems.iter().map(ToString::to_string).collect();

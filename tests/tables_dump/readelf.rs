@@ -6,7 +6,7 @@ use crate::tables_dump::{first_difference, open, text};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use unwind_sim_tables::dump::readelf::write;
-use unwind_sim_tables::dump::{Dumped, Filter};
+use unwind_sim_tables::dump::{DumpSummary, Filter};
 use unwind_sim_unwind::row::TableKind;
 
 const KINDS: [TableKind; 2] = [TableKind::EhFrame, TableKind::DebugFrame];
@@ -14,7 +14,7 @@ const KINDS: [TableKind; 2] = [TableKind::EhFrame, TableKind::DebugFrame];
 /// `N`: not the tables of separate debug files.
 const ARGS: [&str; 1] = ["-wFN"];
 
-fn ours(path: &Path) -> (String, Dumped) {
+fn ours(path: &Path) -> (String, DumpSummary) {
     text(path, |file, filter, out| write(file, &KINDS, filter, out))
 }
 
@@ -32,7 +32,7 @@ fn without_index(text: &str) -> String {
 }
 
 /// Compares the text for a file with readelf's. `None` if readelf is not installed.
-fn compare(path: &Path) -> Option<Result<Dumped, String>> {
+fn compare(path: &Path) -> Option<Result<DumpSummary, String>> {
     let theirs = without_index(&text_of("readelf", &ARGS, path)?);
     let (ours, dumped) = ours(path);
     Some(match first_difference(&ours, &theirs) {
@@ -149,6 +149,9 @@ int g(int *p, ...) { return *p; }
 fn rows_of_objects_made_here_are_readelfs() {
     let name = "rows_of_objects_made_here_are_readelfs";
     let scratch = Scratch::new();
+
+    // Every instruction of CFI by hand, and what compilers make of a program: objects, which have
+    // relocations, and linked files.
     let sources: [(&str, &str, &[&[&str]]); 2] = [
         ("every.s", EVERY_RULE, &[&["-c"], &["-shared"]]),
         (
@@ -174,6 +177,8 @@ fn rows_of_objects_made_here_are_readelfs() {
                 None => return skip(name, "readelf is not installed"),
                 Some(compared) => {
                     let dumped = compared.unwrap_or_else(|error| panic!("{args:?} {error}"));
+
+                    // A comparison of nothing would pass.
                     assert!(dumped.rows > 10, "{args:?} {dumped:?}");
                 }
             }
@@ -304,5 +309,7 @@ fn every_row_of_this_machine_is_readelfs() {
 
     println!("{compared} files, {functions} FDEs, {rows} rows as readelf");
     assert_eq!(different, [""; 0]);
+
+    // So that a test that finds no files does not pass.
     assert!(compared > 100, "{compared}");
 }

@@ -6,10 +6,10 @@ use crate::tables_dump::{corpus, first_difference, text};
 use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_tables::dump::sframe::write;
-use unwind_sim_tables::dump::{Dumped, Filter};
+use unwind_sim_tables::dump::{DumpSummary, Filter};
 use unwind_sim_tables::file::File;
 
-fn ours(path: &Path) -> (String, Dumped) {
+fn ours(path: &Path) -> (String, DumpSummary) {
     text(path, |file, filter, out| write(file, filter, out))
 }
 

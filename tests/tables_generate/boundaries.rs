@@ -133,6 +133,7 @@ fn code_that_is_entered_as_a_function_is_one() {
     let listed = ["listed", "runs_on", "run_into"];
     assert_eq!(starts, listed.map(|name| address(&file, name)));
 
+    // Functions are in order and do not overlap.
     for boundaries in [&all, &table] {
         let mut end = 0;
         for function in &boundaries.functions {
@@ -168,6 +169,7 @@ fn code_in_no_function_is_counted() {
     let first = format!(" % of it, the first at {nobody:#x}");
     assert!(line.ends_with(&first), "{text}");
 
+    // The same in JSON.
     let text = unwind_sim(&[&words[..], &["--json"]].concat());
     let last = text.lines().last().expect("a summary");
     let last: serde_json::Value = serde_json::from_str(last).expect("JSON");

@@ -155,6 +155,8 @@ fn source(kernel: &Kernel) -> String {
         sp_indirect,
         ..
     } = kernel;
+
+    // Kernels before the type for functions have only the one for calls.
     let function = match kernel.function {
         Some(function) => format!("HINT {function} {sp} 8"),
         None => format!("HINT {call} {sp} 8"),
@@ -245,9 +247,11 @@ fn write(object: &Path, to: &str, out: &Path) -> Vec<String> {
     ]);
     let text = unwind_sim(&["tables", "dump", "--table", "orc", &word(out)]);
 
+    // Only what hints decide: the place, the kind, and the CFA.
     let rows = text.lines().map(|line| {
         let words: Vec<&str> = line.split(' ').collect();
         match words.get(1..) {
+            // Such a row has fewer words.
             Some([place, kind, cfa, ..]) if kind.starts_with(".orc") && *cfa == "outermost" => {
                 format!("{place} outermost")
             }
@@ -321,6 +325,7 @@ fn damaged_hints_are_refused_and_leave_no_file() {
     let kernel = KERNELS.iter().find(|kernel| kernel.format == "orc:6.4");
     let macros = macros(kernel.expect("a kernel"));
 
+    // An unknown type, an unknown register, and a section whose size is no multiple of an entry's.
     for (code, wanted) in [
         ("HINT 9", "offset 0x0: unknown type"),
         ("HINT 1\nHINT 3 1", "offset 0xc: unknown sp_reg"),
@@ -340,6 +345,8 @@ fn damaged_hints_are_refused_and_leave_no_file() {
         let text = refused.expect_err("the hints are wrong");
         assert!(text.contains(wanted), "{code}: {text}");
         assert!(text.contains(".discard.unwind_hints"), "{code}: {text}");
+
+        // Nothing is written.
         assert!(!out.exists());
     }
 }
@@ -420,6 +427,7 @@ fn hints_of_kernel_headers_are_honoured() {
         "? undefined",
     ];
 
+    // At +0x4 the registers are where rdi points.
     let lossless: Vec<&String> = rows.iter().filter(|row| !row.contains("+0x4 ")).collect();
     assert_eq!(lossless, wanted, "{rows:?}");
 }

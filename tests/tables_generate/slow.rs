@@ -42,9 +42,9 @@ fn is_slow_wanted() -> bool {
 
 /// The sum of several comparisons.
 #[derive(Default)]
-struct Sum(Comparison);
+struct ComparisonSum(Comparison);
 
-impl Sum {
+impl ComparisonSum {
     fn add(&mut self, name: &str, found: &Comparison) {
         println!("{name}: {} of {}", same(found), found.total());
         let sum: &mut BTreeMap<Class, u64> = &mut self.0.addresses;
@@ -88,7 +88,7 @@ fn generated_rows_of_kernel_modules_are_objtools() {
     let (mut modules, mut kernels) = (Vec::new(), Vec::new());
     files(Path::new(&folder), &mut modules, &mut kernels);
     modules.sort();
-    let mut sum = Sum::default();
+    let mut sum = ComparisonSum::default();
     for path in modules.iter().step_by(EVERY) {
         if let Some(found) = against(path, Boundaries::Symbols, orc_of(path)) {
             sum.add(&path.display().to_string(), &found);
@@ -115,10 +115,14 @@ fn generated_rows_of_linked_kernels_are_objtools() {
     let mut compared = 0;
     for path in &kernels {
         let since = Instant::now();
-        let mut sum = Sum::default();
+        let mut sum = ComparisonSum::default();
+
+        // Without symbols there are no boundaries of functions.
         if open(path).image().symbols().is_empty() {
             continue;
         }
+
+        // objtool's rows of the whole kernel are in its ORC sections.
         if let Some(found) = against(path, Boundaries::Symbols, orc_of(path)) {
             sum.add(&path.display().to_string(), &found);
             let (total, share) = sum.told("kernel", since);
@@ -143,7 +147,7 @@ fn generated_rows_of_programs_are_those_of_gcc() {
         );
     }
     let since = Instant::now();
-    let mut sum = Sum::default();
+    let mut sum = ComparisonSum::default();
     for program in PROGRAMS {
         let path = Path::new("/usr/bin").join(program);
         if !path.exists() {

@@ -135,9 +135,10 @@ const CASES: &[Case] = &[
 fn object(scratch: &Scratch, case: &Case) -> std::path::PathBuf {
     let Case { name, code, .. } = case;
     let head = format!("{MACROS}.globl {name}; .type {name}, @function; {name}: {code}\n");
-    let size = match code.contains(".size") {
-        true => String::new(),
-        false => format!(".text; .size {name}, . - {name}\n"),
+    let size = if code.contains(".size") {
+        String::new()
+    } else {
+        format!(".text; .size {name}, . - {name}\n")
     };
     let source = head.clone() + &size;
     scratch

@@ -13,6 +13,8 @@ use std::process::Command;
 /// one who built runs the tests, and cannot run Cargo.
 fn crates(args: &[&str]) -> Option<BTreeSet<String>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+
+    // Only with what Cargo has already: the test uses no network.
     let output = Command::new(cargo)
         .args([
             "tree",

@@ -48,6 +48,8 @@ fn every_case_has_its_claim_and_its_source() {
         if case.header.claim.is_empty() || case.header.sources.is_empty() {
             faults.push(format!("{path}: no claim, or no source"));
         }
+
+        // The header says which folder a case is in.
         let place = format!("{CASES}{}/{}.s", case.header.group, case.name);
         if *path != place {
             faults.push(format!("{path}: by its header it belongs to {place}"));
@@ -72,6 +74,8 @@ fn no_case_is_dead() {
                 .to_string()
         })
         .collect();
+
+    // The harness finds every source; any other file must be included by one.
     let all = paths().into_iter().filter(|path| path.starts_with(CASES));
     let (sources, others): (Vec<_>, Vec<_>) = all.partition(|path| path.ends_with(".s"));
     assert_eq!(found, sources);

@@ -83,6 +83,7 @@ impl Scanner<'_> {
                         scanner.skip_visibility();
                     }
                     "use" => scanner.exports = is_public,
+                    // Any other word may begin a path.
                     _ => scanner.path(vec![word]),
                 }
             } else {
@@ -157,15 +158,16 @@ impl Scanner<'_> {
 }
 
 /// A room's files and their uses of each other.
-struct Room {
+struct House {
     sources: Vec<Source>,
     by_module: BTreeMap<Module, usize>,
     /// The origin of each name that a module re-exports.
     exports: BTreeMap<(usize, String), (usize, Option<String>)>,
 }
 
-impl Room {
-    fn new(files: impl Iterator<Item = (String, String)>) -> Room {
+impl House {
+    fn new(files: impl Iterator<Item = (String, String)>) -> House {
+        // Tests may use everything, so they make no circles.
         let is_test = |path: &str| {
             path.split('/')
                 .any(|part| part == "tests" || part == "tests.rs")
@@ -181,12 +183,13 @@ impl Room {
             .collect();
 
         let by_module = sources.iter().enumerate();
-        let mut room = Room {
+        let mut room = House {
             by_module: by_module.map(|(at, s)| (s.module.clone(), at)).collect(),
             sources,
             exports: BTreeMap::new(),
         };
 
+        // Exports need the modules to be known, so they come second.
         let mut exports = BTreeMap::new();
         for (at, source) in room.sources.iter().enumerate() {
             for path in &source.uses {
@@ -208,6 +211,7 @@ impl Room {
         match rest.first()?.as_str() {
             "crate" => (module, rest) = (Vec::new(), &rest[1..]),
             "self" => rest = &rest[1..],
+            // Several in a row go up further.
             "super" => {
                 while rest.first().is_some_and(|segment| segment == "super") {
                     module.pop();
@@ -215,6 +219,7 @@ impl Room {
                 }
             }
             first => {
+                // A single name is a local one or another crate.
                 if rest.len() < 2 && path.exported_as.is_none() {
                     return None;
                 }
@@ -223,6 +228,7 @@ impl Room {
             }
         }
 
+        // As far as there are modules; the rest is a name in the last one.
         while let Some(next) = rest.first() {
             let below = [module.as_slice(), std::slice::from_ref(next)].concat();
             if !self.by_module.contains_key(&below) {
@@ -319,7 +325,7 @@ fn no_circle_crosses_folders() {
     }
     let faults = rooms
         .into_iter()
-        .flat_map(|(room, files)| Room::new(files.into_iter()).faults(&room));
+        .flat_map(|(room, files)| House::new(files.into_iter()).faults(&room));
     none(&faults.collect::<Vec<_>>());
 }
 
@@ -329,7 +335,7 @@ fn circles_are_found() {
         let files = files
             .iter()
             .map(|&(path, text)| (path.to_owned(), text.to_owned()));
-        Room::new(files).faults("room")
+        House::new(files).faults("room")
     };
 
     let apart = [

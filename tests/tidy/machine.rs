@@ -208,6 +208,7 @@ fn no_recording_tells_of_a_machine() {
     let mut faults = Vec::new();
     let mut looked = 0;
     for path in paths() {
+        // Texts are read by people, and by another test.
         if text(&path).is_some() {
             continue;
         }
@@ -217,7 +218,9 @@ fn no_recording_tells_of_a_machine() {
             faults.push(format!("{path}: a zip file, which this test cannot read"));
         }
 
+        // Compressed parts are unpacked, since what is in them is public, too.
         for (layer, bytes) in layers(bytes) {
+            // Memory dumps have the kernel's own texts of this form.
             let by_capitals = |text: &&str| !path.starts_with(VMCORES) && sets_a_variable(text);
             let is_told = |text: &&str| telling(text).is_some() || by_capitals(text);
             let found: BTreeSet<_> = texts(&bytes).filter(is_told).collect();
@@ -229,6 +232,7 @@ fn no_recording_tells_of_a_machine() {
         }
     }
 
+    // Otherwise the list of files is wrong.
     assert!(looked > 1000, "{looked} files are not text");
     none(&faults);
 }

@@ -75,10 +75,13 @@ fn metadata_faults(folder: &str, manifest: &str) -> Vec<String> {
         faults.push(format!("{path}: no {key}"));
     }
 
+    // Cargo publishes what does not say `publish = false`.
     let is_published = value("publish") != Some("false");
     if is_published == UNPUBLISHED.contains(&folder) {
         faults.push(format!("{path}: publish is not as in UNPUBLISHED"));
     }
+
+    // What stays here needs no words for a registry.
     if !is_published {
         return faults;
     }
@@ -116,6 +119,8 @@ fn every_package_has_its_licences_and_a_readme() {
     for folder in packages() {
         for licence in LICENCES {
             let path = of_package(&folder, licence);
+
+            // A package carries its own copies, since a registry gets only its folder.
             if read(&path).is_empty() || read(&path) != read(licence) {
                 faults.push(format!("{path}: is not ../{licence}"));
             }
@@ -133,6 +138,8 @@ fn every_package_has_its_licences_and_a_readme() {
         if !page.starts_with(&format!("# {name}\n")) {
             faults.push(format!("{path}: does not start with # {name}"));
         }
+
+        // How to test it alone.
         let test = match folder.as_str() {
             "" => "cargo test-all".to_owned(),
             _ => format!("cargo test -p {name}"),

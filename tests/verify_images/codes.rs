@@ -10,6 +10,8 @@ use unwind_sim_unwind::reason::Code;
 #[test]
 fn code_that_was_never_executed_is_not_blamed() {
     let folder = Folder::new();
+
+    // `last` ends with a call that does not return, so its return address is behind it.
     let program = |between: &str| {
         format!(
             "
@@ -34,6 +36,7 @@ ends:   .cfi_startproc
         )
     };
 
+    // Padding has no row; right behind, there is the first row of another function.
     for (between, code) in [(".skip 32, 0xcc", Code::NoRow), ("", Code::RowBehindCall)] {
         folder.program("ends", &program(between));
         for (unwinder, checks) in [("dwarf", 1), ("sframe", 2)] {
@@ -119,6 +122,8 @@ zeroes: .cfi_startproc
 #[test]
 fn losses_of_derived_tables_count_only_strictly() {
     let folder = Folder::new();
+
+    // A CFA on rbx, which ORC has no number for.
     let by_rbx = "
         .type   by_rbx, @function
 by_rbx: .cfi_startproc
@@ -139,12 +144,14 @@ by_rbx: .cfi_startproc
         EXIT
         END";
 
+    // The table itself is right.
     folder.program("by_rbx", by_rbx);
     let engines = [spec::engine("orc").expect("an unwinder")];
     let run = folder.verify("by_rbx", "orc", true);
     let findings = &run.results.findings;
     assert!(!findings.is_empty());
 
+    // All that is wrong is a loss.
     let is_loss = |f: &Finding| f.contradiction.class() == Class::Loss;
     assert!(findings.iter().all(is_loss), "{}", text(&run));
     assert_eq!(run.results.tallies[0].lost, run.results.tallies[0].wrong);

@@ -147,6 +147,7 @@ impl Folder {
             path: path.clone(),
             options: ProcessOptions {
                 args: vec![path],
+                // The program sees the folder as its root.
                 root: self.0.path().to_owned(),
                 ..ProcessOptions::default()
             },
@@ -163,6 +164,8 @@ impl Folder {
         };
 
         let run = verify::run(program, &request, &mut |_| {}).expect("it starts");
+
+        // A run that ended early would find too little.
         assert_eq!(run.end, End::Outcome(Outcome::Exited(0)));
         assert_eq!(run.results.disagreements, []);
         run

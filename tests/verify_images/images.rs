@@ -7,6 +7,8 @@ use unwind_sim_unwind::reason::Code;
 #[test]
 fn findings_before_an_execve_belong_to_the_program_before() {
     let folder = Folder::new();
+
+    // The wrong function is called before `execve` (59).
     let first = "
         WRONG   of_first
         START
@@ -22,6 +24,8 @@ path:   .asciz  \"/second\"";
     folder.program("first", first);
     let second = |kind: &str| format!("{kind} of_second\nSTART\ncall of_second\nEXIT\nEND");
     folder.program("second", &second("RIGHT"));
+
+    // What was found stays with the first program.
     let found = folder.found("first");
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(
@@ -62,6 +66,9 @@ path:   .asciz  \"/second\"";
 #[test]
 fn findings_belong_to_the_library_that_was_mapped() {
     let folder = Folder::new();
+
+    // Two libraries with a wrong row at the same address, one after the other, and a right one over
+    // them.
     folder.library("one.so", "WRONG in_one");
     folder.library("two.so", "WRONG in_two");
     folder.library("three.so", "RIGHT in_three");
@@ -88,6 +95,8 @@ three:  .asciz  \"/three.so\"",
 
     let found = folder.found("maps");
     assert_eq!(found.len(), 4, "{found:?}");
+
+    // `one` was called twice, `two` once.
     for (pair, address) in found.chunks(2).zip([0x70_1001, 0x70_1002]) {
         assert!(is(&pair[0], "in_one", "one.so", Code::WrongCfa), "{pair:?}");
         assert!(is(&pair[1], "in_two", "two.so", Code::WrongCfa), "{pair:?}");
@@ -176,6 +185,8 @@ two:    .asciz  \"/two.so\"",
     let run = folder.verify("maps", "dwarf", true);
     let all = groups::groups(&run.results);
     let missing = all.iter().filter(|g| g.code == Code::NoRowForExecuted);
+
+    // The same code at three addresses.
     let by_instruction: Vec<_> = missing.filter(|g| g.check == Check::Instruction).collect();
     assert_eq!(by_instruction.len(), 1, "{}", text(&run));
     assert_eq!(by_instruction[0].images, ["maps", "one.so", "two.so"]);

@@ -10,6 +10,9 @@ use unwind_sim_judge::verify::{self, Check, Finding};
 #[test]
 fn rows_of_the_frame_that_is_jumped_to_are_a_class_of_their_own() {
     let folder = Folder::new();
+
+    // From the second row on, `jumps` describes the frame of `sets`, as glibc's `longjmp` does
+    // before it jumps. `deep` lies between both, and has changed rbp.
     let longjmp = |leave: &str| {
         format!(
             "
@@ -65,6 +68,8 @@ env:    .skip   24"
         )
     };
     let engines = [spec::engine("dwarf").expect("an unwinder")];
+
+    // Each run must have found something, and nothing but this class.
     let check = |name: &str, class: Class| {
         let run = folder.verify(name, "dwarf", true);
         let findings = run.results.findings.iter();
@@ -75,11 +80,15 @@ env:    .skip   24"
             "{name}: {}",
             text(&run)
         );
+
+        // Only the class `Wrong` counts as a failure; the target's frame is reported, and has a
+        // tally of its own.
         let counts = verify::unexpected(&engines, &run.results, true, None);
         assert_eq!(counts, class == Class::Wrong, "{name}");
         let tally = &run.results.tallies[0];
         assert_eq!(tally.target, if counts { 0 } else { tally.wrong }, "{name}");
     };
+
     folder.program("jumps", &longjmp("mov %r8, %rsp\nmov %r9, %rbp\njmp *%rdx"));
     check("jumps", Class::Target);
     // It returns instead.
@@ -92,6 +101,8 @@ env:    .skip   24"
     let is_wrong = |f: &Finding| f.contradiction.class() == Class::Wrong;
     assert!(run.results.findings.iter().any(is_wrong), "{}", text(&run));
 
+    // `raises` stores the handler's registers in its own save slots and restores them from there;
+    // `tries` is the frame that it goes to, past `between`.
     let eh_return = |leave: &str| {
         format!(
             "
@@ -155,6 +166,8 @@ between: .cfi_startproc
 target: .skip   32"
         )
     };
+
+    // How libgcc leaves: the rows follow the CFA of the target from register to register.
     let leaves = "
         mov     %rsi, 8(%rbp,%rdx,1)
         lea     8(%rbp,%rdx,1), %rcx
@@ -169,8 +182,11 @@ target: .skip   32"
         .cfi_def_cfa rsp, 0
         .cfi_register rip, rcx
         jmp     *%rcx";
+
     folder.program("raises", &eh_return(leaves));
     check("raises", Class::Target);
+
+    // With the same code before it, but a return to the caller.
     let stays = "
         mov     -8(%rbp), %rbx
         pop     %rbx
@@ -235,13 +251,18 @@ copies: .cfi_startproc
         findings.collect::<Vec<_>>()
     };
 
+    // The row is right, and nothing is overwritten.
     assert_eq!(classes("keeps", "-16", "nop"), []);
 
+    // `copies` stores to the slot of rbx in the frame of its caller.
     let found = classes("copied", "-16", "movq $5, 16(%rsp)");
     let at_instructions = found.iter().filter(|f| f.0 == Check::Instruction);
     let at_instructions: Vec<Class> = at_instructions.map(|f| f.1).collect();
+
+    // Only where the row still names the slot.
     assert_eq!(at_instructions, [Class::Target; 4], "{found:?}");
 
+    // A row that names another slot stays wrong.
     let found = classes("elsewhere", "-24", "nop");
     assert!(
         !found.is_empty() && found.iter().all(|f| f.1 == Class::Wrong),
@@ -253,6 +274,8 @@ copies: .cfi_startproc
 #[test]
 fn rows_of_a_frame_that_is_left_or_passed_over_are_of_the_same_class() {
     let folder = Folder::new();
+
+    // rsp is loaded before rbp and the jump, and no row says so.
     let longjmp = |between: &str| {
         format!(
             "
@@ -309,6 +332,8 @@ env:    .skip   24"
         folder.program(name, program);
         let run = folder.verify(name, "dwarf", true);
         let findings = run.results.findings.iter();
+
+        // What comes at a return is another class, which other tests cover.
         let own = findings.filter(|f| f.check != Check::AtReturn);
         own.map(|f| f.contradiction.class()).collect::<Vec<_>>()
     };
@@ -318,6 +343,8 @@ env:    .skip   24"
         "{found:?}"
     );
 
+    // The caller's row leaves out the return address of `split`: `call *%rax` goes on behind the
+    // `ret`.
     let split = |name: &str, sizes: &str, behind: &str, cfa: u32| {
         format!(
             "
@@ -350,7 +377,11 @@ split:  .cfi_startproc
         END"
         )
     };
+
+    // The sizes of a frame and of the arguments, which GCC passes to `__morestack` in r10 and r11.
     let sizes = "mov $0x40, %r10d\n mov $0, %r11d";
+
+    // It is recognized by its name, or by the sizes in front of the call.
     let found = classes("named", &split("__morestack", "nop", "ret", 16));
     assert!(
         !found.is_empty() && found.iter().all(|&c| c == Class::Target),
@@ -361,6 +392,8 @@ split:  .cfi_startproc
         !found.is_empty() && found.iter().all(|&c| c == Class::Target),
         "{found:?}"
     );
+
+    // With a row for the caller itself, nothing is wrong.
     assert_eq!(classes("plain", &split("__morestack", sizes, "ret", 8)), []);
     // Another function's row that leaves a frame out is wrong, and so is one for code that goes on.
     let found = classes("wrong", &split("more", "nop", "ret", 16));

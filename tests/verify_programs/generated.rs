@@ -28,7 +28,7 @@ const WAYS: [&str; 13] = [
 /// of `fde` cannot be static, since it has a function of libgcc itself.
 const SHARED: [&str; 2] = ["frame", "fde"];
 
-struct Setup {
+struct GeneratedFiles {
     /// Linked statically where that works: three quarters of what the other one executes link it.
     program: std::path::PathBuf,
     shared: std::path::PathBuf,
@@ -37,7 +37,7 @@ struct Setup {
     wrong: String,
 }
 
-fn setup(programs: &Programs) -> Setup {
+fn setup(programs: &Programs) -> GeneratedFiles {
     let compile = |source, options: &[&str]| programs.compile(source, options);
     let object = |offset: &str| {
         let define = format!("-Wa,--defsym,OFFSET={offset}");
@@ -46,6 +46,8 @@ fn setup(programs: &Programs) -> Setup {
         std::fs::rename(path, &kept).expect("a file");
         kept.display().to_string()
     };
+
+    // The same table with the right offset and with a wrong one.
     let (right, wrong) = (object("48"), object("40"));
 
     let program = |name: &str, options: &[&str]| {
@@ -55,9 +57,10 @@ fn setup(programs: &Programs) -> Setup {
         Ok::<_, String>(kept)
     };
 
+    // Registered by libunwind's interface.
     let libunwind = program("libunwind", &["-DLIBUNWIND"]).expect("a program");
     let shared = program("shared", &[]).expect("a program");
-    Setup {
+    GeneratedFiles {
         program: program("static", &["-static"]).unwrap_or_else(|_| shared.clone()),
         shared,
         libunwind,
@@ -66,7 +69,7 @@ fn setup(programs: &Programs) -> Setup {
     }
 }
 
-impl Setup {
+impl GeneratedFiles {
     fn run(&self, way: &str, right: bool, elide: bool) -> Run {
         let program = match way {
             "fde" => &self.libunwind,
@@ -76,9 +79,10 @@ impl Setup {
     }
 
     fn run_program(&self, program: &Path, way: &str, right: bool, elide: bool) -> Run {
-        let (word, object) = match right {
-            true => ("right", &self.right),
-            false => ("wrong", &self.wrong),
+        let (word, object) = if right {
+            ("right", &self.right)
+        } else {
+            ("wrong", &self.wrong)
         };
         verify(program, &[way, word, object], elide)
     }
@@ -119,11 +123,13 @@ fn a_registered_table_is_checked() {
 
 /// Runs a program with a right and a wrong table. Returns the mnemonics of the instructions at which
 /// the wrong one is found to be wrong.
-fn check_registered(setup: &Setup, program: &Path, way: &str) -> Vec<String> {
+fn check_registered(setup: &GeneratedFiles, program: &Path, way: &str) -> Vec<String> {
     let name = match way {
         "dump" | "dumpmoved" | "dumplate" | "stream" => "dumped",
         _ => "generated",
     };
+
+    // A right table is one that nobody complains of.
     let right = setup.run_program(program, way, true, true);
     assert_eq!(right.results.generated, [], "{way}");
     let found = ["dwarf", "sframe", "orc"].map(|u| wrong_in(&right, u, "[jit"));
@@ -155,6 +161,7 @@ fn check_registered(setup: &Setup, program: &Path, way: &str) -> Vec<String> {
     let jit: Vec<&Finding> = jit.collect();
     assert_eq!(jit.iter().map(|f| f.count).sum::<u64>(), 5 * CALLS, "{way}");
 
+    // The report is the same if no check is skipped.
     let all = setup.run_program(program, way, false, false);
     assert_eq!(text(&wrong), text(&all), "{way}");
 
@@ -197,6 +204,7 @@ fn generated_code_without_a_table_is_a_class_of_its_own() {
             assert_eq!(tally.walks_unjudged > 0, *name != "fp", "{way} {name}");
         }
 
+        // A table that is taken back was there before, and is wrong here.
         let is_dropped = way.ends_with("dropped");
         assert_eq!(
             wrong_in(&run, "dwarf", "[jit").is_empty(),
@@ -206,6 +214,8 @@ fn generated_code_without_a_table_is_a_class_of_its_own() {
 
         let line = "JIT, no table: 90 instructions in 1 function, and ";
         assert!(text(&run).contains(line), "{}", text(&run));
+
+        // The report is the same if no check is skipped.
         assert_eq!(text(&run), text(&setup.run(way, false, false)), "{way}");
     }
 }
@@ -232,6 +242,7 @@ fn tables_are_recorded_until_they_are_taken_back() {
     let options = "record --engine emulator --from main --at every:20 -o";
     let options: Vec<&str> = options.split(' ').collect();
 
+    // How the program registers its table, and whether it takes it back.
     for (way, is_taken_back) in [("frame", false), ("stream", false), ("dropped", true)] {
         run(&[&options[..], &[&trace, "--", &program, way, "right"]].concat());
         let text = run(&["replay", "-u", "dwarf", &trace]);

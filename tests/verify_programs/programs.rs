@@ -35,9 +35,10 @@ impl Programs {
         command.arg(&output).arg(folder.join(source));
         let done = command.args(options).arg(last).output();
         let done = done.map_err(|error| error.to_string())?;
-        match done.status.success() {
-            true => Ok(output),
-            false => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
+        if done.status.success() {
+            Ok(output)
+        } else {
+            Err(String::from_utf8_lossy(&done.stderr).into_owned())
         }
     }
 }
@@ -74,6 +75,8 @@ pub(crate) fn verify(program: &Path, args: &[&str], elide: bool) -> Run {
     let run = verify::run(running, &request, &mut |_| {}).expect("it starts");
     let name = program.display();
     assert_eq!(run.end, End::Outcome(Outcome::Exited(0)), "{name}");
+
+    // The truth was known at every instruction, and no return contradicted it.
     let truth = &run.results.truth;
     assert_eq!((truth.unknown, truth.failures()), (0, 0), "{name}");
     assert_eq!(run.results.disagreements, [], "{name}");

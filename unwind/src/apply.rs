@@ -2,7 +2,7 @@
 //! rules; a test checks that both agree.
 
 use crate::address::CodeAddress;
-use crate::chain::{Word, Words};
+use crate::chain::{ReadWords, Word};
 use crate::dwarf::expression;
 use crate::frame::Frame;
 use crate::memory::Memory;
@@ -28,7 +28,7 @@ struct Apply<'a, M: Memory + ?Sized> {
     frame: &'a Frame,
     context: &'a Context<'a, M>,
     cfa: u64,
-    words: &'a mut Words,
+    words: &'a mut ReadWords,
 }
 
 /// The caller's frame according to `rule`, or why there is none. Appends the words read to `words`.
@@ -36,7 +36,7 @@ pub fn apply<M: Memory + ?Sized>(
     rule: &Rule,
     frame: &Frame,
     context: &Context<'_, M>,
-    words: &mut Words,
+    words: &mut ReadWords,
 ) -> Result<Frame, Reason> {
     if rule.is_root(&frame.regs) {
         return Err(Reason::RootReached);
@@ -72,7 +72,7 @@ pub fn cfa<M: Memory + ?Sized>(
         frame,
         context,
         cfa: 0,
-        words: &mut Words::new(),
+        words: &mut ReadWords::new(),
     };
     apply.value(rule.cfa, Reg::Rsp).ok().flatten()
 }

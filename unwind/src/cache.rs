@@ -25,7 +25,7 @@ pub use hot::HOT_ENTRIES_MAX;
 pub(crate) use hot::{Callers, Hot, HotTable};
 pub(crate) use sources::Sources;
 pub(crate) use transcript::Transcript;
-pub(crate) use unit::Part;
+pub(crate) use unit::SingleRow;
 pub use unit::{NewRow, RowId, UnitId, UnitKey};
 
 use crate::derived::{Derived, Lost};
@@ -33,7 +33,7 @@ use crate::dwarf::Common;
 use crate::image::{AddressSpace, ImageId};
 use crate::reason::Reason;
 use crate::row::{RowSource, TableKind};
-use crate::rule::{Key, Packed, Rule};
+use crate::rule::{Packed, Rule, RuleKey};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
@@ -42,7 +42,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use rules::Rules;
 #[cfg(feature = "kernel")]
-use space::OfSpace;
+use space::SpaceCache;
 use transcript::Transcripts;
 use unit::{Row, Unit};
 
@@ -83,7 +83,7 @@ pub struct Cache {
     transcripts: Transcripts,
     derived: HashMap<(ImageId, TableKind), Derived>,
     #[cfg(feature = "kernel")]
-    of_space: OfSpace,
+    of_space: SpaceCache,
 }
 
 impl Cache {
@@ -150,9 +150,10 @@ impl Cache {
         fast: bool,
         fallback: Option<Reason>,
     ) -> Hot {
-        let packed = match fast {
-            true => self.rules.packed(self.rows[row.0 as usize].rule),
-            false => Packed::GENERIC,
+        let packed = if fast {
+            self.rules.packed(self.rows[row.0 as usize].rule)
+        } else {
+            Packed::GENERIC
         };
         self.hot.insert(address, row, packed, fallback)
     }
@@ -217,13 +218,13 @@ impl Cache {
         self.units[unit.0 as usize].known.contains(&svma)
     }
 
-    /// The part of `unit` to compile for `svma`, which its rows do not cover; `None` if all of it is
-    /// to be compiled. Most functions are asked for one row or two, those asked for a third one for
-    /// more.
-    pub(crate) fn next_part(&self, unit: UnitId, svma: u64) -> Option<Part> {
+    /// The part of `unit` to compile for `svma`, which its rows do not cover; `None` if all of it
+    /// is to be compiled. Most functions are asked for one row or two, those asked for a third one
+    /// for more.
+    pub(crate) fn next_part(&self, unit: UnitId, svma: u64) -> Option<SingleRow> {
         let Unit { known, second, .. } = &self.units[unit.0 as usize];
         let is_first = !second && !known.is_empty() && !self.is_complete(unit);
-        is_first.then_some(Part {
+        is_first.then_some(SingleRow {
             svma,
             first: Some(unit),
         })
@@ -267,7 +268,7 @@ impl Cache {
     /// Replaces the rules of all rows of `unit` with `rule`.
     pub(crate) fn overrule(&mut self, unit: UnitId, rule: &Rule) {
         self.version = Version::default();
-        let id = self.rules.id(Key::of(rule), || *rule);
+        let id = self.rules.id(RuleKey::of(rule), || *rule);
         let rows = self.units[unit.0 as usize].rows.clone();
         for row in &mut self.rows[rows.start as usize..rows.end as usize] {
             row.rule = id;
@@ -323,8 +324,13 @@ impl Cache {
     // --- data kept by table readers ---
 
     #[cold]
-    fn exchange(&mut self, table: TableKind, key: Option<Key>, made: Transcript) -> (u32, Lost) {
-        let id = self.rules.id(Key::of(&made.rule), || made.rule);
+    fn exchange(
+        &mut self,
+        table: TableKind,
+        key: Option<RuleKey>,
+        made: Transcript,
+    ) -> (u32, Lost) {
+        let id = self.rules.id(RuleKey::of(&made.rule), || made.rule);
         if let Some(key) = key {
             self.transcripts.insert(table, key, (id, made.lost));
         }

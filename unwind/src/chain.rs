@@ -4,8 +4,8 @@
 //! ended. The sink decides what is kept: [`Addresses`] keeps only the pcs, [`Chain`] keeps the full
 //! provenance. Both see the same frames.
 //!
-//! A chain stores each row of a cache once, however many frames it found, and keeps its rows when it
-//! is emptied for the next walk. So a frame takes 56 bytes and 16 for each word read, and
+//! A chain stores each row of a cache once, however many frames it found, and keeps its rows when
+//! it is emptied for the next walk. So a frame takes 56 bytes and 16 for each word read, and
 //! [`Chain::steps`] puts the parts together.
 
 mod rows;
@@ -30,25 +30,25 @@ pub struct Word {
     pub value: u64,
 }
 
-/// The capacity of [`Words`]: cfa, ra, sp and six registers.
+/// The capacity of [`ReadWords`]: cfa, ra, sp and six registers.
 pub const WORDS_MAX: usize = 9;
 
 /// The words that one rule read, in order, without those read by expressions.
 #[derive(Clone, Copy)]
-pub struct Words {
+pub struct ReadWords {
     len: usize,
     words: [Word; WORDS_MAX],
 }
 
-impl Words {
+impl ReadWords {
     /// No words.
     #[inline]
-    pub const fn new() -> Words {
+    pub const fn new() -> ReadWords {
         let none = Word {
             address: 0,
             value: 0,
         };
-        Words {
+        ReadWords {
             len: 0,
             words: [none; WORDS_MAX],
         }
@@ -70,13 +70,13 @@ impl Words {
     }
 }
 
-impl Default for Words {
+impl Default for ReadWords {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl core::ops::Deref for Words {
+impl core::ops::Deref for ReadWords {
     type Target = [Word];
     #[inline]
     fn deref(&self) -> &[Word] {
@@ -84,7 +84,7 @@ impl core::ops::Deref for Words {
     }
 }
 
-impl<'a> IntoIterator for &'a Words {
+impl<'a> IntoIterator for &'a ReadWords {
     type Item = &'a Word;
     type IntoIter = core::slice::Iter<'a, Word>;
     fn into_iter(self) -> Self::IntoIter {
@@ -92,15 +92,15 @@ impl<'a> IntoIterator for &'a Words {
     }
 }
 
-impl PartialEq for Words {
-    fn eq(&self, other: &Words) -> bool {
+impl PartialEq for ReadWords {
+    fn eq(&self, other: &ReadWords) -> bool {
         **self == **other
     }
 }
 
-impl Eq for Words {}
+impl Eq for ReadWords {}
 
-impl core::fmt::Debug for Words {
+impl core::fmt::Debug for ReadWords {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_list().entries(self).finish()
     }
@@ -108,7 +108,7 @@ impl core::fmt::Debug for Words {
 
 /// How a frame was found, as a chain keeps it; [`How`] has the rule, its source and the words.
 #[derive(Clone, Copy, Debug)]
-pub enum Found {
+pub enum FoundBy {
     /// The walk started here.
     Start,
     /// The sampled ip, reported before the walk (start variant `always-ip`).
@@ -148,7 +148,7 @@ pub struct Frame {
     /// The address of the word that `pc` was read from. Chains are aligned by it.
     pub slot: Option<u64>,
     /// How the frame was found.
-    pub found: Found,
+    pub found: FoundBy,
 }
 
 const _: () = assert!(size_of::<Frame>() <= 56);
@@ -156,7 +156,7 @@ const _: () = assert!(size_of::<Frame>() <= 56);
 /// Why a walk ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End {
-    /// The reason.
+    /// What the walk met: a root, an obstacle or a limit.
     pub reason: Reason,
     /// Why the fallback failed, if one was tried.
     pub fallback: Option<Reason>,
@@ -347,15 +347,15 @@ impl Chain {
             found,
         } = self.frames[index];
         let how = match found {
-            Found::Start => How::Start,
-            Found::SampledIp => How::SampledIp,
-            Found::Rule(by) => match (self.rows.get(by.row), self.words.get(by.words())) {
+            FoundBy::Start => How::Start,
+            FoundBy::SampledIp => How::SampledIp,
+            FoundBy::Rule(by) => match (self.rows.get(by.row), self.words.get(by.words())) {
                 (Some(row), Some(words)) => How::Rule { row, words },
                 _ => How::External,
             },
-            Found::Guess => How::Guess,
-            Found::Branch { from, stitched } => How::Branch { from, stitched },
-            Found::External => How::External,
+            FoundBy::Guess => How::Guess,
+            FoundBy::Branch { from, stitched } => How::Branch { from, stitched },
+            FoundBy::External => How::External,
         };
         Step { pc, sp, slot, how }
     }
@@ -397,6 +397,7 @@ impl Sink for Chain {
 
         let found = match how {
             How::Rule { row, words } => {
+                // The words of all frames lie in one vector; a frame has only its range in it.
                 let first = self.words.len() as u32;
                 // A rule reads one word or two nearly always: the return address, and rbp.
                 match *words {
@@ -404,17 +405,17 @@ impl Sink for Chain {
                     [first, second] => self.words.extend_from_slice(&[first, second]),
                     _ => self.words.extend_from_slice(words),
                 }
-                Found::Rule(ByRule {
+                FoundBy::Rule(ByRule {
                     row: self.rows.place(row),
                     words: first,
                     words_end: self.words.len() as u32,
                 })
             }
-            How::Start => Found::Start,
-            How::SampledIp => Found::SampledIp,
-            How::Guess => Found::Guess,
-            How::Branch { from, stitched } => Found::Branch { from, stitched },
-            How::External => Found::External,
+            How::Start => FoundBy::Start,
+            How::SampledIp => FoundBy::SampledIp,
+            How::Guess => FoundBy::Guess,
+            How::Branch { from, stitched } => FoundBy::Branch { from, stitched },
+            How::External => FoundBy::External,
         };
 
         self.frames.push(Frame {

@@ -3,8 +3,8 @@
 //!
 //! A table that has no rule for a register says that the register is unchanged only if the function
 //! has to keep it (DWARF 5, 6.4.1: the ABI decides what no rule means). So what such a row claims
-//! depends on the convention of the code. Without evidence of another one it is System V's. Evidence
-//! in ELF files is read in `elf::conventions`, evidence in symbols in `symbols`.
+//! depends on the convention of the code. Without evidence of another one it is System V's.
+//! Evidence in ELF files is read in `elf::conventions`, evidence in symbols in `symbols`.
 
 pub mod gopclntab;
 pub mod spans;
@@ -23,13 +23,13 @@ pub enum Convention {
     /// The x86-64 psABI's: rbx, rbp and r12 to r15 are kept.
     #[default]
     SystemV = 0,
-    /// Go's ABIInternal and ABI0 (Go `src/cmd/compile/abi-internal.md`): rbp is kept, but Go's tables
-    /// have no rules for registers.
+    /// Go's ABIInternal and ABI0 (Go `src/cmd/compile/abi-internal.md`): rbp is kept, but Go's
+    /// tables have no rules for registers.
     Go = 1,
     /// OCaml's (OCaml `asmcomp/amd64/proc.ml`, `destroyed_at_oper`): nothing is kept.
     Ocaml = 2,
-    /// GHC's: code jumps with its frame on another stack, whose pointer is rbp. Its functions have no
-    /// return address at rsp.
+    /// GHC's: code jumps with its frame on another stack, whose pointer is rbp. Its functions have
+    /// no return address at rsp.
     Ghc = 3,
     /// That of Zig's own code generator for functions that are not exported: rbp is kept.
     Zig = 4,
@@ -144,8 +144,8 @@ impl Convention {
         }
     }
 
-    /// The registers of [`Reg::CALLEE_SAVED`] that a row claims to be unchanged if it has no rule for
-    /// them. What a row has a rule for, it claims in every convention.
+    /// The registers of [`Reg::CALLEE_SAVED`] that a row claims to be unchanged if it has no rule
+    /// for them. What a row has a rule for, it claims in every convention.
     pub const fn claims(self) -> RegMask {
         match self {
             // Go's functions keep rbp, but none of its tables says where.
@@ -159,8 +159,9 @@ impl Convention {
         }
     }
 
-    /// Whether a row with `value` for a register claims anything about it. `is_dwarf`: the row's table
-    /// has words for an unchanged register and for none; in SFrame and ORC, both are the same.
+    /// Whether a row with `value` for a register claims anything about it. `is_dwarf`: the row's
+    /// table has words for an unchanged register and for none; in SFrame and ORC, both are the
+    /// same.
     pub const fn is_claimed(self, reg: Reg, value: Value, is_dwarf: bool) -> bool {
         match value {
             Value::Undefined => false,
@@ -170,9 +171,8 @@ impl Convention {
         }
     }
 
-    /// `rule` as far as it claims anything in a function of this convention: of other registers it says
-    /// that they are lost.
-    /// `is_dwarf`: see [`Convention::is_claimed`].
+    /// `rule` as far as it claims anything in a function of this convention: of other registers it
+    /// says that they are lost. `is_dwarf`: see [`Convention::is_claimed`].
     pub fn claimed(self, rule: &Rule, is_dwarf: bool) -> Rule {
         let mut claimed = *rule;
         for (value, reg) in claimed.saved.iter_mut().zip(Reg::CALLEE_SAVED) {

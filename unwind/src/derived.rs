@@ -1,10 +1,11 @@
 //! Derives rows of one format from another: SFrame and ORC from `.eh_frame`.
 //!
 //! Used for images without a table of that format. A derived row is not independent evidence: it
-//! only shows what the format *could* express. A [`Format`] encodes a rule into its own row and decodes
-//! it again, so no information survives that the format cannot express. Only ordinary frames are not
-//! encoded where a test shows that they come back ([`Format::HOLDS_FRAMES`]). A row that the format
-//! cannot hold is counted as a [`Loss`] and becomes "no row" ([`Reason::NotHeld`]), never a wrong row.
+//! only shows what the format *could* express. A [`Format`] encodes a rule into its own row and
+//! decodes it again, so no information survives that the format cannot express. Only ordinary
+//! frames are not encoded where a test shows that they come back ([`Format::HOLDS_FRAMES`]). A row
+//! that the format cannot hold is counted as a [`Loss`] and becomes "no row" ([`Reason::NotHeld`]),
+//! never a wrong row.
 //!
 //! The formats themselves are in `sframe::derived` and `orc::derived`.
 
@@ -15,13 +16,13 @@ pub(crate) use loss::Lost;
 pub use loss::{Derived, Loss, Losses};
 pub use plain::{plt_threshold, repeated_cfa, simplify};
 
-use crate::cache::{Cache, Part, RowId, Transcript, UnitBuilder, UnitId, UnitKey};
+use crate::cache::{Cache, RowId, SingleRow, Transcript, UnitBuilder, UnitId, UnitKey};
 use crate::dwarf::{self, Transcribe};
 use crate::image::{Image, SectionKind};
 use crate::reason::Reason;
 use crate::regs::Reg;
 use crate::row::TableKind;
-use crate::rule::{Key, Rule, RuleKind, Value};
+use crate::rule::{Rule, RuleKey, RuleKind, Value};
 use core::marker::PhantomData;
 use core::ops::Range;
 use plain::expression;
@@ -86,9 +87,10 @@ pub fn find<F: Format>(image: &Image, svma: u64, cache: &mut Cache) -> Result<Ro
             let part = cache.next_part(unit, svma);
             compile::<F>(&place, key, part, cache)?
         }
-        None => compile::<F>(&place, key, Some(Part::first(svma)), cache)?,
+        None => compile::<F>(&place, key, Some(SingleRow::first(svma)), cache)?,
     };
 
+    // A removed row is there with `NO_ROW` as its rule, so that its addresses are covered.
     let row = cache.find_row(unit, svma)?;
     if *cache.rule(row) != NO_ROW {
         return Ok(row);
@@ -125,7 +127,7 @@ pub fn derive_all<F: Format>(image: &Image, cache: &mut Cache) -> Derived {
 fn compile<F: Format>(
     place: &dwarf::FdePlace<'_>,
     key: UnitKey,
-    part: Option<Part>,
+    part: Option<SingleRow>,
     cache: &mut Cache,
 ) -> Result<UnitId, Reason> {
     let mut rows = Rows::<F>::new(place.section());
@@ -247,6 +249,7 @@ impl<'a, F: Format> Rows<'a, F> {
             self.push(unit, start, offset, if pushed { after } else { before });
             self.written += 1;
 
+            // The pattern repeats every 16 bytes, the size of a PLT entry.
             let block = start & !15;
             let next = if pushed { 16 } else { threshold.into() };
             start = match block.checked_add(next) {
@@ -255,6 +258,7 @@ impl<'a, F: Format> Rows<'a, F> {
             };
         }
 
+        // The rest of the range has a row too, which says why there is none.
         if start < range.end {
             self.push(unit, start, offset, no_row(Loss::TooManyRows));
         }
@@ -268,9 +272,10 @@ impl<F: Format> Transcribe for Rows<'_, F> {
         unit: &mut UnitBuilder<'_>,
         addresses: Range<u64>,
         offset: u64,
-        key: Option<Key>,
+        key: Option<RuleKey>,
         rule: impl FnOnce() -> Rule,
     ) {
+        // Counted as read, whatever becomes of it: the format's limit is on this number.
         self.read += 1;
         let start = addresses.start;
 
@@ -284,13 +289,14 @@ impl<F: Format> Transcribe for Rows<'_, F> {
 
         // A rule with a short form cannot be simplified.
         if F::HOLDS_FRAMES
-            && let Some((short, registers)) = key.and_then(Key::of_frame)
+            && let Some((short, registers)) = key.and_then(RuleKey::of_frame)
         {
             unit.push_short(start, offset, Some(short), || short.frame_rule());
             let row = None;
             return self.so_far.count(Lost { row, registers });
         }
 
+        // The same rule occurs in many functions; its translation is kept by its short form.
         let made = || transcribe::<F>(&rule());
         let lost = unit.push_transcript(start, offset, key, made);
         self.so_far.count(lost);

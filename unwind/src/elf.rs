@@ -161,6 +161,7 @@ impl Elf {
         file_offset: u64,
         executable: bool,
     ) -> Option<u64> {
+        // All numbers come from a file or from a recording, so none may overflow.
         let end = file_offset.checked_add(length)?;
 
         let first = |s: &Segment| s.offset & !(PAGE - 1);
@@ -180,6 +181,8 @@ impl Elf {
         };
 
         let segment = self.segments.iter().filter(shared).max_by_key(fit)?;
+
+        // Wrapping, because a damaged segment can have any address.
         let svma = segment
             .address
             .wrapping_sub(segment.offset)
@@ -267,6 +270,7 @@ pub fn read(name: &str, owner: Owner, options: &ReadOptions) -> Result<Elf, ElfE
         return Err(out.problems.first().copied().unwrap_or(nothing));
     }
 
+    // Without section names, the file is still read.
     let names = header
         .section_strings_index(LE, data)
         .and_then(|index| table.section(index)?.data(LE, data));
@@ -314,6 +318,8 @@ fn file_header(data: &[u8]) -> Result<&elf::FileHeader64<LE>, ElfError> {
     let header: &elf::FileHeader64<LE> = data
         .read_at(0)
         .map_err(|()| error::cut(data, "file header", 0))?;
+    // The machine comes before the type: a core or an object of another processor is first of all
+    // that.
     let machine = header.e_machine(LE);
     if machine != elf::EM_X86_64 {
         return Err(error(ElfErrorKind::Machine(machine.0), 18));

@@ -62,8 +62,9 @@ impl Frame {
         let _ = self.lost.try_push((reg, cause));
     }
 
-    /// Why `reg` is not known here, so that a rule that needs it cannot be applied: a table gave it up, its
-    /// slot could not be read, or the unwinder does not carry it. Of a register that is known it says nothing.
+    /// Why `reg` is not known here, so that a rule that needs it cannot be applied: a table gave it
+    /// up, its slot could not be read, or the unwinder does not carry it. Of a register that is
+    /// known it says nothing.
     #[cold]
     pub fn why_unknown(&self, reg: Reg) -> Reason {
         match self.lost.iter().find(|(r, _)| *r == reg) {

@@ -493,6 +493,7 @@ impl AddressSpace {
 
     /// Unmaps `range`, cutting mappings that extend beyond it.
     pub fn unmap(&mut self, range: Range<u64>) {
+        // Mappings are sorted and free of overlaps, so those that are hit are neighbours.
         let first = self
             .mappings
             .partition_point(|m| m.range.end <= range.start);
@@ -504,6 +505,7 @@ impl AddressSpace {
         // Makes caches forget the addresses of this space.
         self.stamp.generation = self.stamp.generation.wrapping_add(1);
 
+        // A mapping that extends on both sides leaves two parts, which share its image.
         let mut kept = Vec::new();
         for m in &self.mappings[first..last] {
             if m.range.start < range.start {

@@ -305,14 +305,15 @@ pub const BYTES_BEFORE: usize = 32;
 /// How far behind a jump a return address may be: the assembler may put padding there.
 const BEHIND_MAX: i64 = 16;
 
-/// Like [`classify`], for the instruction at `address`, with up to [`BYTES_BEFORE`] bytes of the code
-/// before it.
+/// Like [`classify`], for the instruction at `address`, with up to [`BYTES_BEFORE`] bytes of the
+/// code before it.
 pub fn classify_at(address: u64, before: &[u8], bytes: &[u8]) -> Insn {
     let class = classify(bytes);
     if class != Insn::Jump {
         return class;
     }
 
+    // An address behind the jump is at least its length away: prefixes, opcode and displacement.
     let body = body(bytes);
     let displacement = if body.byte(0) == 0xeb { 1 } else { 4 };
     let len = i64::from(body.prefixes) + 1 + displacement;
@@ -323,6 +324,7 @@ pub fn classify_at(address: u64, before: &[u8], bytes: &[u8]) -> Insn {
         loaded_address(next, prefix, &before[at..])
     };
 
+    // Every byte may be the start of an instruction, since code cannot be decoded backwards.
     let found = (0..before.len()).filter_map(|at| {
         let (register, loaded) = load(at)?;
         let back = loaded.wrapping_sub(address) as i64;
@@ -407,8 +409,8 @@ pub fn ends_with_call(before: [u8; 8]) -> bool {
     })
 }
 
-/// Whether code begins with the system call `rt_sigreturn`, which a signal handler returns to. glibc and
-/// Go write `mov $15,%rax`, musl `mov $15,%eax`; gdb knows them by their bytes, too
+/// Whether code begins with the system call `rt_sigreturn`, which a signal handler returns to.
+/// glibc and Go write `mov $15,%rax`, musl `mov $15,%eax`; gdb knows them by their bytes, too
 /// (`amd64_linux_sigtramp_start`).
 pub fn is_sigreturn(code: &[u8]) -> bool {
     const TRAMPOLINES: [&[u8]; 2] = [
@@ -546,14 +548,17 @@ mod tests {
         let linked = |back| by(back, 13);
         let at = |before: &[u8], bytes: &[u8]| classify_at(AT, before, bytes);
 
+        // Right behind the jump, or inside of it.
         assert_eq!(at(&lea, &near), linked(5));
         assert_eq!(at(&[&lea[..], &[0x90; 3]].concat(), &near), Insn::Jump);
 
+        // The address in rax, some bytes before a near jump, a short one and an indirect one.
         let lea = [0x48, 0x8d, 0x05, 9, 0, 0, 0, 0x90, 0x90];
         assert_eq!(at(&lea, &near), by(7, 0));
         assert_eq!(at(&lea, &[0xeb, 0x20]), by(7, 0));
         assert_eq!(at(&lea, &[0xff, 0xe0]), Insn::JumpIndirect);
 
+        // Of two addresses, the nearest one behind the jump.
         let two = [
             0x48, 0x8d, 0x05, 0x10, 0, 0, 0, 0x4c, 0x8d, 0x2d, 5, 0, 0, 0,
         ];
@@ -568,6 +573,7 @@ mod tests {
         let lea = [0x48, 0x8d, 0x05, 0x80, 0, 0, 0];
         assert_eq!(at(&lea, &near), Insn::Jump);
 
+        // Absolute addresses, as in code that is not position-independent.
         let back = (AT as u32 + 6).to_le_bytes();
         for opcodes in [&[0xb9][..], &[0x48, 0xc7, 0xc1]] {
             assert_eq!(at(&[opcodes, &back].concat(), &near), by(6, 1));
@@ -575,6 +581,7 @@ mod tests {
         let high = [&[0x41, 0xbd][..], &back].concat();
         assert_eq!(at(&high, &near), linked(6));
 
+        // A jump of five bytes covers the address, one of two does not.
         let wide = [&[0x49, 0xbd][..], &(AT + 2).to_le_bytes()].concat();
         assert_eq!(at(&wide, &[0xeb, 0x20]), linked(2));
         assert_eq!(at(&wide, &near), Insn::Jump);

@@ -81,7 +81,7 @@ impl<M: Memory + ?Sized> Memory for &M {
 pub struct MemoryCopy<'a> {
     /// The address of the first byte.
     pub address: u64,
-    /// The bytes.
+    /// The bytes from `address` on.
     pub bytes: &'a [u8],
 }
 

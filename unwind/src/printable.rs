@@ -1,8 +1,9 @@
 //! Text from outside as a person reads it: names, paths and words of files, recordings and other
 //! programs cannot control a terminal, forge a line or hide a part of themselves.
 //!
-//! The notation is that of Rust's `Debug`: `\n`, `\t`, `\r`, `\u{1b}`, and `\xff` for a byte that is
-//! not UTF-8. A backslash stays as it is, so the notation is for reading; JSON has the exact text.
+//! The notation is that of Rust's `Debug`: `\n`, `\t`, `\r`, `\u{1b}`, and `\xff` for a byte that
+//! is not UTF-8. A backslash stays as it is, so the notation is for reading; JSON has the exact
+//! text.
 
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString as _};
@@ -88,9 +89,10 @@ impl fmt::Debug for Printable<'_> {
 /// [`Printable`] as text: unchanged text is not copied.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let shown = Printable::new(text);
-    match shown.is_unchanged() {
-        true => Cow::Borrowed(text),
-        false => Cow::Owned(shown.to_string()),
+    if shown.is_unchanged() {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(shown.to_string())
     }
 }
 

@@ -146,7 +146,7 @@ pub enum Reason {
     ExpressionFailed {
         /// Offset of the expression in its section, bytes.
         offset: u64,
-        /// Why not.
+        /// What is wrong with the expression, or lacks to evaluate it.
         what: &'static str,
     },
     /// US201, US202, US203: a word could not be read.
@@ -171,7 +171,7 @@ pub enum Reason {
     /// US206: the word in the return-address slot is not a code address.
     #[error("{address:#x} is not in text")]
     NotText {
-        /// The word.
+        /// The word in the slot, which should be a return address.
         address: u64,
     },
     /// US301: the start needs registers that the recording does not contain.
@@ -295,6 +295,7 @@ impl fmt::Display for KernelReason {
             }
             KernelReason::Undefined { ip } => write!(f, "the entry for {ip:#x} is undefined"),
             KernelReason::MissingReg { reg, ip } => {
+                // The kernel's own spelling, which differs from register to register.
                 let name = match reg {
                     Reg::Rdi => "RDI",
                     Reg::Rdx => "DX",

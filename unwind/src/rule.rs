@@ -17,7 +17,7 @@
 
 mod key;
 
-pub(crate) use key::{COLUMNS, CfaCode, Codes, Key, Packed, RA, SP, Shape};
+pub(crate) use key::{COLUMNS, CfaCode, Codes, Packed, RA, RuleKey, SP, Shape};
 
 use crate::regs::{Reg, Regs};
 use core::fmt;
@@ -184,8 +184,8 @@ impl Rule {
     };
 
     /// Whether the caller's sp is the CFA: because nothing else is said of it, or because the table
-    /// says that it is lost. The CFA is rsp at the call by definition (psABI 3.6.2), which no rule of
-    /// the register can take back; gdb and elfutils walk on, too.
+    /// says that it is lost. The CFA is rsp at the call by definition (psABI 3.6.2), which no rule
+    /// of the register can take back; gdb and elfutils walk on, too.
     pub const fn sp_is_cfa(&self) -> bool {
         matches!(self.sp, Value::Unspecified | Value::Undefined)
     }
@@ -322,6 +322,7 @@ mod tests {
             Value::Expression(Expression { start, len, load })
         };
 
+        // No two values may look alike.
         for (value, want) in [
             (Value::Undefined, "undefined"),
             (Value::Same, "same"),

@@ -338,6 +338,7 @@ mod tests {
         let hardware = SampleRegs::hardware(Regs::frame(1, 2, 3));
         assert_eq!(hardware.start(fake, false, &nothing), missing(Reg::Rip));
 
+        // Without the unwinder's own registers, no start is possible from fake ones.
         let alone = SampleRegs {
             own: None,
             ..tracepoint()
@@ -367,6 +368,7 @@ mod tests {
         without_sp.sampled.forget(Reg::Rsp);
         assert_eq!(without_sp.start(fake, false, &nothing), missing(Reg::Rsp));
 
+        // The last value is read from memory, which has nothing.
         let old = Variant::Fake(FakeVariant::V5_1);
         let error = tracepoint().start(old, true, &nothing);
         assert!(matches!(error, Err(Reason::Memory(_))), "{error:?}");

@@ -11,14 +11,14 @@ pub use confirm::first_doubt;
 
 use crate::apply;
 use crate::cache::Cache;
-use crate::chain::Words;
+use crate::chain::ReadWords;
 use crate::finder::Finder;
 use crate::frame::Frame;
 use crate::image::Mapping;
 use crate::memory::Memory;
 use crate::reason::Reason;
 use crate::row::{Row, RowSource};
-use crate::walk::Place;
+use crate::walk::WalkTarget;
 
 /// The result of a step.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct Stepped {
     /// The CFA according to the rule, if known, even if the rest of the rule cannot be applied.
     pub cfa: Option<u64>,
     /// The stack words read.
-    pub words: Words,
+    pub words: ReadWords,
 }
 
 /// Looks up the row for the frame at `address` in the finder, then in its fallback.
@@ -60,11 +60,11 @@ pub fn find_row<F: Finder + ?Sized>(
 /// Finds the rule for `frame` and applies it.
 pub fn step<F: Finder + ?Sized, M: Memory + ?Sized>(
     finder: &F,
-    place: &Place<'_, M>,
+    place: &WalkTarget<'_, M>,
     frame: &Frame,
     cache: &mut Cache,
 ) -> Stepped {
-    let mut words = Words::new();
+    let mut words = ReadWords::new();
     let address = frame.pc.lookup(finder.lookup());
 
     let Some(mapping) = place.space.find(address) else {
@@ -102,16 +102,18 @@ pub fn step<F: Finder + ?Sized, M: Memory + ?Sized>(
 /// Applies `row`; returns the caller and the CFA.
 fn apply_row<F: Finder + ?Sized, M: Memory + ?Sized>(
     finder: &F,
-    place: &Place<'_, M>,
+    place: &WalkTarget<'_, M>,
     mapping: &Mapping,
     frame: &Frame,
     row: &Row,
-    words: &mut Words,
+    words: &mut ReadWords,
 ) -> (Result<Frame, Reason>, Option<u64>) {
+    // Some unwinders accept certain rules only in the topmost frame, where all registers are known.
     if let Err(reason) = finder.permits(&row.rule, frame.topmost) {
         return (Err(reason), None);
     }
 
+    // Expressions stay in the file's section; rules have only their offsets.
     let image = mapping.image.as_deref();
     let section = row
         .source

@@ -9,7 +9,7 @@ use crate::kernel::Task;
 use crate::memory::Memory;
 use crate::regs::RegMask;
 use crate::start::Start;
-use crate::walk::{self, Limits, Place};
+use crate::walk::{self, Limits, WalkTarget};
 use crate::{guess, lbr};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -108,7 +108,7 @@ impl<F: Finder> Unwinder for F {
 
     fn walk(&self, stack: &Stack<'_>, cache: &mut Cache) -> Chain {
         let mut chain = Chain::default();
-        let place = Place {
+        let place = WalkTarget {
             space: stack.space,
             memory: stack.memory,
         };
@@ -117,7 +117,7 @@ impl<F: Finder> Unwinder for F {
     }
 
     fn addresses(&self, stack: &Stack<'_>, cache: &mut Cache, out: &mut Addresses) -> End {
-        let place = Place {
+        let place = WalkTarget {
             space: stack.space,
             memory: stack.memory,
         };
@@ -136,7 +136,7 @@ impl Unwinder for Guess {
 
     fn walk(&self, stack: &Stack<'_>, _: &mut Cache) -> Chain {
         let mut chain = Chain::default();
-        let place = Place {
+        let place = WalkTarget {
             space: stack.space,
             memory: stack.memory,
         };

@@ -11,7 +11,7 @@ mod boundary;
 
 pub use boundary::judge_boundary;
 
-use crate::chain::{Chain, End, Found, Frame, Link};
+use crate::chain::{Chain, End, FoundBy, Frame, Link};
 use crate::reason::{Code, Reason};
 use crate::truth::{TrueKind, Truth};
 use alloc::vec::Vec;
@@ -217,13 +217,17 @@ impl<'a> Claim<'a> {
         Claim {
             frames,
             end: &chain.end,
-            guessed: chain.frames.iter().any(|f| matches!(f.found, Found::Guess)),
+            guessed: chain
+                .frames
+                .iter()
+                .any(|f| matches!(f.found, FoundBy::Guess)),
             refused: chain.refused,
         }
     }
 
     /// Judges it against the true frames; `complete` means that they end with the root.
     pub fn judge(&self, truth: &[Link], complete: bool) -> (Verdict, Ground) {
+        // The frames are compared first, since the counts are reported for every verdict.
         let (compared, mut ground) = compare(self.frames, truth, complete);
 
         let code = self.end.reason.code();
@@ -237,6 +241,7 @@ impl<'a> Claim<'a> {
             return (Verdict::Unjudged, ground);
         }
 
+        // A walk in a loop has frames without end: how the first ones compare says nothing.
         if code == Code::Cycle {
             return (Verdict::Looped, ground);
         }
@@ -249,6 +254,7 @@ impl<'a> Claim<'a> {
             ground.end_not_claimed = verdict == Verdict::Ok && !is_root;
         }
 
+        // A chain that its unwinder does not vouch for is right only by luck.
         let verdict = match verdict {
             Verdict::Ok if self.guessed || self.refused => Verdict::OkUnproven,
             verdict if verdict.is_wrong() && self.refused => Verdict::Refused,
@@ -406,9 +412,10 @@ fn compare_aligned(
     complete: bool,
 ) -> Verdict {
     // Frames beyond a truth that lacks the root cannot be judged.
-    let whole = match complete {
-        true => found.len() == truth.len(),
-        false => found.len() >= truth.len(),
+    let whole = if complete {
+        found.len() == truth.len()
+    } else {
+        found.len() >= truth.len()
     };
     let same_addresses = whole && found.iter().zip(truth).all(|(f, t)| f.pc == t.pc);
     let same = |i: usize, t: usize| found[i].pc == truth[t].pc;
@@ -422,6 +429,7 @@ fn compare_aligned(
             continue;
         };
 
+        // True frames that were left out, and found ones that do not exist, before this common one.
         let absent = t - next;
         let gap =
             gap(absent, pending, next).or((!same(i, t)).then_some(Verdict::Wrong { at: t as u32 }));
@@ -432,6 +440,7 @@ fn compare_aligned(
         (next, pending) = (t + 1, 0);
     }
 
+    // The chain ended early, or its last frames are others than the true ones.
     if next < truth.len() {
         let at = next as u32;
         let tail = if pending > 0 {
@@ -440,6 +449,7 @@ fn compare_aligned(
             Verdict::Truncated { at }
         };
         first = first.or(Some(tail));
+    // Extra frames behind the root; without a root they may be true.
     } else if pending > 0 && complete {
         first = first.or(Some(Verdict::Extra {
             count: 0,

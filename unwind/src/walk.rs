@@ -8,7 +8,7 @@
 use crate::address::CodeAddress;
 use crate::apply;
 use crate::cache::{Cache, Hot, RowId, Sources};
-use crate::chain::{End, How, RowRef, Sink, Step, Word, Words};
+use crate::chain::{End, How, ReadWords, RowRef, Sink, Step, Word};
 use crate::event::Event;
 use crate::finder::Finder;
 use crate::frame::Frame;
@@ -20,7 +20,7 @@ use crate::row::{Row, RowSource};
 use crate::rule::{Base, Rule, RuleKind, Shape, Value};
 use crate::start::Start;
 use arrayvec::ArrayVec;
-use fallback::{Second, in_process};
+use fallback::{FallbackFinder, in_process};
 
 mod fallback;
 mod glide;
@@ -48,7 +48,7 @@ impl Default for Limits {
 
 /// The code and memory of the sample that a walk runs on.
 #[derive(Debug)]
-pub struct Place<'a, M: Memory + ?Sized> {
+pub struct WalkTarget<'a, M: Memory + ?Sized> {
     /// The executable mappings.
     pub space: &'a AddressSpace,
     /// The stacks.
@@ -66,7 +66,7 @@ enum Origin {
 impl Origin {
     /// The origin as passed to the sink, unless the row is the fallback's.
     #[inline(always)]
-    fn how<'a>(&self, words: &'a Words, sources: &'a Sources<'a>) -> How<'a> {
+    fn how<'a>(&self, words: &'a ReadWords, sources: &'a Sources<'a>) -> How<'a> {
         match *self {
             Origin::Start => How::Start,
             Origin::Row(row, _, _) => How::Rule {
@@ -79,16 +79,16 @@ impl Origin {
 
 struct Walk<'a, F: ?Sized, M: Memory + ?Sized, S> {
     finder: &'a F,
-    place: &'a Place<'a, M>,
+    place: &'a WalkTarget<'a, M>,
     sink: &'a mut S,
     frame: Frame,
     first_frame: Option<u64>,
     origin: Origin,
-    words: Words,
+    words: ReadWords,
     /// (pc, sp) from where and to where sp did not advance, and how often it did not.
     seen: ArrayVec<(u64, u64), { 2 * STACK_CHANGES_MAX }>,
     changes: usize,
-    second: Second<'a>,
+    second: FallbackFinder<'a>,
     /// The lookup address of the last frame whose caller was searched for.
     last: u64,
     /// The mapping that contained the last address resolved.
@@ -98,12 +98,13 @@ struct Walk<'a, F: ?Sized, M: Memory + ?Sized, S> {
 /// Walks from `start` to a root, an obstacle or a limit, and reports every frame to `sink`.
 pub fn walk<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink>(
     finder: &F,
-    place: &Place<'_, M>,
+    place: &WalkTarget<'_, M>,
     start: &Start,
     limits: &Limits,
     cache: &mut Cache,
     sink: &mut S,
 ) -> End {
+    // Packed rules are looked up by address, which means something only in one space.
     cache.select(place.space);
 
     // Without these two there is not even a first frame.
@@ -120,14 +121,15 @@ pub fn walk<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink>(
         frame: Frame::top(start.regs),
         first_frame: start.first_frame,
         origin: Origin::Start,
-        words: Words::new(),
+        words: ReadWords::new(),
         seen: ArrayVec::new(),
         changes: 0,
-        second: Second::new(finder.fallback()),
+        second: FallbackFinder::new(finder.fallback()),
         last: start.regs.rip(),
         mapping: None,
     };
 
+    // Sinks without details compile to a loop without these events.
     if S::DETAIL {
         walk.sink.event(Event::Started {
             regs: start.regs,
@@ -147,6 +149,8 @@ pub fn walk<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink>(
     }
 
     let mut end = walk.run(limits, cache);
+
+    // A walk that reached a root has shown it; otherwise the last table is asked whether it could.
     let is_root = end.reason == Reason::RootReached;
     end.marks_roots = is_root || finder.marks_roots(place.space, walk.last, cache);
 
@@ -253,6 +257,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             .into());
         };
 
+        // Tables have addresses of the file, so the lookup is in these.
         let svma = mapping.svma(address);
         if mapping
             .image
@@ -270,6 +275,8 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             .into());
         }
 
+        // The first table's failure is kept even if the fallback succeeds: it is the cause of that
+        // frame.
         let found = self.finder.find(mapping, svma, cache);
         let found = found.map_err(|cause| in_process(cause, address));
 
@@ -312,11 +319,13 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             .is_some()
             .then(|| self.frame.slot.unwrap_or(0));
 
-        let pc = match self.frame.pc.is_instruction() {
-            true => CodeAddress::Instruction(rip),
-            false => CodeAddress::Return(rip),
+        let pc = if self.frame.pc.is_instruction() {
+            CodeAddress::Instruction(rip)
+        } else {
+            CodeAddress::Return(rip)
         };
 
+        // Frames of the functions that fetched the registers are walked, but not reported.
         if let Some(first_frame) = self.first_frame
             && self.finder.skips(sp, first_frame)
         {
@@ -330,6 +339,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             return;
         }
 
+        // Found by the fallback: the frame also gets an event that says why.
         if let Origin::Row(row, address, cause) = self.origin
             && let Some(cause) = cause.or_else(|| cache.fallback_cause(address))
         {
@@ -434,10 +444,14 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         cache: &Cache,
     ) -> Result<(), Reason> {
         let rule = cache.rule(row);
+
+        // The rule must be permitted by the table that it comes from.
         match second {
             Some(second) => second.permits(rule, self.frame.topmost)?,
             None => self.finder.permits(rule, self.frame.topmost)?,
         }
+
+        // As the fast path does: the CFA is checked before memory is read, so that both end alike.
         self.advances(rule)?;
 
         let mapping = self.place.space.find(address);
@@ -510,8 +524,8 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
         }
     }
 
-    /// Notes that the walk goes from this frame to (`pc`, `to`), although sp does not advance. Both must
-    /// not have been there before, so that no frame is listed twice.
+    /// Notes that the walk goes from this frame to (`pc`, `to`), although sp does not advance. Both
+    /// must not have been there before, so that no frame is listed twice.
     fn visit(&mut self, pc: u64, from: u64, to: u64) -> Result<(), Reason> {
         let own = (self.frame.pc.value(), from);
         if !self.seen.contains(&own) {

@@ -126,6 +126,7 @@ fn rows_found_one_by_one_are_the_rows_of_the_whole() {
         name: String::new(),
     };
 
+    // One cache compiles all, the other one row by row.
     let (mut whole, mut parts) = (Cache::new(), Cache::new());
     dwarf::compile_all(&image, TableKind::EhFrame, &mut whole);
 
@@ -141,6 +142,7 @@ fn rows_found_one_by_one_are_the_rows_of_the_whole() {
 
         let mut found = Vec::new();
         for &row in &expected {
+            // The last address of a row is as good as its first.
             let svma = whole.source(row).end - 1;
             let part = dwarf::Dwarf::new().find(&mapping, svma, &mut parts);
             found.push(part.unwrap());

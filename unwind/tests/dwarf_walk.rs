@@ -13,7 +13,7 @@ use unwind_sim_unwind::memory::MemoryCopy;
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::regs::{Reg, RegMask, Regs};
 use unwind_sim_unwind::start::Start;
-use unwind_sim_unwind::walk::{Limits, Place, walk};
+use unwind_sim_unwind::walk::{Limits, WalkTarget, walk};
 
 /// [`Dwarf`], applying every rule in its full form.
 struct Generic(Dwarf);
@@ -129,7 +129,7 @@ fn run<F: Finder, S: unwind_sim_unwind::chain::Sink>(
     cache: &mut Cache,
     sink: &mut S,
 ) -> unwind_sim_unwind::chain::End {
-    let place = Place {
+    let place = WalkTarget {
         space: &snapshot.space,
         memory: &MemoryCopy::new(snapshot.regs.rsp(), &snapshot.stack),
     };

@@ -199,8 +199,8 @@ fn check_build_id(path: &Path, elf: &Elf) {
     assert_eq!(ours, theirs.unwrap_or(""), "{}", path.display());
 }
 
-/// Checks that a program or an interpreter has the entry point that readelf prints, and that a library
-/// has none.
+/// Checks that a program or an interpreter has the entry point that readelf prints, and that a
+/// library has none.
 fn check_entry(path: &Path, elf: &Elf) {
     let header = readelf(&["-hW"], path);
     let line = |start: &str| {
@@ -291,6 +291,7 @@ fn linkage_table_names_are_those_of_objdump() {
             })
             .collect();
 
+        // Every name that objdump has must be ours, too; we may have more.
         let bytes = std::fs::read(&path).expect("readable");
         let elf = elf::read("", Arc::new(bytes), &ReadOptions::default()).expect("read above");
         let ours = elf.parts.symbols.iter();

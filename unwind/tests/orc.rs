@@ -128,6 +128,7 @@ fn golden_entries() {
         (Entry::UNDEFINED, Layout::V4_14, "000000000000"),
         (Entry::UNDEFINED, Layout::V7_1, "000000000000"),
     ] {
+        // In both directions: the bytes are those of the format, and give the entry back.
         let bytes = hex(bytes);
         assert_eq!(entry.encode(layout).to_vec(), bytes, "{entry:?} {layout:?}");
 
@@ -208,6 +209,7 @@ fn what_entries_mean() {
     assert_eq!(rule(REGS), "pt_regs cfa=rsp ra=*(cfa-8) rbp=same");
     assert_eq!(rule(IRET), "iret cfa=rsp ra=*(cfa-8) rbp=same");
 
+    // A call with the bit is a signal's frame: its address is exact.
     let signal = Entry {
         signal: true,
         ..CALL
@@ -222,6 +224,7 @@ fn what_entries_mean() {
     assert_eq!(rule(bp), "call cfa=*(rbp-8) ra=*(cfa-8) rbp=*(rbp)");
     assert_eq!(rule(END), "outermost");
 
+    // These two are never the base of sp.
     for reg in [OrcReg::Undefined, OrcReg::PrevSp] {
         assert!(at(with(CALL, reg, 8), SpIndirect::LoadThenAdd).is_err());
     }

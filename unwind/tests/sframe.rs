@@ -197,6 +197,7 @@ fn every_recorded_section_equals_objdump() {
             ours.extend(text_rows(&table, &fde).map(|row| words(&row.unwrap().to_string())));
         }
 
+        // Behind its heading, objdump's text has one line for each of ours.
         let lines = text
             .lines()
             .skip_while(|l| !l.contains("Function Index"))
@@ -213,6 +214,8 @@ fn every_recorded_section_equals_objdump() {
             Version::from_number(version),
             "{name}"
         );
+
+        // What follows the table in its segment is padding.
         assert!(table.tail().iter().all(|b| *b == 0), "{name}");
     }
 }
@@ -239,6 +242,8 @@ fn every_address_of_a_recorded_section_equals_a_linear_search() {
             .map(|f| f.unwrap())
             .map(|f| f.start + u64::from(f.size));
         let end = ends.max().unwrap() + 8;
+
+        // From right before the first function to right behind the last one.
         let start = table.fdes().map(|f| f.unwrap().start).min().unwrap() - 8;
 
         let mut cache = Cache::new();
@@ -461,6 +466,7 @@ fn flexible_rows_express_what_the_format_can() {
         "call cfa=rsp+8 ra=rdx rbp=same"
     );
 
+    // Return address and rbp, each with a control word and an offset.
     let all = [0, 0x0c, 0x39, 8, 0x02, 0xf8, 0x02, 0xf0];
     assert_eq!(ok(&all), "call cfa=rsp+8 ra=*(cfa-8) rbp=*(cfa-16)");
     let wide = [0, 0x28, 0x3b, 0, 0xa0, 0, 0x3b, 0, 0xa8, 0];

@@ -68,6 +68,8 @@ fn compare<F: Format>(image: &Arc<Image>, finder: &dyn Finder) -> (usize, Derive
 
             // A formula that a format holds although it cannot be simplified is a PLT's.
             let plt = matches!(rule.cfa, Value::Expression(_));
+
+            // The row must be the same from its first address to its last.
             for pc in [
                 source.start,
                 (source.start + source.end) / 2,
@@ -86,6 +88,7 @@ fn compare<F: Format>(image: &Arc<Image>, finder: &dyn Finder) -> (usize, Derive
                         compared += 1;
                     }
                     Err(Reason::NotHeld { .. }) => {
+                        // What the finder does not have, the format cannot express.
                         assert!(F::transcribe(&rule).is_err(), "{rule} {pc:#x}");
                     }
                     Err(other) => panic!("{} {pc:#x}: {other}", image.name()),
@@ -331,6 +334,7 @@ fn losses_are_counted_once_for_each_row() {
     let cfi = [0x83, 2, 0x44, 0x07, 6, 0x44, 0xc6, 0xc3];
     let image = eh_frame("", &cfi, 0x40);
 
+    // Twice, since the second time everything is in the cache.
     let mut cache = Cache::new();
     for _ in 0..2 {
         let made = derived::derive_all::<SframeV3>(&image, &mut cache);
@@ -397,6 +401,7 @@ fn a_real_table_comes_before_a_derived_one() {
         row.map(|row| cache.source(row).table).map_err(Reason::code)
     };
 
+    // A section that is there is used alone, even where it has no row.
     let both = Sframe::new(Profile::Spec, Tables::RealOrDerived);
     let real = Sframe::new(Profile::Spec, Tables::Real);
     assert_eq!(table(&both, 0x401000), Ok(TableKind::Sframe));
@@ -430,6 +435,7 @@ fn damaged_eh_frame_is_survived() {
     let data = good.section(SectionKind::EhFrame).unwrap().data.to_vec();
     let finders: [&dyn Finder; 2] = [&SFRAME, &ORC];
 
+    // Every byte is changed, entirely or in its lowest bit.
     for at in 0..data.len() {
         for flip in [0xff, 0x01] {
             let mut data = data.clone();

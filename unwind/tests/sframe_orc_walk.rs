@@ -232,6 +232,7 @@ fn random_stacks_end_with_a_reason() {
             })
             .collect();
 
+        // In half of the cases rbp points into the stack.
         let rbp = if pick.is_multiple_of(2) {
             STACK + rbp % 0x80
         } else {
@@ -243,6 +244,7 @@ fn random_stacks_end_with_a_reason() {
             walk(&sframe(profile), &flex(), regs, &words);
         }
 
+        // The same stack with the kernel's table.
         let regs = Regs::frame(0x1000 + u64::from(pick) % 0x50, STACK, rbp);
         let orc = Orc::new(None, Tables::Real);
         walk(&orc, &kernel(Layout::V7_1), regs, &words);

@@ -2,7 +2,7 @@
 //! frame a frame matches.
 
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::chain::{Chain, Found, Frame};
+use unwind_sim_unwind::chain::{Chain, FoundBy, Frame};
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 use unwind_sim_unwind::verdict::{Verdict, align_chain, expected_from};
 
@@ -72,6 +72,7 @@ fn every_verdict_has_its_letter_word_and_numbers() {
         (Verdict::Unjudged, "?", "unjudged", None, None, false, false),
     ];
 
+    // What is shown begins with the letter, and the list of all has the same order.
     for (verdict, shown, word, at, count, is_judged, is_wrong) in cases {
         assert_eq!(verdict.to_string(), shown);
         assert_eq!(verdict.letter(), shown.chars().next().unwrap());
@@ -124,6 +125,7 @@ fn a_walk_with_a_mark_should_find_the_frames_above_it() {
 
     assert_eq!(expected_from(&Truth::Unknown, 0x1000, Some(0)), 0);
 
+    // An exact address counts like any other frame.
     for kind in [TrueKind::Interrupted, TrueKind::Trapped] {
         let two = Truth::Complete(vec![
             true_frame(1, 0x1010, TrueKind::Top),
@@ -140,7 +142,7 @@ fn frame(pc: u64, sp: u64, slot: Option<u64>) -> Frame {
         pc: CodeAddress::Return(pc),
         sp,
         slot,
-        found: Found::External,
+        found: FoundBy::External,
     }
 }
 

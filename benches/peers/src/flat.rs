@@ -21,7 +21,7 @@ const OPTIONS: &str =
 
 /// The outcome of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Answer {
+pub struct RunResult {
     /// The result.
     pub rax: u64,
     /// Instructions executed, including the `hlt` at the end.
@@ -29,7 +29,7 @@ pub struct Answer {
 }
 
 /// A program's answer and its CPU time, without loading.
-pub type Timed = (Answer, Duration);
+pub type TimedResult = (RunResult, Duration);
 
 /// Compiles the programs, without a kernel or, with `-DPROCESS`, for Linux; returns the path.
 pub fn build(process: bool) -> PathBuf {
@@ -47,29 +47,35 @@ pub fn build(process: bool) -> PathBuf {
 }
 
 /// Runs our machine, with an observer that counts or with none.
-pub fn ours(program: &[u8], which: u64, hooked: bool) -> Timed {
+pub fn ours(program: &[u8], which: u64, hooked: bool) -> TimedResult {
     let program = Content::from(program.to_vec());
     let mut space = AddressSpace::default();
     let options = LoadOptions::default();
     let loaded = load(&mut space, &program, None, &[], &[], &options).expect("it loads");
 
+    // No kernel: the program starts with its number in rdi, and ends with `hlt`.
     let mut machine = Machine::new(Core::new(space));
     machine.core.state.rip = loaded.entry;
     machine.core.state.set_gpr(reg::RSP, loaded.rsp);
     machine.core.state.set_gpr(reg::RDI, which);
 
     let mut counter = Counter(0);
+
+    // Loading is not measured, on any side.
     let begin = cpu_time();
-    let exit = match hooked {
-        true => machine.run(u64::MAX, &mut counter),
-        false => machine.run(u64::MAX, &mut ()),
+    let exit = if hooked {
+        machine.run(u64::MAX, &mut counter)
+    } else {
+        machine.run(u64::MAX, &mut ())
     };
     let time = cpu_time() - begin;
 
     assert_eq!(exit, Exit::Halt);
+
+    // The hook must have seen every instruction, or the comparison would be unfair.
     assert!(!hooked || counter.0 == machine.executed());
 
-    let answer = Answer {
+    let answer = RunResult {
         rax: machine.core.state.gpr(reg::RAX),
         instructions: machine.executed(),
     };
@@ -92,7 +98,7 @@ impl unwind_sim_emulator::Observer for Counter {
 impl unwind_sim_emulator::linux::ProcessObserver for Counter {}
 
 /// Runs Unicorn, with a hook on every instruction or with none. Without a hook it does not count.
-pub fn unicorn(program: &[u8], which: u64, hooked: bool) -> Timed {
+pub fn unicorn(program: &[u8], which: u64, hooked: bool) -> TimedResult {
     let mut uc = Unicorn::new_with_data(Arch::X86, Mode::MODE_64, 0u64).expect("unicorn");
     let (entry, segments) = segments(program);
     for (address, bytes, pages) in segments {
@@ -102,20 +108,25 @@ pub fn unicorn(program: &[u8], which: u64, hooked: bool) -> Timed {
     }
 
     uc.mem_map(STACK, STACK_SIZE, Prot::ALL).expect("a stack");
+
+    // Some bytes above rsp stay free.
     uc.reg_write(RegisterX86::RSP, STACK + STACK_SIZE - 64)
         .expect("rsp");
     uc.reg_write(RegisterX86::RDI, which).expect("rdi");
 
+    // A range that begins after its end means every address (`unicorn.h`).
     if hooked {
         uc.add_code_hook(1, 0, |uc, _, _| *uc.get_data_mut() += 1)
             .expect("a hook");
     }
 
     let begin = cpu_time();
+
+    // Until `hlt`, which ends a run, with no limit of time or instructions.
     uc.emu_start(entry, 0, 0, 0).expect("it runs");
     let time = cpu_time() - begin;
 
-    let answer = Answer {
+    let answer = RunResult {
         rax: uc.reg_read(RegisterX86::RAX).expect("rax"),
         instructions: *uc.get_data(),
     };
@@ -123,10 +134,12 @@ pub fn unicorn(program: &[u8], which: u64, hooked: bool) -> Timed {
 }
 
 /// Runs libmwemu in its fastest loop, without watches, threads or breakpoints.
-pub fn mwemu(program: &[u8], which: u64) -> Timed {
+pub fn mwemu(program: &[u8], which: u64) -> TimedResult {
     let mut emu = libmwemu::emu64();
     emu.cfg.verbose = 0;
     emu.cfg.emulate_winapi = false;
+
+    // What would stop it early is set to never.
     emu.exp = u64::MAX;
     emu.init_cpu();
 
@@ -153,6 +166,8 @@ pub fn mwemu(program: &[u8], which: u64) -> Timed {
         .expect("mapped");
 
     let regs = emu.regs_mut();
+
+    // As on the other sides: the number of the program is in rdi.
     (regs.rsp, regs.rdi) = (STACK + STACK_SIZE - 64, which);
     emu.set_pc(entry);
 
@@ -160,7 +175,7 @@ pub fn mwemu(program: &[u8], which: u64) -> Timed {
     emu.run(halt).expect("it runs");
     let time = cpu_time() - begin;
 
-    let answer = Answer {
+    let answer = RunResult {
         rax: emu.regs().rax,
         // It stops before the `hlt`.
         instructions: emu.pos + 1,

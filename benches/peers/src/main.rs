@@ -14,9 +14,9 @@ mod record;
 mod replay;
 mod timing;
 
-use flat::Answer;
+use flat::RunResult;
 use record::Program;
-use replay::Watch;
+use replay::ObserverMode;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -111,10 +111,12 @@ impl Ratios {
     }
 }
 
-fn flat(which: usize, program: &[u8], blink: Option<&Path>) -> (Answer, Times) {
+fn flat(which: usize, program: &[u8], blink: Option<&Path>) -> (RunResult, Times) {
     let number = which as u64;
     let (answer, _) = flat::ours(program, number, false);
     let name = flat::PROGRAMS[which];
+
+    // All results and counts are equal before any time is taken.
     assert_eq!(answer, flat::ours(program, number, true).0, "{name}");
     assert_eq!(
         answer,
@@ -164,16 +166,18 @@ fn with_kernel(program: &Program<'_>) -> (u64, Times) {
         .args(&program.args[1..])
         .output();
     let native = native.expect("it runs without an emulator").stdout;
+
+    // A wrong run would be no measure.
     assert_eq!(recording.stdout, native, "{}: the processor", program.name);
 
     // First with the registers and the memory compared; nothing of this run is measured.
-    replay::unicorn(&recording, Watch::Compare);
+    replay::unicorn(&recording, ObserverMode::Compare);
 
     let runs: [Run<'_>; 4] = [
         Box::new(|| record::ours(program, &recording, false)),
-        Box::new(|| replay::unicorn(&recording, Watch::Bare)),
+        Box::new(|| replay::unicorn(&recording, ObserverMode::Bare)),
         Box::new(|| record::ours(program, &recording, true)),
-        Box::new(|| replay::unicorn(&recording, Watch::Hook)),
+        Box::new(|| replay::unicorn(&recording, ObserverMode::Hook)),
     ];
     let [ours, unicorn, ours_hooked, unicorn_hooked] = interleaved(runs);
 
@@ -197,6 +201,7 @@ fn version(package: &str) -> &'static str {
 }
 
 fn main() {
+    // Two builds: one that ends with `hlt` for emulators without a kernel, and a process for Blink.
     let bare = flat::build(false);
     let process = flat::build(true);
     let program = std::fs::read(&bare).expect("cc wrote it");
@@ -208,12 +213,14 @@ fn main() {
         "", "insns", "ours", "hooked", "unicorn", "hooked", "mwemu", "blink -j"
     );
 
+    // Ratios are averaged, not times, or the longest program would decide.
     let mut ratios = Ratios::default();
     for (which, name) in flat::PROGRAMS.iter().enumerate() {
         let (answer, times) = flat(which, &program, blink.as_ref().map(|_| process.as_path()));
         ratios.add(name, answer.instructions, &times);
     }
 
+    // Real programs, whose system calls are answered from a recording.
     for program in &PROGRAMS {
         let (instructions, times) = with_kernel(program);
         ratios.add(program.name, instructions, &times);
@@ -237,6 +244,7 @@ fn main() {
     let version = version("libmwemu");
     println!("  libmwemu {version}, without a kernel  {mwemu:.2} (goal {MWEMU_GOAL})");
 
+    // Blink is a program that has to be installed; the others are linked.
     match blink {
         Some(version) => {
             let ratio = mean(&ratios.blink);

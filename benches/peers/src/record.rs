@@ -38,7 +38,7 @@ const ANSWERED: [(&[u8], &[u8]); 4] = [
 pub type Contents = Vec<(u64, Vec<u8>)>;
 
 /// A change of mappings by an answer.
-pub enum Deed {
+pub enum MappingChange {
     /// Unmaps a range.
     Unmap(Range<u64>),
     /// Maps zeros, replacing what was there.
@@ -46,7 +46,7 @@ pub enum Deed {
 }
 
 /// The effects of one instruction.
-pub struct Answer {
+pub struct InstructionEffects {
     /// Instructions executed, including this one.
     pub instructions: u64,
     /// The general registers before.
@@ -56,7 +56,7 @@ pub struct Answer {
     /// The fs base after.
     pub fs_base: u64,
     /// Changes of mappings, in order.
-    pub deeds: Vec<Deed>,
+    pub deeds: Vec<MappingChange>,
     /// Memory to write after those changes.
     pub contents: Contents,
 }
@@ -66,9 +66,9 @@ pub struct Recording {
     /// The first instruction.
     pub entry: u64,
     /// The mappings at the start, and their contents that are not zero.
-    pub start: Answer,
+    pub start: InstructionEffects,
     /// The answers in order; the last one is `exit_group`.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<InstructionEffects>,
     /// Places where a `syscall` replaces another instruction.
     pub patches: Contents,
     /// The memory at the end.
@@ -108,9 +108,10 @@ pub fn ours(program: &Program<'_>, recording: &Recording, hooked: bool) -> Durat
     let mut process = start(program);
     let mut counter = Counter(0);
     let begin = cpu_time();
-    let outcome = match hooked {
-        true => process.run(u64::MAX, &mut counter),
-        false => process.run(u64::MAX, &mut ()),
+    let outcome = if hooked {
+        process.run(u64::MAX, &mut counter)
+    } else {
+        process.run(u64::MAX, &mut ())
     };
     let time = cpu_time() - begin;
     assert_eq!(outcome, Outcome::Exited(0));
@@ -129,6 +130,9 @@ pub fn record(program: &Program<'_>) -> Recording {
     let mut process = start(program);
     let memory = &process.machine.core.memory;
     let all = memory.areas().map(|(range, _)| range);
+
+    // The state before the first instruction has the form of an answer, so that a replay applies it
+    // like one.
     let mut begin = answer(&process, 0);
     all.for_each(|range| mapped(memory, &range, &mut begin));
     let entry = process.machine.core.state.rip;
@@ -166,6 +170,7 @@ pub fn record(program: &Program<'_>) -> Recording {
             }
         }
 
+        // Read only now: these are the registers that the kernel leaves.
         answer.after = registers(&process.machine.core);
         answer.fs_base = process.machine.core.state.gpr(reg::FS);
         answers.push(answer);
@@ -192,9 +197,9 @@ fn registers(core: &Core) -> [u64; 16] {
     std::array::from_fn(|number| core.state.gpr(number))
 }
 
-fn answer(process: &Kernel, instructions: u64) -> Answer {
+fn answer(process: &Kernel, instructions: u64) -> InstructionEffects {
     let registers = registers(&process.machine.core);
-    Answer {
+    InstructionEffects {
         instructions,
         before: registers,
         after: registers,
@@ -205,8 +210,8 @@ fn answer(process: &Kernel, instructions: u64) -> Answer {
 }
 
 /// Records the current mappings of a range, which may have changed or disappeared.
-fn mapped(memory: &AddressSpace, range: &Range<u64>, answer: &mut Answer) {
-    answer.deeds.push(Deed::Unmap(range.clone()));
+fn mapped(memory: &AddressSpace, range: &Range<u64>, answer: &mut InstructionEffects) {
+    answer.deeds.push(MappingChange::Unmap(range.clone()));
     for (area, kind) in memory.areas() {
         let part = area.start.max(range.start)..area.end.min(range.end);
         if part.start < part.end {
@@ -214,7 +219,9 @@ fn mapped(memory: &AddressSpace, range: &Range<u64>, answer: &mut Answer) {
             answer
                 .contents
                 .extend(pages(memory, part.clone()).filter(used));
-            answer.deeds.push(Deed::Map(part, kind.permissions()));
+            answer
+                .deeds
+                .push(MappingChange::Map(part, kind.permissions()));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Replays a recorded program in Unicorn: at each `syscall`, applies what our kernel answered.
 
-use crate::record::{Answer, Contents, Deed, Recording};
+use crate::record::{Contents, InstructionEffects, MappingChange, Recording};
 use crate::timing::cpu_time;
 use std::ops::Range;
 use std::time::Duration;
@@ -33,7 +33,7 @@ const CHANGED: [usize; 5] = [0, 1, 2, 3, 11];
 
 /// How a run is watched.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Watch {
+pub enum ObserverMode {
     /// Not at all.
     Bare,
     /// A hook counts every instruction.
@@ -44,7 +44,7 @@ pub enum Watch {
 
 struct Replay<'a> {
     recording: &'a Recording,
-    watch: Watch,
+    watch: ObserverMode,
     next: usize,
     /// Number of calls of the hook, or instructions executed when comparing.
     instructions: u64,
@@ -54,7 +54,7 @@ struct Replay<'a> {
 }
 
 /// Runs a recorded program; returns its CPU time without the time for answers.
-pub fn unicorn(recording: &Recording, watch: Watch) -> Duration {
+pub fn unicorn(recording: &Recording, watch: ObserverMode) -> Duration {
     let replay = Replay {
         recording,
         watch,
@@ -66,6 +66,8 @@ pub fn unicorn(recording: &Recording, watch: Watch) -> Duration {
 
     let mut uc = Unicorn::new_with_data(Arch::X86, Mode::MODE_64, replay).expect("unicorn");
     uc.ctl_set_cpu_model(CPU_MODEL).expect("a model");
+
+    // The mappings and their content before the first instruction.
     apply(&mut uc, &recording.start, &recording.patches);
     for (register, value) in REGISTERS.iter().zip(recording.start.after) {
         uc.reg_write(*register, value).expect("a register");
@@ -80,14 +82,14 @@ pub fn unicorn(recording: &Recording, watch: Watch) -> Duration {
         .expect("a hook");
 
     match watch {
-        Watch::Bare => {}
-        Watch::Hook => {
+        ObserverMode::Bare => {}
+        ObserverMode::Hook => {
             let count =
                 |uc: &mut Unicorn<'_, Replay<'_>>, _, _| uc.get_data_mut().instructions += 1;
             uc.add_code_hook(1, 0, count).expect("a hook");
         }
         // A repeated string instruction counts once, however often Unicorn calls the hook.
-        Watch::Compare => {
+        ObserverMode::Compare => {
             let count = |uc: &mut Unicorn<'_, Replay<'_>>, address, _| {
                 let mut first = [0];
                 let repeated = uc.get_data().last == address
@@ -105,13 +107,14 @@ pub fn unicorn(recording: &Recording, watch: Watch) -> Duration {
     uc.emu_start(recording.entry, 0, 0, 0).expect("it runs");
     let time = cpu_time() - begin;
 
+    // Unicorn may stop by itself without an error.
     assert_eq!(
         uc.get_data().next,
         recording.answers.len(),
         "it ended early"
     );
 
-    if watch == Watch::Compare {
+    if watch == ObserverMode::Compare {
         compare_memory(&uc, recording);
     }
     time - uc.get_data().answering
@@ -125,9 +128,11 @@ fn system_call(uc: &mut Unicorn<'_, Replay<'_>>) {
     let Some(answer) = recording.answers.get(replay.next) else {
         panic!("it enters the kernel more often than ours");
     };
+
+    // The recording has what the kernel did for ours, and its answers come in the same order.
     replay.next += 1;
 
-    if replay.watch == Watch::Compare {
+    if replay.watch == ObserverMode::Compare {
         assert_eq!(replay.instructions, answer.instructions, "instructions");
         let registers = REGISTERS.map(|register| uc.reg_read(register).expect("a register"));
         assert_eq!(
@@ -137,6 +142,7 @@ fn system_call(uc: &mut Unicorn<'_, Replay<'_>>) {
         );
     }
 
+    // The last one is the exit, after which there is nothing to go on with.
     if uc.get_data().next == recording.answers.len() {
         uc.emu_stop().expect("it stops");
     } else {
@@ -153,11 +159,11 @@ fn system_call(uc: &mut Unicorn<'_, Replay<'_>>) {
     uc.get_data_mut().answering += cpu_time() - begin;
 }
 
-fn apply(uc: &mut Unicorn<'_, Replay<'_>>, answer: &Answer, patches: &Contents) {
+fn apply(uc: &mut Unicorn<'_, Replay<'_>>, answer: &InstructionEffects, patches: &Contents) {
     for deed in &answer.deeds {
         match deed {
-            Deed::Unmap(range) => unmap(uc, range),
-            Deed::Map(range, permissions) => {
+            MappingChange::Unmap(range) => unmap(uc, range),
+            MappingChange::Map(range, permissions) => {
                 let size = range.end - range.start;
                 uc.mem_map(range.start, size, protection(*permissions))
                     .expect("mapped");

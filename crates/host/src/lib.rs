@@ -6,8 +6,9 @@
 //!
 //! [`gdb`] queries a debugging stub about a machine that the stub has stopped.
 //!
-//! Not here: instructions run on this processor for comparison (`unwind_sim_emulator_native`), file formats, symbols (the [`Recorder`] says where a name is), unwinding. On anything
-//! but Linux on x86-64 only [`plan`] exists.
+//! Not here: instructions run on this processor for comparison (`unwind_sim_emulator_native`), file
+//! formats, symbols (the [`Recorder`] says where a name is), unwinding. On anything but Linux on
+//! x86-64 only [`plan`] exists.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod bpf;

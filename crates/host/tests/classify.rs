@@ -7,7 +7,7 @@ use unwind_sim_unwind::insn::{Insn, classify};
 
 /// The class that objdump's text implies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Said {
+enum ObjdumpClass {
     Call { indirect: bool, len: usize },
     Ret,
     Jump,
@@ -24,8 +24,10 @@ const PREFIXES: [&str; 12] = [
     "bnd", "notrack", "data16", "addr32", "cs", "ds", "es", "ss", "rep", "repz", "repnz", "lock",
 ];
 
-fn said(text: &str, len: usize) -> Said {
+fn said(text: &str, len: usize) -> ObjdumpClass {
     let text = text.split('#').next().unwrap_or(text).trim();
+
+    // Prefixes and REX bytes come first in objdump's text, and comments last.
     let mut words = text
         .split_whitespace()
         .skip_while(|w| PREFIXES.contains(w) || w.starts_with("rex"));
@@ -34,44 +36,44 @@ fn said(text: &str, len: usize) -> Said {
     let to_sp = operands.ends_with(",%rsp") || operands.ends_with(",%esp");
     let from_sp = operands.starts_with("%rsp,") || operands.starts_with("%esp,");
     match mnemonic {
-        "call" | "callq" => Said::Call { indirect, len },
-        "ret" | "retq" => Said::Ret,
-        "jmp" | "jmpq" if indirect => Said::JumpIndirect,
-        "jmp" | "jmpq" => Said::Jump,
-        "lret" | "lretq" | "iret" | "iretq" | "lcall" | "ljmp" => Said::Far,
-        "syscall" => Said::Syscall,
-        "push" | "pushq" => Said::Push,
-        "leave" | "leaveq" => Said::MoveSp,
-        "mov" | "movabs" if to_sp => Said::MoveSp,
+        "call" | "callq" => ObjdumpClass::Call { indirect, len },
+        "ret" | "retq" => ObjdumpClass::Ret,
+        "jmp" | "jmpq" if indirect => ObjdumpClass::JumpIndirect,
+        "jmp" | "jmpq" => ObjdumpClass::Jump,
+        "lret" | "lretq" | "iret" | "iretq" | "lcall" | "ljmp" => ObjdumpClass::Far,
+        "syscall" => ObjdumpClass::Syscall,
+        "push" | "pushq" => ObjdumpClass::Push,
+        "leave" | "leaveq" => ObjdumpClass::MoveSp,
+        "mov" | "movabs" if to_sp => ObjdumpClass::MoveSp,
         "lea" if to_sp && !(operands.contains("(%rsp)") || operands.contains("(%rsp,%riz")) => {
-            Said::MoveSp
+            ObjdumpClass::MoveSp
         }
-        "xchg" if to_sp || from_sp => Said::MoveSp,
-        "pop" | "popq" if operands == "%rsp" => Said::MoveSp,
-        "pop" | "popq" if operands.starts_with("%r") => Said::Pop,
-        _ if mnemonic.starts_with("cmov") && to_sp => Said::MoveSp,
-        _ => Said::Other,
+        "xchg" if to_sp || from_sp => ObjdumpClass::MoveSp,
+        "pop" | "popq" if operands == "%rsp" => ObjdumpClass::MoveSp,
+        "pop" | "popq" if operands.starts_with("%r") => ObjdumpClass::Pop,
+        _ if mnemonic.starts_with("cmov") && to_sp => ObjdumpClass::MoveSp,
+        _ => ObjdumpClass::Other,
     }
 }
 
-fn agrees(said: Said, insn: Insn) -> bool {
+fn agrees(said: ObjdumpClass, insn: Insn) -> bool {
     match (said, insn) {
         (
-            Said::Call { indirect, len },
+            ObjdumpClass::Call { indirect, len },
             Insn::Call {
                 len: l,
                 indirect: i,
             },
         ) => indirect == i && len == usize::from(l),
-        (Said::Ret, Insn::Ret)
-        | (Said::Jump, Insn::Jump)
-        | (Said::JumpIndirect, Insn::JumpIndirect)
-        | (Said::Far, Insn::Far)
-        | (Said::Syscall, Insn::Syscall)
-        | (Said::Push, Insn::Push)
-        | (Said::Pop, Insn::Pop)
-        | (Said::MoveSp, Insn::MoveSp) => true,
-        (Said::Other, insn) => matches!(
+        (ObjdumpClass::Ret, Insn::Ret)
+        | (ObjdumpClass::Jump, Insn::Jump)
+        | (ObjdumpClass::JumpIndirect, Insn::JumpIndirect)
+        | (ObjdumpClass::Far, Insn::Far)
+        | (ObjdumpClass::Syscall, Insn::Syscall)
+        | (ObjdumpClass::Push, Insn::Push)
+        | (ObjdumpClass::Pop, Insn::Pop)
+        | (ObjdumpClass::MoveSp, Insn::MoveSp) => true,
+        (ObjdumpClass::Other, insn) => matches!(
             insn,
             Insn::Other
                 | Insn::StoreTop
@@ -111,6 +113,8 @@ fn every_instruction_is_classified_as_objdump_says() {
             .output()
             .expect("objdump runs");
         assert!(output.status.success());
+
+        // A line has an address, the bytes and the instruction, with tabs between them.
         for line in String::from_utf8_lossy(&output.stdout).lines() {
             let mut columns = line.split('\t');
             let (Some(_), Some(hex), Some(text)) = (columns.next(), columns.next(), columns.next())
@@ -129,12 +133,14 @@ fn every_instruction_is_classified_as_objdump_says() {
                 "{image}: {line}: {said:?}, not {insn:?}"
             );
             counts[0] += 1;
-            counts[1] += usize::from(said != Said::Other);
+            counts[1] += usize::from(said != ObjdumpClass::Other);
         }
     }
     println!(
         "{} instructions, {} of the classes concerned",
         counts[0], counts[1]
     );
+
+    // Few would mean that objdump's text was not understood.
     assert!(counts[0] > 100_000 && counts[1] > 10_000, "{counts:?}");
 }

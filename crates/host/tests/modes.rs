@@ -85,6 +85,8 @@ fn a_fake_start_has_both_register_sets() {
         let mut options = options(&built.path, at);
         options.plan.truth = truth;
         let (keeper, summary) = recorded(&options);
+
+        // One sample at each of the two points, three times.
         assert_eq!(keeper.samples.len(), 6, "{summary:?}");
         for sample in &keeper.samples {
             let (regs, point) = (&sample.regs, sample.point.unwrap());
@@ -191,6 +193,8 @@ fn calls_and_system_calls() {
         .iter()
         .filter(|s| s.regs.sampled.rip() == downs);
     assert_eq!(entries.count(), 21);
+
+    // Both ways to stop at a system call: stepped, and at full speed.
     for truth in [true, false] {
         let mut options = options(&built.path, At::Syscall);
         options.plan.truth = truth;

@@ -19,7 +19,7 @@ use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::row::{Row, TableKind};
 use unwind_sim_unwind::step::{Stepped, first_doubt, step};
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
-use unwind_sim_unwind::walk::Place;
+use unwind_sim_unwind::walk::WalkTarget;
 
 /// A contradiction between a row and the truth in one frame.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ impl<'a> Subject<'a> {
         range: Range<usize>,
         cache: &mut Cache,
     ) -> Option<usize> {
-        let place = Place {
+        let place = WalkTarget {
             space: self.space,
             memory: self.memory,
         };
@@ -148,7 +148,7 @@ impl<'a> Subject<'a> {
             return Vec::new();
         };
 
-        let place = Place {
+        let place = WalkTarget {
             space: self.space,
             memory: self.memory,
         };
@@ -305,7 +305,7 @@ impl<'a> Subject<'a> {
 /// mark, which OCaml's runtime puts on functions that switch stacks, makes nothing wrong.
 fn is_read_alike(
     finder: &dyn Finder,
-    place: &Place<'_, dyn Memory + '_>,
+    place: &WalkTarget<'_, dyn Memory + '_>,
     (caller, truth): (&Frame, &TrueFrame),
     cache: &mut Cache,
 ) -> bool {

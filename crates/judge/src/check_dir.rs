@@ -19,7 +19,7 @@ use unwind_sim_recordings::open;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::View;
-use unwind_sim_tables::ground::Shelf;
+use unwind_sim_tables::ground::FileArena;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Variant;
@@ -316,7 +316,7 @@ pub fn check_dir(path: impl AsRef<Path>, unwinder: &dyn Unwinder) -> Result<Repo
         unwinder: unwinder.name().to_owned(),
         ..Report::default()
     };
-    let shelf = Shelf::default();
+    let shelf = FileArena::default();
     let mut proofs = Proofs::new(&shelf, FinderOptions::system());
     for file in files {
         match check_file(&file, unwinder, &mut proofs, &mut report) {

@@ -21,7 +21,7 @@ pub use tally::{Counts, Tally, call_name};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use unwind_sim_emulator::linux::{
-    Kernel, Outcome, ProcessObserver, ProcessOptions, SystemCall, Why,
+    Kernel, Outcome, ProcessObserver, ProcessOptions, SignalOrigin, SystemCall,
 };
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{Core, Exception, Observer, Processor};
@@ -150,7 +150,7 @@ pub fn resume(core: Core, processor: Processor, instructions_max: u64, root: &Pa
                 continue;
             }
             Outcome::Killed {
-                why: Why::Exception(exception),
+                why: SignalOrigin::Exception(exception),
                 ..
             } => End::Exception(exception),
             Outcome::Killed { signal, .. } => End::Killed(signal),
@@ -303,14 +303,14 @@ fn judge_frame(frame: &Frame, resumed: &Resumed) -> Judgement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unwind_sim_unwind::chain::Found;
+    use unwind_sim_unwind::chain::FoundBy;
 
     fn frame(pc: CodeAddress, sp: u64) -> Frame {
         Frame {
             pc,
             sp,
             slot: None,
-            found: Found::External,
+            found: FoundBy::External,
         }
     }
 

@@ -21,7 +21,7 @@ use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::Start;
 use unwind_sim_unwind::step::step;
 use unwind_sim_unwind::verdict::{Ground, Verdict};
-use unwind_sim_unwind::walk::Place;
+use unwind_sim_unwind::walk::WalkTarget;
 
 /// Why a chain differs from the true one.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub struct Walked<'a> {
     /// All frames are right, but the registers after the last one are not those of user space.
     pub left_wrong: bool,
     /// The address space and the memory that the walk saw.
-    pub place: Place<'a, dyn Memory + 'a>,
+    pub place: WalkTarget<'a, dyn Memory + 'a>,
 }
 
 /// The cause of `verdict` on a walk whose first frame is true frame `from`. `None` if the walk is

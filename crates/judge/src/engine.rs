@@ -12,7 +12,7 @@ use crate::whole::{self, Seen, Whole};
 use unwind_sim_recordings::model::Sample;
 use unwind_sim_recordings::view::{MemoryView, View};
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::chain::{Addresses, Chain, End, Found, Frame};
+use unwind_sim_unwind::chain::{Addresses, Chain, End, FoundBy, Frame};
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::kernel::KernelUnwinder;
 use unwind_sim_unwind::memory::Memory;
@@ -21,7 +21,7 @@ use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::{Start, Variant};
 use unwind_sim_unwind::unwinder::{Stack, Unwinder};
 use unwind_sim_unwind::verdict::{Ground, Verdict, expected_from, judge, judge_boundary};
-use unwind_sim_unwind::walk::{Limits, Place, walk};
+use unwind_sim_unwind::walk::{Limits, WalkTarget, walk};
 
 /// An unwinder. If it finds rules in tables, the rules can be queried.
 pub enum Engine {
@@ -119,7 +119,7 @@ impl Engine {
     /// Walks and adds only the addresses to `out`.
     pub fn addresses<M: Memory>(
         &self,
-        place: &Place<'_, M>,
+        place: &WalkTarget<'_, M>,
         start: &Start,
         limits: &Limits,
         cache: &mut Cache,
@@ -143,7 +143,7 @@ fn walk_in<F: Finder + ?Sized, M: Memory + ?Sized>(
     cache: &mut Cache,
     mut chain: Chain,
 ) -> Chain {
-    let place = Place {
+    let place = WalkTarget {
         space: stack.space,
         memory,
     };
@@ -172,7 +172,11 @@ fn start<M: Memory>(
 }
 
 /// A stack with nothing but registers and memory.
-fn stack<'a, M: Memory>(place: &'a Place<'_, M>, start: &'a Start, limits: &Limits) -> Stack<'a> {
+fn stack<'a, M: Memory>(
+    place: &'a WalkTarget<'_, M>,
+    start: &'a Start,
+    limits: &Limits,
+) -> Stack<'a> {
     let mut stack = Stack::new(start, place.space, place.memory);
     stack.limits = *limits;
     stack
@@ -473,7 +477,7 @@ impl Judged {
             start: stack.start,
             is_fake: variant != Variant::Hardware,
             left_wrong,
-            place: Place {
+            place: WalkTarget {
                 space: stack.space,
                 memory: stack.memory,
             },
@@ -501,7 +505,7 @@ impl Judged {
 
 /// Whether a chain of user code is whole. One by branch records is judged by their number.
 fn of_chain(view: &View<'_>, chain: &Chain, cache: &mut Cache) -> Option<Whole> {
-    let is_branch = |frame: &Frame| matches!(frame.found, Found::Branch { .. });
+    let is_branch = |frame: &Frame| matches!(frame.found, FoundBy::Branch { .. });
     if view.sample.kernel.is_some() || chain.frames.iter().any(is_branch) {
         return None;
     }

@@ -19,7 +19,7 @@ use unwind_sim_recordings::convert::ReadByWalks;
 use unwind_sim_recordings::model::{Region, Sample};
 use unwind_sim_recordings::trace::{Meta, TraceWriter, WriteError};
 use unwind_sim_recordings::view::{Filter, View};
-use unwind_sim_tables::ground::Shelf;
+use unwind_sim_tables::ground::FileArena;
 use unwind_sim_unwind::image::Mapping;
 
 /// Extracted samples with their mappings.
@@ -43,7 +43,7 @@ pub fn extract(input: &Input, number: Option<u64>, scrub: bool) -> Result<Extrac
         ..Filter::default()
     };
 
-    let shelf = Shelf::default();
+    let shelf = FileArena::default();
     let new = || Scrubber::new(&shelf, input.files());
     let mut scrubber = scrub.then(new).transpose()?;
     let mut differs = None;

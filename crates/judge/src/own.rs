@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use unwind_sim_recordings::leftovers;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::chain::{Chain, Found, Frame};
+use unwind_sim_unwind::chain::{Chain, FoundBy, Frame};
 use unwind_sim_unwind::printable::{Printable, printable};
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::RegMask;
@@ -499,7 +499,7 @@ impl Process {
                         pc,
                         sp,
                         slot,
-                        found: Found::External,
+                        found: FoundBy::External,
                     });
                 }
                 Answer::End { reason } => {

@@ -10,7 +10,7 @@ use unwind_sim_unwind::insn::ends_with_call;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::step::step;
-use unwind_sim_unwind::walk::Place;
+use unwind_sim_unwind::walk::WalkTarget;
 
 impl Subject<'_> {
     /// The contradiction if `finder`'s rule gives the root a caller. `None` if there is none, if
@@ -35,7 +35,7 @@ impl Subject<'_> {
             return None;
         }
 
-        let place = Place {
+        let place = WalkTarget {
             space: self.space,
             memory: self.memory,
         };

@@ -22,7 +22,7 @@ use unwind_sim_perf_data::callchain::{Callchain, Context};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::View;
-use unwind_sim_tables::ground::Shelf;
+use unwind_sim_tables::ground::FileArena;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::Chain;
 use unwind_sim_unwind::kernel::{UnwinderKind, Version};
@@ -309,7 +309,7 @@ impl Run {
         frames: Frames,
         take: &mut Take<'_>,
     ) -> Result<(), RunError> {
-        let shelf = Shelf::default();
+        let shelf = FileArena::default();
         let mut proofs = Proofs::new(&shelf, input.files());
         self.for_each_with(input, filter, frames, &mut proofs, take)
     }

@@ -19,7 +19,7 @@ use unwind_sim_unwind::frame::Frame;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::step::step;
-use unwind_sim_unwind::walk::Place;
+use unwind_sim_unwind::walk::WalkTarget;
 
 /// The maximum number of instructions from the load of rsp to the jump.
 const TO_JUMP_MAX: usize = 8;
@@ -63,7 +63,7 @@ pub(crate) fn is_described(
         return true;
     }
 
-    let place = Place {
+    let place = WalkTarget {
         space: subject.space,
         memory: subject.memory,
     };
@@ -152,7 +152,7 @@ pub(crate) fn passes_return(
     let (Some(this), Some(next)) = (frames.get(index), frames.get(index + 1)) else {
         return false;
     };
-    let place = Place {
+    let place = WalkTarget {
         space: subject.space,
         memory: subject.memory,
     };

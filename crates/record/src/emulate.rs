@@ -4,7 +4,7 @@ use crate::emulator::finder_options;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use unwind_sim_emulator::linux::{End, RunningProgram};
-use unwind_sim_emulator::linux::{Followed, Kernel, Notice, Outcome, StartError};
+use unwind_sim_emulator::linux::{Kernel, Notice, Outcome, ScheduleOutcome, StartError};
 use unwind_sim_recordings::files::{ImageFinder, MappingRequest};
 use unwind_sim_recordings::names::Location;
 use unwind_sim_unwind::image::{AddressSpace, Mapping};
@@ -37,7 +37,7 @@ pub struct Run {
     /// Features that are not modelled and that the program got an error for.
     pub notices: Vec<Notice>,
     /// What became of the schedule.
-    pub followed: Followed,
+    pub followed: ScheduleOutcome,
     /// The kernel, as the run left it.
     pub process: Kernel,
     /// Function and offset of the unsupported instruction, if the run ended at one.
@@ -90,6 +90,7 @@ pub fn run(
     let begin = Instant::now();
     let root = program.options.root.clone();
     let mut options = program.options;
+    // The machine looks at the deadline, too: a slice can take long.
     options.deadline = bounds.timeout.and_then(|most| begin.checked_add(most));
     let mut process = Kernel::start(&program.path, options)?;
 
@@ -106,6 +107,7 @@ pub fn run(
         }
     };
 
+    // Only for an instruction that is not supported is the place worth a lookup.
     let place = match &end {
         End::Outcome(Outcome::Unsupported { rip, .. }) => place(&process, &root, *rip),
         _ => None,

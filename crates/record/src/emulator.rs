@@ -16,12 +16,12 @@ use super::shadow::Shadow;
 use super::state::{RBP, RDI, RSP, live, stacks};
 use super::{At, FetchFrame, MAIN, Plan, TraceRecorder};
 use generated::Generated;
-use places::{Parked, Places, Progress};
+use places::{ProcessPlaces, Progress, SuspendedTasks};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use unwind_sim_emulator::linux::{End, RunningProgram};
-use unwind_sim_emulator::linux::{Followed, Kernel, Notice, Outcome, StartError, Task};
+use unwind_sim_emulator::linux::{Kernel, Notice, Outcome, ScheduleOutcome, StartError, Task};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{Core, Observer};
 use unwind_sim_recordings::files::FinderOptions;
@@ -68,7 +68,7 @@ pub struct Summary {
     /// Features that are not modelled and that the program got an error for.
     pub notices: Vec<Notice>,
     /// What became of the schedule.
-    pub followed: Followed,
+    pub followed: ScheduleOutcome,
     /// The kernel, as the run left it.
     pub process: Kernel,
     /// If all threads wait for what cannot happen: the true chains of those that are observed.
@@ -118,9 +118,10 @@ pub fn record<W: Write>(
     // In slices: between them the recording can be stopped, and the time is checked.
     let end = loop {
         // Instructions before the starting point do not count.
-        let left = match session.recording {
-            true => options.plan.instructions_left(session.instructions),
-            false => u64::MAX,
+        let left = if session.recording {
+            options.plan.instructions_left(session.instructions)
+        } else {
+            u64::MAX
         };
         let outcome = process.run(left.min(SLICE), &mut session);
         if let Some(error) = session.error.take() {
@@ -184,18 +185,18 @@ enum Role {
     From,
 }
 
-struct Name {
+struct PointName {
     text: String,
     role: Role,
 }
 
-fn names(options: &EmulatorOptions) -> Vec<Name> {
-    let name = |text: &str, role| Name {
+fn names(options: &EmulatorOptions) -> Vec<PointName> {
+    let name = |text: &str, role| PointName {
         text: text.to_owned(),
         role,
     };
     let from = options.plan.from.as_deref();
-    let mut out: Vec<Name> = from.map(|f| name(f, Role::From)).into_iter().collect();
+    let mut out: Vec<PointName> = from.map(|f| name(f, Role::From)).into_iter().collect();
     for (index, point) in options.plan.at.points().iter().enumerate() {
         out.push(name(&point.name, Role::Sample(index)));
         out.extend(point.own.as_deref().map(|own| name(own, Role::Own(index))));
@@ -205,7 +206,7 @@ fn names(options: &EmulatorOptions) -> Vec<Name> {
 
 /// Progress towards `main`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Entry {
+enum StartupPhase {
     /// The dynamic linker is running; the program's entry point is here.
     At(u64),
     /// The code at the entry point is running.
@@ -216,7 +217,7 @@ enum Entry {
 
 /// The registers of a fetching function, until the place where the unwinder starts is reached.
 #[derive(Clone)]
-struct Armed {
+struct FetchedRegs {
     point: usize,
     sampled: Regs,
     fetch: Regs,
@@ -228,13 +229,13 @@ struct Session<'a, 'w, W: Write> {
     shadow: Shadow,
     rings: Rings,
     generated: Generated,
-    names: Vec<Name>,
+    names: Vec<PointName>,
     /// For each name, was it found in an image?
     located: Vec<bool>,
     /// The places of the running process, and how far the running thread is.
-    places: Places,
+    places: ProcessPlaces,
     progress: Progress,
-    parked: Parked,
+    parked: SuspendedTasks,
     /// Whether the running process is recorded.
     observed: bool,
     recording: bool,
@@ -253,9 +254,9 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
             rings: Rings::new(&options.lbr),
             generated: Generated::default(),
             located: vec![false; names.len()],
-            places: Places::new(names.len()),
+            places: ProcessPlaces::new(names.len()),
             progress: Progress::default(),
-            parked: Parked::default(),
+            parked: SuspendedTasks::default(),
             observed: true,
             names,
             recording: options.plan.from.is_none(),
@@ -292,10 +293,11 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
     #[inline]
     fn stepped(&mut self, core: &Core, insn: Insn, next: u64) {
         // The first call after the entry point tells where main is.
-        if self.places.entry != Entry::Left {
+        if self.places.entry != StartupPhase::Left {
             self.until_main(core, insn, next);
         }
 
+        // Until the starting point is reached, nothing is counted.
         if !self.recording {
             if !self.places.at.is_empty() {
                 self.maybe_from(core, next);
@@ -304,6 +306,8 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         }
 
         self.instructions += 1;
+
+        // Points are places, and are met before the instruction there is executed.
         let due = match &self.options.plan.at {
             At::Every(n) => self.instructions.is_multiple_of((*n).max(1)),
             At::Call => matches!(insn, Insn::Call { .. }),
@@ -327,14 +331,17 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
     #[cold]
     fn until_main(&mut self, core: &Core, insn: Insn, next: u64) {
         match self.places.entry {
-            Entry::At(entry) if entry == next => self.places.entry = Entry::Inside,
-            Entry::Inside if matches!(insn, Insn::Call { .. }) => {
-                self.places.entry = Entry::Left;
+            StartupPhase::At(entry) if entry == next => self.places.entry = StartupPhase::Inside,
+            StartupPhase::Inside if matches!(insn, Insn::Call { .. }) => {
+                self.places.entry = StartupPhase::Left;
                 let argument = core.state.gpr(RDI);
                 if core.memory.fetch(argument, &mut [0]).is_ok() {
-                    self.place_missing(|name| match name == MAIN {
-                        true => vec![argument],
-                        false => Vec::new(),
+                    self.place_missing(|name| {
+                        if name == MAIN {
+                            vec![argument]
+                        } else {
+                            Vec::new()
+                        }
                     });
                 }
             }
@@ -346,7 +353,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
     fn place_missing(&mut self, mut find: impl FnMut(&str) -> Vec<u64>) {
         let Session {
             names,
-            places: Places { missing, at, .. },
+            places: ProcessPlaces { missing, at, .. },
             located,
             ..
         } = self;
@@ -413,7 +420,7 @@ impl<'a, 'w, W: Write> Session<'a, 'w, W> {
         // The sample is taken where the unwinder itself starts.
         if point.own.is_some() {
             self.progress.armed.retain(|a| a.point != index);
-            self.progress.armed.push(Armed {
+            self.progress.armed.push(FetchedRegs {
                 point: index,
                 sampled,
                 fetch: live,
@@ -494,9 +501,10 @@ impl<W: Write> Observer for Session<'_, '_, W> {
     fn before(&mut self, core: &Core, insn: &Executed) {
         if self.progress.begins {
             self.progress.begins = false;
-            match self.recording {
-                true => self.at_place(core, insn.rip),
-                false => self.maybe_from(core, insn.rip),
+            if self.recording {
+                self.at_place(core, insn.rip)
+            } else {
+                self.maybe_from(core, insn.rip)
             }
         }
         if insn.index == 0 {

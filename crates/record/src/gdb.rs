@@ -16,13 +16,13 @@ mod world;
 
 use super::{At, Plan, TraceRecorder, locate};
 use machine::Machine;
-use prepare::{Ready, prepare};
+use prepare::{RecordingSetup, prepare};
 use std::collections::HashMap;
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use unwind_sim_host::gdb::{GdbError, Others, Registers};
+use unwind_sim_host::gdb::{GdbError, OtherThreads, Registers};
 use unwind_sim_recordings::import::VmcoreProblem;
 use unwind_sim_recordings::kernel::{KernelError, KernelImage};
 use unwind_sim_recordings::model::{Event, KernelSample, Sample};
@@ -31,9 +31,9 @@ use unwind_sim_unwind::insn::{INSN_BYTES_MAX, Insn, classify};
 use unwind_sim_unwind::kernel::{StackType, UserBoundary, is_user_cs};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
-use unwind_sim_unwind::truth::shadow::{IretFrame, Left, Seen, Shadow};
+use unwind_sim_unwind::truth::shadow::{IretFrame, LeftUserSpace, ObservedState, Shadow};
 use unwind_sim_unwind::truth::{Cpu, Truth};
-use world::{Kernel, Places};
+use world::{Kernel, KernelLayout};
 
 /// Process ID of the address space that kernel samples belong to.
 const PID: u32 = 0;
@@ -178,7 +178,7 @@ fn record_on<W: Write>(
     options: &GdbOptions,
     recorder: &mut TraceRecorder<'_, W>,
 ) -> Result<Summary, GdbRecordError> {
-    let Ready {
+    let RecordingSetup {
         bias,
         places,
         range,
@@ -224,7 +224,7 @@ struct Session<'a, 'r, 'w, W: Write> {
     options: &'a GdbOptions,
     recorder: &'r mut TraceRecorder<'w, W>,
     kernel: Kernel<'a>,
-    places: &'a Places,
+    places: &'a KernelLayout,
     /// Addresses of handlers, and whether an error code is pushed for them.
     handlers: Vec<(u64, bool)>,
     shadow: Shadow,
@@ -277,9 +277,10 @@ impl<W: Write> Session<'_, '_, '_, W> {
     fn locate(&self, name: &str) -> Result<Vec<u64>, GdbRecordError> {
         let bias = self.places.bias();
         let found = locate(Some(&self.image.image), bias, &self.range, name);
-        match found.is_empty() {
-            true => Err(GdbRecordError::NotLocated(name.to_owned())),
-            false => Ok(found),
+        if found.is_empty() {
+            Err(GdbRecordError::NotLocated(name.to_owned()))
+        } else {
+            Ok(found)
         }
     }
 
@@ -293,7 +294,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
 
     /// Runs the machine until a processor reaches one of `places`; false if none did.
     fn run_to(&mut self, places: &[u64]) -> Result<bool, GdbRecordError> {
-        let reached = self.run_until(places, Others::Run, RUN_MAX, &mut |_, _| true)?;
+        let reached = self.run_until(places, OtherThreads::Run, RUN_MAX, &mut |_, _| true)?;
         Ok(self.waited(reached))
     }
 
@@ -302,13 +303,13 @@ impl<W: Write> Session<'_, '_, '_, W> {
     fn run_until(
         &mut self,
         places: &[u64],
-        others: Others,
+        others: OtherThreads,
         most: Duration,
         is_it: &mut dyn FnMut(&str, &Registers) -> bool,
     ) -> Result<bool, GdbRecordError> {
         // It could not leave a breakpoint.
         if self.rip()?.is_some_and(|rip| places.contains(&rip)) {
-            self.machine.step(Others::Wait)?;
+            self.machine.step(OtherThreads::Wait)?;
         }
         for &place in places {
             self.machine.set_breakpoint(place)?;
@@ -327,7 +328,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
     fn wait_at(
         &mut self,
         places: &[u64],
-        others: Others,
+        others: OtherThreads,
         most: Duration,
         is_it: &mut dyn FnMut(&str, &Registers) -> bool,
     ) -> Result<bool, GdbError> {
@@ -351,7 +352,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
 
             // The others wait, so that none passes the place while its breakpoint is lifted.
             self.machine.clear_breakpoint(place)?;
-            self.machine.step(Others::Wait)?;
+            self.machine.step(OtherThreads::Wait)?;
             self.machine.set_breakpoint(place)?;
         }
         Ok(false)
@@ -412,7 +413,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 self.summary.in_user += 1;
                 // Other threads enter the kernel, too, but the shadow stack follows this one.
                 let mut is_chosen = |thread: &str, _: &Registers| thread == chosen;
-                let (others, most) = (Others::Run, RUN_MAX);
+                let (others, most) = (OtherThreads::Run, RUN_MAX);
                 let reached = self.run_until(&entries, others, most, &mut is_chosen)?;
                 if !self.waited(reached) {
                     return Ok(());
@@ -427,21 +428,23 @@ impl<W: Write> Session<'_, '_, '_, W> {
             let steps = self.summary.instructions;
             let is_point = points.contains(&before.cpu.rip);
             if is_point || every.is_some_and(|n| steps.is_multiple_of(n)) {
-                let truth = match self.options.plan.truth {
-                    true => self.shadow.truth(&before.cpu),
-                    false => Truth::Unknown,
+                let truth = if self.options.plan.truth {
+                    self.shadow.truth(&before.cpu)
+                } else {
+                    Truth::Unknown
                 };
                 let regs = world::regs(&registers);
                 self.sample(&regs, truth)?;
             }
 
-            let insn = match self.options.plan.truth {
-                true => self.class(before.cpu.rip),
-                false => Insn::Other,
+            let insn = if self.options.plan.truth {
+                self.class(before.cpu.rip)
+            } else {
+                Insn::Other
             };
 
             // The others run, because this thread may wait for them.
-            self.machine.step(Others::Run)?;
+            self.machine.step(OtherThreads::Run)?;
             registers = self.machine.registers()?;
             let after = seen(&registers);
             self.summary.instructions += 1;
@@ -467,7 +470,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
     }
 
     /// Handles the first instruction of an entry.
-    fn entered(&mut self, at: &Seen) -> Result<(), GdbRecordError> {
+    fn entered(&mut self, at: &ObservedState) -> Result<(), GdbRecordError> {
         match self.iret_frame(at)? {
             Some((slot, frame)) => {
                 // The interrupted code was not seen.
@@ -484,7 +487,8 @@ impl<W: Write> Session<'_, '_, '_, W> {
                     pushed_at: None,
                 });
                 let pt_regs = self.kernel.pt_regs(self.machine)?;
-                self.shadow.root(boundary.map(|b| Left::new(b, pt_regs)));
+                self.shadow
+                    .root(boundary.map(|b| LeftUserSpace::new(b, pt_regs)));
             }
         }
         Ok(())
@@ -492,15 +496,19 @@ impl<W: Write> Session<'_, '_, '_, W> {
 
     /// Where the user-space registers will be saved, if `frame` is from user space.
     fn pt_regs(&mut self, frame: &IretFrame) -> Result<Option<u64>, GdbRecordError> {
-        Ok(match is_user_cs(frame.cs) {
-            true => self.kernel.pt_regs(self.machine)?,
-            false => None,
+        Ok(if is_user_cs(frame.cs) {
+            self.kernel.pt_regs(self.machine)?
+        } else {
+            None
         })
     }
 
     /// If a handler is about to run, the frame pushed by the processor and the address of its saved
     /// rip.
-    fn iret_frame(&mut self, at: &Seen) -> Result<Option<(u64, IretFrame)>, GdbRecordError> {
+    fn iret_frame(
+        &mut self,
+        at: &ObservedState,
+    ) -> Result<Option<(u64, IretFrame)>, GdbRecordError> {
         let handler = self.handlers.iter().find(|(a, _)| *a == at.cpu.rip);
         let Some((_, has_error)) = handler else {
             return Ok(None);
@@ -517,7 +525,12 @@ impl<W: Write> Session<'_, '_, '_, W> {
         Ok(Some((slot, frame)))
     }
 
-    fn stepped(&mut self, insn: Insn, before: &Seen, after: &Seen) -> Result<(), GdbRecordError> {
+    fn stepped(
+        &mut self,
+        insn: Insn,
+        before: &ObservedState,
+        after: &ObservedState,
+    ) -> Result<(), GdbRecordError> {
         // Entry code reaches another handler by a jump or call of its own; that is not an
         // interrupt.
         let transfers = matches!(insn, Insn::Jump | Insn::JumpIndirect | Insn::Call { .. });
@@ -546,6 +559,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
     }
 
     fn sample(&mut self, regs: &Regs, truth: Truth) -> Result<(), GdbRecordError> {
+        // Only the kernel's stacks are recorded.
         if regs.get(Reg::Cs).is_some_and(is_user_cs) {
             self.summary.in_user += 1;
             return Ok(());
@@ -604,9 +618,9 @@ impl<W: Write> Session<'_, '_, '_, W> {
     }
 }
 
-fn seen(registers: &Registers) -> Seen {
+fn seen(registers: &Registers) -> ObservedState {
     let get = |name: &str| registers.get(name).unwrap_or(0);
-    Seen {
+    ObservedState {
         cpu: Cpu {
             rip: get("rip"),
             rsp: get("rsp"),

@@ -6,8 +6,8 @@
 //! `__jit_debug_register_code` (gdb's manual, "JIT Compilation Interface"). The executor says when
 //! such a function is entered ([`Jit::is_hook`], [`Jit::entered`]). A third way is a jitdump file
 //! ([`Jit::called`] sees what is written to it, and once one is open, calls of `fwrite` count as
-//! entered functions). Tables count from then on until they are deregistered, their code is unmapped
-//! or, in a jitdump file, replaced.
+//! entered functions). Tables count from then on until they are deregistered, their code is
+//! unmapped or, in a jitdump file, replaced.
 //!
 //! Names come from gdb's images and, at the end of the run, from `perf-PID.map` and jitdump files.
 
@@ -57,7 +57,7 @@ pub struct Jit {
 #[derive(Clone, Debug)]
 struct Table {
     /// What the program names it by.
-    key: Key,
+    key: TableKey,
     /// The code that it describes, as far as it is still mapped.
     code: Vec<Range<u64>>,
     /// AVMA - SVMA: 0 unless a jitdump file says that the code was moved.
@@ -67,7 +67,7 @@ struct Table {
 
 /// What identifies a registered table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Key {
+enum TableKey {
     /// The argument of `__register_frame`.
     Frames(u64),
     /// The address of a `struct jit_code_entry`.
@@ -131,7 +131,7 @@ impl Jit {
     }
 
     /// What is in this range is no longer what the tables `of` these kinds describe.
-    fn cut(&mut self, range: &Range<u64>, of: impl Fn(Key) -> bool) {
+    fn cut(&mut self, range: &Range<u64>, of: impl Fn(TableKey) -> bool) {
         for table in self.tables.iter_mut().filter(|table| of(table.key)) {
             let parts = table.code.drain(..).flat_map(|code| {
                 let left = code.start..code.end.min(range.start);
@@ -155,7 +155,8 @@ impl Jit {
         !self.hooks.is_empty() && self.hooks.contains_key(&address)
     }
 
-    /// Whether such a function is there, or may come later. For callers that look at code only once.
+    /// Whether such a function is there, or may come later. For callers that look at code only
+    /// once.
     #[inline]
     pub fn may_be_hook(&self, address: u64) -> bool {
         self.is_hook(address) || self.writers.contains(&address)
@@ -176,7 +177,7 @@ impl Jit {
                 // `__register_frame_info_bases(begin, object, text, data)` of libgcc.
                 let data = bases.then_some(args[3]);
                 let read = frames::read(memory, begin, single, data);
-                self.register(Key::Frames(begin), read, memory)
+                self.register(TableKey::Frames(begin), read, memory)
             }
             Some(Hook::Tables) => {
                 let parts = frames::list(memory, begin);
@@ -185,16 +186,16 @@ impl Jit {
                 let read: Vec<(u64, Frames)> = parts.filter_map(read).collect();
                 let mut changed = Vec::new();
                 for (part, frames) in read {
-                    changed.extend(self.register(Key::Frames(part), Some(frames), memory));
+                    changed.extend(self.register(TableKey::Frames(part), Some(frames), memory));
                 }
                 changed
             }
             Some(Hook::Deregister) => {
-                let mut changed = self.drop_table(Key::Frames(begin));
+                let mut changed = self.drop_table(TableKey::Frames(begin));
                 // It may have been registered as a list.
                 if changed.is_empty() {
                     for part in frames::list(memory, begin) {
-                        changed.extend(self.drop_table(Key::Frames(part)));
+                        changed.extend(self.drop_table(TableKey::Frames(part)));
                     }
                 }
                 changed
@@ -221,7 +222,7 @@ impl Jit {
         };
 
         match u32::from_le_bytes(action) {
-            UNREGISTER => self.drop_table(Key::Entry(entry)),
+            UNREGISTER => self.drop_table(TableKey::Entry(entry)),
             REGISTER => {
                 // struct jit_code_entry: next_entry, prev_entry, symfile_addr, symfile_size.
                 let word = |offset: u64| memory.read_u64(entry.wrapping_add(offset)).ok();
@@ -229,9 +230,10 @@ impl Jit {
                     return Vec::new();
                 };
                 // The size comes from the program.
-                let mut bytes = match size <= FILE_SIZE_MAX {
-                    true => vec![0; size as usize],
-                    false => return Vec::new(),
+                let mut bytes = if size <= FILE_SIZE_MAX {
+                    vec![0; size as usize]
+                } else {
+                    return Vec::new();
                 };
                 let read = memory.read(address, &mut bytes);
                 let Some(file) = read.ok().and_then(|()| symbol_file(&bytes)) else {
@@ -244,7 +246,7 @@ impl Jit {
                     symbols: file.symbols,
                     ..Frames::eh_frame(table.address, table.data.to_vec())
                 });
-                self.register(Key::Entry(entry), frames, memory)
+                self.register(TableKey::Entry(entry), frames, memory)
             }
             _ => Vec::new(),
         }
@@ -269,11 +271,11 @@ impl Jit {
                 continue;
             };
             // It replaces what was there.
-            self.cut(&entry.range, |key| key == Key::Dump);
+            self.cut(&entry.range, |key| key == TableKey::Dump);
             changed.push(entry.range.clone());
             if entry.image.section(SectionKind::EhFrame).is_some() {
                 self.add(Table {
-                    key: Key::Dump,
+                    key: TableKey::Dump,
                     code: vec![entry.range],
                     bias: entry.bias,
                     image: entry.image,
@@ -285,7 +287,7 @@ impl Jit {
 
     fn register(
         &mut self,
-        key: Key,
+        key: TableKey,
         frames: Option<Frames>,
         memory: &AddressSpace,
     ) -> Vec<Range<u64>> {
@@ -311,7 +313,7 @@ impl Jit {
         self.tables.push(table);
     }
 
-    fn drop_table(&mut self, key: Key) -> Vec<Range<u64>> {
+    fn drop_table(&mut self, key: TableKey) -> Vec<Range<u64>> {
         match self.tables.iter().position(|table| table.key == key) {
             Some(at) => self.tables.remove(at).code,
             None => Vec::new(),

@@ -46,17 +46,18 @@ pub fn not_linked(
         return Vec::new();
     }
 
-    let missing = names.into_iter().map(Missing::new).collect();
+    let missing = names.into_iter().map(UnlinkedPlace::new).collect();
     let mut search = Search {
         finder: ImageFinder::new(finder),
         missing,
         files: Vec::new(),
     };
 
-    match search.run(program) {
-        true => search.missing.into_iter().map(|m| m.found).collect(),
+    if search.run(program) {
+        search.missing.into_iter().map(|m| m.found).collect()
+    } else {
         // The recording itself will tell.
-        false => Vec::new(),
+        Vec::new()
     }
 }
 
@@ -70,18 +71,18 @@ pub struct NotLinked {
 }
 
 /// A place that no image had so far.
-struct Missing {
+struct UnlinkedPlace {
     found: NotLinked,
     /// For the symbol of the place, without an offset.
     nearest: Nearest,
 }
 
-impl Missing {
-    fn new(name: &str) -> Missing {
+impl UnlinkedPlace {
+    fn new(name: &str) -> UnlinkedPlace {
         let with_offset = name.rsplit_once('+');
         let with_offset = with_offset.filter(|(_, offset)| parse_number(offset).is_some());
         let symbol = with_offset.map_or(name, |(symbol, _)| symbol);
-        Missing {
+        UnlinkedPlace {
             found: NotLinked {
                 name: name.to_owned(),
                 similar: None,
@@ -99,7 +100,7 @@ impl Missing {
 
 struct Search {
     finder: ImageFinder,
-    missing: Vec<Missing>,
+    missing: Vec<UnlinkedPlace>,
     /// File names of the mapped files so far, without duplicates.
     files: Vec<String>,
 }
@@ -177,8 +178,10 @@ impl ProcessObserver for Search {
             build_id: &[],
         };
 
+        // What this image has is no longer missing.
         let (image, bias) = self.finder.mapping_for(&request);
-        let lacks = |m: &Missing| locate(image.as_deref(), bias, &range, &m.found.name).is_empty();
+        let lacks =
+            |m: &UnlinkedPlace| locate(image.as_deref(), bias, &range, &m.found.name).is_empty();
         self.missing.retain(lacks);
         let Some(image) = image else { return };
         // The nearest names are for the message.

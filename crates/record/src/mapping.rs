@@ -33,8 +33,8 @@ pub(crate) fn mapping_of(
 }
 
 /// Gives generated code without a table an image of its own, if `jit` can tell its functions. Other
-/// generated code stays in no image, as in a recording of this computer's processor. Returns whether
-/// the mapping is of generated code.
+/// generated code stays in no image, as in a recording of this computer's processor. Returns
+/// whether the mapping is of generated code.
 pub(crate) fn give_image(jit: &Jit, mapping: &mut Mapping) -> bool {
     let name = &mapping.name;
     let is_generated = jit.can_tell() && has_no_file(name) || name == REGISTERED;

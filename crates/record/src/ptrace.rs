@@ -58,6 +58,7 @@ impl<W: Write> Recorder for TraceRecorder<'_, W> {
                 mapping,
                 memory,
             } => {
+                // The vDSO has no file: its image is in the program's memory.
                 let found = find_image(&mut self.finder, mapping, Some(memory));
                 let request = MappingRequest {
                     pid: *pid,

@@ -20,7 +20,7 @@ use unwind_sim_recordings::model;
 use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Truth;
-use watcher::{Known, Search, Watcher};
+use watcher::{RunState, Search, Watcher};
 
 /// Instructions between snapshots of the walker.
 const SNAPSHOT_EVERY: u64 = 1 << 16;
@@ -57,7 +57,7 @@ impl<F: FnMut(&Core, u64, Task, &World) -> bool> Look for F {
 pub struct Reversible {
     walker: Machine,
     /// The walker's snapshots, oldest first.
-    snapshots: Vec<(Snapshot, Known)>,
+    snapshots: Vec<(Snapshot, RunState)>,
     scout: Machine,
     /// Copies of the scout, by the number of instructions executed. The first one is at the start.
     copies: Vec<Copy>,
@@ -79,7 +79,7 @@ struct Machine {
 /// A copy of the scout.
 struct Copy {
     kernel: Kernel,
-    known: Known,
+    known: RunState,
     end: Option<Outcome>,
 }
 
@@ -297,6 +297,7 @@ impl Reversible {
             self.snapshots.retain(|(s, _)| s.executed() <= here);
         }
 
+        // The last copy at or before the place; the first one is at the start of the run.
         let last = self
             .copies
             .partition_point(|c| c.kernel.executed() <= number);
@@ -304,6 +305,8 @@ impl Reversible {
         let copied = copy.map_or(0, |copy| copy.kernel.executed());
 
         if number < here {
+            // The newest snapshots come last: those behind the place, or no longer valid, are
+            // dropped.
             while let Some((snapshot, known)) = self.snapshots.last() {
                 let at = snapshot.executed();
                 // The copy is nearer.
@@ -341,7 +344,7 @@ impl Reversible {
 
     fn take_snapshot(&mut self) {
         let executed = self.executed();
-        let is_newer = |(s, _): &(Snapshot, Known)| s.executed() < executed;
+        let is_newer = |(s, _): &(Snapshot, RunState)| s.executed() < executed;
         if self.snapshots.last().is_none_or(is_newer) {
             if self.snapshots.len() >= SNAPSHOTS_MAX {
                 self.snapshots.remove(0);

@@ -5,7 +5,7 @@ mod tests;
 
 use crate::machine::{MachineWorld, cpu, cpu_at};
 use unwind_sim_emulator::Core;
-use unwind_sim_emulator::ring0::{Left, Ring0, Ring0Observer};
+use unwind_sim_emulator::ring0::{Ring0, Ring0Observer, UserContext};
 use unwind_sim_emulator::state::Preserved;
 use unwind_sim_unwind::insn::classify;
 use unwind_sim_unwind::kernel::UserBoundary;
@@ -15,12 +15,12 @@ use unwind_sim_unwind::truth::{Suspended, Tracker, Truth};
 /// The shadow stack of ring 0. In user mode there is none.
 #[derive(Clone, Debug, Default)]
 pub struct Ring0Shadow {
-    inside: Option<Inside>,
+    inside: Option<KernelStay>,
 }
 
 /// What is known since ring 0 was entered.
 #[derive(Clone, Debug)]
-struct Inside {
+struct KernelStay {
     tracker: Tracker,
     suspended: Suspended,
     boundary: UserBoundary,
@@ -49,8 +49,8 @@ impl Ring0Shadow {
 }
 
 impl Ring0Observer for Ring0Shadow {
-    fn entered(&mut self, entry: &Preserved, left: Left) {
-        self.inside = Some(Inside {
+    fn entered(&mut self, entry: &Preserved, left: UserContext) {
+        self.inside = Some(KernelStay {
             tracker: Tracker::root(&cpu(entry), entry.rsp),
             suspended: Suspended::new(),
             boundary: UserBoundary {

@@ -88,6 +88,7 @@ impl Rings {
             _ => return,
         };
 
+        // All rings get the same branches.
         let task = 0;
         for kernel in &mut self.0 {
             kernel.branch(

@@ -156,18 +156,21 @@ impl Shadow {
         }
     }
 
-    /// A tracer has changed registers or the stack of a thread: its callers are unknown from here on.
+    /// A tracer has changed registers or the stack of a thread: its callers are unknown from here
+    /// on.
     pub fn disturbed(&mut self, task: Task, state: &State) {
-        let stacks = match task.process == self.own.task.process {
-            true => Some(&mut self.own),
-            false => self.processes.get_mut(&task.process),
+        let stacks = if task.process == self.own.task.process {
+            Some(&mut self.own)
+        } else {
+            self.processes.get_mut(&task.process)
         };
         let Some(stacks) = stacks else {
             return;
         };
-        let tracker = match task == stacks.task {
-            true => Some(&mut stacks.tracker),
-            false => stacks.others.get_mut(&task),
+        let tracker = if task == stacks.task {
+            Some(&mut stacks.tracker)
+        } else {
+            stacks.others.get_mut(&task)
         };
         if let Some(tracker) = tracker {
             let before = std::mem::replace(tracker, unknown_tracker(state));
@@ -239,13 +242,15 @@ impl Shadow {
     /// The true chain of a thread that does not run, whose registers are `cpu`. `None` if there is
     /// no such thread.
     pub fn truth_of(&self, task: Task, cpu: &Cpu) -> Option<Truth> {
-        let stacks = match task.process == self.own.task.process {
-            true => &self.own,
-            false => self.processes.get(&task.process)?,
+        let stacks = if task.process == self.own.task.process {
+            &self.own
+        } else {
+            self.processes.get(&task.process)?
         };
-        let tracker = match task == stacks.task {
-            true => &stacks.tracker,
-            false => stacks.others.get(&task)?,
+        let tracker = if task == stacks.task {
+            &stacks.tracker
+        } else {
+            stacks.others.get(&task)?
         };
         Some(tracker.truth(cpu))
     }
@@ -275,9 +280,10 @@ pub fn at_call(call: &SystemCall) -> Cpu {
 /// The shadow stack of a new process whose thread has the registers `state`: that of its parent,
 /// unless `clone` gave it another stack than the parent's at `rsp`.
 pub fn process_tracker(parent: &Tracker, rsp: u64, state: &State) -> Tracker {
-    match state.gpr(4) == rsp {
-        true => parent.fork(),
-        false => Tracker::root(&cpu_at(state, state.rip), state.gpr(4)),
+    if state.gpr(4) == rsp {
+        parent.fork()
+    } else {
+        Tracker::root(&cpu_at(state, state.rip), state.gpr(4))
     }
 }
 
@@ -351,7 +357,8 @@ fn class_of(memory: &AddressSpace, insn: &Executed) -> Insn {
     }
 }
 
-/// The class of the instruction `bytes` at `rip`. Only that of a jump depends on the code before it.
+/// The class of the instruction `bytes` at `rip`. Only that of a jump depends on the code before
+/// it.
 pub fn classify_in(memory: &AddressSpace, rip: u64, bytes: &[u8]) -> Insn {
     match classify(bytes) {
         Insn::Jump => {

@@ -39,6 +39,8 @@ pub fn svg(command: &str, output: &str) -> String {
     let width = (columns as f64 * CHAR_WIDTH).ceil() as usize + 2 * MARGIN;
     let height = (lines.len() + 2) * LINE_HEIGHT + 2 * MARGIN;
 
+    // The title and the label are attributes and text of XML, so the command is escaped once for
+    // both.
     let title = escaped(command);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
@@ -50,10 +52,14 @@ pub fn svg(command: &str, output: &str) -> String {
         height - 1
     );
 
+    // Each line has its own delay, and the delays only grow: without animations all lines are there
+    // at once.
     let mut at = 0.0;
     text(&mut out, 0, "command", at, &format!("$ {command}"));
     at = FIRST_SECONDS;
     for (number, line) in lines.iter().enumerate() {
+        // An empty line is drawn as nothing; it only makes the reader wait before the next
+        // paragraph.
         if line.is_empty() {
             at += PAUSE_SECONDS;
             continue;
@@ -118,8 +124,8 @@ mod tests {
             "Prose & more\n\n  truth  x < y\n  fp  t@1  x < ?\n  dwarf  .  x\n  rsp+8  y\n",
         );
 
+        // Besides the class that animates it, each line has one that is its colour.
         let lines: Vec<&str> = image.lines().filter(|l| l.starts_with("<text")).collect();
-
         let classes: Vec<&str> = lines
             .iter()
             .map(|l| {
@@ -150,6 +156,8 @@ mod tests {
                 .parse()
                 .expect("seconds")
         };
+
+        // No two lines may appear together, or the order of the output would be lost.
         assert!(lines.windows(2).all(|pair| at(pair[0]) < at(pair[1])));
 
         // The image loads nothing: the one address in it is the name of its format.

@@ -5,7 +5,7 @@ use std::fmt;
 use unwind_sim_judge::engine::Outcome;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::chain::{Chain, Found, Frame};
+use unwind_sim_unwind::chain::{Chain, FoundBy, Frame};
 use unwind_sim_unwind::memory::Memory as _;
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::truth::TrueKind;
@@ -13,27 +13,27 @@ use unwind_sim_unwind::verdict::{self, Verdict};
 
 /// The verdict on a reader's chain.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Answered {
+pub enum AnswerCheck {
     /// It is the true chain.
     Right {
         /// The number of frames.
         frames: usize,
     },
-    /// It is not.
+    /// It is not the true chain.
     Wrong {
         /// The verdict, as on an unwinder.
         verdict: Verdict,
         /// What is wrong with its first wrong frame.
         why: String,
-        /// The answer.
+        /// The names that the reader gave.
         names: Vec<String>,
     },
 }
 
-impl Answered {
+impl AnswerCheck {
     /// Whether an unwinder found the chain that the reader gave.
     pub fn is_as(&self, view: &View<'_>, outcome: &Outcome) -> bool {
-        let Answered::Wrong { names, .. } = self else {
+        let AnswerCheck::Wrong { names, .. } = self else {
             return false;
         };
         let found = found_names(view, outcome);
@@ -41,11 +41,13 @@ impl Answered {
     }
 }
 
-impl fmt::Display for Answered {
+impl fmt::Display for AnswerCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Answered::Right { frames } => write!(f, "right: {} with {frames} frames", Verdict::Ok),
-            Answered::Wrong { verdict, why, .. } => {
+            AnswerCheck::Right { frames } => {
+                write!(f, "right: {} with {frames} frames", Verdict::Ok)
+            }
+            AnswerCheck::Wrong { verdict, why, .. } => {
                 write!(f, "not right: {} {verdict}\n{why}", verdict.as_str())
             }
         }
@@ -53,9 +55,12 @@ impl fmt::Display for Answered {
 }
 
 /// Compares `names`, innermost first, with the true frames from number `from` on.
-pub fn judge(view: &View<'_>, from: usize, names: &[String]) -> Answered {
+pub fn judge(view: &View<'_>, from: usize, names: &[String]) -> AnswerCheck {
     let truth = &view.sample.truth;
     let all = true_names(view, from);
+
+    // The names are turned into a chain, so that the reader is judged by the code that judges
+    // unwinders.
     let mut chain = Chain::ended(Reason::NotAtRoot);
     let mut next = 0;
     for name in names {
@@ -67,6 +72,8 @@ pub fn judge(view: &View<'_>, from: usize, names: &[String]) -> Answered {
             .map(|at| at + next);
 
         chain.frames.push(match same {
+            // The pc and the slot of a true frame are taken over, since the verdict compares these,
+            // not names.
             Some(at) => {
                 next = at + 1;
                 let frame = truth.frames()[from + at];
@@ -84,10 +91,10 @@ pub fn judge(view: &View<'_>, from: usize, names: &[String]) -> Answered {
     let (verdict, _) = verdict::judge(&chain, truth, from);
 
     if verdict == Verdict::Ok {
-        return Answered::Right { frames: all.len() };
+        return AnswerCheck::Right { frames: all.len() };
     }
 
-    Answered::Wrong {
+    AnswerCheck::Wrong {
         verdict,
         why: why(view, from, &all, names, verdict),
         names: names.to_vec(),
@@ -103,18 +110,21 @@ fn named_frame(pc: u64, kind: TrueKind, slot: Option<u64>) -> Frame {
         pc,
         sp: 0,
         slot,
-        found: Found::External,
+        found: FoundBy::External,
     }
 }
 
 /// What is wrong with the first wrong frame, and where the right one is found.
 fn why(view: &View<'_>, from: usize, all: &[Name], names: &[String], verdict: Verdict) -> String {
+    // A verdict without a position has no frame to explain.
     let Some(at) = verdict.at().map(|at| at as usize) else {
         return "No frame of it can be compared with a true one.".to_owned();
     };
 
     let said = names.get(at).map_or("nothing", String::as_str);
 
+    // Behind the last true frame there is nothing to name: either the root was left out, or names
+    // were added.
     let Some(right) = all.get(at) else {
         return match verdict {
             Verdict::Truncated { .. } => {
@@ -146,6 +156,9 @@ fn why(view: &View<'_>, from: usize, all: &[Name], names: &[String], verdict: Ve
     // The word in which the reader can see the right frame.
     let slot = view.sample.truth.slot(from + at);
     let word = slot.and_then(|slot| Some((slot, view.sample.memory().read_u64(slot).ok()?)));
+
+    // The inner frame returns through this word, or, if it is a signal handler's caller, the kernel
+    // stored rip there.
     if let (Some((slot, word)), Some(inner)) = (word, at.checked_sub(1).and_then(|i| all.get(i))) {
         let (place, value) = (place(view, slot), value(view, word, true));
         out.push_str(&match view.sample.truth.frames()[from + at].kind {

@@ -20,6 +20,8 @@ pub(crate) fn work<W, T: Send>(
             // `Relaxed` is enough: the number says whose batch it is, and nothing else is handed
             // over.
             let first = next.fetch_add(batch, Ordering::Relaxed);
+
+            // Behind the end of the list there is nothing to take, however often a thread asks.
             let taken = todo.get(first..).unwrap_or_default();
             if taken.is_empty() {
                 return done;
@@ -31,6 +33,7 @@ pub(crate) fn work<W, T: Send>(
     // The thread that asks works, too, and no thread is started that would find nothing to do.
     let useful = threads.min(todo.len().div_ceil(batch));
     std::thread::scope(|scope| {
+        // A thread that cannot be started is no error: the others do its work.
         let others = (1..useful).map_while(|_| Builder::new().spawn_scoped(scope, run).ok());
         let others: Vec<_> = others.collect();
         let mut done = run();

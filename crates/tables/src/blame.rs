@@ -130,7 +130,7 @@ impl Cause {
 
 /// The code around a wrong row.
 #[derive(Clone, Debug, Default)]
-pub struct Around {
+pub struct CodeContext {
     /// The instruction that was executed before it. `None` at the function's start, behind a jump,
     /// and if the code is not known.
     pub before: Option<Instruction>,
@@ -140,13 +140,15 @@ pub struct Around {
     pub is_jump_target: bool,
 }
 
-impl Around {
+impl CodeContext {
     /// The code around a row of the function that starts at `start` (svma).
-    pub fn of(file: &File, start: u64, wrong: &Contradiction) -> Around {
+    pub fn of(file: &File, start: u64, wrong: &Contradiction) -> CodeContext {
         let is_jump_target = wrong.path.last().is_some_and(|(_, to)| *to == wrong.pc);
-        let mut around = Around {
+
+        // Decoded from the function's start, since x86 code cannot be decoded backwards.
+        let mut around = CodeContext {
             is_jump_target,
-            ..Around::default()
+            ..CodeContext::default()
         };
         let distance = wrong.pc.wrapping_sub(start);
         if file.code_at(wrong.pc).is_none() || distance > BYTES_MAX {
@@ -156,11 +158,14 @@ impl Around {
         while decoder.can_decode() && decoder.ip() < wrong.pc {
             around.before = Some(decoder.decode());
         }
-        match decoder.ip() == wrong.pc && decoder.can_decode() {
-            true => around.at = Some(decoder.decode()),
+        if decoder.ip() == wrong.pc && decoder.can_decode() {
+            around.at = Some(decoder.decode())
+        } else {
             // The row starts within an instruction.
-            false => around.before = None,
+            around.before = None
         }
+
+        // Behind a jump, what stands before the row was not executed before it.
         if is_jump_target {
             around.before = None;
         }
@@ -170,11 +175,11 @@ impl Around {
 
 /// The cause of a contradiction of the function that starts at `start` (svma).
 pub fn cause(file: &File, start: u64, wrong: &Contradiction) -> Cause {
-    cause_of(file, wrong, &Around::of(file, start, wrong))
+    cause_of(file, wrong, &CodeContext::of(file, start, wrong))
 }
 
 /// The cause of a contradiction with this code around it.
-pub fn cause_of(file: &File, wrong: &Contradiction, around: &Around) -> Cause {
+pub fn cause_of(file: &File, wrong: &Contradiction, around: &CodeContext) -> Cause {
     if wrong.subject == Subject::Row {
         return Cause::NoRow;
     }
@@ -188,13 +193,14 @@ pub fn cause_of(file: &File, wrong: &Contradiction, around: &Around) -> Cause {
         Subject::ReturnAddress => Cause::ReturnAddress,
         Subject::Row => Cause::NoRow,
     };
-    match around.is_jump_target && !matches!(cause, Cause::Early | Cause::Changed) {
-        true => Cause::Way,
-        false => cause,
+    if around.is_jump_target && !matches!(cause, Cause::Early | Cause::Changed) {
+        Cause::Way
+    } else {
+        cause
     }
 }
 
-fn of_cfa(wrong: &Contradiction, around: &Around) -> Cause {
+fn of_cfa(wrong: &Contradiction, around: &CodeContext) -> Cause {
     let before = around.before.as_ref();
     let base = match wrong.rule.cfa {
         rule::Value::Offset {
@@ -204,6 +210,7 @@ fn of_cfa(wrong: &Contradiction, around: &Around) -> Cause {
         _ => None,
     };
 
+    // An instruction that moves rsp by a known number is what most such rows do not follow.
     let moved = before.and_then(moved);
     // How far the row's CFA is off, if both are addresses in the frame. The true one is 8 above the
     // return address.
@@ -228,6 +235,8 @@ fn of_cfa(wrong: &Contradiction, around: &Around) -> Cause {
 
     // The row covers the instruction before `pc` as well, and so does not follow what that one did.
     let is_late = wrong.row.start < wrong.pc;
+
+    // If the error is just what the last instruction did, the row lacks that instruction.
     match moved {
         Some(moved) if is_late && off.is_none_or(|off| off == moved) => match moved {
             ..0 if before.is_some_and(is_push) => Cause::Push,
@@ -242,7 +251,7 @@ fn of_cfa(wrong: &Contradiction, around: &Around) -> Cause {
     }
 }
 
-fn of_register(file: &File, wrong: &Contradiction, reg: Reg, around: &Around) -> Cause {
+fn of_register(file: &File, wrong: &Contradiction, reg: Reg, around: &CodeContext) -> Cause {
     let index = Reg::CALLEE_SAVED.iter().position(|&r| r == reg);
     let of = |rule: &rule::Rule| index.map(|index| rule.saved[index]);
     let Some(said) = of(&wrong.rule) else {
@@ -250,9 +259,10 @@ fn of_register(file: &File, wrong: &Contradiction, reg: Reg, around: &Around) ->
     };
     if matches!(said, rule::Value::Same | rule::Value::Unspecified) {
         let begins_here = wrong.row.start == wrong.pc;
-        return match begins_here && is_restored_soon(file, wrong.pc, reg) {
-            true => Cause::Early,
-            false => Cause::Changed,
+        return if begins_here && is_restored_soon(file, wrong.pc, reg) {
+            Cause::Early
+        } else {
+            Cause::Changed
         };
     }
     let base = base(file, wrong, said);
@@ -418,12 +428,14 @@ pub fn shape_of_all<'a>(insns: impl IntoIterator<Item = &'a Instruction>) -> u64
 
 /// Adds an instruction to a hash: its name, its registers, and numbers that are no addresses.
 fn shape_of(insn: &Instruction, hash: &mut u64) {
+    // FNV-1a, byte by byte: it needs no key, so equal code has equal hashes in every run.
     let mut add = |bytes: &[u8]| {
         for byte in bytes {
             *hash = (*hash ^ u64::from(*byte)).wrapping_mul(FNV[1]);
         }
     };
 
+    // The mnemonic has the size of operands, where the registers do not tell it.
     let mut text = String::new();
     let mut formatter = GasFormatter::new();
     formatter.format_mnemonic(insn, &mut text);

@@ -50,6 +50,7 @@ impl Facts {
             return out;
         };
 
+        // Program headers are what a loader sees; section headers may be stripped.
         for program in header.program_headers(LE, data).unwrap_or(&[]) {
             let start = program.p_vaddr(LE);
             match program.p_type(LE) {
@@ -64,12 +65,16 @@ impl Facts {
         let Ok(sections) = header.sections(LE, data) else {
             return out;
         };
+
+        // A section has code if it is loaded and executable.
         let code = elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0;
         let (mut has_code, mut lacks_code) = (false, false);
 
         for (index, section) in sections.enumerate() {
             let name = sections.section_name(LE, section).unwrap_or_default();
             let known = TABLES.into_iter().find(|table| table.as_bytes() == name);
+
+            // The order of sections is that of their headers, in which readelf prints them.
             out.order.extend(known);
             let is_empty = section.sh_size(LE) == 0;
             // A debug file has headers for what stayed in the program: `SHT_NOBITS`, with a size
@@ -107,6 +112,7 @@ impl Facts {
             }
         }
 
+        // All of its code is missing: then it is a debug file, not a damaged one.
         out.is_debug_file = lacks_code && !has_code;
         out.sframe_relocations.sort_unstable();
         out

@@ -1,8 +1,8 @@
 //! An ELF file, as far as its unwind tables and code need it.
 
 use crate::facts::Facts;
-pub use crate::headers::Code;
 use crate::headers::Headers;
+pub use crate::headers::SectionRange;
 use crate::pointers;
 use crate::relocatable::{self, ObjectError};
 use object::elf;
@@ -58,7 +58,7 @@ pub struct File {
     name: String,
     image: Arc<Image>,
     areas: Vec<Area>,
-    code: Vec<Code>,
+    code: Vec<SectionRange>,
     entry: Option<u64>,
     is_program: bool,
     /// The words that the loader fills with addresses of this file: where, and with what.
@@ -71,7 +71,7 @@ pub struct File {
     /// The functions that other files can call, and whose symbols have a size.
     exports: Vec<u64>,
     /// The sections in memory, by address.
-    sections: Vec<Code>,
+    sections: Vec<SectionRange>,
     /// Whether it is a relocatable object, whose addresses are made up.
     is_relocatable: bool,
     /// Sized symbols without a type in sections with code.
@@ -117,6 +117,8 @@ impl File {
             read => read.map_err(wrong)?,
         };
 
+        // Sections that are stored compressed are unpacked first; what fails is reported with the
+        // file.
         let unpack_errors = read.unpack();
         let facts = Facts::read((*owner).as_ref());
 
@@ -126,6 +128,8 @@ impl File {
         for segment in segments {
             let start = usize::try_from(segment.offset).ok();
             let size = segment.file_size.min(segment.memory_size);
+
+            // Offsets and sizes are the file's claims, and may not fit into this machine's numbers.
             let end = start.and_then(|s| s.checked_add(usize::try_from(size).ok()?));
             let Some((start, end)) = start.zip(end) else {
                 continue;
@@ -143,6 +147,7 @@ impl File {
 
         areas.sort_by_key(|area| area.address);
 
+        // What the ELF reader leaves out: the names of sections, imports and exports.
         let data: &[u8] = (*owner).as_ref();
         let headers = Headers::read(data);
         let mut code = headers.code;
@@ -151,12 +156,13 @@ impl File {
             code.clear();
         } else if code.is_empty() {
             let texts = read.parts.text.iter();
-            code.extend(texts.map(|range| Code {
+            code.extend(texts.map(|range| SectionRange {
                 name: String::new(),
                 range: range.clone(),
             }));
         }
 
+        // Pointers are words of the file's data that lead to its code.
         let word = |at| Some(u64::from_le_bytes(*bytes_at(&areas, at).first_chunk()?));
         let is_code = |at| code.iter().any(|c| c.range.contains(&at));
         let pointers = pointers::read(data, word, is_code);
@@ -188,6 +194,7 @@ impl File {
     /// The file of an image: if the image was made from an ELF file in memory, all of that, or else
     /// only what the image has, which may be parts of the code and none of its data.
     pub fn of_image(image: &Arc<Image>) -> File {
+        // An image keeps only parts of its file, but may share the bytes of all of it.
         let texts = image.sections().iter();
         let mut texts = texts.filter(|s| s.kind == SectionKind::Text);
         let owner = texts.find_map(|section| {
@@ -206,6 +213,7 @@ impl File {
             return File { image, ..file };
         }
 
+        // Else there is only what the image has: the sections that unwinders need.
         let sections = image.sections().iter().filter(|s| !s.data.is_empty());
         let mut areas: Vec<Area> = sections
             .map(|section| Area {
@@ -217,12 +225,13 @@ impl File {
         areas.sort_by_key(|area| area.address);
 
         let texts = image.text().iter().filter(|range| !range.is_empty());
-        let code = texts.map(|range| Code {
+        let code = texts.map(|range| SectionRange {
             name: String::new(),
             range: range.clone(),
         });
 
         File {
+            // Without the file nothing is known of its entry, its imports and its data.
             name: image.name().to_owned(),
             image: image.clone(),
             areas,
@@ -252,6 +261,7 @@ impl File {
             error,
         })?;
 
+        // Unwind tables of no bytes are tables without functions, which is worth knowing.
         let image = Image::new(object.parts);
         let kinds = TABLES.into_iter();
         let is_empty = |kind: &SectionKind| {
@@ -259,6 +269,7 @@ impl File {
             section.is_some_and(|section| section.data.is_empty())
         };
 
+        // An object is not linked: it has neither an entry nor exports.
         Ok(File {
             name: name.to_owned(),
             empty: kinds.filter(is_empty).collect(),
@@ -361,12 +372,12 @@ impl File {
     }
 
     /// Its sections with code, by address.
-    pub fn code(&self) -> &[Code] {
+    pub fn code(&self) -> &[SectionRange] {
         &self.code
     }
 
     /// The section with the code at `address`.
-    pub fn code_at(&self, address: u64) -> Option<&Code> {
+    pub fn code_at(&self, address: u64) -> Option<&SectionRange> {
         let after = self.code.partition_point(|c| c.range.start <= address);
         let code = self.code.get(after.checked_sub(1)?)?;
         code.range.contains(&address).then_some(code)

@@ -18,7 +18,7 @@ type Symbols<'a> = SymbolTable<'a, elf::FileHeader64<LE>>;
 
 /// A section with code.
 #[derive(Clone, Debug)]
-pub struct Code {
+pub struct SectionRange {
     /// Its name, `.text`; empty for an executable segment of a file without section headers.
     pub name: String,
     /// Its addresses (svma).
@@ -28,13 +28,13 @@ pub struct Code {
 /// What only the headers know.
 #[derive(Default)]
 pub(crate) struct Headers {
-    pub(crate) code: Vec<Code>,
+    pub(crate) code: Vec<SectionRange>,
     pub(crate) entry: Option<u64>,
     pub(crate) is_program: bool,
     pub(crate) is_fixed: bool,
     pub(crate) imports: Vec<(u64, String)>,
     pub(crate) exports: Vec<u64>,
-    pub(crate) sections: Vec<Code>,
+    pub(crate) sections: Vec<SectionRange>,
     pub(crate) untyped: Vec<Range<u64>>,
 }
 
@@ -99,7 +99,7 @@ impl Headers {
                 let name = sections.section_name(LE, section).unwrap_or_default();
                 // The name of a damaged file's section may be the rest of the file.
                 let name = &name[..name.len().min(NAME_LEN_MAX)];
-                let named = Code {
+                let named = SectionRange {
                     name: String::from_utf8_lossy(name).into_owned(),
                     range: start..start.saturating_add(section.sh_size(LE)),
                 };
@@ -159,7 +159,7 @@ impl Headers {
             && start < stop
         {
             // Behind the others: it lies within one of them.
-            self.sections.push(Code {
+            self.sections.push(SectionRange {
                 name: name.to_owned(),
                 range: start..stop,
             });

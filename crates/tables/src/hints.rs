@@ -32,7 +32,7 @@ pub enum Hint {
     EndOfStack,
     /// A frame, a `struct pt_regs` or an iret frame.
     Frame {
-        /// What it is.
+        /// The kind of frame that the hint declares.
         kind: RuleKind,
         /// The CFA, or the address of the saved registers.
         cfa: Value,
@@ -67,7 +67,7 @@ pub struct Hints {
 pub struct HintError {
     /// The file's name.
     pub file: String,
-    /// The section.
+    /// The name of the section that cannot be read.
     pub section: &'static str,
     /// Offset in it, bytes.
     pub offset: u64,
@@ -76,7 +76,7 @@ pub struct HintError {
 }
 
 /// What an entry says.
-enum Entry {
+enum HintRecord {
     Hint(Hint),
     Save,
     UnevenReturn,
@@ -137,14 +137,14 @@ impl Hints {
             }
 
             match entry(bytes, encoding).map_err(|what| wrong(offset, what))? {
-                Entry::Hint(Hint::Restore(_)) => restores.push(address),
-                Entry::Hint(hint) => {
+                HintRecord::Hint(Hint::Restore(_)) => restores.push(address),
+                HintRecord::Hint(hint) => {
                     self.at.insert(address, hint);
                 }
-                Entry::Save => {
+                HintRecord::Save => {
                     saves.insert(address);
                 }
-                Entry::UnevenReturn => {
+                HintRecord::UnevenReturn => {
                     self.uneven_returns.insert(address);
                 }
             }
@@ -175,7 +175,7 @@ impl Hints {
 }
 
 /// The entry of these bytes.
-fn entry(bytes: &[u8], encoding: Encoding) -> Result<Entry, &'static str> {
+fn entry(bytes: &[u8], encoding: Encoding) -> Result<HintRecord, &'static str> {
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
     let (number, kind) = (byte(6), byte(7));
 
@@ -197,7 +197,7 @@ fn entry(bytes: &[u8], encoding: Encoding) -> Result<Entry, &'static str> {
         };
         let rule = entry.rule(encoding.sp_indirect).map_err(|_| wrong)?;
         let (kind, cfa) = (rule.kind, rule.cfa);
-        Ok(Entry::Hint(Hint::Frame { kind, cfa }))
+        Ok(HintRecord::Hint(Hint::Frame { kind, cfa }))
     };
 
     let call = || frame(EntryType::Call, signal);
@@ -208,35 +208,35 @@ fn entry(bytes: &[u8], encoding: Encoding) -> Result<Entry, &'static str> {
     // The numbers of the types changed with 6.4, when undefined and end of stack got their own.
     if encoding.layout >= Layout::V6_4 {
         return match kind {
-            0 => Ok(Entry::Hint(Hint::Undefined)),
-            1 => Ok(Entry::Hint(Hint::EndOfStack)),
+            0 => Ok(HintRecord::Hint(Hint::Undefined)),
+            1 => Ok(HintRecord::Hint(Hint::EndOfStack)),
             2 => call(),
             3 => regs(),
             4 => partial(),
-            5 => Ok(Entry::Hint(Hint::Function)),
-            6 => Ok(Entry::Save),
-            7 => Ok(Entry::Hint(Hint::Restore(None))),
+            5 => Ok(HintRecord::Hint(Hint::Function)),
+            6 => Ok(HintRecord::Save),
+            7 => Ok(HintRecord::Hint(Hint::Restore(None))),
             _ => unknown,
         };
     }
 
     let is_old = Encoding::ALL.first() == Some(&encoding);
     match kind {
-        0 if number == 0 && end => Ok(Entry::Hint(Hint::EndOfStack)),
-        0 if number == 0 => Ok(Entry::Hint(Hint::Undefined)),
+        0 if number == 0 && end => Ok(HintRecord::Hint(Hint::EndOfStack)),
+        0 if number == 0 => Ok(HintRecord::Hint(Hint::Undefined)),
         0 => call(),
         1 => regs(),
         2 => partial(),
         // To 5.7 a 3 saved; to 5.11 it was a return with a register.
-        3 if is_old && number == 0 => Ok(Entry::Save),
-        3 if is_old => Ok(Entry::UnevenReturn),
-        4 if is_old => Ok(Entry::Hint(Hint::Restore(None))),
-        5 if is_old => Ok(Entry::UnevenReturn),
-        3 => Ok(Entry::Hint(Hint::Function)),
+        3 if is_old && number == 0 => Ok(HintRecord::Save),
+        3 if is_old => Ok(HintRecord::UnevenReturn),
+        4 if is_old => Ok(HintRecord::Hint(Hint::Restore(None))),
+        5 if is_old => Ok(HintRecord::UnevenReturn),
+        3 => Ok(HintRecord::Hint(Hint::Function)),
         // `UNWIND_HINT_ENTRY`: a machine entry, which has no stack.
-        4 => Ok(Entry::Hint(Hint::EndOfStack)),
-        5 => Ok(Entry::Save),
-        6 => Ok(Entry::Hint(Hint::Restore(None))),
+        4 => Ok(HintRecord::Hint(Hint::EndOfStack)),
+        5 => Ok(HintRecord::Save),
+        6 => Ok(HintRecord::Hint(Hint::Restore(None))),
         _ => unknown,
     }
 }

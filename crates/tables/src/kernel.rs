@@ -92,7 +92,7 @@ pub struct Alternative {
 
 /// What the sections say.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Edges {
+pub struct SpecialSections {
     /// Static branches: instruction (a jump or a nop) and where it may lead (svma).
     pub branches: BTreeMap<u64, u64>,
     /// Instructions that may fault, and where execution goes on then (svma).
@@ -103,10 +103,10 @@ pub struct Edges {
     pub alternatives: BTreeMap<u64, Vec<Alternative>>,
 }
 
-impl Edges {
+impl SpecialSections {
     /// Reads the sections of a relocatable object; a program has none of this.
-    pub fn read(file: &File) -> Edges {
-        let mut out = Edges::default();
+    pub fn read(file: &File) -> SpecialSections {
+        let mut out = SpecialSections::default();
         each(file, "__jump_table", JUMP_ENTRY_LEN, |at| {
             let (code, target) = (near(file, at)?, near(file, at + 4)?);
             out.branches.insert(code, target);

@@ -65,7 +65,7 @@ pub enum MergeError {
     Write {
         /// The file's name.
         file: String,
-        /// The limit.
+        /// Which limit of the format was exceeded.
         error: WriteError,
     },
 }
@@ -73,7 +73,7 @@ pub enum MergeError {
 /// A merged table.
 #[derive(Clone, Debug)]
 pub struct Merged {
-    /// The section.
+    /// The new section, with the functions of all tables.
     pub section: NewSection,
     /// Its version: the newest of the tables.
     pub version: Version,
@@ -99,7 +99,7 @@ pub struct Merged {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-struct Merging {
+struct PendingFunction {
     start: u64,
     size: u32,
     repeat: Option<u8>,
@@ -146,7 +146,7 @@ pub fn merge(file: &File, address: u64) -> Result<Merged, MergeError> {
 
     let mut all = Vec::new();
     for (number, (at, table)) in tables.iter().enumerate() {
-        let reading = Reading {
+        let reading = InputTable {
             file,
             writer: &writer,
             number,
@@ -261,7 +261,7 @@ fn known_starts(file: &File) -> HashSet<u64> {
 }
 
 /// A table being read.
-struct Reading<'a> {
+struct InputTable<'a> {
     file: &'a File,
     writer: &'a SframeWriter,
     number: usize,
@@ -270,12 +270,12 @@ struct Reading<'a> {
     table: &'a Table<'a>,
 }
 
-impl Reading<'_> {
+impl InputTable<'_> {
     fn functions(
         &self,
         section: u64,
         starts: &HashSet<u64>,
-        all: &mut Vec<Merging>,
+        all: &mut Vec<PendingFunction>,
         out: &mut Merged,
     ) -> Result<(), MergeError> {
         let fdes: Result<Vec<Fde>, Malformed> = self.table.fdes().collect();
@@ -300,7 +300,7 @@ impl Reading<'_> {
             }
             rows.iter_mut().for_each(|row| row.0 -= skipped);
 
-            all.push(Merging {
+            all.push(PendingFunction {
                 start: start.saturating_add(skipped.into()),
                 size: fde.size - skipped,
                 repeat: fde.rep_size,
@@ -312,21 +312,24 @@ impl Reading<'_> {
     }
 
     /// How far the stored starts are from the real ones.
-    fn moved(&self, fdes: &[Fde], section: u64, starts: &HashSet<u64>) -> Moved {
+    fn moved(&self, fdes: &[Fde], section: u64, starts: &HashSet<u64>) -> StartBias {
         if self.table.header().has(FLAG_FUNC_START_PCREL) {
-            return Moved::By(0);
+            return StartBias::By(0);
         }
-        let score = |moved: &Moved| {
+        let score = |moved: &StartBias| {
             let found = fdes.iter().map(|fde| fde.start.wrapping_add(moved.by(fde)));
-            let right = |start: &u64| match starts.is_empty() {
-                true => self.file.image().is_text(*start),
-                false => starts.contains(start),
+            let right = |start: &u64| {
+                if starts.is_empty() {
+                    self.file.image().is_text(*start)
+                } else {
+                    starts.contains(start)
+                }
             };
             found.filter(right).count()
         };
         let to_section = section.wrapping_sub(self.table.address());
-        let mut best = Moved::By(0);
-        for candidate in [Moved::By(to_section), Moved::ByField] {
+        let mut best = StartBias::By(0);
+        for candidate in [StartBias::By(to_section), StartBias::ByField] {
             if score(&candidate) > score(&best) {
                 best = candidate;
             }
@@ -371,17 +374,17 @@ impl Reading<'_> {
 }
 
 /// What to add to the starts of a table.
-enum Moved {
+enum StartBias {
     By(u64),
     /// The offset of the FDE in its table.
     ByField,
 }
 
-impl Moved {
+impl StartBias {
     fn by(&self, fde: &Fde) -> u64 {
         match self {
-            Moved::By(distance) => *distance,
-            Moved::ByField => fde.offset,
+            StartBias::By(distance) => *distance,
+            StartBias::ByField => fde.offset,
         }
     }
 }
@@ -389,7 +392,7 @@ impl Moved {
 impl Merged {
     /// Leaves one of several functions with the same start, and cuts functions off where the next
     /// one starts. `all` is sorted by start.
-    fn resolve(&mut self, all: &mut Vec<Merging>) {
+    fn resolve(&mut self, all: &mut Vec<PendingFunction>) {
         let (mut duplicates, mut conflicts) = (0, Vec::new());
         all.dedup_by(|next, kept| {
             if next.start != kept.start {

@@ -4,7 +4,7 @@
 //! Sources: System V gABI, "Relocation"; x86-64 psABI, "Relocation Types". Not here: resolving
 //! symbols of other objects. They count as 0 in tables, and code that refers to them is unchanged.
 
-use crate::file::{Area, Code};
+use crate::file::{Area, SectionRange};
 use crate::pointers::POINTERS_MAX;
 use object::SectionIndex;
 use object::elf;
@@ -54,12 +54,12 @@ pub struct ObjectError {
 pub(crate) struct Object {
     /// The parts of its image.
     pub(crate) parts: ImageParts,
-    /// Its memory.
+    /// The contents of its sections in memory, with relocations applied.
     pub(crate) areas: Vec<Area>,
     /// Its sections with code, by address.
-    pub(crate) code: Vec<Code>,
+    pub(crate) code: Vec<SectionRange>,
     /// All its sections in memory, by address.
-    pub(crate) sections: Vec<Code>,
+    pub(crate) sections: Vec<SectionRange>,
     /// Where each of them is in the file, bytes.
     pub(crate) offsets: Vec<u64>,
     /// The words of code that a linker fills with the address of a symbol of another object: where
@@ -86,6 +86,7 @@ pub(crate) fn read(name: &str, owner: &Owner) -> Result<Object, ObjectError> {
         offset,
     };
 
+    // Headers are checked here, so that what is laid out below lies within the file.
     let header = Header::parse(data).map_err(|_| wrong("cut short", "file header", 0))?;
     let offset = header.e_shoff(LE);
     let sections = header
@@ -95,6 +96,7 @@ pub(crate) fn read(name: &str, owner: &Owner) -> Result<Object, ObjectError> {
         .symbols(LE, data, elf::SHT_SYMTAB)
         .map_err(|_| wrong("unreadable", ".symtab", offset))?;
 
+    // The layout is filled in two steps, and then taken apart.
     let mut layout = Layout {
         owner,
         data,
@@ -196,6 +198,7 @@ impl<'a> Layout<'a> {
                 continue;
             }
 
+            // `sh_info` of a section of relocations is the section that they apply to.
             let target = section.info_link(LE);
             let Some(&address) = self.addresses.get(&target.0) else {
                 continue;
@@ -232,9 +235,10 @@ impl<'a> Layout<'a> {
                 }
                 // Where starts are relative to the section, the assembler's relocations count from
                 // it, not from the field.
-                let place = match is_sframe && from_section {
-                    true => address,
-                    false => address.wrapping_add(relocation.r_offset(LE)),
+                let place = if is_sframe && from_section {
+                    address
+                } else {
+                    address.wrapping_add(relocation.r_offset(LE))
                 };
                 self.apply(relocation, place, &mut bytes);
             }
@@ -357,6 +361,8 @@ impl<'a> Layout<'a> {
 
             let name = self.name(section);
             let range = address..address.saturating_add(section.sh_size(LE));
+
+            // The bytes are those with relocations applied, where there were any.
             let bytes = self.bytes(index, section);
 
             let flags = section.sh_flags(LE).0;
@@ -376,7 +382,7 @@ impl<'a> Layout<'a> {
             if !self.has_address(section) {
                 continue;
             }
-            let code = Code {
+            let code = SectionRange {
                 name,
                 range: range.clone(),
             };
@@ -388,6 +394,7 @@ impl<'a> Layout<'a> {
                 continue;
             }
 
+            // Code is what may be followed; other sections are only memory.
             if is_code {
                 out.parts.text.push(range);
                 out.code.push(code.clone());
@@ -426,6 +433,7 @@ impl<'a> Layout<'a> {
             }
 
             // Undefined and absolute symbols have no section.
+            // Only symbols in sections with code are of functions or labels.
             let section = self.symbols.symbol_section(LE, symbol, index);
             let header = section
                 .ok()
@@ -446,6 +454,7 @@ impl<'a> Layout<'a> {
             };
             left = rest;
 
+            // Assembly without a type is told apart: it may not be a function.
             if kind == elf::STT_NOTYPE && symbol.st_size(LE) > 0 {
                 let end = address.saturating_add(symbol.st_size(LE));
                 self.untyped.push(address..end);
@@ -459,6 +468,7 @@ impl<'a> Layout<'a> {
             out.push((symbol_rank(symbol), symbol_of));
         }
 
+        // Several symbols may be at one address; the best name comes first.
         out.sort_by(|(a, one), (b, other)| {
             (one.address, a, &one.name).cmp(&(other.address, b, &other.name))
         });

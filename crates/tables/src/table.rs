@@ -40,7 +40,7 @@ pub struct Function {
     unit: UnitId,
 }
 
-/// A row.
+/// A row of a table, with its rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     /// The first address (svma).
@@ -149,6 +149,7 @@ impl Table {
             return found;
         };
 
+        // One table behind the other: each ends where its own header says.
         let mut at = 0;
         for number in 0..=BEHIND_MAX {
             let Some(data) = section.data.part(at..section.data.len()) else {
@@ -163,6 +164,8 @@ impl Table {
 
             let tail = inner.tail();
             let padding = tail.iter().position(|byte| *byte != 0);
+
+            // Linkers align sections with zeros, so the next table begins at the first other byte.
             at += data.len() - tail.len() + padding.unwrap_or(tail.len());
 
             // The first table is the one that every reader finds.
@@ -296,6 +299,7 @@ impl Table {
             let next = functions.get(at + 1).map_or(u64::MAX, |f| f.range.start);
             let end = range.end.min(error).min(next);
 
+            // A row holds up to the next one, which may be behind the range.
             let all = self.rows(function);
             rows.reserve(all.len());
             let cut = all.map(|row| Row {

@@ -1,7 +1,7 @@
 //! `__bug_table` of kernel modules: the size of its entries is that of the kernel that they are for.
 
 use crate::made::{ALLOC, CODE, Made, PROGBITS, REL, RELA, section};
-use unwind_sim_tables::kernel::Edges;
+use unwind_sim_tables::kernel::SpecialSections;
 
 const TABLE: u64 = 0x1000;
 /// `ud2; nop`
@@ -53,7 +53,7 @@ fn module(len: u64, flags: u64) -> Made {
 fn warnings(made: &Made) -> Vec<u64> {
     let file = made.open();
     let text = file.section_range(".text").expect(".text").start;
-    let edges = Edges::read(&file);
+    let edges = SpecialSections::read(&file);
     let at = edges.warnings.keys();
     at.map(|at| (at - text) / BUG.len() as u64).collect()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
-use unwind_sim_tables::convert::in_file::{InFileError, Written, convert_in_file};
+use unwind_sim_tables::convert::in_file::{ConvertedFile, InFileError, convert_in_file};
 use unwind_sim_tables::convert::{ConvertError, Options, Target};
 use unwind_sim_tables::file::File;
 use unwind_sim_unwind::image::SectionKind;
@@ -27,7 +27,7 @@ fn sharing(to: Target) -> Options {
     }
 }
 
-fn convert(file: &File, data: &[u8], to: Target) -> Result<Written, InFileError> {
+fn convert(file: &File, data: &[u8], to: Target) -> Result<ConvertedFile, InFileError> {
     convert_in_file(file, data, &options(to), false)
 }
 
@@ -77,7 +77,7 @@ fn strictly_read(file: &File) -> (Vec<String>, u64) {
     (faults, fdes.map(wider).sum())
 }
 
-fn reopened(written: &Written) -> File {
+fn reopened(written: &ConvertedFile) -> File {
     File::read("converted", Arc::new(written.bytes.clone())).expect("an ELF file")
 }
 

@@ -44,6 +44,8 @@ pub fn judgement_text(space: &AddressSpace, frames: &[Frame], judged: &[Judgemen
         unjudged,
     } = Counts::of(judged);
 
+    // A system call that was not made, but whose result was assumed, may have changed the way that
+    // execution took.
     let behind = match confirmed_assumed {
         0 => String::new(),
         n => format!(" ({n} after assumed results)"),
@@ -54,10 +56,13 @@ pub fn judgement_text(space: &AddressSpace, frames: &[Frame], judged: &[Judgemen
         plural(callers),
     );
 
+    // Only contradictions have a line: that a frame was confirmed is in the count.
     for (index, (frame, judgement)) in frames.iter().zip(judged).enumerate() {
         let Judgement::Contradicted(reached) = judgement else {
             continue;
         };
+
+        // A return address lies behind its call, so the function is looked up within the call.
         let pc = CodeAddress::Return(reached.to);
         let place = Location::of(space, pc);
         // A call pushes the return address right below the caller's rsp (Intel SDM volume 2, CALL).

@@ -29,6 +29,7 @@ pub fn text(threads: &[DeadlockedThread]) -> String {
 }
 
 fn thread_text(out: &mut String, thread: &DeadlockedThread) {
+    // Names are those of the recorded program, so they are escaped before they reach a terminal.
     let waiting = &thread.waiting;
     let (process, number) = (waiting.task.process, waiting.task.thread);
     let _ = write!(
@@ -58,6 +59,7 @@ fn thread_text(out: &mut String, thread: &DeadlockedThread) {
         frames_text(out, frames);
     }
 
+    // Each unwinder's chain is compared with the truth, if that is known.
     for chain in &thread.chains {
         chain_text(out, chain, thread.truth.as_ref());
     }

@@ -41,6 +41,7 @@ pub fn doctor_text(
         );
     }
 
+    // A line for each unwinder, so that one sees whether another would have done better.
     out.push_str("               whole    broken   unknown\n");
     for subject in report.subjects.iter().filter(|s| s.stacks() > 0) {
         let (whole, broken, unknown) = (subject.whole, subject.broken, subject.unknown);
@@ -56,11 +57,13 @@ pub fn doctor_text(
         out.push('\n');
     }
 
+    // A limit keeps the report on one screen; what it leaves out is counted below.
     let complaints: Vec<&Complaint> = report.of(main).collect();
     for complaint in complaints.iter().take(limit) {
         write_complaint(&mut out, complaint, explain);
     }
 
+    // The rest is not dropped silently: the reader learns how much it is.
     let left = complaints.len().saturating_sub(limit);
     if left > 0 {
         let stacks: u64 = complaints[limit..].iter().map(|c| c.stacks).sum();
@@ -80,6 +83,7 @@ fn write_complaint(
     complaint: &Complaint,
     explain: &dyn Fn(&Complaint) -> Option<String>,
 ) {
+    // All facts that cannot be summed are of one example.
     let example = &complaint.example;
     let _ = write!(
         out,
@@ -95,6 +99,7 @@ fn write_complaint(
 
     let (lost, of) = complaint.lost;
     // It may be known of no stack how many frames it lacks.
+    // Tenths in integers: the same on every machine, as reports are compared byte by byte.
     if let Some(tenths) = (lost * 10).checked_div(of).filter(|&tenths| tenths > 0) {
         let _ = write!(
             out,
@@ -105,6 +110,7 @@ fn write_complaint(
     }
     out.push('\n');
 
+    // Stacks without a named function are in the total only.
     let functions = complaint.functions_by_count();
     let named: Vec<String> = functions
         .iter()
@@ -128,6 +134,8 @@ fn write_complaint(
             let _ = write!(by, "; {}", row_place(row));
         }
         write_wrapped(out, &by);
+
+        // Values without a row would not say who claims them.
         if let Some(values) = example.values.as_ref().filter(|_| example.row.is_some()) {
             write_wrapped(out, &format!("{} {values}", example.code));
         }
@@ -137,6 +145,8 @@ fn write_complaint(
         write_wrapped(out, note);
     }
     write_wrapped(out, &format!("do: {}", complaint.advice));
+
+    // Not every input can be replayed; then there is no command.
     if let Some(command) = explain(complaint) {
         let _ = writeln!(out, "          {command}");
     }
@@ -175,9 +185,10 @@ fn without_return_type(name: &str) -> &str {
             _ => {}
         }
     }
-    match name.contains("operator") || name.starts_with('[') || name.contains("{closure") {
-        true => name,
-        false => &name[start..],
+    if name.contains("operator") || name.starts_with('[') || name.contains("{closure") {
+        name
+    } else {
+        &name[start..]
     }
 }
 

@@ -1,9 +1,9 @@
 //! Explains one walk of one sample step by step: the rules, their rows, the words read, and the
 //! truth.
 
-use crate::fold::Piece;
+use crate::fold::FoldedItem;
 use crate::kernel::{explained, recorded_states, wrong_user_regs_text};
-use crate::listing::{self, Row, Shown};
+use crate::listing::{self, ListingLength, Row};
 use crate::text::{chain_text, event_line, row_place, sample_line};
 use std::fmt::Write as _;
 use unwind_sim_judge::check::Contradiction;
@@ -32,7 +32,12 @@ pub struct Walk<'a> {
 }
 
 /// The explanation of a walk, or only of frame number `frame` of its chain.
-pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>, shown: Shown) -> String {
+pub fn explain(
+    view: &View<'_>,
+    walk: &Walk<'_>,
+    frame: Option<usize>,
+    shown: ListingLength,
+) -> String {
     let Walk {
         engine,
         variant,
@@ -40,6 +45,7 @@ pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>, shown: Sh
         outcome,
     } = *walk;
 
+    // For what is looked up again below; the walk itself is done.
     let mut cache = Cache::new();
     let name = format!("{}@{}", engine.name(), variant.as_str());
     let mut out = format!(
@@ -48,8 +54,12 @@ pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>, shown: Sh
         chain_text(&name, view, outcome, shown)
     );
 
+    // One frame is explained without the events of the whole walk.
     if frame.is_none() && !outcome.chain.events.is_empty() {
         out.push_str("\nwhat happened:\n");
+
+        // The kernel's unwinder skips frames up to the first one that it reports; at the end of a
+        // run of skipped states, it is told why the next one is kept.
         let (events, mut skipping) = (&outcome.chain.events, false);
         for (i, event) in events.iter().enumerate() {
             let _ = writeln!(out, "  {}", event_line(event, view.space));
@@ -69,6 +79,7 @@ pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>, shown: Sh
         }
     }
 
+    // What a real kernel's unwinder had at this sample, if it was captured with the stack.
     if let (None, Engine::Kernel(unwinder)) = (frame, engine)
         && let Some(text) = recorded_states(view, unwinder, variant)
     {
@@ -78,21 +89,27 @@ pub fn explain(view: &View<'_>, walk: &Walk<'_>, frame: Option<usize>, shown: Sh
 
     // One frame is looked for among all, also where the listing would fold it.
     let rows = listing::rows(view, outcome);
-    for piece in listing::pieces(view, outcome, &rows, frame.map_or(shown, |_| Shown::All)) {
+    for piece in listing::pieces(
+        view,
+        outcome,
+        &rows,
+        frame.map_or(shown, |_| ListingLength::All),
+    ) {
         match piece {
-            Piece::Item(at) => {
+            FoldedItem::Item(at) => {
                 let found = rows[at].found();
                 if let Some(i) = found.filter(|i| frame.is_none_or(|wanted| wanted == *i)) {
                     out.push('\n');
                     frame_text(&mut out, view, i, outcome.chain.step(i), rows[at]);
                 }
             }
-            Piece::Repeated { count, period } => {
+            FoldedItem::Repeated { count, period } => {
                 let _ = writeln!(out, "\n{}", listing::repeated_line(count, period));
             }
         }
     }
 
+    // The end belongs to the whole walk, or to a frame number that the chain does not reach.
     if frame.is_none_or(|wanted| wanted >= outcome.chain.frames.len()) {
         out.push('\n');
         end_text(&mut out, view, walk, &mut cache);
@@ -127,6 +144,8 @@ fn from_rsp(view: &View<'_>, address: u64) -> String {
 }
 
 fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: Step<'_>, row: Row) {
+    // The first pc is an instruction's, all others are behind a call; they are looked up
+    // differently.
     let place = Location::of(view.space, frame.pc);
     let what = if frame.pc.is_instruction() {
         "instruction"
@@ -135,6 +154,7 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: Step<'_>, row:
     };
     let _ = writeln!(out, "frame {i}: {what} {:#x}, {place}", frame.pc.value());
 
+    // How the frame was found is the first thing to know: only a rule has a row and words.
     match frame.how {
         How::Start => out.push_str("  the walk started here\n"),
         How::SampledIp => out.push_str("  the sampled ip, reported before the walk\n"),
@@ -146,6 +166,8 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: Step<'_>, row:
                 "the record"
             };
             let _ = writeln!(out, "  by {whose} of the call at {from:#x}");
+
+            // A branch record says that a call was made, not that it is still active.
             let wrong = matches!(row, Row::Extra { .. } | Row::Wrong { .. });
             out.push_str(match (wrong, stitched) {
                 (false, _) => "",
@@ -183,6 +205,7 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: Step<'_>, row:
         let _ = writeln!(out, "  its pc was read from {}", from_rsp(view, slot));
     }
 
+    // At the end comes the verdict, so that the reader sees the evidence first.
     match row {
         Row::Same { truth: t, .. } => {
             let _ = writeln!(out, "  true: it is frame {t} of the true chain");
@@ -191,6 +214,8 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: Step<'_>, row:
             let truth = &view.sample.truth;
             let (pc, place) = listing::true_place(view, t);
             let _ = write!(out, "  WRONG: true frame {t} is {pc:#x}, {place}");
+
+            // Where the right pc lies is told only if the walk looked elsewhere.
             if let Some(slot) = truth.slot(t).filter(|slot| Some(*slot) != frame.slot) {
                 let _ = write!(out, ", whose pc is at {}", from_rsp(view, slot));
             }
@@ -217,6 +242,7 @@ fn end_text(out: &mut String, view: &View<'_>, walk: &Walk<'_>, cache: &mut Cach
         code.description()
     );
 
+    // Without a diagnosis nothing is wrong, or it is not known what.
     let truth = &view.sample.truth;
     let Some(diagnosis) = &outcome.diagnosis else {
         return;
@@ -234,6 +260,7 @@ fn end_text(out: &mut String, view: &View<'_>, walk: &Walk<'_>, cache: &mut Cach
         return;
     }
 
+    // The row to blame belongs to a true frame; its caller is what the row should have led to.
     let Some(next) = truth.frames().get(diagnosis.frame + 1) else {
         return;
     };
@@ -250,6 +277,8 @@ fn end_text(out: &mut String, view: &View<'_>, walk: &Walk<'_>, cache: &mut Cach
     let Some(finder) = engine.finder() else {
         return;
     };
+
+    // All claims of the row are compared, not only the first that is wrong.
     for c in engine.contradictions(view, setting, diagnosis.frame, cache) {
         contradiction_text(out, &c);
     }

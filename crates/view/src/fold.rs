@@ -7,7 +7,7 @@ const FOLDED_MIN: usize = 4;
 
 /// A piece of a folded list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Piece {
+pub(crate) enum FoldedItem {
     /// The item with this number.
     Item(usize),
     /// `count` items that repeat the `period` items before them. The `period` items after them do
@@ -17,7 +17,7 @@ pub(crate) enum Piece {
 
 /// The pieces of a list whose items are equal if their keys are. Of what repeats, the first and the
 /// last time are kept: the one after which something changes is the one to look at.
-pub(crate) fn fold<K: PartialEq>(keys: &[K]) -> Vec<Piece> {
+pub(crate) fn fold<K: PartialEq>(keys: &[K]) -> Vec<FoldedItem> {
     let mut pieces = Vec::new();
     let mut at = 0;
     while at < keys.len() {
@@ -29,14 +29,14 @@ pub(crate) fn fold<K: PartialEq>(keys: &[K]) -> Vec<Piece> {
             (count >= FOLDED_MIN).then_some((period, count))
         });
         let Some((period, count)) = found else {
-            pieces.push(Piece::Item(at));
+            pieces.push(FoldedItem::Item(at));
             at += 1;
             continue;
         };
-        pieces.extend((at..at + period).map(Piece::Item));
-        pieces.push(Piece::Repeated { count, period });
+        pieces.extend((at..at + period).map(FoldedItem::Item));
+        pieces.push(FoldedItem::Repeated { count, period });
         at += period + count;
-        pieces.extend((at..at + period).map(Piece::Item));
+        pieces.extend((at..at + period).map(FoldedItem::Item));
         at += period;
     }
     pieces
@@ -49,9 +49,9 @@ mod tests {
     /// The list as text: `*5/2` for 5 items that repeat 2.
     fn folded(list: &str) -> String {
         let keys: Vec<char> = list.chars().collect();
-        let text = |piece: Piece| match piece {
-            Piece::Item(at) => keys[at].to_string(),
-            Piece::Repeated { count, period } => format!("*{count}/{period} "),
+        let text = |piece: FoldedItem| match piece {
+            FoldedItem::Item(at) => keys[at].to_string(),
+            FoldedItem::Repeated { count, period } => format!("*{count}/{period} "),
         };
         fold(&keys).into_iter().map(text).collect()
     }
@@ -77,11 +77,11 @@ mod tests {
         let mut next = 0;
         for piece in fold(&keys) {
             match piece {
-                Piece::Item(at) => {
+                FoldedItem::Item(at) => {
                     assert_eq!(at, next);
                     next += 1;
                 }
-                Piece::Repeated { count, period } => {
+                FoldedItem::Repeated { count, period } => {
                     let repeats = |at: usize| keys[at] == keys[at - period];
                     assert!((next..next + count + period).all(repeats));
                     next += count;

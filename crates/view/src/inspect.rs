@@ -121,10 +121,12 @@ fn told_encoding(
     image: &Image,
     told: Option<&ToldLayout>,
 ) -> Result<Option<Encoding>, InspectError> {
+    // Without a named layout, the layout is found from the entries.
     let Some(told) = told else {
         return Ok(None);
     };
 
+    // A layout for a table that is not there would change nothing, and the user would not notice.
     let (Some(entries), Some(ips)) = (
         image.section(SectionKind::OrcUnwind),
         image.section(SectionKind::OrcUnwindIp),
@@ -136,6 +138,7 @@ fn told_encoding(
     let table = orc::Table::new(&entries.data, &ips.data, ips.address).ok();
     let header = image.section(SectionKind::OrcHeader);
 
+    // A layout that does not fit decodes to rows that look plausible, so it is refused.
     match table.and_then(|table| orc::other_than(&table, header, told.layout)) {
         Some(fits) => Err(InspectError::OrcLayout {
             path: path.into(),
@@ -178,12 +181,15 @@ pub fn inspect(
         return Err(InspectError::NoOrc { path: owned() });
     }
 
+    // Kernel files are ELF files, too: modules and vmlinux are told from others by their sections,
+    // and have a view of their own.
     match (kind, rows) {
         (FileKind::Elf, Some(name)) => rows::show(path, name),
         (FileKind::Elf, None) if is_module((*map(path)?).as_ref()) => {
             kernel::show_module(path, told)
         }
         (FileKind::Compressed, None) if has_module_name(path) => kernel::show_module(path, told),
+        // These have no tables of their own whose rows could be listed.
         (
             FileKind::Trace
             | FileKind::PerfData

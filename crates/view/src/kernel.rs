@@ -60,6 +60,8 @@ pub(crate) fn wrong_user_regs_text(view: &View<'_>, outcome: &Outcome) -> Option
 
 /// A state as one line, with the field names of `struct unwind_state`.
 pub(crate) fn state_line(state: &State, space: &AddressSpace) -> String {
+    // The field names and flags are the kernel's own, so that a line can be compared with a
+    // debugger's.
     let (stack, mask) = state.stack();
     let head = format!("{} mask {mask:#x}", stack.kind);
     let pointer = |regs: RegsPtr| match regs {
@@ -79,6 +81,7 @@ pub(crate) fn state_line(state: &State, space: &AddressSpace) -> String {
         State::Orc(s) => format!(
             "{head} ip {:#x} {} sp {:#x} bp {:#x} regs {} prev_regs {}{}{}{}",
             s.ip,
+            // Without `signal`, ip is a return address, and is looked up within the call.
             Location::at(space, s.ip.wrapping_sub(u64::from(!s.signal))),
             s.sp,
             s.bp,
@@ -105,6 +108,7 @@ pub(crate) fn state_line(state: &State, space: &AddressSpace) -> String {
 
 /// A walk as the kernel prints it.
 pub fn printed(view: &View<'_>, walk: &Printed) -> String {
+    // Every address of a printed walk is taken for a return address.
     let place = |address: u64| Location::of(view.space, CodeAddress::Return(address)).to_string();
 
     let list = |addresses: &[u64]| {
@@ -116,6 +120,8 @@ pub fn printed(view: &View<'_>, walk: &Printed) -> String {
     };
 
     match walk {
+        // A walk for live patching says whether it can be relied on; only a trace has stacks and
+        // registers in it.
         Printed::StackWalk(addresses) => list(addresses),
         Printed::Reliable(Ok(addresses)) => list(addresses) + "  reliable\n",
         Printed::Reliable(Err(why)) => format!("  not reliable: {}\n", unreliable(*why)),
@@ -134,6 +140,9 @@ pub fn printed(view: &View<'_>, walk: &Printed) -> String {
                         let at = regs.at.address().unwrap_or(0);
                         writeln!(out, " {part} at {at:#x}")
                     }
+
+                    // The kernel prints `?` before what it found on the stack, but did not unwind
+                    // to.
                     Line::Address { address, reliable } => {
                         let mark = if reliable { "" } else { "? " };
                         writeln!(out, " {mark}{}", place(address))
@@ -239,6 +248,8 @@ pub fn perf_script(view: &View<'_>, event: &str, chain: &PerfChain) -> String {
 /// The callchain entry by entry, and why the user part ended.
 pub(crate) fn explained(view: &View<'_>, chain: &PerfChain) -> String {
     let mut out = "the callchain that perf stores:\n".to_owned();
+
+    // Context markers stay in the list, as perf stores them between the parts.
     for (i, entry) in chain.callchain.entries.iter().enumerate() {
         let ip = entry.value();
         let place = chain.place(view, entry).map(|p| p.to_string());
@@ -253,6 +264,8 @@ pub(crate) fn explained(view: &View<'_>, chain: &PerfChain) -> String {
             }
             CallchainEntry::User(frame) => {
                 let by = found_text(frame.found);
+
+                // The kernel puts back what a return probe replaced, if it can.
                 let taken = match frame.hijack {
                     Hijack::None => "",
                     Hijack::PutBack => ", put back: a return probe took it",

@@ -1,6 +1,6 @@
 //! Lists the frames that a walk found, line by line, beside the true ones.
 
-use crate::fold::{Piece, fold};
+use crate::fold::{FoldedItem, fold};
 use std::fmt::Write as _;
 use std::ops::Range;
 use unwind_sim_judge::engine::Outcome;
@@ -62,9 +62,10 @@ pub fn rows(view: &View<'_>, outcome: &Outcome) -> Vec<Row> {
         let Some(t) = *hit else { continue };
         between(&mut rows, found..i, next..t, true);
         let same = truth.frames()[t].pc == chain.frames[i].pc.value();
-        rows.push(match same {
-            true => Row::Same { found: i, truth: t },
-            false => Row::Wrong { found: i, truth: t },
+        rows.push(if same {
+            Row::Same { found: i, truth: t }
+        } else {
+            Row::Wrong { found: i, truth: t }
         });
         (found, next) = (i + 1, t + 1);
     }
@@ -83,9 +84,12 @@ fn between(rows: &mut Vec<Row>, found: Range<usize>, truth: Range<usize>, comple
             .zip(truth.clone())
             .map(|(found, truth)| Row::Wrong { found, truth }),
     );
-    rows.extend(found.skip(pairs).map(|found| match complete {
-        true => Row::Extra { found },
-        false => Row::Unjudged { found },
+    rows.extend(found.skip(pairs).map(|found| {
+        if complete {
+            Row::Extra { found }
+        } else {
+            Row::Unjudged { found }
+        }
     }));
     rows.extend(truth.skip(pairs).map(|truth| Row::Absent { truth }));
 }
@@ -116,17 +120,22 @@ fn image(place: &Location) -> String {
 
 /// How much of a listing is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shown {
-    /// All frames.
+pub enum ListingLength {
+    /// All frames, however often they repeat.
     All,
     /// Of frames that repeat, as in a deep recursion, the first and the last ones.
     Folded,
 }
 
 /// The rows as pieces: those that repeat are folded, if that is wanted.
-pub(crate) fn pieces(view: &View<'_>, outcome: &Outcome, rows: &[Row], shown: Shown) -> Vec<Piece> {
-    if shown == Shown::All {
-        return (0..rows.len()).map(Piece::Item).collect();
+pub(crate) fn pieces(
+    view: &View<'_>,
+    outcome: &Outcome,
+    rows: &[Row],
+    shown: ListingLength,
+) -> Vec<FoldedItem> {
+    if shown == ListingLength::All {
+        return (0..rows.len()).map(FoldedItem::Item).collect();
     }
     let key = |row: &Row| {
         let found = row.found().map(|found| outcome.chain.step(found));
@@ -146,17 +155,17 @@ pub(crate) fn pieces(view: &View<'_>, outcome: &Outcome, rows: &[Row], shown: Sh
 pub(crate) fn write_pieces(
     out: &mut String,
     pcs: &[u64],
-    shown: Shown,
+    shown: ListingLength,
     line: impl Fn(usize) -> String,
 ) {
     let pieces = match shown {
-        Shown::All => (0..pcs.len()).map(Piece::Item).collect(),
-        Shown::Folded => fold(pcs),
+        ListingLength::All => (0..pcs.len()).map(FoldedItem::Item).collect(),
+        ListingLength::Folded => fold(pcs),
     };
     for piece in pieces {
         let text = match piece {
-            Piece::Item(at) => line(at),
-            Piece::Repeated { count, period } => {
+            FoldedItem::Item(at) => line(at),
+            FoldedItem::Repeated { count, period } => {
                 format!("      {}", repeated_line(count, period))
             }
         };
@@ -178,7 +187,7 @@ pub(crate) fn repeated_line(count: usize, period: usize) -> String {
 }
 
 /// The lines of a walk's frames.
-pub(crate) fn listing(view: &View<'_>, outcome: &Outcome, shown: Shown) -> String {
+pub(crate) fn listing(view: &View<'_>, outcome: &Outcome, shown: ListingLength) -> String {
     let left = |mark: char, i: usize| {
         let step = outcome.chain.step(i);
         let place = Location::of(view.space, step.pc);
@@ -195,17 +204,18 @@ pub(crate) fn listing(view: &View<'_>, outcome: &Outcome, shown: Shown) -> Strin
         }
     };
 
+    // Rows are folded before they are formatted: only what is shown is symbolized.
     let rows = rows(view, outcome);
     let pieces = pieces(view, outcome, &rows, shown);
 
     let lines: Vec<(String, Option<usize>)> = pieces
         .into_iter()
         .map(|piece| match piece {
-            Piece::Item(at) => match rows[at] {
+            FoldedItem::Item(at) => match rows[at] {
                 Row::Wrong { truth, .. } => (line(&rows[at]), Some(truth)),
                 _ => (line(&rows[at]), None),
             },
-            Piece::Repeated { count, period } => {
+            FoldedItem::Repeated { count, period } => {
                 (format!("      {}", repeated_line(count, period)), None)
             }
         })
@@ -219,6 +229,7 @@ pub(crate) fn listing(view: &View<'_>, outcome: &Outcome, shown: Shown) -> Strin
     let mut out = String::new();
     for (line, truth) in &lines {
         match *truth {
+            // A wrong frame has the true one beside it, so that both can be compared at a glance.
             Some(truth) => {
                 let (pc, place) = true_place(view, truth);
                 let image = image(&place);

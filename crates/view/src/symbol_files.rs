@@ -15,9 +15,9 @@ pub const HELPER: &dyn Helper = &AsRecordings;
 struct AsRecordings;
 
 /// A part of a file.
-struct Part(Bytes);
+struct FilePart(Bytes);
 
-impl AsRef<[u8]> for Part {
+impl AsRef<[u8]> for FilePart {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
@@ -29,7 +29,7 @@ impl Helper for AsRecordings {
     }
 
     fn contents(&self, path: &Path, bytes_max: u64) -> Option<Owner> {
-        Some(Arc::new(Part(contents::contents(path, bytes_max)?)))
+        Some(Arc::new(FilePart(contents::contents(path, bytes_max)?)))
     }
 
     fn read(&self, path: &Path, bytes_max: u64) -> Option<Vec<u8>> {

@@ -16,12 +16,12 @@ pub(crate) mod proof;
 mod sarif;
 mod score;
 
-pub(crate) use code::Shown;
+pub(crate) use code::InstructionText;
 pub use difference::{
     Compared, write_json as write_differences_json, write_text as write_differences,
 };
 pub use equations::{Form, write};
 pub use known::{KnownError, KnownRows};
-pub use proof::{Shown as ShownProof, write_json as write_proof_json, write_text as write_proof};
+pub use proof::{ProofDetail, write_json as write_proof_json, write_text as write_proof};
 pub use sarif::Sarif;
 pub use score::write as write_score;

@@ -3,7 +3,7 @@
 mod matrix;
 
 use crate::kernel::{state_line, wrong_user_regs_text};
-use crate::listing::{self, Shown};
+use crate::listing::{self, ListingLength};
 use std::fmt::Write as _;
 use unwind_sim_judge::check::Class;
 use unwind_sim_judge::compare::{Comparison, Group, GroupKey};
@@ -114,7 +114,7 @@ pub fn row_place(source: &RowSource) -> String {
 
 /// One chain with its verdict. A wrong frame is marked `w`, with the true one beside it; extra
 /// frames are marked `+`, and absent true frames `-`.
-pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome, shown: Shown) -> String {
+pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome, shown: ListingLength) -> String {
     let mut out = format!(
         "{}: {} {}  {}{}\n",
         printable(name),
@@ -125,12 +125,15 @@ pub fn chain_text(name: &str, view: &View<'_>, outcome: &Outcome, shown: Shown) 
     );
     out.push_str(&listing::listing(view, outcome, shown));
 
+    // Without a diagnosis the chain is right, or it is not known why it is wrong.
     if let Some(d) = &outcome.diagnosis {
         let place = Location::of(view.space, d.pc);
         let _ = write!(out, "  {} {} in {place}", d.code, d.code.description());
         if let Some(text) = wrong_user_regs_text(view, outcome) {
             let _ = write!(out, ": {text}");
         }
+
+        // The contradiction is between the row to blame and the truth.
         if let Some(c) = &d.contradiction {
             let _ = write!(out, ": {c}");
             if let Some(row) = &c.row {
@@ -172,6 +175,8 @@ pub fn sample_line(view: &View<'_>) -> String {
 /// An event of a walk, in one line.
 pub fn event_line(event: &Event, space: &AddressSpace) -> String {
     let at = |pc: &CodeAddress| Location::of(space, *pc).to_string();
+
+    // The mark is the stack pointer up to which the kernel leaves frames out (`first_frame`).
     match event {
         Event::Started {
             regs,
@@ -219,7 +224,12 @@ pub fn event_line(event: &Event, space: &AddressSpace) -> String {
 
 /// A chain that another tool recorded. It is not judged. In a chain of perf the kernel part comes
 /// first, marked `k`: no unwinder here walks it.
-pub fn recorded_text(space: &AddressSpace, recorded: &RecordedChain, shown: Shown) -> String {
+pub fn recorded_text(
+    space: &AddressSpace,
+    recorded: &RecordedChain,
+    shown: ListingLength,
+) -> String {
+    // What a kernel recorded has only kernel frames; chains of perf have markers between the parts.
     let (kernel, frames) = match recorded.source.as_str() {
         unwind_sim_judge::kernel::RECORDED => (Vec::new(), recorded.ips.clone()),
         _ => {
@@ -246,6 +256,8 @@ pub fn recorded_text(space: &AddressSpace, recorded: &RecordedChain, shown: Show
 
     listing::write_pieces(&mut out, &frames, shown, |i| {
         let pc = frames[i];
+
+        // The first address is where the thread was, all others are behind calls.
         let address = if i == 0 {
             CodeAddress::Instruction(pc)
         } else {
@@ -290,6 +302,7 @@ const fn class_heading(class: Class) -> &'static str {
 }
 
 fn group_text(out: &mut String, key: &GroupKey, group: &Group, explain: &str) {
+    // A group of a verdict has its word, as letters are hard to remember.
     let word = Verdict::WORDS
         .iter()
         .find(|(c, _)| *c == key.letter)
@@ -308,6 +321,7 @@ fn group_text(out: &mut String, key: &GroupKey, group: &Group, explain: &str) {
         key.code.description()
     );
 
+    // One example is enough to look at: all of the group have the same cause.
     let _ = write!(
         out,
         "           sample {}, frame {}: {}",
@@ -323,6 +337,7 @@ fn group_text(out: &mut String, key: &GroupKey, group: &Group, explain: &str) {
         let _ = writeln!(out, "           {}", row_place(row));
     }
 
+    // The command shows the example with its stack.
     let _ = writeln!(out, "           {explain}");
 }
 
@@ -344,7 +359,7 @@ mod tests {
             ips,
         };
         let space = AddressSpace::new();
-        let text = recorded_text(&space, &recorded, Shown::Folded);
+        let text = recorded_text(&space, &recorded, ListingLength::Folded);
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         assert_eq!(lines[0], "perf (recorded): 102 frames and 1 of the kernel");
         assert!(lines[1].ends_with("[kernel]"), "{text}");
@@ -352,7 +367,7 @@ mod tests {
         let numbers: Vec<_> = numbers.map(Option::unwrap_or_default).collect();
         assert_eq!(numbers, ["0", "1", "2", "...", "99", "100", "101"]);
         assert!(lines[5].contains("96 frames that repeat the 2 frames above"));
-        let all = recorded_text(&space, &recorded, Shown::All);
+        let all = recorded_text(&space, &recorded, ListingLength::All);
         assert_eq!(all.lines().count(), 104);
     }
 }

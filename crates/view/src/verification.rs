@@ -29,7 +29,7 @@ pub struct Subject<'a> {
     pub all: bool,
 }
 
-/// The report.
+/// The report as text.
 pub fn text(subject: &Subject<'_>) -> String {
     let results = subject.results;
     let truth = &results.truth;
@@ -41,12 +41,16 @@ pub fn text(subject: &Subject<'_>) -> String {
         truth.failures()
     );
 
+    // First numbers for each unwinder, then findings: the numbers fit on one screen.
     table(&mut out, subject.names, &results.tallies);
     bounds(&mut out, subject.names, &results.tallies);
     generated(&mut out, subject);
     stores(&mut out, subject);
 
     let all = groups(results);
+
+    // Wrong rows come before what a derived table cannot say, and before rows of frames that are
+    // jumped to.
     let sections = (0..subject.names.len())
         .flat_map(|which| [Class::Wrong, Class::Loss, Class::Target].map(|class| (which, class)));
     for (which, class) in sections {
@@ -110,6 +114,7 @@ fn heading(out: &mut String, name: &str, class: Class, groups: &[&Group<'_>]) {
 }
 
 fn table(out: &mut String, names: &[String], tallies: &[Tally]) {
+    // The widths are those of the longest name, so that the columns of all tables stand in line.
     let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0);
     let width = width.max(8);
     let _ = writeln!(
@@ -175,6 +180,8 @@ fn generated(out: &mut String, subject: &Subject<'_>) {
     let Results {
         generated, tallies, ..
     } = subject.results;
+
+    // Most programs have no just-in-time compiler, and no section about it.
     let instructions: u64 = generated.iter().map(|f| f.instructions).sum();
     if instructions == 0 {
         return;
@@ -190,6 +197,7 @@ fn generated(out: &mut String, subject: &Subject<'_>) {
         counted(walks, "walk"),
     );
 
+    // A table that came after the code could have judged it, if its executions had been kept.
     if subject.results.not_kept > 0 {
         let _ = writeln!(
             out,
@@ -221,6 +229,7 @@ fn generated(out: &mut String, subject: &Subject<'_>) {
 
 /// Adds the stores into live slots.
 fn stores(out: &mut String, subject: &Subject<'_>) {
+    // Programs that do not write into saved slots have no such section.
     let stores = &subject.results.stores;
     if stores.all.is_empty() {
         return;
@@ -234,6 +243,7 @@ fn stores(out: &mut String, subject: &Subject<'_>) {
         stores.same()
     );
 
+    // What happened often comes first.
     let mut sorted: Vec<&SlotStore> = stores.all.iter().collect();
     sorted.sort_by_key(|store| std::cmp::Reverse((store.count, store.same)));
     let shown = if subject.all {
@@ -264,6 +274,7 @@ fn store_text(out: &mut String, places: &Places, store: &SlotStore) {
         },
     );
 
+    // Storing the value that is already there changes nothing, and is counted apart.
     if store.count == 0 {
         let same = store.same;
         let _ = writeln!(out, "stored the same value {same} time{}", plural(same));
@@ -271,6 +282,8 @@ fn store_text(out: &mut String, places: &Places, store: &SlotStore) {
     }
 
     let mut fate = String::new();
+
+    // The function returned through the new address, or the old one was put back before.
     if store.slot == Slot::ReturnAddress {
         let (taken, restored) = (store.taken, store.restored);
         let _ = write!(fate, ", returned through {taken}, put back {restored}");
@@ -286,6 +299,7 @@ fn store_text(out: &mut String, places: &Places, store: &SlotStore) {
         plural(store.count)
     );
 
+    // The first time, with the number of its instruction and the values.
     let _ = writeln!(
         out,
         "      instruction {}: {:#x}, of {}: {:#x} became {:#x}",
@@ -307,6 +321,7 @@ fn share(tally: &Tally) -> String {
 }
 
 fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
+    // A group has at least one finding; without one there is nothing to show.
     let Some(first) = group.first() else { return };
 
     let more = match group.findings_count() {
@@ -318,6 +333,7 @@ fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
         n => format!(" in {}", counted(n, "image")),
     };
 
+    // Place and instruction are those of the first finding; the counts are of all.
     let _ = writeln!(
         out,
         "  {} {} at {}{more}{images}, {} time{}, by {}",
@@ -339,6 +355,7 @@ fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
         let _ = writeln!(out, "      {}", row_place(&row.source));
     }
 
+    // Then the table is right, and its index is to blame.
     if let Some(offset) = unfound_row(first, &subject.results.places) {
         let _ = writeln!(
             out,
@@ -348,6 +365,7 @@ fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
     }
     listing(out, subject.results, first);
 
+    // One cause may be in many images, such as a compiler's in all that it has built.
     if group.images.len() > 1 {
         let named = &group.images[..group.images.len().min(IMAGES_MAX)];
         let more = match group.images.len() - named.len() {
@@ -357,6 +375,7 @@ fn group_text(out: &mut String, subject: &Subject<'_>, group: &Group) {
         let _ = writeln!(out, "      in {}{more}", printable(&named.join(", ")));
     }
 
+    // The command repeats what was found, at the first address.
     let _ = writeln!(
         out,
         "      {}",

@@ -58,6 +58,8 @@ fn main() -> std::process::ExitCode {
     let host = host();
     let processor = arguments.cpu.unwrap_or(host.processor);
     println!("{host}");
+
+    // Codes that this computer's processor or the machine lacks are left out, so there may be none.
     let mut fuzzer = match Fuzzer::new(arguments.seed, processor, wanted) {
         Ok(fuzzer) => fuzzer,
         Err(error) => {
@@ -65,16 +67,21 @@ fn main() -> std::process::ExitCode {
             return std::process::ExitCode::from(2);
         }
     };
+
     println!("seed {}, {} codes", arguments.seed, fuzzer.codes().count());
     if fuzzer.codes().next().is_none() {
         eprintln!("no code is modelled and has this in its name");
         return std::process::ExitCode::from(2);
     }
+
     let cases_max = arguments.cases.unwrap_or(u64::MAX);
+
+    // A number of cases alone is a limit; without any, a run must still end.
     let seconds = match (arguments.seconds, arguments.cases) {
         (None, None) => 30,
         (seconds, _) => seconds.unwrap_or(u64::MAX),
     };
+
     let begin = Instant::now();
     let (mut cases, mut failures) = (0, 0);
     let mut seen = std::collections::HashMap::new();
@@ -89,6 +96,9 @@ fn main() -> std::process::ExitCode {
                 return std::process::ExitCode::from(2);
             }
         };
+
+        // A batch always runs whole, so the number of cases may exceed the limit by less than a
+        // batch.
         cases += Native::BATCH as u64;
         for failure in failed {
             let code = failure.insn().code();
@@ -98,11 +108,14 @@ fn main() -> std::process::ExitCode {
             if *count > 1 && code != Code::INVALID {
                 continue;
             }
+
             failures += 1;
             let cpu = Some(failure.cpu);
             let file = CaseFile::new(&failure.case, failure.index, cpu, failure.native);
             let text = file.text(&failure.to_string());
             println!("{text}");
+
+            // A failure that cannot be saved is on standard output already, so the run goes on.
             if let Some(folder) = &arguments.save {
                 let path = folder.join(format!("{code:?}.txt").to_lowercase());
                 if let Err(error) = std::fs::write(&path, text) {
@@ -110,15 +123,21 @@ fn main() -> std::process::ExitCode {
                 }
             }
         }
+
+        // Once per interval: cases only ever grow by a batch.
         if cases % PROGRESS < Native::BATCH as u64 {
             println!("{cases} cases, {:.0} s", begin.elapsed().as_secs_f64());
         }
     }
+
     let time = begin.elapsed().as_secs_f64();
     println!(
         "{cases} cases in {time:.1} s: {:.3} M/s",
         cases as f64 / time / 1e6
     );
+
+    // Which entries of the table of differences were needed, and how often. One that never is may
+    // be wrong, or its instruction rare.
     for (entry, count) in TABLE
         .iter()
         .zip(fuzzer.open)
@@ -130,15 +149,20 @@ fn main() -> std::process::ExitCode {
         "void {}, disturbed {}, not modelled {}",
         fuzzer.void, fuzzer.disturbed, fuzzer.unsupported
     );
+
+    // A hash map has no order of its own; the output of a seed should always be the same.
     let mut seen: Vec<_> = seen.into_iter().collect();
     seen.sort();
     println!("failures by code: {seen:?}");
+
+    // The rarest codes first: they show what the generator hardly reaches.
     let mut codes: Vec<_> = fuzzer.codes().collect();
     codes.sort_by_key(|code| fuzzer.coverage.cases(*code));
     for code in codes.iter().take(10) {
         let (cases, faults) = (fuzzer.coverage.cases(*code), fuzzer.coverage.faults(*code));
         println!("{code:?}: {cases} cases agree, {faults} of them faults");
     }
+
     for (number, name) in TRAITS.iter().enumerate() {
         let counts = codes
             .iter()
@@ -148,6 +172,7 @@ fn main() -> std::process::ExitCode {
         });
         println!("{name}: {sum} cases of {some} codes");
     }
+
     if let Some(path) = &arguments.table {
         let mut text = format!("code\tcases\t{}\n", TRAITS.join("\t"));
         for code in &codes {
@@ -159,6 +184,7 @@ fn main() -> std::process::ExitCode {
             eprintln!("{}: {error}", path.display());
         }
     }
+
     let few = |code: &&Code| fuzzer.coverage.cases(**code) < ENOUGH;
     println!("below {ENOUGH}: {}", codes.iter().filter(few).count());
     std::process::ExitCode::from(u8::from(failures != 0))

@@ -255,6 +255,8 @@ pub fn run(
 
     let mut machine = Machine::new(Core::with_processor(space, processor));
     machine.core.state.rip = first.ok_or(FlatError::NoCode)?;
+
+    // Others keep the value that a new machine has.
     for (register, value) in &case.set {
         set(&mut machine.core, register, value)?;
     }
@@ -271,6 +273,8 @@ pub fn run(
     let (end, what) = execute(&mut machine, until, limit);
 
     let mut dump = Vec::new();
+
+    // After the run, however it ended: the dump says what was stored until then.
     for span in &case.dump {
         let (at, size) = (number("dump", &span.at)?, number("dump", &span.size)?);
         dump.push(dumped(&machine, at, size.min(BYTES_MAX)));
@@ -347,9 +351,12 @@ fn halves(text: &str) -> Option<[u128; 2]> {
         Some(digits) if digits.len() > HALF && digits.is_ascii() => {
             let (upper, lower) = digits.split_at(digits.len() - HALF);
             // A sign is not a digit.
-            let half = |digits: &str| match digits.starts_with('+') {
-                true => None,
-                false => u128::from_str_radix(digits, 16).ok(),
+            let half = |digits: &str| {
+                if digits.starts_with('+') {
+                    None
+                } else {
+                    u128::from_str_radix(digits, 16).ok()
+                }
             };
             Some([half(lower)?, half(upper)?])
         }
@@ -369,6 +376,7 @@ fn set(core: &mut Core, register: &str, text: &str) -> Result<(), FlatError> {
         return Ok(());
     }
 
+    // From here on a value has at most 128 bits; only a ymm register has more.
     let value = wide(text).ok_or_else(bad)?;
     let small = u64::try_from(value).map_err(|_| bad());
 
@@ -381,6 +389,7 @@ fn set(core: &mut Core, register: &str, text: &str) -> Result<(), FlatError> {
         return Ok(());
     }
 
+    // The x87 state is only accessible as a whole, in the format of `fxsave`.
     let short = u16::try_from(value).map_err(|_| bad());
     let mut image = core.fx_image();
 
@@ -391,7 +400,7 @@ fn set(core: &mut Core, register: &str, text: &str) -> Result<(), FlatError> {
         "fs_base" => core.state.set_gpr(reg::FS, small?),
         "gs_base" => core.state.set_gpr(reg::GS, small?),
         "mxcsr" => {
-            // The other bits are reserved: `ldmxcsr` would raise #GP (SDM volume 1, 10.2.3).
+            // The other bits are reserved: `ldmxcsr` would raise #GP (SDM volume 1).
             let mxcsr = u32::try_from(value).ok().filter(|bits| bits >> 16 == 0);
             core.state.mxcsr = mxcsr.ok_or_else(bad)?;
         }
@@ -405,7 +414,7 @@ fn set(core: &mut Core, register: &str, text: &str) -> Result<(), FlatError> {
         "ftw" => {
             let short = short?;
             // `fstenv` has two bits for each register, 3 if it is empty; `fxsave` has one, set if
-            // it is not (SDM volume 1, 10.5.1).
+            // it is not (SDM volume 1).
             let full = |number: u32| u8::from(short >> (2 * number) & 3 != 3) << number;
             put(FTW, &[(0..8).map(full).sum()]);
             core.set_fx_image(&image).ok_or_else(bad)?;
@@ -413,6 +422,8 @@ fn set(core: &mut Core, register: &str, text: &str) -> Result<(), FlatError> {
         _ => {
             let number = numbered(register, "st", 8);
             let number = number.ok_or_else(|| FlatError::Register(register.to_owned()))?;
+
+            // An x87 register has 80 bits.
             if value >> 80 != 0 {
                 return Err(bad());
             }
@@ -450,6 +461,7 @@ fn line(
     registers.insert("fs_base", hex(core.state.gpr(reg::FS)));
     registers.insert("gs_base", hex(core.state.gpr(reg::GS)));
 
+    // The state of x87 is read from the image that `fxsave` would store.
     let image = core.fx_image();
     let short = |at: usize| u16::from_le_bytes([image[at], image[at + 1]]);
 
@@ -502,7 +514,7 @@ fn ymm(core: &Core) -> Option<Vec<String>> {
     is_used.then(|| all.map(text).to_vec())
 }
 
-/// The tag of a register that is not empty: 0 valid, 1 zero, 2 special (SDM volume 1, 8.1.7).
+/// The tag of a register that is not empty: 0 valid, 1 zero, 2 special (SDM volume 1).
 fn tag_of(value: u128) -> u16 {
     let (exponent, significand) = ((value >> 64) as u16 & 0x7fff, value as u64);
     match (exponent, significand) {

@@ -17,7 +17,7 @@ use unwind_sim_emulator::processor::Feature;
 use unwind_sim_emulator::processor::host::host;
 use unwind_sim_emulator::{Processor, Vendor};
 use unwind_sim_emulator_compare::differential::{
-    CaseFile, Emulated, Encodings, Failure, Fuzzer, Held, Random, excluded, hold, supported,
+    CaseFile, CaseResult, Emulated, Encodings, Failure, Fuzzer, Random, excluded, hold, supported,
 };
 use unwind_sim_emulator_native::single::{Native, NativeError};
 
@@ -116,7 +116,7 @@ fn saved_instructions_do_what_a_processor_did() {
             let mut emulated = Emulated::new(processor);
             let held = hold(&mut emulated, &file.case(), file.index, file.after);
             assert!(
-                matches!(held, Held::Same),
+                matches!(held, CaseResult::Same),
                 "{name}, {processor}: {held:#x?}"
             );
         }
@@ -130,11 +130,14 @@ fn saved_instructions_are_what_this_processor_does() {
     let Some(mut native) = allowed(test, Native::spawn()) else {
         return;
     };
+
     let host = host();
     let (all, mut executed, mut other) = (files(), 0, 0);
     let count = all.len();
     for (name, file) in all {
         let mut processor = host.processor;
+
+        // What cannot run here is counted, so that the total shows that nothing is lost.
         if file.avx && !Native::has_avx() {
             println!("not this processor: {name}: no AVX");
             other += 1;
@@ -154,21 +157,32 @@ fn saved_instructions_are_what_this_processor_does() {
                 continue;
             }
         }
+
         let mut emulated = Emulated::new(processor);
+
+        // The case keeps its place in the batch, for which its addresses were made; `nop` before
+        // it.
         let mut cases = vec![file.case(); file.index + 1];
         cases[..file.index].fill(unwind_sim_emulator_native::single::NativeCase::new(
             unwind_sim_emulator_native::single::Mode::Plain,
             &[0x90],
         ));
+
         let mut results = vec![file.after; cases.len()];
         native.run(&cases, &mut results).expect("the case runs");
         let held = hold(&mut emulated, &file.case(), file.index, results[file.index]);
-        let same = matches!(held, Held::Same | Held::Open(_));
+
+        // `Open` too: bits that the manuals leave undefined may differ between this processor and
+        // the machine.
+        let same = matches!(held, CaseResult::Same | CaseResult::Open(_));
         assert!(same, "{name}: {held:#x?}");
         executed += 1;
     }
+
     println!("{host}: {executed} executed, {other} not this processor");
     assert_eq!(executed + other, count);
+
+    // A computer that can execute none of them would pass without a test.
     assert!(executed > 0);
 }
 
@@ -198,9 +212,9 @@ fn a_wrong_result_is_seen() {
         for (number, after) in wrong.into_iter().take(count).enumerate() {
             let held = hold(&mut emulated, &file.case(), file.index, after);
             // rip may be open; then it is not a difference.
-            let is_open = number == 1 && matches!(held, Held::Open(_));
+            let is_open = number == 1 && matches!(held, CaseResult::Open(_));
             assert!(
-                is_open || matches!(held, Held::Different(_)),
+                is_open || matches!(held, CaseResult::Different(_)),
                 "{name}: {held:?}"
             );
         }
@@ -219,7 +233,7 @@ fn a_case_names_a_processor_where_it_matters() {
         for vendor in others {
             let mut emulated = Emulated::new(Processor::new(vendor));
             let held = hold(&mut emulated, &file.case(), file.index, file.after);
-            assert!(!matches!(held, Held::Same), "{name}, {vendor:?}");
+            assert!(!matches!(held, CaseResult::Same), "{name}, {vendor:?}");
         }
     }
 }
@@ -281,8 +295,11 @@ fn vex_prefixes_have_all_fields() {
         let insn = encodings.random(code, Native::place(0), &mut random, &mut bytes);
         insn.map(|insn| (insn, bytes))
     };
+
     let (mut registers, mut starts) = (HashSet::new(), HashSet::new());
     let mut memory = 0;
+
+    // So many draws that 48 values are all but certain to occur.
     for _ in 0..4000 {
         let (insn, bytes) = made(Code::VEX_Vpaddd_ymm_ymm_ymmm256).expect("it has encodings");
         for place in 0..insn.op_count() {
@@ -291,8 +308,12 @@ fn vex_prefixes_have_all_fields() {
                 register => assert!(registers.insert((place, register)) || register.is_ymm()),
             }
         }
+
+        // 0xc5 starts the two-byte form, 0xc4 the three-byte form (SDM volume 2).
         starts.insert(bytes[0]);
     }
+
+    // 16 registers in each of three places.
     assert_eq!(
         (
             registers.len(),
@@ -304,6 +325,9 @@ fn vex_prefixes_have_all_fields() {
     assert!(memory > 1000);
     for _ in 0..400 {
         let (insn, _) = made(Code::VEX_Vpgatherqd_xmm_vm64y_xmm).expect("it has encodings");
+
+        // A gather whose destination, index and mask are not all different is #UD (SDM volume 2,
+        // VPGATHERDD).
         let all = [
             insn.op0_register(),
             insn.memory_index(),
@@ -328,16 +352,21 @@ fn with_all_features(vendor: Vendor) -> Processor {
 fn the_listed_differences() {
     let mut text = String::new();
     let encodings = Vendor::ALL.map(|vendor| instructions(with_all_features(vendor)));
+
     let mut bits = 0;
     for entry in TABLE {
+        // An entry for any processor is counted with Intel's encodings.
         let vendor = entry.on.vendor().unwrap_or(Vendor::Intel);
         let codes: HashSet<_> = encodings[vendor as usize]
             .iter()
             .filter(|insn| entry.instructions.has(insn))
             .map(|insn| insn.code())
             .collect();
+
+        // Each of these bits is one that is not compared, so the total must not grow unnoticed.
         let count = u64::from(entry.count()) * codes.len() as u64;
         bits += count;
+
         let whose = match entry.on {
             Processors::Any => "any".to_owned(),
             Processors::Of(vendor) => vendor.as_str().to_owned(),
@@ -353,6 +382,7 @@ fn the_listed_differences() {
             codes.len(),
             entry.form
         );
+
         match entry.source {
             Source::Open { sdm, apm } => {
                 let _ = writeln!(text, "    SDM {sdm}\n    APM {apm}");
@@ -364,6 +394,8 @@ fn the_listed_differences() {
                 let _ = writeln!(text, "    measured on {on}; {manuals}");
             }
         }
+
+        // An entry that applies to no instruction has a wrong condition.
         assert!(!codes.is_empty(), "{}", entry.name);
     }
     let _ = writeln!(text, "\n{} entries, {bits} bits", TABLE.len());
@@ -405,11 +437,13 @@ fn listed_flags_are_those_that_are_undefined() {
         let set = pairs.into_iter().filter(|&(flag, _)| flags & flag != 0);
         set.fold(0, |all, (_, bit)| all | bit)
     };
+
     let in_words: Vec<_> = TABLE
         .iter()
         .filter(|entry| OPEN_IN_WORDS.contains(&entry.name))
         .collect();
     assert_eq!(in_words.len(), OPEN_IN_WORDS.len());
+
     let mut wrong = Vec::new();
     for insn in instructions(with_all_features(Vendor::Intel)) {
         // A program cannot execute it, or it is not compared.
@@ -430,6 +464,7 @@ fn listed_flags_are_those_that_are_undefined() {
             };
             all | case.flags(0)
         });
+
         let known = undefined(&insn);
         let words = in_words
             .iter()
@@ -440,7 +475,10 @@ fn listed_flags_are_those_that_are_undefined() {
                 Bits::Flags(flags) => all | flags,
                 _ => all,
             });
+
         let code = insn.code();
+
+        // Listed though defined would hide a defect; open but not listed would be reported as one.
         let (defined, open) = (listed & !known & !words, known & !listed);
         if defined | open != 0 {
             wrong.push(format!(
@@ -448,6 +486,8 @@ fn listed_flags_are_those_that_are_undefined() {
             ));
         }
     }
+
+    // Several instructions of a code are tried, and follow each other.
     wrong.dedup();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

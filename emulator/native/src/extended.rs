@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 #[repr(C, align(16))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extended {
-    /// The x87 and SSE state as FXSAVE64 stores it (Intel SDM volume 1, section 10.5.1).
+    /// The x87 and SSE state as FXSAVE64 stores it (Intel SDM volume 1).
     pub legacy: [u8; 512],
     /// The upper halves of YMM0 to YMM15. Zero where there is no AVX.
     pub upper: [u128; 16],
@@ -59,7 +59,7 @@ const MXCSR: usize = 24;
 /// The bits of `XSTATE_BV`, XCR0 and the like for x87 and SSE, and for AVX.
 pub(crate) const LEGACY_BITS: u64 = 3;
 pub(crate) const AVX_BIT: u64 = 4;
-/// Offset of the XSAVE header in the standard format (Intel SDM volume 1, section 13.4.2).
+/// Offset of the XSAVE header in the standard format (Intel SDM volume 1).
 pub(crate) const HEADER: usize = 512;
 /// Offset of the AVX state in the standard format, on every processor so far.
 pub(crate) const UPPER: usize = 576;
@@ -67,7 +67,7 @@ pub(crate) const UPPER: usize = 576;
 pub(crate) const UPPER_SIZE: usize = 256;
 
 /// Whether this processor and its kernel have AVX, with its state where this code expects it (Intel
-/// SDM volume 1, section 13.2: CPUID leaf 0xd, subleaf 2).
+/// SDM volume 1: CPUID leaf 0xd, subleaf 2).
 pub(crate) fn has_avx() -> bool {
     // `cpuid` is slow under a hypervisor.
     static HAS_AVX: LazyLock<bool> = LazyLock::new(|| {

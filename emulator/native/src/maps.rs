@@ -121,6 +121,9 @@ fn parse_line(pid: i32, line: &str) -> Option<Mapping> {
     let inode = field().parse().ok()?;
 
     let name = rest.trim_start();
+
+    // The kernel marks a file without a name so; a file may really be called that, and then is
+    // misread.
     let live_name = name.strip_suffix(" (deleted)");
 
     Some(Mapping {

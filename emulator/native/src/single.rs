@@ -39,7 +39,7 @@ pub use process::Native;
 
 use crate::extended::Extended;
 
-/// Maximum length of an instruction in bytes (Intel SDM volume 2, section 2.3.11).
+/// Maximum length of an instruction in bytes (Intel SDM volume 2).
 pub const CODE_MAX: usize = 15;
 
 /// The registers and memory before or after an instruction.

@@ -276,6 +276,8 @@ impl Stepper {
     /// # Errors
     /// If the kernel refuses, for example because a base is above user space.
     pub fn set_cpu(&mut self, cpu: &Cpu) -> Result<(), StepError> {
+        // The order of `gpr` is that of instruction encodings; that of `user_regs_struct` is the
+        // kernel's.
         let [
             rax,
             rcx,
@@ -319,6 +321,7 @@ impl Stepper {
             rsp,
             fs_base: cpu.bases[0],
             gs_base: cpu.bases[1],
+            // Segment selectors stay those that the kernel gave the child.
             ..self.template
         };
 

@@ -120,9 +120,10 @@ impl Areas {
 
     /// Checks that there is room for `new` more.
     pub(super) fn room_for(&self, new: usize) -> Result<(), MapError> {
-        match self.len() + new <= AREAS_MAX {
-            true => Ok(()),
-            false => Err(MapError::Areas),
+        if self.len() + new <= AREAS_MAX {
+            Ok(())
+        } else {
+            Err(MapError::Areas)
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// A page that a file no longer has: it became shorter, or cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Gone;
+pub struct PageMissing;
 
 /// Where the pages of a file come from.
 pub trait Source: fmt::Debug + Send + Sync {
@@ -19,7 +19,7 @@ pub trait Source: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// If the file ends before the page starts, or the page cannot be read.
-    fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Gone>;
+    fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), PageMissing>;
 }
 
 /// The bytes of a file, or of a part of it. A copy refers to the same file.
@@ -38,7 +38,7 @@ impl Content {
     /// Bytes that are in memory, of whoever holds them.
     pub fn held(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Content {
         let size = bytes.as_ref().len() as u64;
-        Content::new(Arc::new(Held(bytes)), size)
+        Content::new(Arc::new(InMemory(bytes)), size)
     }
 
     /// No bytes: all is zero.
@@ -72,7 +72,7 @@ impl Content {
     ///
     /// # Errors
     /// At the first page that the file no longer has; the pages before it are filled.
-    pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Gone> {
+    pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), PageMissing> {
         let held = self.size.saturating_sub(offset).min(to.len() as u64);
         let (mut rest, behind) = to.split_at_mut(held as usize);
         behind.fill(0);
@@ -89,16 +89,16 @@ impl Content {
 }
 
 /// Bytes that are in memory already.
-struct Held<T>(T);
+struct InMemory<T>(T);
 
-impl<T: AsRef<[u8]>> fmt::Debug for Held<T> {
+impl<T: AsRef<[u8]>> fmt::Debug for InMemory<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.0.as_ref().len())
     }
 }
 
-impl<T: AsRef<[u8]> + Send + Sync> Source for Held<T> {
-    fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Gone> {
+impl<T: AsRef<[u8]> + Send + Sync> Source for InMemory<T> {
+    fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), PageMissing> {
         let start = usize::try_from(offset).ok();
         let from = start.and_then(|start| self.0.as_ref().get(start..));
         let from = from.unwrap_or_default();

@@ -23,15 +23,15 @@ const PAGE: usize = PAGE_SIZE as usize;
 
 /// A page that may be accessed without a check, and the offset of its bytes.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct TlbEntry {
     start: u64,
     base: usize,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Tlb {
-    reads: Box<[Entry; ENTRIES]>,
-    writes: Box<[Entry; ENTRIES]>,
+    reads: Box<[TlbEntry; ENTRIES]>,
+    writes: Box<[TlbEntry; ENTRIES]>,
     /// The entries of `writes` that are in use.
     written: Vec<u16>,
 }
@@ -46,8 +46,8 @@ const fn empty(index: usize) -> u64 {
 }
 
 /// Entries that match no address: each holds a page that has another index.
-static EMPTY: [Entry; ENTRIES] = {
-    let mut entries = [Entry { start: 0, base: 0 }; ENTRIES];
+static EMPTY: [TlbEntry; ENTRIES] = {
+    let mut entries = [TlbEntry { start: 0, base: 0 }; ENTRIES];
     let mut i = 0;
     while i < ENTRIES {
         entries[i].start = empty(i);
@@ -87,7 +87,7 @@ impl Tlb {
     }
 
     /// Adds a page whose stores need no check.
-    fn add_write(&mut self, entry: Entry) {
+    fn add_write(&mut self, entry: TlbEntry) {
         let index = index(entry.start);
         if self.writes[index].start == empty(index) {
             self.written.push(index as u16);
@@ -98,7 +98,7 @@ impl Tlb {
 
 /// The offset of `size` bytes at `address` in the pages' bytes, if the entry covers all of them.
 #[inline(always)]
-fn hit(entries: &[Entry; ENTRIES], address: u64, size: usize) -> Option<usize> {
+fn hit(entries: &[TlbEntry; ENTRIES], address: u64, size: usize) -> Option<usize> {
     let entry = &entries[index(address)];
     let offset = address.wrapping_sub(entry.start);
     (offset <= (PAGE - size) as u64).then(|| entry.base + offset as usize)
@@ -264,12 +264,11 @@ impl AddressSpace {
 
         // Across two pages, the bytes are copied here, and the entry is for the first page only.
         let is_in_page = N <= rest_of_page(address);
-        let usable = match is_in_page {
-            true => {
-                let area = self.own.usable(address, Some(Access::Read), Access::Read);
-                area.map(drop)
-            }
-            false => self.load(address, &mut bytes, Some(Access::Read)),
+        let usable = if is_in_page {
+            let area = self.own.usable(address, Some(Access::Read), Access::Read);
+            area.map(drop)
+        } else {
+            self.load(address, &mut bytes, Some(Access::Read))
         };
         if let Err(fault) = usable {
             return self.refuse(Refusal::Fault(fault));
@@ -283,7 +282,9 @@ impl AddressSpace {
         };
 
         let (start, base) = (address - address % PAGE_SIZE, Frames::base(frame));
-        self.tlb.reads[index(address)] = Entry { start, base };
+
+        // From now on the page is found without a check.
+        self.tlb.reads[index(address)] = TlbEntry { start, base };
 
         if is_in_page {
             let at = base + (address - start) as usize;
@@ -338,7 +339,7 @@ impl AddressSpace {
             let (start, base) = (at - at % PAGE_SIZE, Frames::base(frame));
             // Stores that use the table are not noted.
             if !is_code && self.own.changes.is_none() {
-                self.tlb.add_write(Entry { start, base });
+                self.tlb.add_write(TlbEntry { start, base });
             }
 
             // The last page of the address space has no next one.

@@ -1,7 +1,7 @@
 //! The frames of all spaces and objects: their bytes, how often each is in use, and which of those
 //! that are shared have decoded instructions. Not here: which page has which frame (`table`).
 
-use super::history::{History, Mark, RestoreError, Was};
+use super::history::{EarlierContent, History, RestoreError, SnapshotGuard};
 use super::limits::PAGE_SIZE;
 use hashbrown::{HashMap, HashSet};
 
@@ -162,7 +162,7 @@ impl Frames {
     }
 
     /// Starts a snapshot of all frames.
-    pub(super) fn mark(&mut self) -> Mark {
+    pub(super) fn mark(&mut self) -> SnapshotGuard {
         let now = |frame| used(&self.owners, &self.bytes, frame);
         self.history.mark(now)
     }
@@ -175,7 +175,7 @@ impl Frames {
     }
 
     /// Restores the content of all frames to a snapshot. Returns the frames that changed since.
-    pub(super) fn undo(&mut self, mark: &Mark) -> Result<HashSet<u32>, RestoreError> {
+    pub(super) fn undo(&mut self, mark: &SnapshotGuard) -> Result<HashSet<u32>, RestoreError> {
         self.forget_released();
         let mut changed = HashSet::new();
         for left in (0..self.history.epochs_since(mark)?).rev() {
@@ -202,11 +202,13 @@ impl Frames {
         done
     }
 
-    fn put_back(&mut self, frame: u32, was: &Was) {
+    fn put_back(&mut self, frame: u32, was: &EarlierContent) {
         match was {
-            Was::Unused => {}
-            Was::Whole(bytes) => self.get_mut(frame).copy_from_slice(bytes),
-            Was::Lines(mask, bytes) => Was::put_lines(*mask, bytes, self.get_mut(frame)),
+            EarlierContent::Unused => {}
+            EarlierContent::Whole(bytes) => self.get_mut(frame).copy_from_slice(bytes),
+            EarlierContent::Lines(mask, bytes) => {
+                EarlierContent::put_lines(*mask, bytes, self.get_mut(frame))
+            }
         }
     }
 

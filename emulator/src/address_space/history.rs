@@ -23,7 +23,7 @@ const OVERHEAD: usize = 64;
 
 /// The earlier content of a frame.
 #[derive(Debug)]
-pub(super) enum Was {
+pub(super) enum EarlierContent {
     /// The frame was not in use.
     Unused,
     Whole(Box<[u8]>),
@@ -32,9 +32,9 @@ pub(super) enum Was {
     Lines(u64, Box<[u8]>),
 }
 
-impl Was {
+impl EarlierContent {
     /// The lines that differ from `now`.
-    fn lines(was: &[u8], now: &[u8]) -> Was {
+    fn lines(was: &[u8], now: &[u8]) -> EarlierContent {
         let (was, now) = (was.as_chunks::<LINE>().0, now.as_chunks::<LINE>().0);
         let mut mask = 0;
         for (index, (was, now)) in was.iter().zip(now).enumerate() {
@@ -50,7 +50,7 @@ impl Was {
         for index in ones(mask) {
             bytes.extend_from_slice(&was[index]);
         }
-        Was::Lines(mask, bytes.into())
+        EarlierContent::Lines(mask, bytes.into())
     }
 
     /// Restores lines of a frame.
@@ -62,24 +62,24 @@ impl Was {
 
     /// Merges two epochs: `self` is the frame at the start of the first one, `next` at the start of
     /// the second one. Returns the frame at the start of both.
-    fn before(self, next: Was) -> Was {
-        let Was::Lines(mask, bytes) = self else {
+    fn before(self, next: EarlierContent) -> EarlierContent {
+        let EarlierContent::Lines(mask, bytes) = self else {
             return self;
         };
         match next {
             // The frame was in use when the second epoch started.
-            Was::Unused => Was::Lines(mask, bytes),
-            Was::Whole(mut frame) => {
-                Was::put_lines(mask, &bytes, &mut frame);
-                Was::Whole(frame)
+            EarlierContent::Unused => EarlierContent::Lines(mask, bytes),
+            EarlierContent::Whole(mut frame) => {
+                EarlierContent::put_lines(mask, &bytes, &mut frame);
+                EarlierContent::Whole(frame)
             }
-            Was::Lines(next_mask, next_bytes) => {
+            EarlierContent::Lines(next_mask, next_bytes) => {
                 let mut frame = [0; PAGE_SIZE as usize];
-                Was::put_lines(next_mask, &next_bytes, &mut frame);
-                Was::put_lines(mask, &bytes, &mut frame);
+                EarlierContent::put_lines(next_mask, &next_bytes, &mut frame);
+                EarlierContent::put_lines(mask, &bytes, &mut frame);
                 let all = ones(mask | next_mask);
                 let lines = all.flat_map(|index| frame[index * LINE..][..LINE].to_vec());
-                Was::Lines(mask | next_mask, lines.collect())
+                EarlierContent::Lines(mask | next_mask, lines.collect())
             }
         }
     }
@@ -87,8 +87,8 @@ impl Was {
     fn cost(&self) -> usize {
         OVERHEAD
             + match self {
-                Was::Unused => 0,
-                Was::Whole(bytes) | Was::Lines(_, bytes) => bytes.len(),
+                EarlierContent::Unused => 0,
+                EarlierContent::Whole(bytes) | EarlierContent::Lines(_, bytes) => bytes.len(),
             }
     }
 }
@@ -116,21 +116,21 @@ pub enum RestoreError {
 }
 
 /// The numbers of snapshots dropped by their holder, until the history processes them.
-type Released = Arc<Mutex<Vec<u64>>>;
+type DroppedSnapshots = Arc<Mutex<Vec<u64>>>;
 
-fn lock(released: &Released) -> MutexGuard<'_, Vec<u64>> {
+fn lock(released: &DroppedSnapshots) -> MutexGuard<'_, Vec<u64>> {
     released.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Keeps a snapshot alive: while it exists, memory can be restored to it.
 #[derive(Debug)]
-pub(super) struct Mark {
+pub(super) struct SnapshotGuard {
     /// Increases from snapshot to snapshot; unique within a history.
     number: u64,
-    released: Released,
+    released: DroppedSnapshots,
 }
 
-impl Drop for Mark {
+impl Drop for SnapshotGuard {
     fn drop(&mut self) {
         lock(&self.released).push(self.number);
     }
@@ -141,7 +141,7 @@ impl Drop for Mark {
 struct Epoch {
     number: u64,
     /// By frame. Empty in the newest epoch, whose frames are in [`History::open`].
-    frames: Vec<(u32, Was)>,
+    frames: Vec<(u32, EarlierContent)>,
 }
 
 /// The changes since the oldest snapshot that is held.
@@ -150,7 +150,7 @@ pub(super) struct History {
     /// One for each held snapshot, the newest last.
     epochs: VecDeque<Epoch>,
     /// The frames that changed in the newest epoch; never as lines.
-    open: HashMap<u32, Was>,
+    open: HashMap<u32, EarlierContent>,
     spare: Vec<Box<[u8]>>,
     /// The number of the next snapshot.
     next: u64,
@@ -159,7 +159,7 @@ pub(super) struct History {
     /// The cost of all epochs.
     bytes: usize,
     pub(super) bytes_max: usize,
-    released: Released,
+    released: DroppedSnapshots,
 }
 
 impl Default for History {
@@ -172,7 +172,7 @@ impl Default for History {
             dropped_below: 0,
             bytes: 0,
             bytes_max: HISTORY_BYTES_MAX,
-            released: Released::default(),
+            released: DroppedSnapshots::default(),
         }
     }
 }
@@ -204,7 +204,7 @@ impl History {
     }
 
     /// Starts an epoch. `now` returns the content of a frame in use.
-    pub(super) fn mark<'a>(&mut self, now: impl Fn(u32) -> Option<&'a [u8]>) -> Mark {
+    pub(super) fn mark<'a>(&mut self, now: impl Fn(u32) -> Option<&'a [u8]>) -> SnapshotGuard {
         self.forget_released(&now);
 
         // The epoch ends: of its whole copies, the lines that differ now are enough.
@@ -213,8 +213,8 @@ impl History {
             for (frame, was) in self.open.drain() {
                 self.bytes -= was.cost();
                 let was = match (was, now(frame)) {
-                    (Was::Whole(bytes), Some(now)) => {
-                        let lines = Was::lines(&bytes, now);
+                    (EarlierContent::Whole(bytes), Some(now)) => {
+                        let lines = EarlierContent::lines(&bytes, now);
                         if self.spare.len() < SPARE_MAX {
                             self.spare.push(bytes);
                         }
@@ -224,7 +224,7 @@ impl History {
                 };
 
                 // A frame that has its old content again needs nothing.
-                if !matches!(was, Was::Lines(0, _)) {
+                if !matches!(was, EarlierContent::Lines(0, _)) {
                     self.bytes += was.cost();
                     newest.frames.push((frame, was));
                 }
@@ -238,7 +238,7 @@ impl History {
             frames: Vec::new(),
         });
 
-        Mark {
+        SnapshotGuard {
             number,
             released: self.released.clone(),
         }
@@ -251,11 +251,11 @@ impl History {
         }
 
         let was = match (bytes, self.spare.pop()) {
-            (None, _) => Was::Unused,
-            (Some(bytes), None) => Was::Whole(bytes.into()),
+            (None, _) => EarlierContent::Unused,
+            (Some(bytes), None) => EarlierContent::Whole(bytes.into()),
             (Some(bytes), Some(mut spare)) => {
                 spare.copy_from_slice(bytes);
-                Was::Whole(spare)
+                EarlierContent::Whole(spare)
             }
         };
 
@@ -275,7 +275,7 @@ impl History {
         }
     }
 
-    fn drop_frames(&mut self, frames: impl Iterator<Item = (u32, Was)>) {
+    fn drop_frames(&mut self, frames: impl Iterator<Item = (u32, EarlierContent)>) {
         self.bytes -= frames.map(|(_, was)| was.cost()).sum::<usize>();
     }
 
@@ -309,9 +309,13 @@ impl History {
                 for (frame, was) in std::mem::take(&mut before.frames) {
                     self.bytes -= was.cost();
                     let next = self.open.remove(&frame);
-                    self.bytes -= next.as_ref().map_or(0, Was::cost);
+                    self.bytes -= next.as_ref().map_or(0, EarlierContent::cost);
                     // A frame that has not changed since holds its content at that time.
-                    let whole = || now(frame).map_or(Was::Unused, |now| Was::Whole(now.into()));
+                    let whole = || {
+                        now(frame).map_or(EarlierContent::Unused, |now| {
+                            EarlierContent::Whole(now.into())
+                        })
+                    };
                     let was = was.before(next.unwrap_or_else(whole));
                     self.bytes += was.cost();
                     self.open.insert(frame, was);
@@ -319,13 +323,13 @@ impl History {
                 continue;
             }
 
-            let mut frames: HashMap<u32, Was> =
+            let mut frames: HashMap<u32, EarlierContent> =
                 std::mem::take(&mut before.frames).into_iter().collect();
             for (frame, next) in ended {
                 self.bytes -= next.cost();
                 match frames.entry(frame) {
                     Entry::Occupied(mut entry) => {
-                        let was = std::mem::replace(entry.get_mut(), Was::Unused);
+                        let was = std::mem::replace(entry.get_mut(), EarlierContent::Unused);
                         self.bytes -= was.cost();
                         let was = was.before(next);
                         self.bytes += was.cost();
@@ -348,7 +352,7 @@ impl History {
     }
 
     /// The number of epochs to undo, with [`History::undo`], to get back to a snapshot.
-    pub(super) fn epochs_since(&self, mark: &Mark) -> Result<usize, RestoreError> {
+    pub(super) fn epochs_since(&self, mark: &SnapshotGuard) -> Result<usize, RestoreError> {
         if !Arc::ptr_eq(&mark.released, &self.released) {
             return Err(RestoreError::Foreign);
         }
@@ -360,8 +364,8 @@ impl History {
     }
 
     /// Takes the changes of the newest epoch, and ends it unless it is the `last` to undo.
-    pub(super) fn undo(&mut self, last: bool) -> Vec<(u32, Was)> {
-        let frames: Vec<(u32, Was)> = self.open.drain().collect();
+    pub(super) fn undo(&mut self, last: bool) -> Vec<(u32, EarlierContent)> {
+        let frames: Vec<(u32, EarlierContent)> = self.open.drain().collect();
         self.bytes -= frames.iter().map(|(_, was)| was.cost()).sum::<usize>();
         if !last {
             self.epochs.pop_back();

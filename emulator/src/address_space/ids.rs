@@ -11,7 +11,7 @@ pub struct ObjectId(pub(super) u64);
 
 /// What is at an address: equal for all who share it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Place {
+pub enum MemoryKey {
     /// Memory of one space.
     Private {
         /// The space.

@@ -1,11 +1,11 @@
 //! Objects: memory that several mappings share. Not here: mapping them (`shared`).
 
-use super::content::{Content, Gone};
+use super::content::{Content, PageMissing};
 use super::fault::FaultKind;
 use super::frames::Frames;
 use super::ids::ObjectId;
 use super::limits::PAGE_SIZE;
-use super::table::{Copies, Held, PAGES, Table};
+use super::table::{NodeCopies, PAGES, SavedTree, Table};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ struct Object {
 /// An object as it was.
 #[derive(Debug)]
 pub(super) struct SavedObject {
-    table: Held,
+    table: SavedTree,
     content: Content,
     mappings: usize,
     is_held: bool,
@@ -136,7 +136,7 @@ impl Objects {
         }
         let frame = frames.allocate().ok_or(FaultKind::OutOfPages)?;
         let content = &object.content;
-        if let Err(Gone) = content.read(page * PAGE_SIZE, frames.get_mut(frame)) {
+        if let Err(PageMissing) = content.read(page * PAGE_SIZE, frames.get_mut(frame)) {
             frames.release(frame);
             return Err(FaultKind::Gone);
         }
@@ -187,7 +187,7 @@ impl Objects {
         offset: u64,
         to: &mut [u8],
         frames: &Frames,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), PageMissing> {
         match (self.frame(id, offset), self.0.get(&id)) {
             (Some(frame), _) => {
                 let in_page = (offset % PAGE_SIZE) as usize;
@@ -280,7 +280,7 @@ impl Objects {
     }
 
     /// A copy for copied frames.
-    pub(super) fn copy(&self, copies: &mut Copies) -> Objects {
+    pub(super) fn copy(&self, copies: &mut NodeCopies) -> Objects {
         let copied = self.0.iter().map(|(&id, object)| {
             let copy = Object {
                 table: object.table.copy(copies),

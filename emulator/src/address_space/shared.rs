@@ -2,9 +2,9 @@
 
 use super::AddressSpace;
 use super::area::Backing;
-use super::content::{Content, Gone};
+use super::content::{Content, PageMissing};
 use super::fault::{MapError, Permissions};
-use super::ids::{ObjectId, Place};
+use super::ids::{MemoryKey, ObjectId};
 use super::limits::PAGE_SIZE;
 use super::objects::SIZE_MAX;
 use super::space::Change;
@@ -125,7 +125,7 @@ impl AddressSpace {
             let to;
             (to, rest) = rest.split_at_mut(size);
             let loaded = self.objects.load(object, at, to, &self.frames);
-            loaded.map_err(|Gone| ObjectError::Gone)?;
+            loaded.map_err(|PageMissing| ObjectError::Gone)?;
         }
         Ok(())
     }
@@ -254,12 +254,12 @@ impl AddressSpace {
     }
 
     /// What is at an address, for comparisons between spaces. `None` if nothing is mapped.
-    pub fn place(&self, address: u64) -> Option<Place> {
+    pub fn place(&self, address: u64) -> Option<MemoryKey> {
         let (_, area) = self.area(address)?;
         let shared = area.object().filter(|_| area.is_shared());
         Some(match (shared, area.offset_at(address)) {
-            (Some(object), Some(offset)) => Place::Shared { object, offset },
-            _ => Place::Private {
+            (Some(object), Some(offset)) => MemoryKey::Shared { object, offset },
+            _ => MemoryKey::Private {
                 space: self.id,
                 address,
             },

@@ -2,19 +2,19 @@
 
 use super::AddressSpace;
 use super::area::Area;
-use super::history::{Mark, RestoreError};
+use super::history::{RestoreError, SnapshotGuard};
 use super::ids::{ObjectId, SpaceId};
 use super::limits::{PAGE_SIZE, TASK_SIZE};
 use super::objects::{Objects, SavedObject};
 use super::space::{Change, SavedSpace, Space};
-use super::spaces::Resting;
+use super::spaces::InactiveSpaces;
 use hashbrown::HashSet;
 
 /// The earlier content of memory: all its spaces and objects. While the snapshot is held, the
 /// content of pages that change is kept; when the snapshot or the memory is dropped, it is not.
 #[derive(Debug)]
 pub struct Snapshot {
-    mark: Mark,
+    mark: SnapshotGuard,
     /// The space that ran.
     id: SpaceId,
     own: SavedSpace,
@@ -23,7 +23,7 @@ pub struct Snapshot {
 }
 
 /// A space before it is restored, and the frames of its decoded pages.
-struct Before {
+struct ReplacedSpace {
     space: Space,
     code: Vec<(u64, Option<u32>)>,
 }
@@ -61,9 +61,9 @@ impl AddressSpace {
         let before = now.into_iter().map(|(id, space)| {
             let frame = |page| (page, space.frame(page * PAGE_SIZE, &self.objects));
             let code = space.watch.pages().map(frame).collect();
-            (id, Before { space, code })
+            (id, ReplacedSpace { space, code })
         });
-        let mut before: Vec<(SpaceId, Before)> = before.collect();
+        let mut before: Vec<(SpaceId, ReplacedSpace)> = before.collect();
 
         let next = &mut self.next;
         let objects = &mut self.objects;
@@ -84,7 +84,7 @@ impl AddressSpace {
 
             let own = acquire(&snapshot.id, &snapshot.own);
             let resting = snapshot.resting.iter();
-            let resting: Resting = resting
+            let resting: InactiveSpaces = resting
                 .map(|(id, saved)| (*id, acquire(id, saved)))
                 .collect();
 
@@ -126,7 +126,7 @@ impl Space {
     /// reports what has changed.
     fn follow(
         &mut self,
-        before: &mut Before,
+        before: &mut ReplacedSpace,
         saved: &SavedSpace,
         objects: &Objects,
         changed: &HashSet<u32>,

@@ -1,12 +1,12 @@
 //! One space: its areas, its page table, and its changes. Not here: which space runs.
 
 use super::area::{Area, Areas, Backing, PagesInUse};
-use super::content::Gone;
+use super::content::PageMissing;
 use super::fault::{Access, Fault, FaultKind};
 use super::frames::Frames;
 use super::limits::{PAGE_SIZE, TASK_SIZE};
 use super::objects::Objects;
-use super::table::{Copies, Held, Table};
+use super::table::{NodeCopies, SavedTree, Table};
 use super::watch::Watch;
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ pub(super) struct Space {
 pub(super) struct SavedSpace {
     lowest: u64,
     pub(super) areas: Areas,
-    pub(super) table: Held,
+    pub(super) table: SavedTree,
 }
 
 impl Space {
@@ -135,7 +135,7 @@ impl Space {
     }
 
     /// A copy for copied frames.
-    pub(super) fn copy(&self, copies: &mut Copies) -> Space {
+    pub(super) fn copy(&self, copies: &mut NodeCopies) -> Space {
         Space {
             lowest: self.lowest,
             areas: self.areas.clone(),
@@ -274,7 +274,7 @@ impl Space {
         }
         let area = self.areas.at(address).map(|(_, area)| area);
         let there = area.map_or(Ok(()), |area| area.fill(address, &mut [0], frames, objects));
-        there.map_err(|Gone| Fault::new(address, access, FaultKind::Gone))
+        there.map_err(|PageMissing| Fault::new(address, access, FaultKind::Gone))
     }
 
     /// Whether a store to a mapped address needs a new frame.
@@ -328,6 +328,8 @@ impl Space {
             let area = self.usable(at, access, Access::Read)?;
 
             let in_page = (at % PAGE_SIZE) as usize;
+
+            // Up to the end of the page: the next one may be elsewhere, or nowhere.
             let count = (buf.len() - done).min(PAGE_SIZE as usize - in_page);
             let to = &mut buf[done..done + count];
 
@@ -337,7 +339,7 @@ impl Space {
                 None => {
                     let filled = area.fill(at, to, frames, objects);
                     let access = access.unwrap_or(Access::Read);
-                    filled.map_err(|Gone| Fault::new(at, access, FaultKind::Gone))?;
+                    filled.map_err(|PageMissing| Fault::new(at, access, FaultKind::Gone))?;
                 }
             }
 
@@ -365,7 +367,7 @@ impl Area {
         to: &mut [u8],
         frames: &Frames,
         objects: &Objects,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), PageMissing> {
         match &self.backing {
             Backing::Zero => {
                 to.fill(0);
@@ -392,7 +394,7 @@ impl Area {
             return Ok(frame);
         }
         let mut bytes = [0; PAGE_SIZE as usize];
-        if let Err(Gone) = self.fill(page, &mut bytes, frames, objects) {
+        if let Err(PageMissing) = self.fill(page, &mut bytes, frames, objects) {
             frames.release(frame);
             return Err(FaultKind::Gone);
         }

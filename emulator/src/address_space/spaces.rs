@@ -6,12 +6,12 @@ use super::fault::{Access, Fault, FaultKind};
 use super::ids::SpaceId;
 use super::limits::MMAP_MIN_ADDR;
 use super::space::Space;
-use super::table::Copies;
+use super::table::NodeCopies;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The spaces that rest.
-pub(super) type Resting = BTreeMap<SpaceId, Space>;
+pub(super) type InactiveSpaces = BTreeMap<SpaceId, Space>;
 
 impl AddressSpace {
     /// The space that runs.
@@ -105,18 +105,20 @@ impl AddressSpace {
 
     /// Like [`AddressSpace::areas`], of any space; none if there is none with this id.
     pub fn areas_in(&self, id: SpaceId) -> impl Iterator<Item = (Range<u64>, &Area)> {
-        let space = match id == self.id {
-            true => Some(&self.own),
-            false => self.resting.get(&id),
+        let space = if id == self.id {
+            Some(&self.own)
+        } else {
+            self.resting.get(&id)
         };
         space.into_iter().flat_map(|space| space.areas.iter())
     }
 
     /// The pages of an area of a space that are in use.
     pub fn pages_in(&self, id: SpaceId, range: &Range<u64>, area: &Area) -> PagesInUse {
-        let space = match id == self.id {
-            true => Some(&self.own),
-            false => self.resting.get(&id),
+        let space = if id == self.id {
+            Some(&self.own)
+        } else {
+            self.resting.get(&id)
         };
         space.map_or_else(PagesInUse::default, |space| {
             space.pages_in(range, area, &self.objects)
@@ -143,7 +145,7 @@ impl AddressSpace {
 /// A copy of all spaces, under the same ids. It has no snapshots.
 impl Clone for AddressSpace {
     fn clone(&self) -> Self {
-        let mut copies = Copies::default();
+        let mut copies = NodeCopies::default();
         let resting = self.resting.iter();
         AddressSpace {
             id: self.id,

@@ -39,21 +39,21 @@ enum Links {
 
 /// Where a node is in a table.
 #[derive(Clone, Copy)]
-struct At {
+struct NodePosition {
     /// The first page.
     first: u64,
     /// The pages of one link or entry, as a power of two; 0 for a leaf.
     shift: u32,
 }
 
-const ROOT: At = At {
+const ROOT: NodePosition = NodePosition {
     first: 0,
     shift: ROOT_SHIFT,
 };
 
-impl At {
-    fn child(self, index: usize) -> At {
-        At {
+impl NodePosition {
+    fn child(self, index: usize) -> NodePosition {
+        NodePosition {
             first: self.first + ((index as u64) << self.shift),
             shift: self.shift.saturating_sub(match self.shift {
                 LEAF_BITS => LEAF_BITS,
@@ -128,7 +128,12 @@ impl Node {
     }
 
     /// Calls `f` with pages and their frames, ascending, as long as it returns true.
-    fn visit(&self, at: At, range: &Range<u64>, f: &mut impl FnMut(u64, u32) -> bool) -> bool {
+    fn visit(
+        &self,
+        at: NodePosition,
+        range: &Range<u64>,
+        f: &mut impl FnMut(u64, u32) -> bool,
+    ) -> bool {
         at.indices(range).all(|index| match &self.links {
             Links::Branch(links) => links[index]
                 .as_ref()
@@ -209,7 +214,7 @@ fn own<'a>(link: &'a mut Arc<Node>, frames: &mut Frames) -> &'a mut Links {
 }
 
 /// The entry of a page, to be changed.
-fn entry<'a>(link: &'a mut Link, at: At, page: u64, frames: &mut Frames) -> &'a mut u32 {
+fn entry<'a>(link: &'a mut Link, at: NodePosition, page: u64, frames: &mut Frames) -> &'a mut u32 {
     let node = link.get_or_insert_with(|| at.empty());
     let index = at.index(page);
     match own(node, frames) {
@@ -219,7 +224,7 @@ fn entry<'a>(link: &'a mut Link, at: At, page: u64, frames: &mut Frames) -> &'a 
 }
 
 /// Empties the entries of a range.
-fn clear(link: &mut Link, at: At, range: &Range<u64>, frames: &mut Frames) {
+fn clear(link: &mut Link, at: NodePosition, range: &Range<u64>, frames: &mut Frames) {
     let Some(node) = link else { return };
     // A whole part goes at once; if others have it, too, only a count changes.
     if at.is_inside(range) {
@@ -255,7 +260,7 @@ fn clear(link: &mut Link, at: At, range: &Range<u64>, frames: &mut Frames) {
 }
 
 /// Calls `f` with the pages that have different frames.
-fn differences(a: &Link, b: &Link, at: At, f: &mut impl FnMut(u64)) {
+fn differences(a: &Link, b: &Link, at: NodePosition, f: &mut impl FnMut(u64)) {
     let mut all = |node: &Node| {
         node.visit(at, &(0..PAGES), &mut |page, _| {
             f(page);
@@ -289,11 +294,11 @@ fn differences(a: &Link, b: &Link, at: At, f: &mut impl FnMut(u64)) {
 
 /// The tree of a table, as it was. Its frames may be used for other things by now.
 #[derive(Clone, Debug)]
-pub(super) struct Held(Link);
+pub(super) struct SavedTree(Link);
 
 /// The copies of the nodes of tables that are copied together.
 #[derive(Default)]
-pub(super) struct Copies(HashMap<*const Node, Arc<Node>>);
+pub(super) struct NodeCopies(HashMap<*const Node, Arc<Node>>);
 
 /// The table of a space or an object. It has to be released before it is dropped.
 #[derive(Default, Debug)]
@@ -364,12 +369,12 @@ impl Table {
     }
 
     /// The tree, for a snapshot.
-    pub(super) fn hold(&self) -> Held {
-        Held(self.0.clone())
+    pub(super) fn hold(&self) -> SavedTree {
+        SavedTree(self.0.clone())
     }
 
     /// A live table with this tree.
-    pub(super) fn acquire(held: &Held, frames: &mut Frames) -> Table {
+    pub(super) fn acquire(held: &SavedTree, frames: &mut Frames) -> Table {
         if let Some(node) = &held.0 {
             node.acquire(frames);
         }
@@ -377,7 +382,7 @@ impl Table {
     }
 
     /// A copy for copied frames.
-    pub(super) fn copy(&self, copies: &mut Copies) -> Table {
+    pub(super) fn copy(&self, copies: &mut NodeCopies) -> Table {
         Table(self.0.as_ref().map(|node| node.copy(&mut copies.0)))
     }
 
@@ -387,7 +392,7 @@ impl Table {
     }
 
     /// Calls `f` with the pages whose frames were others.
-    pub(super) fn differences(&self, held: &Held, mut f: impl FnMut(u64)) {
+    pub(super) fn differences(&self, held: &SavedTree, mut f: impl FnMut(u64)) {
         differences(&self.0, &held.0, ROOT, &mut f);
     }
 }

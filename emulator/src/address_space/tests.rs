@@ -247,6 +247,7 @@ fn many_operations_agree_with_a_plain_model() {
         let range = BASE + first * P..BASE + (first + count) * P;
         let pages = first as usize..(first + count) as usize;
 
+        // Any combination, also pages that nobody may touch.
         let permissions = Permissions::new(random(2) == 0, random(2) == 0, random(2) == 0);
         match random(6) {
             0 => {
@@ -265,6 +266,7 @@ fn many_operations_agree_with_a_plain_model() {
                 let changed = mapped.map(|page| page.0 = permissions).count() as u64;
                 assert_eq!(done.is_ok(), changed == count);
             }
+            // Accesses are more frequent than changes.
             _ => {
                 let at = random(PAGES * P - 16);
                 let byte = [random(256) as u8; 16];

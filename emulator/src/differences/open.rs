@@ -13,7 +13,7 @@ const STATUS_LOW: usize = 2;
 /// Status word, tags and pointers.
 const EXCEPTION: Range<usize> = 2..24;
 /// The smallest normal number, without the upper byte, which has the sign and part of the exponent;
-/// and the number just below it, with 24576 added to its exponent (SDM volume 1, section 8.5.5).
+/// and the number just below it, with 24576 added to its exponent (SDM volume 1).
 const LEAST: [u8; 9] = [0, 0, 0, 0, 0, 0, 0, 0x80, 1];
 const SCALED: [u8; 9] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0];
 /// ST(0) and ST(1) in an FXSAVE area.

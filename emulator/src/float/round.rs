@@ -57,14 +57,14 @@ pub(super) struct Rounded {
 }
 
 /// A significand cut to its top bits.
-struct Cut {
+struct CutSignificand {
     kept: u128,
     inexact: bool,
     rounded_up: bool,
 }
 
 /// The top `bits` (at most 127) of `significand`, rounded.
-fn cut(significand: u128, bits: u32, negative: bool, rounding: Rounding) -> Cut {
+fn cut(significand: u128, bits: u32, negative: bool, rounding: Rounding) -> CutSignificand {
     let kept = if bits == 0 {
         0
     } else {
@@ -78,7 +78,7 @@ fn cut(significand: u128, bits: u32, negative: bool, rounding: Rounding) -> Cut 
         Rounding::Up => !negative && rest != 0,
         Rounding::Zero => false,
     };
-    Cut {
+    CutSignificand {
         kept: kept + u128::from(rounded_up),
         inexact: rest != 0,
         rounded_up,
@@ -119,7 +119,7 @@ pub(super) fn round(value: Unpacked, format: Format, rounding: Rounding) -> Roun
         return unbounded;
     }
 
-    // x86 detects tininess after rounding (SDM volume 1, 4.9.1.5): a value that rounds up to the
+    // x86 detects tininess after rounding (SDM volume 1): a value that rounds up to the
     // smallest normal number is not tiny.
     let tiny = unbounded.exponent < format.min_exponent;
 

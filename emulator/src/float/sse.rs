@@ -7,7 +7,7 @@
 //! writing a result. It reports only IE, DE and ZE ([`Exceptions::before_result`]) if one of those
 //! is unmasked, otherwise all flags.
 //!
-//! Source: Intel SDM volume 1, section 11.5 and table 4-7 (NaNs).
+//! Source: Intel SDM volume 1, chapter 11 and table 4-7 (NaNs).
 
 mod approximate;
 mod arithmetic;
@@ -219,7 +219,7 @@ fn decode<T: Interchange>(bits: T, denormals_are_zero: bool) -> Operand {
         };
     }
 
-    // DAZ: a zero of the same sign, without a denormal exception (SDM volume 1, 10.2.3.4).
+    // DAZ: a zero of the same sign, without a denormal exception (SDM volume 1).
     if biased == 0 {
         if fraction == 0 || denormals_are_zero {
             return Operand {
@@ -278,7 +278,7 @@ fn finish<T: Interchange>(value: Unpacked, env: Env) -> (T, Exceptions) {
         0
     };
 
-    // FTZ works only while underflow is masked (SDM volume 1, 10.2.3.3).
+    // FTZ works only while underflow is masked (SDM volume 1).
     if rounded.tiny && env.underflow_masked && env.flush_to_zero {
         return (
             T::narrow(sign),

@@ -271,7 +271,7 @@ fn finish(value: Unpacked, precision: Precision, env: Env) -> Outcome<F80> {
     let overflow = rounded.exceptions.contains(Exceptions::OVERFLOW);
 
     // Unmasked, the result in the register has an exponent that is off by 24576 (SDM volume 1,
-    // 8.5.4 and 8.5.5).
+    // numeric overflow and underflow).
     let (adjustment, exception) = if overflow && !env.overflow_masked {
         (-BIAS_ADJUSTMENT, Exceptions::OVERFLOW)
     } else if rounded.tiny && !env.underflow_masked {

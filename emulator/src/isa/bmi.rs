@@ -64,9 +64,10 @@ trait Function {
 /// Moves the number of the second operand, a register, to where that of the third one is, and the
 /// other way round.
 fn swap(insn: &Instruction, op: &mut Op) {
-    (op.src, op.extra) = match has_memory(insn) {
-        true => (0, op.src),
-        false => (op.extra, op.src),
+    (op.src, op.extra) = if has_memory(insn) {
+        (0, op.src)
+    } else {
+        (op.extra, op.src)
     };
 }
 
@@ -89,9 +90,10 @@ fn middle<F: Function>(insn: &Instruction, _: &mut Op) -> Option<Run> {
 
 #[inline(always)]
 fn function<F: Function, const W: u32>(core: &mut Core, op: &Op, a: u64) -> Flow {
-    let b = match F::IMMEDIATE {
-        true => op.imm(),
-        false => core.state.get::<W>(op.extra),
+    let b = if F::IMMEDIATE {
+        op.imm()
+    } else {
+        core.state.get::<W>(op.extra)
     };
     let (result, flags) = F::apply::<W>(a, b);
     core.state.set::<W>(op.dst, result);
@@ -237,9 +239,10 @@ fn add<const OVERFLOW: bool, const W: u32>(core: &mut Core, op: &Op, b: u64) -> 
     let sum = u128::from(core.state.get::<W>(op.dst)) + u128::from(b) + u128::from(carry);
     core.state.set::<W>(op.dst, sum as u64);
     let carry = sum >> W != 0;
-    match OVERFLOW {
-        true => core.state.flags.set_carries(flags.cf(), carry),
-        false => core.state.flags.set_carries(carry, flags.of()),
+    if OVERFLOW {
+        core.state.flags.set_carries(flags.cf(), carry)
+    } else {
+        core.state.flags.set_carries(carry, flags.of())
     }
     Flow::Next
 }

@@ -175,7 +175,7 @@ fn caches(generation: Generation) -> [Cache; 4] {
     ]
 }
 
-/// The number of ways in leaf 0x8000_0006 (APM volume 3, appendix E.4.4).
+/// The number of ways in leaf 0x8000_0006 (APM volume 3, appendix E).
 fn ways_code(ways: u32) -> u32 {
     match ways {
         0..=2 => ways,

@@ -46,29 +46,29 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
 }
 
 /// Why a selector cannot be used.
-enum Refused {
+enum SelectorFault {
     General,
     Code32,
 }
 
-impl Refused {
+impl SelectorFault {
     fn stop(self, core: &mut Core, op: &Op) -> Flow {
         match self {
-            Refused::General => raise(core, Exception::GeneralProtection),
-            Refused::Code32 => unsupported(core, op),
+            SelectorFault::General => raise(core, Exception::GeneralProtection),
+            SelectorFault::Code32 => unsupported(core, op),
         }
     }
 }
 
 /// Checks the target of a transfer: its selector, then its address. Calls and jumps replace the
 /// privilege level that the selector requests; returns require the user's.
-fn check(selector: u64, target: u64, is_return: bool) -> Result<(), Refused> {
+fn check(selector: u64, target: u64, is_return: bool) -> Result<(), SelectorFault> {
     let requested = selector & USER;
     match selector | USER {
-        _ if is_return && requested != USER => Err(Refused::General),
-        CODE32 => Err(Refused::Code32),
+        _ if is_return && requested != USER => Err(SelectorFault::General),
+        CODE32 => Err(SelectorFault::Code32),
         CODE64 if matches!(target.cast_signed() >> 47, 0 | -1) => Ok(()),
-        _ => Err(Refused::General),
+        _ => Err(SelectorFault::General),
     }
 }
 

@@ -82,6 +82,7 @@ fn pair(insns: [&Instruction; 2], ops: [&Op; 2], block: u64) -> Option<Op> {
         (Mnemonic::Mov, Mnemonic::Mov) if is_wide(first) && is_wide(second) => {
             return moves(insns, ops);
         }
+        // From here on only pushes and pops of a register.
         _ if form(first) != Form::R || form(second) != Form::R => return None,
         _ if !is_64(first) || !is_64(second) => return None,
         (Mnemonic::Push, Mnemonic::Push) if is_general(first) && is_general(second) => push_push,
@@ -280,9 +281,10 @@ fn push_push(core: &mut Core, op: &Op) -> Flow {
 
     let first = core.state.get::<64>(op.dst);
     // `push %rsp` stores the value before it.
-    let second = match usize::from(op.src) == reg::RSP {
-        true => rsp.wrapping_sub(8),
-        false => core.state.get::<64>(op.src),
+    let second = if usize::from(op.src) == reg::RSP {
+        rsp.wrapping_sub(8)
+    } else {
+        core.state.get::<64>(op.src)
     };
 
     // One store for both, if the page has just been used.
@@ -396,9 +398,10 @@ fn mov_mov<const V: u32, const W: u32>(core: &mut Core, op: &Op) -> Flow {
 /// The address of the first or second access of [`moves`].
 #[inline(always)]
 fn half<const SECOND: bool>(core: &Core, op: &Op) -> u64 {
-    let (base, disp) = match SECOND {
-        false => (op.base, op.disp as i32),
-        true => (op.index, (op.disp >> 32) as i32),
+    let (base, disp) = if SECOND {
+        (op.index, (op.disp >> 32) as i32)
+    } else {
+        (op.base, op.disp as i32)
     };
     core.state.gpr[(base & 31) as usize].wrapping_add_signed(disp.into())
 }

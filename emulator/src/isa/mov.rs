@@ -23,6 +23,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         (Mov, Form::RI) => by_width!(width(insn, 0), mov_ri),
         (Mov, Form::MI) => by_width!(width(insn, 0), mov_mi),
         (Movzx, Form::RR | Form::RM) => extend::<false>(insn, form == Form::RM)?,
+        // `movsxd` to 16 bits reads only 16 bits (SDM volume 2, MOVSXD).
         (Movsxd, Form::RM) if width(insn, 0) == 16 => movsxd_16,
         (Movsx | Movsxd, Form::RR | Form::RM) => extend::<true>(insn, form == Form::RM)?,
         // `extra` is 1 if the address has 32 bits; then the result has no more.
@@ -42,6 +43,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         (Bswap, Form::R) => by_width!(width(insn, 0), bswap),
         (Movbe, Form::RM) => by_width!(width(insn, 0), movbe_rm),
         (Movbe, Form::MR) => by_width!(width(insn, 0), movbe_mr),
+        // From al, ax and eax to the double width; the others fill rdx with the sign.
         (Cbw, _) => sign_rax::<16>,
         (Cwde, _) => sign_rax::<32>,
         (Cdqe, _) => sign_rax::<64>,
@@ -54,8 +56,11 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
             _,
         )
         | (Prefetchnta | Prefetchw | Prefetch | Prefetchwt1, _)
+        // One thread runs at a time, so there is nothing to order; there are no shadow stacks
+        // either.
         | (Lfence | Mfence | Sfence | Rdsspq | Rdsspd, _) => nop,
         (Clflush | Clflushopt | Clwb, _) => touch,
+        // What is left is `setcc` and `cmovcc`.
         (_, Form::R) => by_condition!(insn, set_r),
         (_, Form::M) => by_condition!(insn, set_m),
         (_, Form::RR) => match width(insn, 0) {

@@ -1,7 +1,7 @@
 //! Saving and restoring the x87, SSE and AVX state: fxsave, fxrstor, xsave, xsavec, xsaveopt,
 //! xrstor.
 //!
-//! Source: Intel SDM volume 1, section 10.5 and chapter 13. The components are x87, SSE and, if the
+//! Source: Intel SDM volume 1, chapters 10 and 13. The components are x87, SSE and, if the
 //! processor has it, AVX. AVX follows the header in standard and in compacted form, so an area is
 //! the same in both. Unlike on processors, `xsaveopt` never omits components that were not
 //! modified.
@@ -325,7 +325,7 @@ fn xsave<const FORM: u8>(core: &mut Core, op: &Op) -> Flow {
 
     let mut in_use = in_use(core);
 
-    // `xsavec` counts SSE as in use if MXCSR is not its initial value (SDM volume 1, 13.10).
+    // `xsavec` counts SSE as in use if MXCSR is not its initial value (SDM volume 1).
     if FORM == COMPACTED && core.state.mxcsr != MXCSR_DEFAULT {
         in_use |= SSE;
     }
@@ -361,7 +361,7 @@ fn xsave<const FORM: u8>(core: &mut Core, op: &Op) -> Flow {
             (requested | IS_COMPACTED).to_le_bytes(),
         );
     } else {
-        // Bits of components that were not requested keep their value (SDM volume 1, 13.7).
+        // Bits of components that were not requested keep their value (SDM volume 1).
         components |= u64::from_le_bytes(get(&area, XSTATE_BV)) & !requested;
     }
 
@@ -441,7 +441,7 @@ fn restore(core: &mut Core, area: &[u8], requested: u64, wide: bool) -> Option<(
     let mxcsr = mxcsr.filter(|_| !is_bad)?;
     core.state.mxcsr = mxcsr;
 
-    // What is requested but not present gets its initial state (SDM volume 1, 13.8).
+    // What is requested but not present gets its initial state (SDM volume 1).
     if requested & X87 != 0 {
         core.state.fpu = Fpu::default();
         if present & X87 != 0 {

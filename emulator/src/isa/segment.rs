@@ -31,6 +31,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
             Form::RM => set_m,
             _ => return None,
         },
+        // To a register of 32 or 64 bits the selector is extended with zeros; memory gets 16 bits.
         Mnemonic::Mov if is_segment(1) => match (form, width(insn, 0)) {
             (Form::RR, 16) => get_r::<16>,
             (Form::RR, 32) => get_r::<32>,
@@ -49,6 +50,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
             8 => pop::<64>,
             _ => return None,
         },
+        // Which base is known when decoding, so one function serves for both.
         Mnemonic::Rdfsbase | Mnemonic::Rdgsbase => {
             op.src = base(insn.mnemonic() == Mnemonic::Rdfsbase);
             match width(insn, 0) {

@@ -272,9 +272,10 @@ fn repeat<I: Iteration, const A: u32, const W: u32>(core: &mut Core, op: &Op) ->
 
         // 32-bit addresses can wrap around.
         let bulk = up && !core.state.single_iteration && A == 64;
-        let done = match bulk {
-            true => I::many::<W>(core, from, to, left),
-            false => 0,
+        let done = if bulk {
+            I::many::<W>(core, from, to, left)
+        } else {
+            0
         };
 
         if done != 0 {

@@ -232,14 +232,20 @@ mod tests {
             });
 
             assert_eq!(clock.until_timer(), Some(next));
+
+            // Sleeping moves the clock to its last nanosecond; no expiration may be computed past
+            // that.
             clock.sleep_until(u64::MAX);
 
+            // A clock that is set back must not make the timer wait again.
             clock.set(3);
             assert_eq!(clock.until_timer(), Some(0));
 
             let expired = clock.expired();
             let counts: Vec<u64> = expired.iter().map(|&(_, times)| times).collect();
             assert_eq!(counts, [times], "{next} {interval}");
+
+            // Taken once, and not again.
             assert_eq!(clock.until_timer(), None, "{next} {interval}");
             assert_eq!(clock.expired().len(), 0);
         }

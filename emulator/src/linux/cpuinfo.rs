@@ -6,14 +6,14 @@ use crate::processor::Processor;
 
 /// Leaf, subleaf and register (eax, ebx, ecx, edx) of features, and their bits and names, in the order
 /// in which Linux shows them: that of arch/x86/include/asm/cpufeatures.h.
-type Word = (u32, u32, usize, &'static [(u32, &'static str)]);
+type FeatureWord = (u32, u32, usize, &'static [(u32, &'static str)]);
 
 const EBX: usize = 1;
 const ECX: usize = 2;
 const EDX: usize = 3;
 
 #[rustfmt::skip]
-const FIRST: [Word; 2] = [
+const FIRST: [FeatureWord; 2] = [
     (1, 0, EDX, &[(0, "fpu"), (4, "tsc"), (8, "cx8"), (15, "cmov"), (19, "clflush"), (23, "mmx"),
         (24, "fxsr"), (25, "sse"), (26, "sse2")]),
     (0x8000_0001, 0, EDX, &[(11, "syscall"), (20, "nx"), (27, "rdtscp"), (29, "lm")]),
@@ -21,7 +21,7 @@ const FIRST: [Word; 2] = [
 /// Linux's own flags: the long `nop`, and that there is `cpuid`.
 const OWN: &str = " nopl cpuid";
 #[rustfmt::skip]
-const OTHERS: [Word; 6] = [
+const OTHERS: [FeatureWord; 6] = [
     (1, 0, ECX, &[(0, "pni"), (1, "pclmulqdq"), (9, "ssse3"), (12, "fma"), (13, "cx16"),
         (19, "sse4_1"), (20, "sse4_2"), (22, "movbe"), (23, "popcnt"), (25, "aes"), (26, "xsave"),
         (28, "avx"), (29, "f16c"), (30, "rdrand")]),
@@ -34,7 +34,7 @@ const OTHERS: [Word; 6] = [
     (7, 0, ECX, &[(8, "gfni"), (9, "vaes"), (10, "vpclmulqdq"), (22, "rdpid")]),
 ];
 
-fn add(processor: &Processor, words: &[Word], flags: &mut String) {
+fn add(processor: &Processor, words: &[FeatureWord], flags: &mut String) {
     for (leaf, subleaf, register, bits) in words {
         let value = cpuid::leaf(processor, *leaf, *subleaf)[*register];
         for (_, name) in bits.iter().filter(|(bit, _)| value >> bit & 1 != 0) {

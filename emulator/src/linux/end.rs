@@ -7,10 +7,10 @@ use super::kernel::Kernel;
 use super::locks::Holder;
 use super::observer::Event;
 use super::outcome::Outcome;
-use super::process::Ended;
+use super::process::Zombie;
 use super::signals::{Info, SA_NOCLDSTOP, SA_NOCLDWAIT, SIG_IGN, SIGCHLD, SIGCONT, SIGNALS};
 use super::task::Task;
-use super::threads::For;
+use super::threads::WaitCondition;
 use super::usage::Usage;
 use super::{INIT, PID};
 
@@ -36,7 +36,7 @@ const CLD_CONTINUED: i32 = 6;
 
 /// Which children a parent waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Which {
+pub enum WaitTarget {
     /// Any of them.
     Any,
     /// The one with this number.
@@ -45,20 +45,20 @@ pub enum Which {
     Group(u32),
 }
 
-impl Which {
+impl WaitTarget {
     /// Whether it is this process, or traced thread.
     pub(super) fn is(self, number: u32, group: u32) -> bool {
         match self {
-            Which::Any => true,
-            Which::Number(wanted) => wanted == number,
-            Which::Group(wanted) => wanted == group,
+            WaitTarget::Any => true,
+            WaitTarget::Number(wanted) => wanted == number,
+            WaitTarget::Group(wanted) => wanted == group,
         }
     }
 }
 
 /// How a parent or a tracer waits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waits {
+pub(super) struct WaitOptions {
     /// For what has ended.
     pub(super) for_ends: bool,
     /// The news stay for another wait.
@@ -69,7 +69,7 @@ pub(super) struct Waits {
 
 /// What a parent learns of a child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct News {
+pub(super) struct ChildStatus {
     pub(super) number: u32,
     /// As `wait4` returns it.
     pub(super) status: u32,
@@ -79,7 +79,7 @@ pub(super) struct News {
     pub(super) is_traced: bool,
 }
 
-impl News {
+impl ChildStatus {
     /// `si_code` and `si_status` of `SIGCHLD`.
     pub(super) fn code(&self) -> (i32, u32) {
         match (self.status & 0x7f, self.status >> 8 & 0xff) {
@@ -171,7 +171,7 @@ impl Kernel {
 
         // What `wait4` and /proc still show of it.
         let (parent, group) = (self.process.parent, self.process.group);
-        let ended = Ended {
+        let ended = Zombie {
             number,
             parent,
             group,
@@ -187,7 +187,7 @@ impl Kernel {
             resources: self.process.resources,
         };
 
-        let news = News {
+        let news = ChildStatus {
             number,
             status,
             usage,
@@ -197,7 +197,7 @@ impl Kernel {
         let (is_told, tracer) = self.tell_of_end(news, tracer);
         // No zombie stays if the parent ignores SIGCHLD (`do_notify_parent`).
         if is_told {
-            self.system.ended.push(Ended { tracer, ..ended });
+            self.system.ended.push(Zombie { tracer, ..ended });
             self.files.ended.insert(number);
         }
 
@@ -233,7 +233,7 @@ impl Kernel {
             }
         }
 
-        let is_known = |ended: &Ended| ended.parent != number;
+        let is_known = |ended: &Zombie| ended.parent != number;
         for gone in self.system.ended.iter().filter(|ended| !is_known(ended)) {
             self.files.ended.remove(&gone.number);
         }
@@ -242,7 +242,7 @@ impl Kernel {
 
     /// Sends the tracer of the running process `SIGCHLD`, or its parent. Whether anybody wants to wait for
     /// it, and the tracer that does so first.
-    fn tell_of_end(&mut self, news: News, tracer: Option<Task>) -> (bool, Option<Task>) {
+    fn tell_of_end(&mut self, news: ChildStatus, tracer: Option<Task>) -> (bool, Option<Task>) {
         if let Some(other) = tracer.filter(|tracer| tracer.process != self.process.parent)
             && self.tell_process(other.process, news, SIGCHLD)
         {
@@ -255,13 +255,13 @@ impl Kernel {
 
     /// Sends the parent of the running process `SIGCHLD`. False if it does not want to wait for an
     /// ended child.
-    fn tell_parent(&mut self, news: News) -> bool {
+    fn tell_parent(&mut self, news: ChildStatus) -> bool {
         let exit_signal = self.process.exit_signal;
         self.tell_process(self.process.parent, news, exit_signal)
     }
 
     /// Sends a parent the signal of a child, which is `SIGCHLD` unless it has ended.
-    pub(super) fn tell_process(&mut self, parent: u32, news: News, exit_signal: u8) -> bool {
+    pub(super) fn tell_process(&mut self, parent: u32, news: ChildStatus, exit_signal: u8) -> bool {
         let uid = self.files.own.identity.user.real;
         let Some(signals) = self.signals_of(parent) else {
             return false;
@@ -292,7 +292,7 @@ impl Kernel {
         self.process.untold = true;
         let status = u32::from(signal) << 8 | 0x7f;
         let (number, usage) = (self.process.number, Usage::default());
-        self.tell_parent(News {
+        self.tell_parent(ChildStatus {
             number,
             status,
             usage,
@@ -312,7 +312,7 @@ impl Kernel {
         process.untold = true;
         let parent = process.parent;
         self.system.changes += 1;
-        let news = News {
+        let news = ChildStatus {
             number,
             status: CONTINUED,
             usage: Usage::default(),
@@ -326,8 +326,8 @@ impl Kernel {
     ///
     /// # Errors
     /// `ECHILD` if there is no such child.
-    pub(super) fn news(&mut self, which: Which, options: u32) -> Answer<Option<News>> {
-        let waits = Waits {
+    pub(super) fn news(&mut self, which: WaitTarget, options: u32) -> Answer<Option<ChildStatus>> {
+        let waits = WaitOptions {
             for_ends: options & WEXITED != 0,
             keeps: options & WNOWAIT != 0,
             only_thread: options & WNOTHREAD != 0,
@@ -341,9 +341,10 @@ impl Kernel {
             return Ok(traced);
         }
         let (stopped, has_children) = self.news_of_children(which, options);
-        match has_ended || has_traced || has_children {
-            true => Ok(stopped),
-            false => Err(Errno::ECHILD),
+        if has_ended || has_traced || has_children {
+            Ok(stopped)
+        } else {
+            Err(Errno::ECHILD)
         }
     }
 
@@ -356,7 +357,12 @@ impl Kernel {
 
     /// News of a process that has ended. The flag says whether there are any, also those that cannot be
     /// waited for yet.
-    fn news_of_ended(&mut self, which: Which, options: u32, waits: Waits) -> (Option<News>, bool) {
+    fn news_of_ended(
+        &mut self,
+        which: WaitTarget,
+        options: u32,
+        waits: WaitOptions,
+    ) -> (Option<ChildStatus>, bool) {
         let own = self.process.number;
         let mut has_any = false;
         for index in 0..self.system.ended.len() {
@@ -377,7 +383,7 @@ impl Kernel {
                 continue;
             }
 
-            let news = News {
+            let news = ChildStatus {
                 number: ended.number,
                 status: ended.status,
                 usage: ended.usage,
@@ -407,7 +413,7 @@ impl Kernel {
     }
 
     /// News of a child that was stopped or continued, and whether there are any children.
-    fn news_of_children(&mut self, which: Which, options: u32) -> (Option<News>, bool) {
+    fn news_of_children(&mut self, which: WaitTarget, options: u32) -> (Option<ChildStatus>, bool) {
         let parent = self.process.number;
         let mut has_any = false;
         for other in self.processes.values_mut() {
@@ -418,6 +424,8 @@ impl Kernel {
             }
 
             has_any = true;
+
+            // As `WIFSTOPPED` and `WSTOPSIG` read it (wait(2)).
             let status = match child.stopped {
                 Some(signal) if options & WUNTRACED != 0 => u32::from(signal) << 8 | 0x7f,
                 None if options & WCONTINUED != 0 => CONTINUED,
@@ -427,11 +435,13 @@ impl Kernel {
             if child.untold {
                 // WNOWAIT leaves the news for another call.
                 child.untold = options & WNOWAIT != 0;
+
+                // The usage is that of the child and of those it has waited for.
                 let number = child.number;
                 let child = &self.processes[&number].process;
                 let mut usage = self.usage(child);
                 usage.add(child.children);
-                let news = News {
+                let news = ChildStatus {
                     number,
                     status,
                     usage,
@@ -444,14 +454,18 @@ impl Kernel {
     }
 
     /// Waits for news of a child; `None` if there are none and it must not wait.
-    pub(super) fn wait_for_child(&mut self, which: Which, options: u32) -> Answer<Option<News>> {
+    pub(super) fn wait_for_child(
+        &mut self,
+        which: WaitTarget,
+        options: u32,
+    ) -> Answer<Option<ChildStatus>> {
         if let Some(news) = self.news(which, options)? {
             return Ok(Some(news));
         }
         if options & WNOHANG != 0 {
             return Ok(None);
         }
-        self.wait_until(None, For::Change)?;
+        self.wait_until(None, WaitCondition::Change)?;
         Err(Errno::ERESTARTSYS)
     }
 }

@@ -17,7 +17,7 @@ use super::task::Task;
 use super::threads::Thread;
 use crate::address_space::Content;
 use crate::isa::cpuid;
-use crate::load::{self, LoadError, LoadErrorKind, LoadOptions, Which};
+use crate::load::{self, ElfFile, LoadError, LoadErrorKind, LoadOptions};
 use crate::processor::Feature;
 use crate::state::State;
 use crate::state::reg;
@@ -35,7 +35,7 @@ const PROGRAM_MAX: u64 = 1 << 30;
 
 /// Why a program could not be started.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{}: {what}", Shown(.path))]
+#[error("{}: {what}", EscapedPath(.path))]
 pub struct StartError {
     /// The file, as a path below the root.
     pub path: Vec<u8>,
@@ -44,15 +44,16 @@ pub struct StartError {
 }
 
 /// A path as a person reads it, without controls; bytes that are not UTF-8 as `\xff`.
-struct Shown<'a>(&'a [u8]);
+struct EscapedPath<'a>(&'a [u8]);
 
-impl std::fmt::Display for Shown<'_> {
+impl std::fmt::Display for EscapedPath<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for chunk in self.0.utf8_chunks() {
             for c in chunk.valid().chars() {
-                match c.is_control() {
-                    true => write!(f, "{}", c.escape_default())?,
-                    false => write!(f, "{c}")?,
+                if c.is_control() {
+                    write!(f, "{}", c.escape_default())?
+                } else {
+                    write!(f, "{c}")?
                 }
             }
             for byte in chunk.invalid() {
@@ -106,7 +107,7 @@ impl StartError {
 }
 
 /// A loaded program with its state, before the old program is discarded.
-struct Prepared {
+struct LoadedProgram {
     state: State,
     layout: Layout,
     events: Vec<Event>,
@@ -306,10 +307,14 @@ impl Kernel {
         let attributes = self.files.attributes(&resolved);
         let Attributes { mode, size, .. } = attributes;
         let is_other = attributes.uid != self.files.own.identity.user.effective;
+
+        // A set-user-ID program would have other rights here; it runs with those of its caller, and
+        // that is reported.
         if mode & S_ISUID != 0 && is_other && !self.process.settings.no_new_privileges {
             self.notice(Notice::Part("programs that run as their owner"));
         }
 
+        // The execute permission is bit 0.
         if mode & S_IFMT != S_IFREG || !self.files.allows(&attributes, 1) {
             return Err(error(StartErrorKind::NotExecutable));
         }
@@ -343,7 +348,7 @@ impl Kernel {
         name: &[u8],
         args: &[Vec<u8>],
         env: &[Vec<u8>],
-    ) -> Result<Prepared, StartError> {
+    ) -> Result<LoadedProgram, StartError> {
         let error = |path: &[u8], error: LoadError| StartError {
             path: path.to_vec(),
             what: StartErrorKind::Load(error),
@@ -388,12 +393,12 @@ impl Kernel {
             memory.switch_to(old);
             memory.remove_space(new);
             match (e.which, &interpreter) {
-                (Which::Interpreter, Some((resolved, _))) => error(&resolved.path, e),
+                (ElfFile::Interpreter, Some((resolved, _))) => error(&resolved.path, e),
                 _ => error(path, e),
             }
         })?;
 
-        // The second one is that of `Which::Interpreter`.
+        // The second one is that of `ElfFile::Interpreter`.
         let paths = [
             Rc::from(path),
             Rc::from(interpreter.map_or(Vec::new(), |(resolved, _)| resolved.path)),
@@ -405,7 +410,7 @@ impl Kernel {
         }];
 
         for mapping in &loaded.mappings {
-            let path: &Rc<[u8]> = &paths[usize::from(mapping.which == Which::Interpreter)];
+            let path: &Rc<[u8]> = &paths[usize::from(mapping.which == ElfFile::Interpreter)];
             let file = mapping.is_file.then(|| (path.clone(), mapping.file_offset));
             let named = file.clone();
             let named = named.map(|(path, offset)| FileMapping::of_program(path, offset));
@@ -432,7 +437,7 @@ impl Kernel {
         state.rip = loaded.entry;
         state.set_gpr(reg::RSP, loaded.rsp);
 
-        Ok(Prepared {
+        Ok(LoadedProgram {
             state,
             layout,
             events,
@@ -522,9 +527,10 @@ impl Kernel {
     fn may_execute(&self, found: &ResolvedPath) -> Answer<()> {
         let attributes = self.files.attributes(found);
         let is_file = attributes.mode & S_IFMT == S_IFREG;
-        match is_file && self.files.allows(&attributes, 1) {
-            true => Ok(()),
-            false => Err(Errno::EACCES),
+        if is_file && self.files.allows(&attributes, 1) {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
         }
     }
 

@@ -30,12 +30,12 @@ use attributes::Owners;
 pub(super) use attributes::{Attributes, DEVICE, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, Time};
 pub(super) use change::become_copy;
 use contents::Contents;
-pub(super) use description::{Description, Kind, Others, Shared, WeakShared};
+pub(super) use description::{Description, Kind, OtherReferences, Shared, WeakShared};
 pub use file_systems::{FileSystem, FileSystemError, Refusal};
 use gate::Gate;
 use host::Host;
 pub(super) use inode::{Budget, Inode, InodeRef, seal};
-pub(super) use names::{Existing, is_removed};
+pub(super) use names::{ExistingTarget, is_removed};
 pub(super) use open::{Opened, o};
 pub(super) use pipe::{PIPE_SIZE, PipeEnd, PipeRef};
 pub(super) use pts::{TerminalFile, terminal_device, terminal_path};
@@ -63,7 +63,7 @@ const SYMLINKS_MAX: usize = 40;
 
 /// A change at a path.
 #[derive(Debug)]
-enum Entry {
+enum OverlayEntry {
     /// Removed, whatever the host has there.
     Removed,
     /// A file in memory. A directory hides the host's directory.
@@ -136,7 +136,7 @@ pub(super) struct Files {
     host: Host,
     contents: Contents,
     allow_write: bool,
-    entries: BTreeMap<Vec<u8>, Entry>,
+    entries: BTreeMap<Vec<u8>, OverlayEntry>,
     /// Files of the host that were copied, by device and inode number: all their names lead to the
     /// copy.
     copied: BTreeMap<(u64, u64), InodeRef>,
@@ -197,6 +197,7 @@ impl Files {
                 cwd: b"/".to_vec(),
                 root: b"/".to_vec(),
                 program: Vec::new(),
+                // The usual one of shells and login programs.
                 umask: 0o022,
                 identity: options.identity.clone(),
                 process: PID,
@@ -245,9 +246,10 @@ impl Files {
 
     /// What belongs to a process that has not ended.
     pub(super) fn of_process(&self, number: u32) -> Option<&OwnFiles> {
-        let found = match number == self.own.process {
-            true => Some(&self.own),
-            false => self.others.get(&number),
+        let found = if number == self.own.process {
+            Some(&self.own)
+        } else {
+            self.others.get(&number)
         };
         found.filter(|_| !self.ended.contains(&number))
     }
@@ -259,17 +261,17 @@ impl Files {
     }
 
     fn insert(&mut self, path: Vec<u8>, inode: InodeRef) {
-        self.put_entry(path, Entry::Node(inode));
+        self.put_entry(path, OverlayEntry::Node(inode));
     }
 
-    fn put_entry(&mut self, path: Vec<u8>, entry: Entry) {
+    fn put_entry(&mut self, path: Vec<u8>, entry: OverlayEntry) {
         let size = Budget::of_name(&path);
         if self.entries.insert(path, entry).is_none() {
             self.budget.take(size);
         }
     }
 
-    fn drop_entry(&mut self, path: &[u8]) -> Option<Entry> {
+    fn drop_entry(&mut self, path: &[u8]) -> Option<OverlayEntry> {
         let entry = self.entries.remove(path)?;
         self.budget.give(Budget::of_name(path));
         Some(entry)
@@ -278,12 +280,14 @@ impl Files {
     /// What a resolved path leads to.
     pub(super) fn node(&self, path: &[u8]) -> Node {
         match self.entries.get(path) {
-            Some(Entry::Removed) => return Node::Missing,
-            Some(Entry::Node(inode)) => return Node::Memory(inode.clone()),
+            Some(OverlayEntry::Removed) => return Node::Missing,
+            Some(OverlayEntry::Node(inode)) => return Node::Memory(inode.clone()),
+            // The path of a removed directory that is still in use leads nowhere.
             None if is_removed(path) => return Node::Missing,
             None => {}
         }
 
+        // Files of the kernel are never the host's.
         if special::is_special(path) {
             return match special::find(self, path) {
                 Some(special) => Node::Special(special),
@@ -393,10 +397,10 @@ impl Files {
             match entry {
                 // In a subdirectory, or removed but still in use.
                 _ if name.contains(&b'/') || is_removed(name) => {}
-                Entry::Removed => {
+                OverlayEntry::Removed => {
                     names.remove(name);
                 }
-                Entry::Node(inode) => {
+                OverlayEntry::Node(inode) => {
                     let kind = (inode.borrow().mode & S_IFMT) >> 12;
                     names.insert(name.to_vec(), kind as u8);
                 }
@@ -442,7 +446,7 @@ fn is_dot(name: &[u8]) -> bool {
 
 /// The kind of a path's last component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Last {
+pub(super) enum LastComponent {
     Name,
     /// `.`
     Dot,
@@ -453,14 +457,14 @@ pub(super) enum Last {
 }
 
 /// The kind of a path's last component, and the path without trailing slashes.
-pub(super) fn last(path: &[u8]) -> (Last, &[u8]) {
+pub(super) fn last(path: &[u8]) -> (LastComponent, &[u8]) {
     let end = path.iter().rposition(|&b| b != b'/').map_or(0, |at| at + 1);
     let trimmed = &path[..end];
     let last = match trimmed.rsplit(|&b| b == b'/').next() {
-        Some(b"") | None => return (Last::Root, path),
-        Some(b".") => Last::Dot,
-        Some(b"..") => Last::DotDot,
-        Some(_) => Last::Name,
+        Some(b"") | None => return (LastComponent::Root, path),
+        Some(b".") => LastComponent::Dot,
+        Some(b"..") => LastComponent::DotDot,
+        Some(_) => LastComponent::Name,
     };
     (last, trimmed)
 }

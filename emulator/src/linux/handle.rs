@@ -27,7 +27,7 @@ pub(super) mod ev {
 
 /// What an open file refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Sort {
+pub(super) enum HandleKind {
     Pipe,
     /// `eventfd`.
     Counter,
@@ -49,21 +49,21 @@ pub(super) enum Sort {
     Lock,
 }
 
-impl Sort {
+impl HandleKind {
     /// What `/proc/self/fd` shows.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Sort::Pipe => "pipe:",
-            Sort::Counter => "anon_inode:[eventfd]",
-            Sort::Timer => "anon_inode:[timerfd]",
-            Sort::Signals => "anon_inode:[signalfd]",
-            Sort::Process => "anon_inode:[pidfd]",
-            Sort::Epoll => "anon_inode:[eventpoll]",
-            Sort::Socket => "socket:",
-            Sort::Inotify => "anon_inode:inotify",
-            Sort::Queue => "mqueue:",
-            Sort::Terminal => "terminal",
-            Sort::Lock => "",
+            HandleKind::Pipe => "pipe:",
+            HandleKind::Counter => "anon_inode:[eventfd]",
+            HandleKind::Timer => "anon_inode:[timerfd]",
+            HandleKind::Signals => "anon_inode:[signalfd]",
+            HandleKind::Process => "anon_inode:[pidfd]",
+            HandleKind::Epoll => "anon_inode:[eventpoll]",
+            HandleKind::Socket => "socket:",
+            HandleKind::Inotify => "anon_inode:inotify",
+            HandleKind::Queue => "mqueue:",
+            HandleKind::Terminal => "terminal",
+            HandleKind::Lock => "",
         }
     }
 }
@@ -97,12 +97,12 @@ impl Notes {
 pub(super) struct Handle {
     /// The number of the object: each open file has its own.
     pub(super) id: u32,
-    pub(super) sort: Sort,
+    pub(super) sort: HandleKind,
     notes: Notes,
 }
 
 impl Handle {
-    pub(super) fn new(id: u32, sort: Sort, notes: &Notes) -> Handle {
+    pub(super) fn new(id: u32, sort: HandleKind, notes: &Notes) -> Handle {
         Handle {
             id,
             sort,

@@ -148,9 +148,10 @@ impl<T> Ids<T> {
     /// The object that a process may use so.
     pub(super) fn usable(&self, number: u32, who: &Identity, wanted: u32) -> Answer<&(Owner, T)> {
         let found = self.get(number)?;
-        match found.0.allows(who, wanted) {
-            true => Ok(found),
-            false => Err(Errno::EACCES),
+        if found.0.allows(who, wanted) {
+            Ok(found)
+        } else {
+            Err(Errno::EACCES)
         }
     }
 
@@ -179,9 +180,10 @@ impl<T> Ids<T> {
             Some(_) if flags & CREAT != 0 && flags & EXCL != 0 => Err(Errno::EEXIST),
             Some((number, owner, object)) => {
                 check(object)?;
-                match owner.allows(who, flags) {
-                    true => Ok(Some(number)),
-                    false => Err(Errno::EACCES),
+                if owner.allows(who, flags) {
+                    Ok(Some(number))
+                } else {
+                    Err(Errno::EACCES)
                 }
             }
         }

@@ -6,13 +6,13 @@ use super::errno::{Answer, Errno};
 use super::files::{Files, FilesOptions, Node};
 use super::identity::Identity;
 use super::objects::Objects;
-use super::options::{Limits, Observed, ProcessOptions};
+use super::options::{Limits, ObservedProcesses, ProcessOptions};
 use super::outcome::{Notice, Outcome};
 use super::process::{ParkedProcess, Process};
 use super::random::Random;
 use super::resources;
 use super::share::Schedule;
-use super::streams::{Patience, Streams};
+use super::streams::{StreamTimeout, Streams};
 use super::system::{KernelState, System};
 use super::{INIT, PID};
 use crate::address_space::AddressSpace;
@@ -42,7 +42,7 @@ pub struct Kernel {
     pub(super) limits: Limits,
     /// When a run ends, see [`ProcessOptions::deadline`].
     pub(super) deadline: Option<Instant>,
-    pub(super) observed: Observed,
+    pub(super) observed: ObservedProcesses,
     pub(super) outcome: Option<Outcome>,
     pub(super) notices: Vec<Notice>,
     /// A copy of everything except memory, if nothing has changed since it was made.
@@ -99,6 +99,8 @@ impl Kernel {
         random.fill(&mut seed);
 
         let clock = Clock::starting(options.clock);
+
+        // The rest of the seed goes to what the files need random bytes for.
         let files = Files::new(FilesOptions {
             root: options.root,
             allow_write: options.allow_write,
@@ -111,7 +113,7 @@ impl Kernel {
                 options.stdin,
                 [options.stdout, options.stderr],
                 options.limits.output_bytes,
-                Patience {
+                StreamTimeout {
                     deadline: options.deadline,
                     stop: options.stream_stop,
                 },
@@ -122,6 +124,8 @@ impl Kernel {
         let mut memory = AddressSpace::new(options.limits.pages);
         memory.set_history_max(options.limits.history_bytes);
         let resources = resources::resources(&options.limits);
+
+        // Before the memory moves into the machine.
         let space = memory.id();
         let mut core = Core::with_processor(memory, options.processor);
         core.seed = options.seed;

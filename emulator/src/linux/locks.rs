@@ -12,7 +12,7 @@ pub(super) const LAST: u64 = i64::MAX as u64;
 const CHAIN_MAX: u32 = 10;
 
 /// A file: device and inode number, or what stands for it.
-pub(super) type Key = (u64, u64);
+pub(super) type FileId = (u64, u64);
 
 /// The holder of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,7 +44,7 @@ impl Lock {
 
 /// The locks of a file.
 #[derive(Clone, Debug, Default)]
-struct OfFile {
+struct FileLocks {
     /// Grouped by holder, those who came first first; sorted by range.
     ranges: Vec<Lock>,
     /// `flock`: the open files, and whether they are alone.
@@ -54,21 +54,23 @@ struct OfFile {
 /// All locks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Locks {
-    files: BTreeMap<Key, OfFile>,
+    files: BTreeMap<FileId, FileLocks>,
     /// What threads wait for with locks of their process.
-    waiting: BTreeMap<Task, (Key, Lock)>,
+    waiting: BTreeMap<Task, (FileId, Lock)>,
 }
 
 impl Locks {
     /// The first lock that excludes another one.
-    pub(super) fn conflict(&self, file: Key, wanted: &Lock) -> Option<Lock> {
+    pub(super) fn conflict(&self, file: FileId, wanted: &Lock) -> Option<Lock> {
         let locks = &self.files.get(&file)?.ranges;
         locks.iter().find(|lock| lock.conflicts(wanted)).copied()
     }
 
     /// Replaces what the holder has in the range of `lock` by it, or by nothing if `unlocks`.
-    pub(super) fn set(&mut self, file: Key, lock: Lock, unlocks: bool) {
+    pub(super) fn set(&mut self, file: FileId, lock: Lock, unlocks: bool) {
         let all = &mut self.files.entry(file).or_default().ranges;
+
+        // Where the holder's locks are: locks are grouped by holder, the first holder first.
         let place = all.iter().position(|other| other.holder == lock.holder);
         let place = place.unwrap_or(all.len());
 
@@ -119,7 +121,7 @@ impl Locks {
 
     /// Takes a lock of the whole file, after the open file's old one was dropped. False if others
     /// exclude it.
-    pub(super) fn set_whole(&mut self, file: Key, open: u32, alone: Option<bool>) -> bool {
+    pub(super) fn set_whole(&mut self, file: FileId, open: u32, alone: Option<bool>) -> bool {
         let all = &mut self.files.entry(file).or_default().whole;
         if alone.is_some_and(|alone| all.contains(&(open, alone))) {
             return true;
@@ -136,8 +138,8 @@ impl Locks {
         is_free
     }
 
-    fn forget_unlocked(&mut self, file: Key) {
-        let is_unlocked = |locks: &OfFile| locks.ranges.is_empty() && locks.whole.is_empty();
+    fn forget_unlocked(&mut self, file: FileId) {
+        let is_unlocked = |locks: &FileLocks| locks.ranges.is_empty() && locks.whole.is_empty();
         if self.files.get(&file).is_some_and(is_unlocked) {
             self.files.remove(&file);
         }
@@ -166,6 +168,8 @@ impl Locks {
                     "{class} ADVISORY  {kind} {holder} {place} {first} {last}"
                 ));
             }
+
+            // `flock` locks the whole file; alone is `LOCK_EX`.
             for (_, alone) in &file.whole {
                 rows.push(format!("FLOCK  ADVISORY  {} 0 {place} 0 EOF", kind(*alone)));
             }
@@ -183,7 +187,7 @@ impl Locks {
     }
 
     /// Drops the locks of a holder, of one file or of all. Returns whether it had any.
-    pub(super) fn release(&mut self, holder: Holder, only: Option<Key>) -> bool {
+    pub(super) fn release(&mut self, holder: Holder, only: Option<FileId>) -> bool {
         let mut had_any = false;
         for (key, file) in &mut self.files {
             if only.is_some_and(|only| only != *key) {
@@ -202,7 +206,7 @@ impl Locks {
     }
 
     /// A thread waits for a lock, or no longer.
-    pub(super) fn wait(&mut self, task: Task, wanted: Option<(Key, Lock)>) {
+    pub(super) fn wait(&mut self, task: Task, wanted: Option<(FileId, Lock)>) {
         match wanted {
             Some(wanted) => self.waiting.insert(task, wanted),
             None => self.waiting.remove(&task),
@@ -216,7 +220,7 @@ impl Locks {
     }
 
     /// The holders of a file's locks: of ranges, and of the whole file (`flock`).
-    pub(super) fn holders(&self, file: Key) -> (Vec<Holder>, Vec<u32>) {
+    pub(super) fn holders(&self, file: FileId) -> (Vec<Holder>, Vec<u32>) {
         let Some(all) = self.files.get(&file) else {
             return (Vec::new(), Vec::new());
         };
@@ -237,9 +241,12 @@ impl Locks {
                 return false;
             };
             let mut waiting = self.waiting.iter();
-            let next = waiting.find_map(|(task, (file, wanted))| match task.process == number {
-                true => self.conflict(*file, wanted),
-                false => None,
+            let next = waiting.find_map(|(task, (file, wanted))| {
+                if task.process == number {
+                    self.conflict(*file, wanted)
+                } else {
+                    None
+                }
             });
             let Some(next) = next else {
                 return false;
@@ -257,7 +264,7 @@ impl Locks {
 mod tests {
     use super::*;
 
-    const FILE: Key = (1, 2);
+    const FILE: FileId = (1, 2);
 
     fn lock(process: u32, writes: bool, first: u64, last: u64) -> Lock {
         let holder = Holder::Process(process);

@@ -66,21 +66,21 @@ mod usage;
 mod waiter;
 mod waiting;
 
-pub use end::Which;
+pub use end::WaitTarget;
 pub use exec::{StartError, StartErrorKind};
 pub use files::{FileSystem, FileSystemError, Refusal};
 pub use kernel::Kernel;
 pub use limit::Limit;
 pub use numbers::name as system_call_name;
 pub use observer::{MappedFile, ProcessObserver, SystemCall};
-pub use options::{Limits, Observed, ProcessOptions};
-pub use outcome::{Notice, Outcome, Why};
+pub use options::{Limits, ObservedProcesses, ProcessOptions};
+pub use outcome::{Notice, Outcome, SignalOrigin};
 pub use program::{End, RunningProgram};
 pub use snapshot::Snapshot;
 pub use streams::{Input, Output};
 pub use task::Task;
-pub use thread_list::{Doing, ThreadAt};
-pub use turns::{Followed, Misfit, MisfitKind, Turn, TurnError};
+pub use thread_list::{ThreadActivity, ThreadAt};
+pub use turns::{Misfit, MisfitKind, ScheduleOutcome, Turn, TurnError};
 pub use unsupported::Unsupported;
 pub use waiting::{MappedCode, Owner, OwnerKnown, WaitFile, Waiting, WaitsFor};
 

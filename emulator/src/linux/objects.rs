@@ -12,12 +12,12 @@ pub(super) mod terminal;
 
 pub(super) use address::{Address, Family};
 pub(super) use ends::TerminalEnd;
-pub(super) use epoll::{Epoll, Item, Key, PRIVATE};
+pub(super) use epoll::{Epoll, Item, ItemKey, PRIVATE};
 pub(super) use inotify::{Inotify, event};
 pub(super) use socket::{Credentials, Message, Socket, State, Type};
 
-use super::files::{Others, Shared};
-use super::handle::{Handle, Note, Notes, Sort, ev};
+use super::files::{OtherReferences, Shared};
+use super::handle::{Handle, HandleKind, Note, Notes, ev};
 use crate::address_space::ObjectId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -154,7 +154,7 @@ impl Objects {
     }
 
     /// The open files that objects hold and watch.
-    pub(super) fn others(&mut self) -> Others<'_> {
+    pub(super) fn others(&mut self) -> OtherReferences<'_> {
         let files = self.files.values_mut();
         let mut held: Vec<&mut Shared> = files.map(|file| &mut file.open).collect();
         let mut watched = Vec::new();
@@ -168,7 +168,7 @@ impl Objects {
                 _ => {}
             }
         }
-        Others {
+        OtherReferences {
             notes: self.notes.clone(),
             held,
             watched,
@@ -178,21 +178,21 @@ impl Objects {
     /// Adds an object; the open file to which the handle belongs keeps it.
     pub(super) fn add(&mut self, object: Object) -> Handle {
         let sort = match &object {
-            Object::Pipe => Sort::Pipe,
-            Object::Counter { .. } => Sort::Counter,
-            Object::Timer { .. } => Sort::Timer,
-            Object::Signals { .. } => Sort::Signals,
-            Object::Process { .. } => Sort::Process,
-            Object::Epoll(_) => Sort::Epoll,
-            Object::Socket(_) => Sort::Socket,
-            Object::Inotify(_) => Sort::Inotify,
-            Object::Queue { .. } => Sort::Queue,
-            Object::Terminal(_) => Sort::Terminal,
-            Object::Lock => Sort::Lock,
+            Object::Pipe => HandleKind::Pipe,
+            Object::Counter { .. } => HandleKind::Counter,
+            Object::Timer { .. } => HandleKind::Timer,
+            Object::Signals { .. } => HandleKind::Signals,
+            Object::Process { .. } => HandleKind::Process,
+            Object::Epoll(_) => HandleKind::Epoll,
+            Object::Socket(_) => HandleKind::Socket,
+            Object::Inotify(_) => HandleKind::Inotify,
+            Object::Queue { .. } => HandleKind::Queue,
+            Object::Terminal(_) => HandleKind::Terminal,
+            Object::Lock => HandleKind::Lock,
         };
         let id = self.next;
         self.next += 1;
-        if sort == Sort::Signals {
+        if sort == HandleKind::Signals {
             self.signals.push(id);
         }
         self.all.insert(id, object);
@@ -214,7 +214,7 @@ impl Objects {
 
     /// A reference to such a socket.
     pub(super) fn handle(&self, socket: u32) -> Handle {
-        Handle::new(socket, Sort::Socket, &self.notes)
+        Handle::new(socket, HandleKind::Socket, &self.notes)
     }
 
     /// A port from which to look for a free one.
@@ -316,11 +316,11 @@ impl Objects {
     }
 
     /// Lets an epoll watch an object.
-    pub(super) fn watch(&mut self, epoll: u32, (fd, id): Key) {
+    pub(super) fn watch(&mut self, epoll: u32, (fd, id): ItemKey) {
         self.watchers.entry(id).or_default().push((epoll, fd));
     }
 
-    pub(super) fn unwatch(&mut self, epoll: u32, (fd, id): Key) {
+    pub(super) fn unwatch(&mut self, epoll: u32, (fd, id): ItemKey) {
         if let Some(watchers) = self.watchers.get_mut(&id) {
             watchers.retain(|watcher| *watcher != (epoll, fd));
         }

@@ -174,9 +174,12 @@ impl Event {
                     path,
                     offset: *offset,
                 });
-                match again {
-                    true => observer.protected(range, permissions, file),
-                    false => observer.mapped(range, permissions, file),
+
+                // Other permissions for what is mapped already: its content did not change.
+                if again {
+                    observer.protected(range, permissions, file)
+                } else {
+                    observer.mapped(range, permissions, file)
                 }
             }
             Event::Unmapped(range) => observer.unmapped(range),

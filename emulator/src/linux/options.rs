@@ -36,7 +36,7 @@ pub struct ProcessOptions {
     /// Whether to keep the turns for [`super::Kernel::followed`].
     pub keeps_schedule: bool,
     /// The processes whose instructions are reported; others run at full speed.
-    pub observed: Observed,
+    pub observed: ObservedProcesses,
     /// User number. Files of the user who runs the emulator belong to it.
     pub uid: u32,
     /// Group number; the same applies to files.
@@ -71,7 +71,7 @@ impl Default for ProcessOptions {
             clock: START,
             schedule: None,
             keeps_schedule: false,
-            observed: Observed::All,
+            observed: ObservedProcesses::All,
             uid: 1000,
             gid: 1000,
             stdin: Input::Bytes(Vec::new()),
@@ -87,7 +87,7 @@ impl Default for ProcessOptions {
 
 /// The processes whose instructions, system calls and signals are reported to the observer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Observed {
+pub enum ObservedProcesses {
     /// All of them.
     #[default]
     All,
@@ -98,13 +98,13 @@ pub enum Observed {
     Programs(Vec<Vec<u8>>),
 }
 
-impl Observed {
+impl ObservedProcesses {
     /// Whether a process that runs a program, known by these paths, is observed, if it `was` before.
     pub(super) fn after_exec(&self, was: bool, paths: [&[u8]; 2]) -> bool {
         match self {
-            Observed::All => true,
-            Observed::First => was,
-            Observed::Programs(names) => paths.iter().any(|path| {
+            ObservedProcesses::All => true,
+            ObservedProcesses::First => was,
+            ObservedProcesses::Programs(names) => paths.iter().any(|path| {
                 let name = path.rsplit(|&byte| byte == b'/').next();
                 names.iter().any(|wanted| Some(&wanted[..]) == name)
             }),
@@ -113,7 +113,7 @@ impl Observed {
 
     /// Whether a child is observed whose parent is, or is not.
     pub(super) fn after_fork(&self, parent: bool) -> bool {
-        parent && *self != Observed::First
+        parent && *self != ObservedProcesses::First
     }
 }
 

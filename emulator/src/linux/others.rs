@@ -46,9 +46,10 @@ impl Kernel {
 
     /// A process that has not ended, by number.
     pub(super) fn process_mut(&mut self, number: u32) -> Option<&mut Process> {
-        match number == self.process.number {
-            true => Some(&mut self.process),
-            false => Some(&mut self.processes.get_mut(&number)?.process),
+        if number == self.process.number {
+            Some(&mut self.process)
+        } else {
+            Some(&mut self.processes.get_mut(&number)?.process)
         }
     }
 
@@ -146,6 +147,7 @@ impl Kernel {
             }
         }
 
+        // Zombies, too: they still have a number, a group and an owner.
         for ended in &self.system.ended {
             if is_it(ended.number, ended.group, &ended.identity) {
                 all.push(Task {

@@ -20,7 +20,7 @@ pub enum Outcome {
         /// The next instruction, or the instruction that faulted.
         rip: u64,
         /// Where the signal came from.
-        why: Why,
+        why: SignalOrigin,
     },
     /// The requested number of instructions was executed; the process can continue.
     Limit,
@@ -69,6 +69,7 @@ impl fmt::Display for Outcome {
             }
             Outcome::Limit => write!(f, "stopped at the limit of instructions"),
             Outcome::Unsupported { rip, bytes } => Unsupported::of(*rip, bytes).fmt(f),
+            // rip is after the `syscall`, so the call is before it.
             Outcome::Blocked { rip, call } => {
                 write!(
                     f,
@@ -96,7 +97,7 @@ impl fmt::Display for Outcome {
 
 /// The origin of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
+pub enum SignalOrigin {
     /// The processor raised an exception.
     Exception(Exception),
     /// A page past the end of a mapped file was accessed.
@@ -112,20 +113,20 @@ pub enum Why {
     Return,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for SignalOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::Exception(Exception::InvalidOpcode) => write!(
+            SignalOrigin::Exception(Exception::InvalidOpcode) => write!(
                 f,
                 "an invalid instruction, or one that the emulated processor does not have (--cpu)"
             ),
-            Why::Exception(exception) => write!(f, "{exception}"),
-            Why::BehindFile { address } => {
+            SignalOrigin::Exception(exception) => write!(f, "{exception}"),
+            SignalOrigin::BehindFile { address } => {
                 write!(f, "{address:#x} is past the end of the mapped file")
             }
-            Why::Sent => write!(f, "it was sent"),
-            Why::Frame => write!(f, "the frame for its handler could not be written"),
-            Why::Return => write!(f, "rt_sigreturn without a frame written by the kernel"),
+            SignalOrigin::Sent => write!(f, "it was sent"),
+            SignalOrigin::Frame => write!(f, "the frame for its handler could not be written"),
+            SignalOrigin::Return => write!(f, "rt_sigreturn without a frame written by the kernel"),
         }
     }
 }

@@ -80,6 +80,7 @@ impl Process {
         space: SpaceId,
         resources: [[u64; 2]; RESOURCES],
     ) -> Process {
+        // The leader of its own group, in the session of its parent, without a terminal.
         Process {
             number,
             parent,
@@ -106,6 +107,7 @@ impl Process {
             others: BTreeMap::new(),
             first_ended: None,
             has_ended: false,
+            // Before any instruction was executed: the machine has been up for a while already.
             begun: UP * SECOND,
             ended_time: 0,
             children: Usage::default(),
@@ -172,7 +174,7 @@ pub(super) struct ParkedProcess {
 
 /// A process that has ended, until its parent waits for it.
 #[derive(Clone, Debug)]
-pub(super) struct Ended {
+pub(super) struct Zombie {
     pub(super) number: u32,
     pub(super) parent: u32,
     pub(super) group: u32,
@@ -215,14 +217,11 @@ impl Kernel {
         if std::mem::take(&mut self.process.stack_to_fit) {
             self.fit_stack();
         }
-        match other.process.has_ended {
-            true => {
-                self.release(other.process.space);
-                self.files.forget(other.process.number);
-            }
-            false => {
-                self.processes.insert(other.process.number, other);
-            }
+        if other.process.has_ended {
+            self.release(other.process.space);
+            self.files.forget(other.process.number);
+        } else {
+            self.processes.insert(other.process.number, other);
         }
     }
 
@@ -241,11 +240,10 @@ impl Kernel {
         std::mem::swap(&mut self.machine.core.state, &mut other.state);
         std::mem::swap(&mut process.signals.own, &mut other.signals);
         std::mem::swap(&mut process.thread, &mut other.thread);
-        match other.thread.has_ended {
-            true => process.ended_time += other.thread.time,
-            false => {
-                process.others.insert(other.thread.number, other);
-            }
+        if other.thread.has_ended {
+            process.ended_time += other.thread.time
+        } else {
+            process.others.insert(other.thread.number, other);
         }
         let first = process.others.get(&process.number);
         process.signals.left_to_first = first.map_or(0, |first| !first.signals.blocked);

@@ -152,10 +152,13 @@ impl Kernel {
 
         let at = {
             let open = open.borrow();
+
+            // The limit is that of files, not of pipes or devices.
             if !matches!(open.kind, Kind::Host(_) | Kind::Memory(_)) {
                 return Ok(count);
             }
             match at {
+                // The end of the file, whatever the position.
                 _ if open.flags & super::files::o::APPEND != 0 => open.size()?,
                 Some(at) => at,
                 None => open.position,

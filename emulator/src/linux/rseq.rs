@@ -5,7 +5,7 @@
 
 use super::errno::{Answer, Errno};
 use super::kernel::Kernel;
-use super::outcome::Why;
+use super::outcome::SignalOrigin;
 use super::signals::{Info, SIGSEGV};
 use crate::address_space::TASK_SIZE;
 
@@ -18,7 +18,7 @@ const SEQUENCE_AT: u64 = 8;
 
 /// What a thread has registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Registered {
+pub(super) struct RseqArea {
     /// The address and the size of its `struct rseq`.
     at: u64,
     size: u32,
@@ -26,7 +26,7 @@ pub(super) struct Registered {
     signature: u32,
 }
 
-impl Registered {
+impl RseqArea {
     /// The address, the size and the signature.
     pub(super) fn words(&self) -> [u64; 3] {
         [self.at, self.size.into(), self.signature.into()]
@@ -36,12 +36,13 @@ impl Registered {
 impl Kernel {
     pub(super) fn sys_rseq(&mut self, at: u64, size: u64, flags: u64, signature: u64) -> Answer {
         const UNREGISTER: u32 = 1;
-        let wanted = Registered {
+        let wanted = RseqArea {
             at,
             size: size as u32,
             signature: signature as u32,
         };
 
+        // A thread can register one area.
         let known = self.process.thread.rseq;
         if flags as u32 == UNREGISTER {
             // Only what was registered can be unregistered (`kernel/rseq.c`).
@@ -98,7 +99,7 @@ impl Kernel {
         }
     }
 
-    fn abort_sequence(&mut self, registered: Registered) -> Answer<()> {
+    fn abort_sequence(&mut self, registered: RseqArea) -> Answer<()> {
         // `rseq_cs`: the sequence that the thread may be in.
         let named = registered.at.wrapping_add(SEQUENCE_AT);
         let at = self.u64_at(named)?;
@@ -138,7 +139,7 @@ impl Kernel {
 
     /// A sequence that cannot be used ends the process.
     fn end_sequence(&mut self) {
-        let info = Info::forced(SIGSEGV, Why::Sent);
+        let info = Info::forced(SIGSEGV, SignalOrigin::Sent);
         self.process.signals.force(info);
     }
 }

@@ -6,7 +6,7 @@ use super::limit::Limit;
 use super::numbers;
 use super::observer::{Event, ProcessObserver, SystemCall};
 use super::outcome::{Notice, Outcome};
-use super::threads::Made;
+use super::threads::SystemCallEntry;
 use super::tracing::Phase;
 use crate::flags::TF;
 use crate::machine::Exit;
@@ -76,9 +76,10 @@ impl Kernel {
 
         // With TF each instruction ends with a #DB (Intel SDM volume 3, single-step exception).
         let steps = self.machine.core.state.other_flags & TF != 0;
-        let exit = match steps {
-            true => self.single_step(most.min(1), observer),
-            false => self.execute(most, observer),
+        let exit = if steps {
+            self.single_step(most.min(1), observer)
+        } else {
+            self.execute(most, observer)
         };
 
         self.clock.set(self.executed());
@@ -121,9 +122,10 @@ impl Kernel {
         // Signals of timers that have expired are delivered with the others.
         self.expire_timers();
         self.settle_objects();
-        match self.is_stuck() {
-            true => self.choose(observer),
-            false => self.deliver_signals(observer),
+        if self.is_stuck() {
+            self.choose(observer)
+        } else {
+            self.deliver_signals(observer)
         }
 
         if self.outcome.is_some() {
@@ -135,9 +137,10 @@ impl Kernel {
     }
 
     fn execute<O: ProcessObserver>(&mut self, most: u64, observer: &mut O) -> Exit {
-        match self.process.observed {
-            true => self.machine.run(most, observer),
-            false => self.machine.run(most, &mut ()),
+        if self.process.observed {
+            self.machine.run(most, observer)
+        } else {
+            self.machine.run(most, &mut ())
         }
     }
 
@@ -213,7 +216,7 @@ impl Kernel {
         let arg = |register| core.state.gpr(register);
         let args = [reg::RDI, reg::RSI, reg::RDX, 10, 8, 9].map(arg);
         let before = core.state.preserved_at(core.state.rip);
-        let made = Made {
+        let made = SystemCallEntry {
             number,
             args,
             before,
@@ -269,8 +272,12 @@ impl Kernel {
     }
 
     /// Answers a call of the running thread. If it must wait, it is answered again later.
-    pub(super) fn answer_call<O: ProcessObserver>(&mut self, made: Made, observer: &mut O) {
-        let Made {
+    pub(super) fn answer_call<O: ProcessObserver>(
+        &mut self,
+        made: SystemCallEntry,
+        observer: &mut O,
+    ) {
+        let SystemCallEntry {
             number,
             args,
             before,
@@ -283,9 +290,10 @@ impl Kernel {
         let was_observed = self.process.observed;
 
         // A call that waits has passed them.
-        let filtered = match self.has_waited() {
-            true => None,
-            false => self.filtered(number, args),
+        let filtered = if self.has_waited() {
+            None
+        } else {
+            self.filtered(number, args)
         };
 
         // The tracer decides about the call first (SECCOMP_RET_TRACE).

@@ -7,7 +7,7 @@ use super::numbers;
 use super::observer::ProcessObserver;
 use super::outcome::Outcome;
 use super::task::Task;
-use super::turns::{Followed, Misfit, MisfitKind, Turn};
+use super::turns::{Misfit, MisfitKind, ScheduleOutcome, Turn};
 
 /// How often time passes without a thread that can go on, until only the ends of waits count: a
 /// timer that nobody reads expires forever.
@@ -18,16 +18,17 @@ impl Kernel {
     /// is no other thread.
     pub(super) fn share(&self) -> u64 {
         let is_alone = self.process.others.is_empty() && self.processes.is_empty();
-        match is_alone && self.system.schedule.turn().is_none() {
-            true => u64::MAX,
-            false => self.system.schedule.end.saturating_sub(self.executed()),
+        if is_alone && self.system.schedule.turn().is_none() {
+            u64::MAX
+        } else {
+            self.system.schedule.end.saturating_sub(self.executed())
         }
     }
 
     /// What has become of the schedule so far.
-    pub fn followed(&self) -> Followed {
+    pub fn followed(&self) -> ScheduleOutcome {
         let taken = self.system.schedule.taken.as_ref();
-        Followed {
+        ScheduleOutcome {
             turns: taken.map_or(Vec::new(), |taken| taken.all(self.executed())),
             left: self.turn_left(),
         }
@@ -95,9 +96,10 @@ impl Kernel {
 
             // An open turn lasts until the thread waits or ends.
             let is_open = turn.instructions == Turn::OPEN;
-            let has_ended = match is_open {
-                true => self.is_stuck(),
-                false => self.system.schedule.end <= self.executed(),
+            let has_ended = if is_open {
+                self.is_stuck()
+            } else {
+                self.system.schedule.end <= self.executed()
             };
             if self.system.schedule.has_begun() && has_ended {
                 self.system.schedule.next_turn();

@@ -2,7 +2,7 @@
 //! current turn of a given schedule. Not here: which thread is next (`schedule`).
 
 use super::random::Random;
-use super::turns::{Taken, Turn};
+use super::turns::{Turn, TurnRecord};
 use std::sync::Arc;
 
 /// Instructions that a thread runs at most before another one does. On average it is half of it.
@@ -17,14 +17,14 @@ pub(super) struct Schedule {
     /// The number of executed instructions at which the running thread has had its share.
     pub(super) end: u64,
     /// A schedule to follow; then the seed decides.
-    pub(super) given: Option<Given>,
+    pub(super) given: Option<GivenSchedule>,
     /// What was taken, if it is kept.
-    pub(super) taken: Option<Taken>,
+    pub(super) taken: Option<TurnRecord>,
 }
 
 /// A given schedule.
 #[derive(Clone, Debug)]
-pub(super) struct Given {
+pub(super) struct GivenSchedule {
     pub(super) turns: Arc<[Turn]>,
     /// The index of the current turn.
     at: usize,
@@ -37,12 +37,12 @@ impl Schedule {
         Schedule {
             random: Random::new(seed ^ STREAM),
             end: 0,
-            given: given.map(|turns| Given {
+            given: given.map(|turns| GivenSchedule {
                 turns,
                 at: 0,
                 begun: None,
             }),
-            taken: is_kept.then(Taken::default),
+            taken: is_kept.then(TurnRecord::default),
         }
     }
 

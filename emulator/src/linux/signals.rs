@@ -8,7 +8,7 @@ mod info;
 pub(super) use info::{Info, SI_KERNEL};
 
 use super::errno::Errno;
-use super::outcome::Why;
+use super::outcome::SignalOrigin;
 use std::collections::VecDeque;
 
 /// Number of signals.
@@ -221,7 +221,7 @@ fn set_of(queue: &VecDeque<Info>) -> u64 {
 fn first(queue: &VecDeque<Info>, set: u64) -> Option<usize> {
     let wanted = queue.iter().enumerate();
     let wanted = wanted.filter(|(_, info)| set & bit(info.signal) != 0);
-    let first = wanted.min_by_key(|(_, info)| (info.why == Why::Sent, info.signal));
+    let first = wanted.min_by_key(|(_, info)| (info.why == SignalOrigin::Sent, info.signal));
     first.map(|(index, _)| index)
 }
 

@@ -42,13 +42,13 @@ pub(super) struct Streams {
     outputs: [Output; 2],
     captured: [Vec<u8>; 2],
     captured_max: usize,
-    patience: Patience,
+    patience: StreamTimeout,
     late: bool,
 }
 
 /// How long to wait for the streams of this process.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Patience {
+pub(super) struct StreamTimeout {
     pub(super) deadline: Option<Instant>,
     /// Ends the waiting when it becomes true.
     pub(super) stop: Option<&'static AtomicBool>,
@@ -59,7 +59,7 @@ impl Streams {
         stdin: Input,
         outputs: [Output; 2],
         captured_max: usize,
-        patience: Patience,
+        patience: StreamTimeout,
     ) -> Streams {
         Streams {
             stdin,
@@ -166,7 +166,7 @@ impl Streams {
     fn wait(&mut self, fd: BorrowedFd<'_>, events: PollFlags) -> Answer<()> {
         /// Longest single wait, milliseconds.
         const SLICE: u16 = 1000;
-        let Patience { deadline, stop } = self.patience;
+        let StreamTimeout { deadline, stop } = self.patience;
         if deadline.is_none() && stop.is_none() {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use super::objects::Objects;
 use super::observer::Event;
 use super::others::Init;
 use super::outcome::Outcome;
-use super::process::{Ended, ParkedProcess, Process};
+use super::process::{ParkedProcess, Process, Zombie};
 use super::resources::RESOURCES;
 use super::scheduling::Scheduling;
 use super::share::Schedule;
@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Clone, Debug)]
 pub(super) struct System {
     /// The processes that have ended, until their parents wait for them.
-    pub(super) ended: Vec<Ended>,
+    pub(super) ended: Vec<Zombie>,
     /// The traced threads that have ended, until their tracers wait for them.
     pub(super) ended_threads: Vec<EndedThread>,
     pub(super) init: Init,

@@ -82,9 +82,11 @@ fn no_arguments_panic_or_take_more_than_the_limits() {
         u64::from_le_bytes(bytes)
     };
 
+    // More numbers than there are calls, since unknown ones must be refused.
     let mut calls = [0_u32; 470];
     let mut answered = 0;
     for _ in 0..200 {
+        // New processes, because some calls change what later ones can do.
         let (_root, mut process) = process(b"some input");
 
         // Pointers of all kinds, including pointers to paths.
@@ -123,12 +125,16 @@ fn no_arguments_panic_or_take_more_than_the_limits() {
                 continue;
             }
             calls[n as usize] += 1;
+
+            // `None`: the call has ended the program.
             let Some(result) = call(&mut process, n, args) else {
                 break;
             };
             answered += 1;
             let error = (-4095..0).contains(&result);
             assert!(
+                // The largest error number of Linux on x86-64 is 133, `EHWPOISON`; those of the
+                // kernel's own must not get out.
                 !error || result >= -133,
                 "call {n} {args:x?} answered {result}"
             );
@@ -137,6 +143,8 @@ fn no_arguments_panic_or_take_more_than_the_limits() {
         }
     }
     assert!(answered > 20_000, "{answered}");
+
+    // Random numbers leave some out, but not many.
     let never = calls.iter().filter(|&&count| count == 0).count();
     assert!(never < 100, "{never} calls were never made");
 }
@@ -153,6 +161,7 @@ fn files_that_only_their_owner_may_use_are_the_processs() {
         let mode = PermissionsExt::from_mode(0o700);
         std::fs::set_permissions(private, mode).expect("changed");
     }
+
     for uid in [1000, 4711] {
         let options = ProcessOptions {
             args: vec![b"program".to_vec()],
@@ -163,6 +172,8 @@ fn files_that_only_their_owner_may_use_are_the_processs() {
         };
         let process = Kernel::start(b"/folder/program", options).expect("it starts");
         let resolved = process.files.find(b"/", b"/folder/program", true);
+
+        // The user of the host who started the machine is the user inside, whatever the number.
         let attributes = process.files.attributes(&resolved.expect("it is there"));
         assert_eq!((attributes.uid, attributes.gid), (uid, uid + 1));
     }
@@ -202,38 +213,45 @@ fn time_passes_with_instructions_and_sleep() {
 /// Other processes of the host may give a name to another file at any time.
 #[test]
 fn a_file_that_was_exchanged_since_it_was_looked_up_is_not_used() {
-    type Use = fn(&mut Files, ResolvedPath) -> Answer<()>;
-    const READ: Use = |files, seen| files.open(seen, o::RDONLY, 0, Vec::new()).map(drop);
-    const CHANGE: Use = |files, seen| files.open(seen, o::RDWR, 0, Vec::new()).map(drop);
-    const REPLACE: Use = |files, seen| {
+    type NodeAction = fn(&mut Files, ResolvedPath) -> Answer<()>;
+    const READ: NodeAction = |files, seen| files.open(seen, o::RDONLY, 0, Vec::new()).map(drop);
+    const CHANGE: NodeAction = |files, seen| files.open(seen, o::RDWR, 0, Vec::new()).map(drop);
+    const REPLACE: NodeAction = |files, seen| {
         let flags = o::WRONLY | o::TRUNC;
         files.open(seen, flags, 0, Vec::new()).map(drop)
     };
-    const CUT: Use = |files, seen| files.truncate(seen, 3).map(drop);
-    const SET_MODE: Use = |files, seen| files.chmod(seen, 0o600).map(drop);
-    const SET_TIMES: Use = |files, seen| files.set_times(seen, None, None, true).map(drop);
-    const RUN: Use = |files, seen| match &seen.node {
+    const CUT: NodeAction = |files, seen| files.truncate(seen, 3).map(drop);
+    const SET_MODE: NodeAction = |files, seen| files.chmod(seen, 0o600).map(drop);
+    const SET_TIMES: NodeAction = |files, seen| files.set_times(seen, None, None, true).map(drop);
+    const RUN: NodeAction = |files, seen| match &seen.node {
         Node::Host(metadata) => files.read_program(&seen.path, metadata, 1 << 20).map(drop),
         _ => Ok(()),
     };
-    let of_files: &[(bool, &[Use])] = &[
+    let of_files: &[(bool, &[NodeAction])] = &[
+        // Without the right to write, a change copies the file into memory, and so must read it.
         (false, &[READ, CHANGE, CUT, SET_MODE, SET_TIMES, RUN]),
         (true, &[READ, CHANGE, REPLACE, CUT, RUN]),
     ];
+
     for &(allow_write, uses) in of_files {
         let root = tempfile::tempdir().expect("a directory");
         let path = |name: &str| root.path().join(name);
+
+        // Opening a FIFO would wait for a writer: it must be noticed before.
         mkfifo(&path("fifo"), Mode::S_IRWXU).expect("made");
+
         for name in ["one", "two"] {
             fs::write(path(name), program()).expect("written");
             fs::set_permissions(path(name), Rights::from_mode(0o755)).expect("changed");
             symlink(name, path(&format!("to-{name}"))).expect("linked");
         }
+
         let exchange = |one: &str, other: &str| {
             for (from, to) in [(one, "between"), (other, one), ("between", other)] {
                 fs::rename(path(from), path(to)).expect("renamed");
             }
         };
+
         let options = ProcessOptions {
             root: root.path().to_path_buf(),
             allow_write,
@@ -241,12 +259,15 @@ fn a_file_that_was_exchanged_since_it_was_looked_up_is_not_used() {
         };
         let mut process = Kernel::start(b"/one", options).expect("it starts");
         let files = &mut process.files;
+
         let find = |files: &Files, name: &str| {
             let found = files.find(b"/", name.as_bytes(), false);
             found.expect("it is there")
         };
-        let mut attempt = |one: &str, other: &str, it: Use| {
+        let mut attempt = |one: &str, other: &str, it: NodeAction| {
             let seen = find(files, one);
+
+            // Between the lookup and the use, as another process may do it.
             exchange(one, other);
             let answer = it(files, seen);
             // Looked up again, it is the other one.
@@ -254,6 +275,7 @@ fn a_file_that_was_exchanged_since_it_was_looked_up_is_not_used() {
             exchange(one, other);
             answer
         };
+
         for it in uses {
             for other in ["two", "fifo"] {
                 assert_eq!(attempt("one", other, *it), Err(Errno::ESTALE), "{other}");
@@ -273,6 +295,7 @@ fn a_file_that_was_exchanged_since_it_was_looked_up_is_not_used() {
             );
         }
         for name in ["one", "two"] {
+            // Whatever was tried, the files of the host are as before.
             assert_eq!(fs::read(path(name)).expect("readable"), program());
         }
     }

@@ -14,14 +14,14 @@ pub struct ThreadAt {
     /// Its name (`comm`).
     pub name: String,
     /// What it does.
-    pub doing: Doing,
+    pub doing: ThreadActivity,
     /// Its instruction pointer, stack pointer and callee-saved registers.
     pub at: Preserved,
 }
 
 /// What a thread does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Doing {
+pub enum ThreadActivity {
     /// It executes the next instruction.
     Runs,
     /// It can run, but another thread does.
@@ -55,16 +55,19 @@ impl Kernel {
 
                 // Of a traced thread, only its tracer's stop counts.
                 let stopped = process.stopped.filter(|_| thread.traced.is_none());
+
+                // A stop counts more than a wait: the wait goes on after it.
                 let doing = match (thread.stopped_for(), stopped, &thread.wait) {
-                    (Some(tracer), ..) => Doing::Traced(tracer.thread),
-                    (None, Some(signal), _) => Doing::Stopped(signal),
-                    (None, None, Some(wait)) => {
-                        Doing::WaitsIn(nr::name(wait.made.number).unwrap_or("a system call"))
-                    }
-                    (None, None, None) if task == running => Doing::Runs,
-                    (None, None, None) => Doing::CanRun,
+                    (Some(tracer), ..) => ThreadActivity::Traced(tracer.thread),
+                    (None, Some(signal), _) => ThreadActivity::Stopped(signal),
+                    (None, None, Some(wait)) => ThreadActivity::WaitsIn(
+                        nr::name(wait.made.number).unwrap_or("a system call"),
+                    ),
+                    (None, None, None) if task == running => ThreadActivity::Runs,
+                    (None, None, None) => ThreadActivity::CanRun,
                 };
 
+                // The first thread of a process may have ended before the others.
                 if !thread.has_ended {
                     all.push(ThreadAt {
                         task,

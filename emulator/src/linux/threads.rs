@@ -6,7 +6,7 @@ use super::filter::Filter;
 use super::kernel::Kernel;
 use super::outcome::Outcome;
 use super::process::Process;
-use super::rseq::Registered;
+use super::rseq::RseqArea;
 use super::scheduling::Scheduling;
 use super::signals::{OwnSignals, Signals};
 use super::task::Task;
@@ -15,7 +15,7 @@ use crate::state::{Preserved, State};
 
 /// A system call that a thread has made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Made {
+pub(super) struct SystemCallEntry {
     pub(super) number: u64,
     pub(super) args: [u64; 6],
     /// The state before it, with rip after the `syscall`.
@@ -25,7 +25,7 @@ pub(super) struct Made {
 /// What a thread waits for in a call. The call is answered again when that may have happened.
 #[derive(Clone, Debug)]
 pub(super) struct Wait {
-    pub(super) made: Made,
+    pub(super) made: SystemCallEntry,
     /// When it began, in real time.
     pub(super) begun: u64,
     /// When it ends at the latest, in real time.
@@ -34,12 +34,12 @@ pub(super) struct Wait {
     seen: u64,
     /// Bytes that the call has already transferred.
     pub(super) done: u64,
-    pub(super) what: For,
+    pub(super) what: WaitCondition,
 }
 
 /// What ends a wait, besides signals and time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum For {
+pub(super) enum WaitCondition {
     /// A change by another thread.
     Change,
     /// A thread that wakes a futex.
@@ -60,12 +60,12 @@ pub(super) struct Thread {
     /// The address of its list of robust futexes; 0 for none.
     pub(super) robust_list: u64,
     /// Its restartable sequences, if it has registered.
-    pub(super) rseq: Option<Registered>,
+    pub(super) rseq: Option<RseqArea>,
     pub(super) scheduling: Scheduling,
     /// What it lets through of its system calls, the oldest first.
     pub(super) filters: Vec<Filter>,
     /// The call that is being answered.
-    pub(super) made: Option<Made>,
+    pub(super) made: Option<SystemCallEntry>,
     /// `orig_rax`: the number of the call that it has made last, or -1 if it has executed something since.
     pub(super) last_call: u64,
     /// What its tracer wants, if it has one.
@@ -169,7 +169,7 @@ impl Kernel {
     /// The wait of the call that is answered, begun now if it has none.
     fn wait_mut(&mut self, until: Option<u64>) -> &mut Wait {
         let begun = self.clock.real();
-        let made = self.process.thread.made.unwrap_or(Made {
+        let made = self.process.thread.made.unwrap_or(SystemCallEntry {
             number: 0,
             args: [0; 6],
             before: self.machine.core.state.preserved_at(0),
@@ -180,7 +180,7 @@ impl Kernel {
             until,
             seen: 0,
             done: 0,
-            what: For::Change,
+            what: WaitCondition::Change,
         })
     }
 
@@ -190,7 +190,7 @@ impl Kernel {
     /// # Errors
     /// [`Errno::WAITS`] as long as neither has come: the call is answered again, from its
     /// beginning, when something has changed.
-    pub(super) fn wait_until(&mut self, until: Option<u64>, what: For) -> Answer<bool> {
+    pub(super) fn wait_until(&mut self, until: Option<u64>, what: WaitCondition) -> Answer<bool> {
         let until = self
             .process
             .thread
@@ -213,7 +213,7 @@ impl Kernel {
     /// and finds `done`.
     pub(super) fn wait_woken(&mut self, done: u64) {
         let wait = self.wait_mut(None);
-        (wait.done, wait.what) = (done, For::Woken);
+        (wait.done, wait.what) = (done, WaitCondition::Woken);
     }
 
     /// Changes when the wait of the call that is answered ends, if it waits.
@@ -225,7 +225,7 @@ impl Kernel {
 
     /// Waits for a signal, without another end.
     pub(super) fn wait_for_signal(&mut self, interrupted: Errno) -> Answer {
-        self.wait_until(None, For::Change)?;
+        self.wait_until(None, WaitCondition::Change)?;
         Err(interrupted)
     }
 
@@ -242,9 +242,9 @@ impl Kernel {
         };
         let now = self.clock.real();
         let has_changed = match wait.what {
-            For::Change => wait.seen != self.system.changes,
-            For::Futex => false,
-            For::Woken => true,
+            WaitCondition::Change => wait.seen != self.system.changes,
+            WaitCondition::Futex => false,
+            WaitCondition::Woken => true,
         };
         has_changed
             || wait.until.is_some_and(|until| until <= now)
@@ -253,9 +253,10 @@ impl Kernel {
 
     /// A thread of any process.
     pub(super) fn thread_mut(&mut self, process: u32, thread: u32) -> Option<&mut Thread> {
-        let process = match process == self.process.number {
-            true => &mut self.process,
-            false => &mut self.processes.get_mut(&process)?.process,
+        let process = if process == self.process.number {
+            &mut self.process
+        } else {
+            &mut self.processes.get_mut(&process)?.process
         };
         if process.thread.number == thread {
             return Some(&mut process.thread);

@@ -153,7 +153,7 @@ impl fmt::Display for Misfit {
 
 /// What became of the schedule of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Followed {
+pub struct ScheduleOutcome {
     /// The turns that the threads took; empty unless they are kept.
     pub turns: Vec<Turn>,
     /// The first turn of the given schedule that was not taken to its end, by number, from 1.
@@ -162,13 +162,13 @@ pub struct Followed {
 
 /// Turns that a run has taken.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct TurnRecord {
     turns: Vec<Turn>,
     /// The thread that runs, and the instructions that were executed when its turn began.
     running: Option<(u32, u64)>,
 }
 
-impl Taken {
+impl TurnRecord {
     /// A thread runs from here on.
     pub(super) fn run(&mut self, thread: u32, executed: u64) {
         if self.running.is_none_or(|(running, _)| running != thread) {
@@ -217,6 +217,7 @@ mod tests {
         };
         let turns: Vec<Turn> = (0..40)
             .map(|n| (1000 + n % 7, 1 << n))
+            // The edges of both numbers, and a turn without an end.
             .chain([(1, 0), (u32::MAX, Turn::OPEN - 1), (2, Turn::OPEN)])
             .map(turn)
             .collect();
@@ -225,6 +226,8 @@ mod tests {
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
 
         let read = Turn::parse(&text).expect("turns");
+
+        // The first line is a comment, so turns begin in the second.
         assert_eq!(read.first().map(|(_, line)| *line), Some(2));
         assert_eq!(
             read.last().map(|(_, line)| *line),
@@ -236,10 +239,12 @@ mod tests {
         let empty = Turn::print(&[]);
         assert_eq!(Turn::parse(&empty), Ok(Vec::new()));
 
+        // A comment reaches to the end of its line; turns need a space between them.
         let by_hand = "1000:5 # first\n#1:2\n\n\t1001:*1000:1";
         let error = Turn::parse(by_hand).expect_err("a word without a space in it");
         assert_eq!((error.line, &error.word[..]), (4, "1001:*1000:1"));
 
+        // Numbers without signs, in range, and both of them.
         let wrong = [
             "1000",
             "1000:",
@@ -263,7 +268,7 @@ mod tests {
 
     #[test]
     fn turns_are_joined_and_split() {
-        let mut taken = Taken::default();
+        let mut taken = TurnRecord::default();
         taken.run(1, 0);
         taken.run(1, 10);
         taken.run(2, 30);

@@ -80,6 +80,8 @@ impl fmt::Display for Unsupported<'_> {
             .iter()
             .map(|feature| format!("{feature:?}"))
             .collect();
+
+        // iced names more than one if an instruction needs all of them.
         let features = features.join(" and ");
 
         match (self.kind(), self.mnemonic()) {
@@ -97,6 +99,8 @@ impl fmt::Display for Unsupported<'_> {
         }
 
         write!(f, ", at {:#x}:", self.rip)?;
+
+        // The bytes, since what cannot be decoded has no other name.
         self.bytes
             .iter()
             .try_for_each(|byte| write!(f, " {byte:02x}"))?;

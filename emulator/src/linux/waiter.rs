@@ -1,13 +1,13 @@
 //! A thread that waits for a futex. Not here: waiting and waking (`calls::futex`).
 
-use crate::address_space::Place;
+use crate::address_space::MemoryKey;
 
 /// A thread that waits for a futex.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiter {
     pub(super) process: u32,
     /// What is at the address of the word, for all who share it.
-    pub(super) place: Place,
+    pub(super) place: MemoryKey,
     pub(super) bits: u32,
     pub(super) thread: u32,
     /// The place of the futex in the list of `futex_waitv`.

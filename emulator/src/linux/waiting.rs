@@ -1,8 +1,8 @@
 //! The threads that wait, for a report of a deadlock: what each waits for, and who could end it.
 
-use super::end::Which;
+use super::end::WaitTarget;
 use super::files::{Kind, Shared};
-use super::handle::Sort;
+use super::handle::HandleKind;
 use super::kernel::Kernel;
 use super::locks::Holder;
 use super::numbers as nr;
@@ -51,7 +51,7 @@ pub enum WaitsFor {
     /// The end of another thread of the process.
     Thread(u32),
     /// A child that ends, stops or continues: this one, one of a process group, or any.
-    Child(Which),
+    Child(WaitTarget),
     /// The child of `vfork`, which uses the parent's memory.
     Borrower(u32),
     /// A signal.
@@ -137,12 +137,15 @@ impl fmt::Display for WaitsFor {
                 owner,
             } => {
                 write!(f, "the futex at {address:#x}")?;
+
+                // The word may be in memory that is gone by now.
                 if let Some(value) = value {
                     write!(f, ", value {value:#x}")?;
                 }
 
                 match owner {
                     Some(Owner { thread, known }) => {
+                        // What the kernel defines needs no remark; glibc's layout is a guess.
                         let how = match known {
                             OwnerKnown::Word => "",
                             OwnerKnown::Glibc => " (__owner of a pthread_mutex_t)",
@@ -153,9 +156,11 @@ impl fmt::Display for WaitsFor {
                 }
             }
             WaitsFor::Thread(thread) => write!(f, "the end of thread {thread}"),
-            WaitsFor::Child(Which::Any) => write!(f, "any child"),
-            WaitsFor::Child(Which::Number(number)) => write!(f, "child {number}"),
-            WaitsFor::Child(Which::Group(group)) => write!(f, "a child of process group {group}"),
+            WaitsFor::Child(WaitTarget::Any) => write!(f, "any child"),
+            WaitsFor::Child(WaitTarget::Number(number)) => write!(f, "child {number}"),
+            WaitsFor::Child(WaitTarget::Group(group)) => {
+                write!(f, "a child of process group {group}")
+            }
             WaitsFor::Borrower(child) => write!(f, "execve or the end of its vfork child {child}"),
             WaitsFor::Signal => write!(f, "a signal"),
             WaitsFor::Files(files) => {
@@ -164,9 +169,11 @@ impl fmt::Display for WaitsFor {
                     write!(f, "{comma}{file}")?;
                 }
 
-                match files.is_empty() {
-                    true => write!(f, "a signal"),
-                    false => Ok(()),
+                // `poll` without files, or of what cannot become ready, waits for a signal.
+                if files.is_empty() {
+                    write!(f, "a signal")
+                } else {
+                    Ok(())
                 }
             }
             WaitsFor::Lock(file) => {
@@ -292,32 +299,40 @@ impl Kernel {
         let [a, b, c, d, ..] = wait.made.args;
         match wait.made.number {
             nr::futex => self.waits_for_futex(a),
+            // The meanings of the number: wait4(2).
             nr::wait4 => WaitsFor::Child(match a as i32 {
-                -1 => Which::Any,
-                0 => Which::Group(self.process.group),
-                group @ ..0 => Which::Group(group.unsigned_abs()),
-                number => Which::Number(number.cast_unsigned()),
+                -1 => WaitTarget::Any,
+                0 => WaitTarget::Group(self.process.group),
+                group @ ..0 => WaitTarget::Group(group.unsigned_abs()),
+                number => WaitTarget::Number(number.cast_unsigned()),
             }),
             nr::waitid => {
                 let which = self.waited_for(a as u32, b);
-                WaitsFor::Child(which.map_or(Which::Any, |(which, _)| which))
+                WaitsFor::Child(which.map_or(WaitTarget::Any, |(which, _)| which))
             }
+            // Only after the child was created does a `vfork` wait; its number is the answer that
+            // is kept.
             nr::fork | nr::vfork | nr::clone | nr::clone3 => WaitsFor::Borrower(wait.done as u32),
             nr::pause | nr::rt_sigsuspend | nr::rt_sigtimedwait => WaitsFor::Signal,
             nr::poll | nr::ppoll => {
+                // `struct pollfd` has 8 bytes: the descriptor, and two sets of events.
                 let descriptor = |index| self.u32_at(a.wrapping_add(8 * index)).ok();
                 let all = (0..b).map_while(descriptor);
+
+                // A negative descriptor is ignored (poll(2)).
                 self.files_of(all.filter(|&fd| fd as i32 >= 0).map(u64::from))
             }
             nr::select | nr::pselect6 => {
                 let sets = [b, c, d];
                 let is_in = |fd: u64| {
                     sets.iter().any(|&set| {
+                        // A set is an array of words with 64 bits each.
                         let word = self.u64_at(set.wrapping_add(fd / 64 * 8));
                         set != 0 && word.is_ok_and(|word| word >> (fd % 64) & 1 != 0)
                     })
                 };
 
+                // The program may name more descriptors than there can be.
                 let count = a.min(self.files.own.table.room());
                 self.files_of((0..count).filter(|&fd| is_in(fd)))
             }
@@ -326,6 +341,7 @@ impl Kernel {
             nr::msgsnd | nr::msgrcv => WaitsFor::Queue(a as u32),
             nr::sendfile if self.own_file(a).is_some() => self.files_of([a, b].into_iter()),
             nr::splice => self.files_of([a, c].into_iter()),
+            // All other calls that wait for a file have its descriptor first.
             _ if self.own_file(a).is_some() => self.files_of([a].into_iter()),
             _ => WaitsFor::Other,
         }
@@ -339,11 +355,12 @@ impl Kernel {
         let file = |descriptor| {
             let open = self.own_file(descriptor)?;
             let what = match &open.borrow().kind {
+                // A FIFO has a name, which says more.
                 Kind::Pipe(end) if end.reads() && !open.borrow().has_name() => {
                     "read end of a pipe".to_owned()
                 }
                 Kind::Pipe(_) if !open.borrow().has_name() => "write end of a pipe".to_owned(),
-                Kind::Object(handle) if handle.sort != Sort::Terminal => {
+                Kind::Object(handle) if handle.sort != HandleKind::Terminal => {
                     handle.sort.name().trim_end_matches(':').to_owned()
                 }
                 Kind::Stdin => "standard input".to_owned(),
@@ -370,6 +387,8 @@ impl Kernel {
         };
 
         let (ranges, whole) = self.system.locks.holders(open.borrow().lock_key());
+
+        // `flock` locks a whole file; locks of ranges know the one in the way.
         let holders = match self.system.locks.blocker(self.task()) {
             _ if is_whole => whole.into_iter().map(Holder::Open).collect(),
             Some(blocker) => vec![blocker],
@@ -448,6 +467,7 @@ impl Kernel {
             return WaitsFor::Thread(*thread);
         }
 
+        // A number that is nobody's is not an owner: the word is something else.
         let is_alive = |number: u32| {
             let mut all = self.all_processes().filter(|process| !process.has_ended);
             all.any(|process| threads(process).iter().any(|(thread, _)| *thread == number))
@@ -462,11 +482,11 @@ impl Kernel {
                 known: OwnerKnown::Word,
             };
 
-            match is_alive(word.thread) {
-                true => Some(word),
-                false => self
-                    .glibc_owner(address)
-                    .filter(|owner| is_alive(owner.thread)),
+            if is_alive(word.thread) {
+                Some(word)
+            } else {
+                self.glibc_owner(address)
+                    .filter(|owner| is_alive(owner.thread))
             }
         });
 

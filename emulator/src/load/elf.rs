@@ -2,7 +2,7 @@
 //! them with their flags; the other packages read ELF with object.
 
 use super::Mapping;
-use super::error::{LoadError, LoadErrorKind, Which};
+use super::error::{ElfFile, LoadError, LoadErrorKind};
 use crate::address_space::{Access, AddressSpace, Content, PAGE_SIZE, Permissions};
 use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::header::{EM_X86_64, ET_DYN, ET_EXEC};
@@ -21,7 +21,7 @@ const PATH_MAX: u64 = 4096;
 
 /// The headers of a program or an interpreter.
 pub(super) struct Executable {
-    pub(super) which: Which,
+    pub(super) which: ElfFile,
     pub(super) is_dyn: bool,
     /// The entry point in the file (svma).
     pub(super) entry: u64,
@@ -44,7 +44,7 @@ impl Executable {
     }
 
     /// Reads and checks the headers.
-    pub(super) fn parse(which: Which, file: &Content) -> Result<Executable, LoadError> {
+    pub(super) fn parse(which: ElfFile, file: &Content) -> Result<Executable, LoadError> {
         let error = |what, section, offset| LoadError {
             which,
             what,
@@ -137,7 +137,7 @@ impl Executable {
 
                 self.loads.push(p);
             }
-            PT_INTERP if self.which == Which::Program => {
+            PT_INTERP if self.which == ElfFile::Program => {
                 let bad = || error(self, LoadErrorKind::InterpreterPath, "PT_INTERP");
                 let end = p.p_offset.checked_add(p.p_filesz);
 

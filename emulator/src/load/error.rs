@@ -4,18 +4,18 @@ use crate::address_space::{Fault, MapError};
 
 /// The file concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Which {
+pub enum ElfFile {
     /// The program.
     Program,
     /// Its interpreter (the dynamic linker).
     Interpreter,
 }
 
-impl Which {
+impl ElfFile {
     const fn name(self) -> &'static str {
         match self {
-            Which::Program => "program",
-            Which::Interpreter => "interpreter",
+            ElfFile::Program => "program",
+            ElfFile::Interpreter => "interpreter",
         }
     }
 }
@@ -26,7 +26,7 @@ impl Which {
 #[non_exhaustive]
 pub struct LoadError {
     /// The file.
-    pub which: Which,
+    pub which: ElfFile,
     /// What is wrong.
     pub what: LoadErrorKind,
     /// The header or part of the file.

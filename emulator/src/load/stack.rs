@@ -4,7 +4,7 @@
 
 use super::LoadOptions;
 use super::elf::{Executable, PROGRAM_HEADER};
-use super::error::{LoadError, LoadErrorKind, Which};
+use super::error::{ElfFile, LoadError, LoadErrorKind};
 use crate::address_space::{AddressSpace, PAGE_SIZE};
 use std::ops::Range;
 
@@ -67,7 +67,9 @@ pub(super) fn vector(
         (AT_EUID, uid),
         (AT_GID, gid),
         (AT_EGID, gid),
+        // No program runs with more rights than its caller.
         (AT_SECURE, 0),
+        // Addresses of bytes on the stack, known once it is laid out.
         (AT_RANDOM, 0),
         (AT_HWCAP2, options.hwcap2),
         (AT_EXECFN, 0),
@@ -88,7 +90,7 @@ pub(super) fn write(
     options: &LoadOptions,
 ) -> Result<(u64, Vec<AuxvEntry>), LoadError> {
     let error = |what| LoadError {
-        which: Which::Program,
+        which: ElfFile::Program,
         what,
         section: "stack",
         offset: 0,

@@ -87,7 +87,7 @@ fn real_pages(maps: &str, path: &str) -> (u64, Pages) {
     )
 }
 
-fn our_pages(loaded: &Loaded, which: Which, relro: &Range<u64>) -> Pages {
+fn our_pages(loaded: &Loaded, which: ElfFile, relro: &Range<u64>) -> Pages {
     let mut out = Pages::new();
     let of = |m: &&Mapping| m.which == which && m.is_file;
     let base = loaded
@@ -130,19 +130,30 @@ fn a_program_is_mapped_as_linux_maps_it() {
     let options = LoadOptions::default();
     let loaded = load(&mut space, &program, Some(&linker), &[], &[], &options);
     let loaded = loaded.expect("it runs here");
+
+    // A real process prints its own mappings.
     let maps = String::from_utf8(run(path, "/proc/self/maps")).expect("text");
-    for (which, path) in [(Which::Program, path), (Which::Interpreter, &linker_path)] {
+    for (which, path) in [
+        (ElfFile::Program, path),
+        (ElfFile::Interpreter, &linker_path),
+    ] {
         let (_, real) = real_pages(&maps, path);
+
+        // More pages than one mapping, or the text was not understood.
         assert!(real.len() > 4, "{maps}");
         assert_eq!(our_pages(&loaded, which, &relro(path)), real, "{path}");
     }
+
+    // Without randomization, the addresses are Linux's own.
     assert_eq!(loaded.bias, ELF_ET_DYN_BASE);
     let last = |which| {
         let of = loaded.mappings.iter().filter(move |m| m.which == which);
         of.map(|m| m.range.end).max()
     };
-    assert_eq!(last(Which::Interpreter), Some(MMAP_BASE));
-    assert_eq!(last(Which::Program), Some(loaded.brk));
+    assert_eq!(last(ElfFile::Interpreter), Some(MMAP_BASE));
+
+    // The heap begins behind the program.
+    assert_eq!(last(ElfFile::Program), Some(loaded.brk));
 }
 
 #[test]
@@ -175,6 +186,7 @@ fn the_auxiliary_vector_is_that_of_linux() {
         .map(|p| (p[0], p[1]))
         .collect();
 
+    // By kind, since order and number may differ.
     let theirs: BTreeMap<u64, u64> = real.iter().copied().collect();
     let ours: BTreeMap<u64, u64> = loaded.auxv.iter().map(|e| (e.kind, e.value)).collect();
 
@@ -186,6 +198,7 @@ fn the_auxiliary_vector_is_that_of_linux() {
         .filter(|kind| ours.contains_key(kind));
     assert_eq!(known.collect::<Vec<_>>(), order);
 
+    // These do not depend on where anything is.
     for kind in [
         AT_PAGESZ, AT_CLKTCK, AT_PHENT, AT_PHNUM, AT_FLAGS, AT_SECURE,
     ] {
@@ -205,6 +218,7 @@ fn the_auxiliary_vector_is_that_of_linux() {
     );
     assert_eq!(theirs[&AT_EXECFN] % PAGE_SIZE, ours[&AT_EXECFN] % PAGE_SIZE);
 
+    // The interpreter's base, and the entry point in it: there execution starts.
     assert_eq!(Some(ours[&AT_BASE]), loaded.interpreter_bias);
     let linker = goblin::elf::Elf::parse(&linker).expect(&linker_path).entry;
     assert_eq!(loaded.entry, ours[&AT_BASE] + linker);
@@ -225,6 +239,7 @@ fn the_stack_holds_arguments_environment_and_vector() {
     let loaded = load(&mut space, &program, linker.as_ref(), &args, &env, &options);
     let loaded = loaded.expect("it runs here");
 
+    // rsp is at the number of arguments, aligned to 16 bytes (psABI).
     assert_eq!(loaded.rsp % 16, 0);
     assert!(loaded.stack.contains(&loaded.rsp));
     assert_eq!(word(&space, loaded.rsp), 3);
@@ -249,6 +264,7 @@ fn the_stack_holds_arguments_environment_and_vector() {
             (entry.kind, entry.value)
         );
 
+        // Where an entry points, there is what it promises.
         match entry.kind {
             AT_EXECFN => assert_eq!(string(&space, entry.value), b"/bin/cat"),
             AT_PLATFORM => assert_eq!(string(&space, entry.value), b"x86_64"),
@@ -405,7 +421,7 @@ fn hostile_headers_are_refused_by_name() {
         low.what,
         LoadErrorKind::Map(MapError::Range { start: 0, .. })
     ));
-    assert_eq!((low.which, low.section), (Which::Program, "PT_LOAD"));
+    assert_eq!((low.which, low.section), (ElfFile::Program, "PT_LOAD"));
 }
 
 #[test]

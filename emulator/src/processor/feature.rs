@@ -79,7 +79,7 @@ pub enum Feature {
 
 /// A feature, its name, its name in `/proc/cpuinfo`, the feature of its instructions, and the first
 /// level that has it.
-type Row = (
+type FeatureRow = (
     Feature,
     &'static str,
     &'static str,
@@ -93,7 +93,7 @@ const V3: Option<Level> = Some(Level::V3);
 /// All features. The levels are those of the psABI, table 3.1; `v2` also has what a libc requires,
 /// and what its processors have that programs use without asking.
 #[rustfmt::skip]
-const FEATURES: [Row; 34] = [
+const FEATURES: [FeatureRow; 34] = [
     (Feature::Sse3, "sse3", "pni", Some(CpuidFeature::SSE3), V2),
     (Feature::Ssse3, "ssse3", "ssse3", Some(CpuidFeature::SSSE3), V2),
     (Feature::Cx16, "cx16", "cx16", Some(CpuidFeature::CMPXCHG16B), V2),

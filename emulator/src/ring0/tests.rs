@@ -52,7 +52,7 @@ fn a_system_call_and_back() {
     ring0.machine.core.state.set_gpr(reg::GS, 7);
 
     assert!(ring0.in_user());
-    assert_eq!(ring0.step(&mut ()), Step::Done);
+    assert_eq!(ring0.step(&mut ()), StepResult::Done);
     let core = &ring0.machine.core;
     assert_eq!((core.state.rip, ring0.cs()), (SYSCALL, 0x10));
     // `syscall` saves rip in rcx and rflags in r11 (SDM volume 2, SYSCALL).
@@ -66,17 +66,17 @@ fn a_system_call_and_back() {
     assert_eq!(core.state.gpr(reg::RSP), STACK);
     assert!(!flag(&ring0, flags::CF) && !flag(&ring0, flags::IF));
 
-    assert_eq!(ring0.step(&mut ()), Step::Done);
+    assert_eq!(ring0.step(&mut ()), StepResult::Done);
     assert_eq!(ring0.machine.core.state.gpr(reg::GS), 0);
-    assert_eq!(ring0.step(&mut ()), Step::Done);
+    assert_eq!(ring0.step(&mut ()), StepResult::Done);
     assert_eq!(ring0.machine.core.state.gpr(reg::GS), 7);
 
-    assert_eq!(ring0.step(&mut ()), Step::Done);
+    assert_eq!(ring0.step(&mut ()), StepResult::Done);
     assert_eq!((ring0.machine.core.state.rip, ring0.cs()), (CODE + 2, 0x33));
     assert!(flag(&ring0, flags::CF) && flag(&ring0, flags::IF));
     assert_eq!(
         (ring0.step(&mut ()), ring0.step(&mut ())),
-        (Step::Done, Step::Halted)
+        (StepResult::Done, StepResult::Halted)
     );
 }
 
@@ -93,7 +93,7 @@ fn an_interrupt_waits_for_the_instruction_behind_sti() {
         let accepts = ring0.accepts(Event::Interrupt);
         assert_eq!(other.deliver(Event::Interrupt, &mut ()), Ok(accepts));
         assert_eq!(other.machine.core.state.rip == INTERRUPT, accepts);
-        assert_eq!(ring0.step(&mut ()), Step::Done);
+        assert_eq!(ring0.step(&mut ()), StepResult::Done);
     }
     assert_eq!(taken, [CODE, SYSCALL + 2, SYSCALL + 3]);
 }
@@ -102,7 +102,7 @@ fn an_interrupt_waits_for_the_instruction_behind_sti() {
 fn the_frame_of_an_interrupt_lies_below_an_aligned_stack() {
     let mut ring0 = machine(&[0xfb, 0x50, 0x90, 0x90]); // sti; push %rax; nop
     for _ in 0..3 {
-        assert_eq!(ring0.step(&mut ()), Step::Done);
+        assert_eq!(ring0.step(&mut ()), StepResult::Done);
     }
     let before = ring0.machine.core.state.rflags();
     assert_eq!(ring0.deliver(Event::Interrupt, &mut ()), Ok(true));
@@ -113,7 +113,7 @@ fn the_frame_of_an_interrupt_lies_below_an_aligned_stack() {
     let frame: [u64; 5] = words(core, sp).expect("a stack");
     assert_eq!(frame, [SYSCALL + 2, 0x10, before, STACK - 8, 0x18]);
     assert!(!flag(&ring0, flags::IF) && !ring0.accepts(Event::Interrupt));
-    assert_eq!(ring0.step(&mut ()), Step::Done);
+    assert_eq!(ring0.step(&mut ()), StepResult::Done);
     assert_eq!(ring0.machine.core.state.rflags(), before);
     assert_eq!(ring0.machine.core.state.gpr(reg::RSP), STACK - 8);
 }
@@ -127,20 +127,20 @@ fn out_of_user_mode_an_interrupt_changes_stacks() {
         (ring0.cs(), ring0.machine.core.state.segments[SS]),
         (0x10, 0)
     );
-    assert_eq!(ring0.step(&mut ()), Step::Done);
+    assert_eq!(ring0.step(&mut ()), StepResult::Done);
     assert_eq!((ring0.machine.core.state.rip, ring0.cs()), (CODE, 0x33));
 }
 
 #[test]
 fn an_nmi_is_not_interrupted_by_another_one() {
     let mut ring0 = machine(&[0x90]);
-    assert_eq!(ring0.step(&mut ()), Step::Done);
+    assert_eq!(ring0.step(&mut ()), StepResult::Done);
     // Interrupts are masked here, NMIs are not.
     assert_eq!(ring0.deliver(Event::Interrupt, &mut ()), Ok(false));
     assert_eq!(ring0.deliver(Event::Nmi, &mut ()), Ok(true));
     assert_eq!(ring0.machine.core.state.gpr(reg::RSP), 0x12_0000 - 40);
     assert_eq!(ring0.deliver(Event::Nmi, &mut ()), Ok(false));
-    assert_eq!(ring0.step(&mut ()), Step::Done);
+    assert_eq!(ring0.step(&mut ()), StepResult::Done);
     assert_eq!(ring0.machine.core.state.rip, SYSCALL);
     assert_eq!(ring0.deliver(Event::Nmi, &mut ()), Ok(true));
 }
@@ -149,8 +149,8 @@ fn an_nmi_is_not_interrupted_by_another_one() {
 fn what_is_not_there_stops_it() {
     let mut ring0 = machine(IRETQ);
     ring0.machine.core.state.set_gpr(reg::RSP, 0x70_0000);
-    assert_eq!(ring0.step(&mut ()), Step::Done);
-    let Step::Stopped(Exit::Exception(Exception::Memory(fault))) = ring0.step(&mut ()) else {
+    assert_eq!(ring0.step(&mut ()), StepResult::Done);
+    let StepResult::Stopped(Exit::Exception(Exception::Memory(fault))) = ring0.step(&mut ()) else {
         panic!("it has no stack");
     };
     assert_eq!(fault.address, 0x70_0000);

@@ -1,7 +1,7 @@
 //! The registers of the x87 unit: a stack of eight 80-bit registers, control, status, tags, and the
 //! pointers to the last instruction.
 //!
-//! Source: Intel SDM volume 1, section 8.1.
+//! Source: Intel SDM volume 1.
 
 use crate::float::x87::{Env, F80, Outcome, Precision};
 use crate::float::{Exceptions, Rounding};

@@ -43,22 +43,22 @@ const NOT_BUILT_IN: &str = "kernels differ in whether they have it";
 
 /// The calls made by a program.
 #[derive(Default)]
-struct Seen(BTreeSet<u64>);
+struct CallSet(BTreeSet<u64>);
 
-impl Observer for Seen {
+impl Observer for CallSet {
     fn before(&mut self, _: &Core, _: &Executed) {}
     fn after(&mut self, _: &Core, _: &Executed, _: u64) {}
 }
 
-impl ProcessObserver for Seen {
+impl ProcessObserver for CallSet {
     fn system_call(&mut self, call: &SystemCall, _: &Core) {
         self.0.insert(call.number);
     }
 }
 
 /// Runs a program in the machine and natively; returns the calls that it made.
-fn compare(name: &str) -> Seen {
-    let mut seen = Seen::default();
+fn compare(name: &str) -> CallSet {
+    let mut seen = CallSet::default();
     let arguments: &[&str] = if is_privileged() {
         &["privileged"]
     } else {
@@ -336,6 +336,7 @@ fn what_a_tracer_changes_is_told() {
         let program = build(&format!("calls/{name}"), directory.path());
         let mut process = start(&program, options(&program, &[], directory.path()));
         let mut seen = Disturbed::default();
+
         let outcome = process.run(INSTRUCTIONS_MAX, &mut seen);
         assert_eq!(outcome, Outcome::Exited(0), "{name}");
         seen.0
@@ -458,6 +459,8 @@ fn every_call_that_is_answered_is_compared_with_linux() {
         "stops",
         "events",
     ];
+
+    // Each program runs here and on Linux.
     let compared: BTreeSet<u64> = programs
         .into_iter()
         .flat_map(|name| compare(name).0)
@@ -466,6 +469,8 @@ fn every_call_that_is_answered_is_compared_with_linux() {
     let answered = answered();
     // Nothing would be missing from an empty list.
     assert!(answered.len() > 180, "{answered:?}");
+
+    // By name, since that is what a reader looks for.
     let named = |number: &u64| system_call_name(*number).unwrap_or("").to_owned();
     let missing: Vec<String> = answered.difference(&compared).map(named).collect();
     let never: Vec<&str> = NEVER_COMPARED.iter().map(|(name, _)| *name).collect();

@@ -53,6 +53,8 @@ impl Scratch {
         for number in 10..10 + FILES {
             write(inside.join(format!("v{number}")), "kept");
         }
+
+        // The same names inside and outside, with other contents: what is read tells where it was.
         write(inside.join("swap/inner"), "inner");
         write(inside.join("file"), "inner");
         write(inside.join("blink"), "inner");
@@ -67,12 +69,15 @@ impl Scratch {
         fifo(&outside.join("fifo"));
         symlink("fifo", inside.join("to-fifo")).expect("linked");
         symlink("loop", inside.join("loop")).expect("linked");
+
+        // Links out of the root, relative and absolute.
         symlink("../../outside", inside.join("out")).expect("linked");
         symlink("../../outside", inside.join("swap-link")).expect("linked");
         symlink("../../outside/secret", inside.join("file-link")).expect("linked");
         symlink("../../outside/secret", inside.join("secret")).expect("linked");
         symlink(&outside, inside.join("absolute")).expect("linked");
 
+        // Scripts whose interpreter is outside.
         write(inside.join("script"), "#!../../outside/secret\n");
         let script = format!("#!{}/secret\n", outside.display());
         write(inside.join("absolute-script"), &script);
@@ -264,6 +269,7 @@ fn attempt(is_rooted: bool, may_write: bool) {
     let program = build("escapes/escapes", &scratch.root);
     let mut canaries = Canaries::new(&scratch);
 
+    // Without a root, the program sees all files of the host; then only writing is refused.
     let how = match (is_rooted, may_write) {
         (true, true) => "rw",
         (true, false) => "r",
@@ -294,17 +300,16 @@ fn attempt(is_rooted: bool, may_write: bool) {
     // After all folders and programs are made, and before the program starts.
     let before = state(scratch.folder.path());
     let stop = AtomicBool::new(false);
-    let mut kernel = match is_rooted {
-        false => start(&program, options),
-        true => {
-            let (root, cwd) = (scratch.root.clone(), b"/".to_vec());
-            let options = ProcessOptions {
-                root,
-                cwd,
-                ..options
-            };
-            Kernel::start(b"/escapes", options).expect("it starts")
-        }
+    let mut kernel = if is_rooted {
+        let (root, cwd) = (scratch.root.clone(), b"/".to_vec());
+        let options = ProcessOptions {
+            root,
+            cwd,
+            ..options
+        };
+        Kernel::start(b"/escapes", options).expect("it starts")
+    } else {
+        start(&program, options)
     };
 
     // While the program opens files, another thread exchanges them for links: a path may change
@@ -320,6 +325,8 @@ fn attempt(is_rooted: bool, may_write: bool) {
 
     let said = String::from_utf8_lossy(kernel.stdout()).into_owned();
     assert_eq!(outcome, Outcome::Exited(0), "{how}: {said}");
+
+    // The program says how many attempts it made, and how many answers surprised it.
     let value = |name: &str| {
         let line = said.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|value| value.trim().parse().ok())
@@ -351,6 +358,8 @@ fn attempt(is_rooted: bool, may_write: bool) {
         ]
         .contains(&first)
     };
+
+    // Where the program may write, its own folder may be changed; everything outside stays.
     let is_compared = |path: &Path| {
         let is_inside = path.starts_with(&scratch.inside);
         !is_inside || !(may_write || is_rooted && is_exchanged(path))
@@ -375,6 +384,7 @@ fn attempt(is_rooted: bool, may_write: bool) {
         );
     }
 
+    // Neither may anything be new.
     let new = after.keys().filter(|path| is_compared(path));
     for path in new {
         assert!(

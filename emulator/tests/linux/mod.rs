@@ -29,6 +29,8 @@ const INSTRUCTIONS_MAX: u64 = 5_000_000;
 fn build(name: &str, directory: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/linux");
     let program = directory.join(name.rsplit('/').next().unwrap_or(name));
+
+    // Without a C library, so that the program makes the calls of its source and no others.
     let done = Command::new("cc")
         .args([
             "-O1",
@@ -39,6 +41,7 @@ fn build(name: &str, directory: &Path) -> PathBuf {
             "-no-pie",
         ])
         .args([
+            // Without what compilers may add by default.
             "-fno-stack-protector",
             "-fcf-protection=none",
             "-mgeneral-regs-only",
@@ -127,6 +130,8 @@ fn both<O: ProcessObserver>(name: &str, arguments: &[&str], observer: &mut O) ->
 
     let mut process = start(&program, options(&program, arguments, &cwd));
     let outcome = process.run(INSTRUCTIONS_MAX, observer);
+
+    // What is not modelled would make the comparison meaningless.
     assert_eq!(process.notices(), &[] as &[Notice]);
     // Before the native run, which may write there.
     let left = std::fs::read_dir(&cwd).expect("it is there").count();
@@ -208,9 +213,12 @@ fn the_same_seed_gives_the_same_turns() {
             while kernel.run(step, &mut turns) == Outcome::Limit {}
             turns.1
         };
+
         let first = run(1, INSTRUCTIONS_MAX);
         assert!(first.len() > 10, "{first:?}");
         assert_eq!(first, run(1, INSTRUCTIONS_MAX));
+
+        // Where the run is interrupted must not matter either.
         assert_eq!(first, run(1, 333));
         assert_ne!(first, run(2, INSTRUCTIONS_MAX));
     }
@@ -315,6 +323,7 @@ fn what_nobody_ends_is_reported() {
         outcome => panic!("{outcome:?}"),
     };
 
+    // What nobody will end is an outcome of its own; an endless loop only meets the limit.
     assert_eq!(call(run("pause", limits).0), "pause");
     assert_eq!(call(run("read", limits).0), "read");
     assert_eq!(call(run("lock", limits).0), "futex");
@@ -339,6 +348,7 @@ fn what_nobody_ends_is_reported() {
         Outcome::Unsupported { bytes, .. } if bytes.starts_with(&[0x62, 0xf1, 0x7c, 0x48])
     ));
 
+    // Limits of the machine: pages end the run, bytes of files are an error that a program knows.
     let few = Limits {
         pages: 100,
         ..limits

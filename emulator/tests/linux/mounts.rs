@@ -107,6 +107,8 @@ fn mounted(folder: &Path, victim: &Victim) -> PathBuf {
     let more = [
         "mnt/over", "mnt/bind", "mnt/flip", "outside", "lower", "upper", "work",
     ];
+
+    // Folders first: a mount needs one to be mounted at, or a file for a file.
     for name in folders.into_iter().chain(more) {
         fs::create_dir_all(inside(name)).expect(name);
     }
@@ -123,6 +125,8 @@ fn mounted(folder: &Path, victim: &Victim) -> PathBuf {
     for name in ["outside/file", "lower/file"] {
         fs::write(inside(name), "secret").expect(name);
     }
+
+    // Links that lead to a mount from where the program works.
     for (target, name) in [
         ("../mnt/proc", "box/to-proc"),
         ("/mnt/mem", "box/to-mem"),
@@ -131,6 +135,8 @@ fn mounted(folder: &Path, victim: &Victim) -> PathBuf {
         symlink(target, inside(name)).expect(name);
     }
 
+    // Ways to the kernel of the host: procfs itself, single files of it, and file systems inside of
+    // others.
     let process = victim.path();
     let of_process = |name: &str| format!("{process}/{name}");
     let (memory, adjust) = (of_process("mem"), of_process("oom_score_adj"));
@@ -157,9 +163,13 @@ fn mounted(folder: &Path, victim: &Victim) -> PathBuf {
     if !mount(&["-t", "overlay", "-o", &layers, "x"], &inside("mnt/over")) {
         fs::write(inside("mnt/over/file"), "secret").expect("written");
     }
+
+    // Written after the mounts, so that they are in the mounted file systems.
     for name in ["mnt/tmp/file", "mnt/ram/file"] {
         fs::write(inside(name), "secret").expect(name);
     }
+
+    // A mount inside a mount.
     fs::create_dir(inside("mnt/tmp/deep")).expect("a folder");
     assert!(mount(&["--rbind", "/proc"], &inside("mnt/tmp/deep")));
     root
@@ -181,6 +191,7 @@ fn exchange(at: &Path, stop: &AtomicBool) {
 fn attempt(folder: &Path, may_write: bool) {
     let victim = Victim::new();
     let root = mounted(folder, &victim);
+
     let program = build("escapes/mounts", &root);
     let process = victim.0.id().to_string();
     let options = ProcessOptions {
@@ -189,19 +200,28 @@ fn attempt(folder: &Path, may_write: bool) {
         cwd: b"/".to_vec(),
         ..options(&program, &[&process], &root.join("box"))
     };
+
+    // What the victim is like before; nothing of it may change.
     let before = victim.state();
     let stop = AtomicBool::new(false);
     let mut kernel = Kernel::start(b"/mounts", options).expect("it starts");
     let outcome = std::thread::scope(|threads| {
+        // At the same time, a mount comes and goes: a path may change between its check and its
+        // use.
         threads.spawn(|| exchange(&root.join("mnt/flip"), &stop));
         let outcome = kernel.run(INSTRUCTIONS_MAX, &mut ());
         stop.store(true, Ordering::Relaxed);
         outcome
     });
+
     let said = String::from_utf8_lossy(kernel.stdout()).into_owned();
     assert_eq!(outcome, Outcome::Exited(0), "{said}");
+
+    // The program itself checks every answer.
     assert!(said.ends_with("surprises 0\n"), "{said}");
     let attempts = said.lines().find_map(|line| line.strip_prefix("attempts "));
+
+    // Enough of them, or the program gave up early.
     let attempts: Option<u64> = attempts.and_then(|number| number.parse().ok());
     assert!(attempts.is_some_and(|made| made >= ATTEMPTS_MIN), "{said}");
     assert_eq!(victim.state(), before);
@@ -224,6 +244,8 @@ fn attempt(folder: &Path, may_write: bool) {
             root.join(at).display()
         );
         let found = refused.iter().find(|text| text.starts_with(&start));
+
+        // Nothing that the user could allow: these are refused in any case.
         assert!(
             found.is_some_and(|text| text.contains("no option allows it")),
             "{start}: {refused:?}"
@@ -269,6 +291,8 @@ fn nothing_starts_on_the_procfs_of_the_host() {
         };
 
         let mounted = root.join("mnt/proc");
+
+        // As the program, as the working folder, and as the root.
         is_refused(start(root.clone(), b"/", b"/mnt/proc/self/exe"), &mounted);
         is_refused(start(root.clone(), b"/mnt/proc", b"/none"), &mounted);
         is_refused(start(mounted.clone(), b"/", b"/self/exe"), &mounted);
@@ -308,6 +332,8 @@ fn what_a_program_serves_is_visible_where_the_user_chose_it() {
         }
 
         let program = build("missing", &root);
+
+        // The served files: the program itself, and one to look at.
         let served = root.join("served");
         fs::copy(&program, served.join("missing")).expect("copied");
         fs::write(served.join("file"), "inner").expect("written");
@@ -331,6 +357,8 @@ fn what_a_program_serves_is_visible_where_the_user_chose_it() {
         };
 
         let seen = (Outcome::Exited(0), Vec::new());
+
+        // Not allowed: refused, and the notice says how to allow it.
         let (outcome, notices) = run(&root, "/missing", "/mnt/fuse/file", &[]);
         assert_eq!(outcome, Outcome::Exited(EACCES));
         let text = format!(
@@ -342,6 +370,7 @@ fn what_a_program_serves_is_visible_where_the_user_chose_it() {
             "{notices:?}"
         );
 
+        // Other file systems do not count, by name or by number.
         let other = run(&root, "/missing", "/mnt/fuse/file", &["nfs", "0x1234"]);
         assert_eq!(other.0, Outcome::Exited(EACCES));
         // 0x65735546 is `FUSE_SUPER_MAGIC`; all these are file systems of FUSE.

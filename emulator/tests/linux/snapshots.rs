@@ -31,7 +31,7 @@ impl Random {
 
 /// Everything visible of a process; memory as a hash.
 #[derive(Clone, PartialEq, Debug)]
-struct Seen {
+struct ProcessImage {
     executed: u64,
     outcome: Outcome,
     registers: Vec<u64>,
@@ -41,7 +41,8 @@ struct Seen {
     files: Vec<Option<Vec<u8>>>,
 }
 
-fn seen(process: &mut Kernel, cwd: &Path) -> Seen {
+fn seen(process: &mut Kernel, cwd: &Path) -> ProcessImage {
+    // Without executing anything: how it has ended, if it has.
     let outcome = process.run(0, &mut ());
     let core = &process.machine.core;
     let mut hash = DefaultHasher::new();
@@ -54,6 +55,8 @@ fn seen(process: &mut Kernel, cwd: &Path) -> Seen {
 
     for (range, area) in core.memory.areas() {
         (range.start, range.end, format!("{:?}", area.permissions())).hash(&mut hash);
+
+        // The edges of each area, since hashing all of it at each step would take too long.
         let low = range.start..range.end.min(range.start + LOOKED_AT);
         let high = low.end.max(range.end.saturating_sub(LOOKED_AT))..range.end;
         for part in [low, high] {
@@ -66,7 +69,7 @@ fn seen(process: &mut Kernel, cwd: &Path) -> Seen {
     let path = |name: &str| cwd.join(name).into_os_string().into_encoded_bytes();
     let (rip, rflags) = (core.state.rip, core.state.rflags());
 
-    Seen {
+    ProcessImage {
         executed: process.executed(),
         outcome,
         registers: (0..16)
@@ -91,6 +94,8 @@ fn run_to(process: &mut Kernel, executed: u64) {
 fn same_as_straight(name: &str, arguments: &[&str], steps: u64) {
     let directory = tempfile::tempdir().expect("a directory");
     let program = build(name, directory.path());
+
+    // The files of the program: they are part of what is taken back.
     let cwd = directory.path().join("work");
     std::fs::create_dir(&cwd).expect("a directory");
     let begin = || start(&program, options(&program, arguments, &cwd));
@@ -107,6 +112,7 @@ fn same_as_straight(name: &str, arguments: &[&str], steps: u64) {
         }
     }
 
+    // The seed follows from the program, so a failure can be repeated.
     let last = straight.executed();
     let random = &mut Random(last);
     let mut process = begin();
@@ -115,6 +121,7 @@ fn same_as_straight(name: &str, arguments: &[&str], steps: u64) {
     for step in 0..steps {
         let at = process.executed();
         match random.below(4) {
+            // A copy is taken with each snapshot: both hold the same state.
             0 => {
                 held.push((process.snapshot(), process.clone()));
                 if held.len() > HELD_MAX {
@@ -136,6 +143,7 @@ fn same_as_straight(name: &str, arguments: &[&str], steps: u64) {
                 held[index].1 = process.clone();
                 restored += 1;
             }
+            // Always to a multiple of the step, where the expected state is known.
             _ => {
                 let further = at + STEP * (1 + random.below(last / STEP / 8 + 1));
                 run_to(&mut process, further / STEP * STEP);
@@ -148,6 +156,8 @@ fn same_as_straight(name: &str, arguments: &[&str], steps: u64) {
 
     run_to(&mut process, last);
     assert_eq!(seen(&mut process, &cwd), expected[&last], "{name}");
+
+    // Enough ways back must have been taken.
     assert!(restored > steps / 8, "{name}: {restored}");
 }
 
@@ -166,9 +176,9 @@ fn programs_that_are_taken_back_run_as_others_do() {
 fn sockets_shared_memory_and_what_is_watched_are_taken_back() {
     /// Where to go back: now and then, and where open files are on their way.
     #[derive(Default)]
-    struct Points(u64, Vec<u64>);
+    struct RestorePoints(u64, Vec<u64>);
 
-    impl Observer for Points {
+    impl Observer for RestorePoints {
         fn before(&mut self, _: &Core, _: &Executed) {
             self.0 += 1;
         }
@@ -176,8 +186,9 @@ fn sockets_shared_memory_and_what_is_watched_are_taken_back() {
         fn after(&mut self, _: &Core, _: &Executed, _: u64) {}
     }
 
-    impl ProcessObserver for Points {
+    impl ProcessObserver for RestorePoints {
         fn system_call(&mut self, call: &SystemCall, _: &Core) {
+            // Not after an error: those are the largest numbers of 64 bits.
             if call.name == "sendmsg" && call.result < PAGE {
                 self.1.push(self.0);
             }
@@ -198,25 +209,33 @@ fn sockets_shared_memory_and_what_is_watched_are_taken_back() {
         let cwd = directory.path().join("work");
         std::fs::create_dir(&cwd).expect("a directory");
         let begin = || start(&program, options(&program, &[], &cwd));
-        let (mut straight, mut points) = (begin(), Points::default());
+
+        let (mut straight, mut points) = (begin(), RestorePoints::default());
         let outcome = straight.run(super::INSTRUCTIONS_MAX, &mut points);
         assert_eq!(outcome, Outcome::Exited(0));
+
         let last = straight.executed();
         let mut points = points.1;
         points.extend((0..PARTS).map(|part| last * part / PARTS));
         points.sort_unstable();
+
         let mut process = begin();
         for (index, point) in points.into_iter().enumerate() {
             run_to(&mut process, point);
             let snapshot = process.snapshot();
+
+            // Some way on, so that there is something to take back.
             run_to(&mut process, point + last / PARTS * 2);
             process.restore(&snapshot).expect("there is a way back");
+
+            // Not every time: a copy runs to the end of the program.
             if index % 8 == 1 {
                 let mut copy = process.clone();
                 run_to(&mut copy, u64::MAX);
                 assert_eq!(copy.stdout(), straight.stdout(), "{name}: a copy");
             }
         }
+
         run_to(&mut process, u64::MAX);
         assert_eq!(process.executed(), last, "{name}");
         assert_eq!(process.stdout(), straight.stdout(), "{name}");

@@ -15,6 +15,8 @@ fn tree(folder: &Path) -> BTreeMap<String, String> {
     while let Some(path) = todo.pop() {
         for entry in std::fs::read_dir(&path).expect("a folder") {
             let path = entry.expect("an entry").path();
+
+            // Of a link itself, not of what it leads to, which may be outside.
             let metadata = std::fs::symlink_metadata(&path).expect("it is there");
             let kind = metadata.file_type();
             let content = if kind.is_dir() {
@@ -32,6 +34,7 @@ fn tree(folder: &Path) -> BTreeMap<String, String> {
                 "other".to_owned()
             };
 
+            // No times, which differ from run to run.
             let (mode, uid, gid) = (metadata.mode(), metadata.uid(), metadata.gid());
             let name = path.strip_prefix(folder).expect("below");
             let text = format!("{mode:o} {uid}:{gid} {} {content}", metadata.nlink());

@@ -32,7 +32,7 @@ pub(super) const LOST: &str = "\u{fffd} name";
 pub(super) const FIRST: &str = "first";
 
 /// Every file below a folder, with what it holds.
-type Found = BTreeMap<PathBuf, Vec<u8>>;
+type FolderContents = BTreeMap<PathBuf, Vec<u8>>;
 
 /// Files by kind, which is the name of their folder. A kind is drawn first, so that many files of one do
 /// not hide the others.
@@ -84,25 +84,28 @@ fn collect(
 }
 
 /// The folder of one run, which is the working folder.
-pub(super) struct Room {
+pub(super) struct RunFolder {
     top: PathBuf,
-    before: Found,
+    before: FolderContents,
 }
 
-impl Room {
+impl RunFolder {
     /// Makes the folder `top` with files that `choices` draw, mostly of these kinds.
     pub(super) fn new(
         top: PathBuf,
         pool: &Pool,
         kinds: &[&str],
         choices: &mut Choices<'_>,
-    ) -> io::Result<Room> {
+    ) -> io::Result<RunFolder> {
+        // What an earlier run left must not change this one, or its input alone would not repeat
+        // it.
         if top.exists() {
             fs::remove_dir_all(&top)?;
         }
         for folder in ["in", "out", "folder"] {
             fs::create_dir_all(top.join(folder))?;
         }
+
         let mut first = None;
         for number in 0..FILES {
             let name = format!("in/{number}");
@@ -121,10 +124,14 @@ impl Room {
             }
             let path = top.join(&name);
             fs::write(&path, bytes)?;
+
+            // Executable: some commands run a file.
             fs::set_permissions(&path, Permissions::from_mode(0o755))?;
             first.get_or_insert(path);
         }
 
+        // Names and kinds of files that a command may meet anywhere: hostile ones, links, a circle,
+        // a FIFO, a file to replace.
         let first = first.ok_or(io::ErrorKind::NotFound)?;
         fs::copy(&first, top.join(FIRST))?;
         fs::copy(&first, top.join(OsStr::from_bytes(HOSTILE)))?;
@@ -132,8 +139,10 @@ impl Room {
         symlink("circle", top.join("folder/circle"))?;
         fs::write(top.join("out/earlier"), EARLIER)?;
         mkfifo(&top.join("fifo"), Mode::S_IRWXU)?;
+
+        // Taken last: it is what a run is compared with.
         let before = found_in(&top)?;
-        Ok(Room { top, before })
+        Ok(RunFolder { top, before })
     }
 
     /// The paths whose file was changed, made or removed.
@@ -159,7 +168,7 @@ impl Room {
     }
 }
 
-impl Paths for Room {
+impl Paths for RunFolder {
     fn path(&self, is_output: bool, choices: &mut Choices<'_>) -> OsString {
         // Most paths are those that the command wants.
         let number = if choices.rarely(2) {
@@ -196,8 +205,8 @@ impl Paths for Room {
 }
 
 /// Every file below `top`, with what it holds.
-fn found_in(top: &Path) -> io::Result<Found> {
-    let mut found = Found::new();
+fn found_in(top: &Path) -> io::Result<FolderContents> {
+    let mut found = FolderContents::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(top.join(&folder))? {

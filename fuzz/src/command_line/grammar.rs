@@ -15,7 +15,7 @@ const OPTIONS_WILD: usize = 8;
 const VALUES_MAX: usize = 3;
 
 /// A command without subcommands, and its arguments.
-pub(super) struct Leaf {
+pub(super) struct LeafCommand {
     /// Its words, such as `tables check`.
     pub(super) name: String,
     command: Command,
@@ -24,7 +24,7 @@ pub(super) struct Leaf {
     pub(super) statuses: Vec<u8>,
 }
 
-impl Leaf {
+impl LeafCommand {
     /// The kinds of files that it wants.
     pub(super) fn kinds(&self) -> &'static [&'static str] {
         let positional = self.args.iter().filter(|arg| arg.is_positional());
@@ -39,13 +39,13 @@ impl Leaf {
 }
 
 /// All commands that are drawn.
-pub(super) fn leaves(tool: &Command) -> Vec<Leaf> {
+pub(super) fn leaves(tool: &Command) -> Vec<LeafCommand> {
     let mut leaves = Vec::new();
     add(tool, "", &mut leaves);
     leaves
 }
 
-fn add(command: &Command, path: &str, leaves: &mut Vec<Leaf>) {
+fn add(command: &Command, path: &str, leaves: &mut Vec<LeafCommand>) {
     for below in command
         .get_subcommands()
         .filter(|below| below.get_name() != "help")
@@ -54,6 +54,7 @@ fn add(command: &Command, path: &str, leaves: &mut Vec<Leaf>) {
             .trim_start()
             .to_owned();
 
+        // The list has the reason for each; a test checks that it names no command that is gone.
         if bounds::COMMANDS_LEFT_OUT
             .iter()
             .any(|(left_out, _)| *left_out == name)
@@ -61,14 +62,16 @@ fn add(command: &Command, path: &str, leaves: &mut Vec<Leaf>) {
             continue;
         }
 
+        // A group of commands does nothing by itself.
         if below.get_subcommands().next().is_some() {
             add(below, &name, leaves);
             continue;
         }
 
+        // The definition is the source: a new option is drawn without a change here.
         let args = below.get_arguments();
         let args = args.filter(|arg| !bounds::is_left_out(&name, arg.get_id().as_str()));
-        leaves.push(Leaf {
+        leaves.push(LeafCommand {
             args: args.cloned().collect(),
             command: below.clone(),
             statuses: statuses(below),
@@ -91,7 +94,7 @@ fn statuses(command: &Command) -> Vec<u8> {
 }
 
 /// A command line that was drawn.
-pub(super) struct Line {
+pub(super) struct CommandLine {
     /// The words, of which the first is the program's name.
     pub(super) words: Vec<OsString>,
     /// The arguments that are in it.
@@ -100,24 +103,29 @@ pub(super) struct Line {
 
 /// Draws a command line of `leaf`, in which the argument `wanted` is.
 pub(super) fn draw(
-    leaf: &Leaf,
+    leaf: &LeafCommand,
     wanted: Option<&str>,
     paths: &dyn Paths,
     choices: &mut Choices<'_>,
-) -> Line {
+) -> CommandLine {
     let chosen = chosen(leaf, wanted, choices);
     let mut words: Vec<OsString> = vec!["unwind-sim".into()];
     words.extend(leaf.name.split(' ').map(OsString::from));
+
+    // Options first, then positional arguments, which keep their order.
     let (positional, options): (Vec<&Arg>, Vec<&Arg>) =
         chosen.iter().partition(|arg| arg.is_positional());
 
     for arg in options {
         let flag = match (arg.get_long(), arg.get_short()) {
+            // Both spellings must mean the same.
             (Some(long), Some(_)) if choices.one_in(2) => format!("--{long}"),
             (_, Some(short)) => format!("-{short}"),
             (Some(long), None) => format!("--{long}"),
             (None, None) => continue,
         };
+
+        // A flag has no word after it, or that would become a positional argument.
         if !arg.get_action().takes_values() {
             words.push(flag.into());
             continue;
@@ -125,16 +133,16 @@ pub(super) fn draw(
         let word = value(arg, &leaf.name, paths, choices);
         // What starts with a dash would be taken for an option.
         let is_dashed = word.as_encoded_bytes().starts_with(b"-");
-        match flag.starts_with("--") && (is_dashed || choices.one_in(4)) {
-            true => {
-                let mut joined = OsString::from(flag + "=");
-                joined.push(word);
-                words.push(joined);
-            }
-            false => words.extend([flag.into(), word]),
+        if flag.starts_with("--") && (is_dashed || choices.one_in(4)) {
+            let mut joined = OsString::from(flag + "=");
+            joined.push(word);
+            words.push(joined);
+        } else {
+            words.extend([flag.into(), word])
         }
     }
     for arg in positional {
+        // What follows belongs to a program and may look like options.
         if arg.is_last_set() {
             words.push("--".into());
         }
@@ -150,12 +158,12 @@ pub(super) fn draw(
     }
 
     let given = chosen.iter().map(|arg| arg.get_id().to_string()).collect();
-    Line { words, given }
+    CommandLine { words, given }
 }
 
 /// The arguments of a line: those that are wanted or required, a few others, and what makes a program
 /// end. In most lines none conflicts with another.
-fn chosen(leaf: &Leaf, wanted: Option<&str>, choices: &mut Choices<'_>) -> Vec<Arg> {
+fn chosen(leaf: &LeafCommand, wanted: Option<&str>, choices: &mut Choices<'_>) -> Vec<Arg> {
     let few = if choices.rarely(1) {
         OPTIONS_WILD
     } else {
@@ -165,6 +173,7 @@ fn chosen(leaf: &Leaf, wanted: Option<&str>, choices: &mut Choices<'_>) -> Vec<A
     let is_wanted = |arg: &&Arg| wanted == Some(arg.get_id().as_str());
     let mut chosen: Vec<&Arg> = leaf.args.iter().filter(is_wanted).collect();
     for arg in &leaf.args {
+        // Rarely without what is needed, since the error for that is a path of the program, too.
         let is_needed = arg.is_required_set() && !choices.rarely(16)
             || arg.is_positional() && !choices.rarely(4)
             || bounds::always(&leaf.name, arg.get_id().as_str()).is_some();
@@ -172,6 +181,8 @@ fn chosen(leaf: &Leaf, wanted: Option<&str>, choices: &mut Choices<'_>) -> Vec<A
         if is_wanted(&arg) || !(is_needed || is_drawn) {
             continue;
         }
+
+        // Arguments that conflict end in a usage error: seldom, or little else would be tested.
         if !choices.rarely(1)
             && chosen
                 .iter()
@@ -187,6 +198,8 @@ fn chosen(leaf: &Leaf, wanted: Option<&str>, choices: &mut Choices<'_>) -> Vec<A
         let mut ids = chosen.iter().map(|arg| arg.get_id().as_str());
         ids.any(|id| names.contains(&id))
     };
+
+    // A damaged program may never end by itself.
     if has(&chosen, &bounds::RUNS) && !has(&chosen, &[bounds::ENDS]) {
         chosen.extend(leaf.args.iter().filter(|arg| arg.get_id() == bounds::ENDS));
     }

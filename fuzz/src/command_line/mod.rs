@@ -13,8 +13,8 @@ mod values;
 
 use capture::Capture;
 use choices::Choices;
-use files::{Pool, Room};
-use grammar::Leaf;
+use files::{Pool, RunFolder};
+use grammar::LeafCommand;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -48,7 +48,7 @@ pub struct Runs {
     /// Its folder `work` is that of a run.
     top: TempDir,
     pool: Pool,
-    leaves: Vec<Leaf>,
+    leaves: Vec<LeafCommand>,
     /// Commands and their arguments that were drawn: `tables check limit`.
     drawn: BTreeSet<(String, String)>,
     /// Runs by exit status.
@@ -80,7 +80,7 @@ impl std::fmt::Display for Failure {
 }
 
 /// How a command ended.
-struct Ended {
+struct CommandResult {
     status: u8,
     output: u64,
     errors: Vec<u8>,
@@ -165,29 +165,41 @@ impl Runs {
         let mut choices = Choices::new(data);
         let (leaf, wanted) = self.wanted(&mut choices);
         let is_wild = choices.one_in(4);
+
+        // Before anything else is drawn: a wild run draws more, and hostile words.
         choices.set_wild(is_wild);
         let folder = self.top.path().join("work");
-        let room = Room::new(folder.clone(), &self.pool, leaf.kinds(), &mut choices)
+        let room = RunFolder::new(folder.clone(), &self.pool, leaf.kinds(), &mut choices)
             .expect("the folder of a run");
         let line = grammar::draw(leaf, wanted.as_deref(), &room, &mut choices);
         let shown = shown(&line.words);
+
+        // Told before it runs, since a command that never ends would not be known otherwise.
         told(&shown);
 
         std::env::set_current_dir(&folder).expect("the folder of a run");
         let ended = run_one(&line.words).expect("standard streams");
+
+        // The next run removes the folder, which must not be the working folder then.
         std::env::set_current_dir(self.top.path()).expect("the folder of all runs");
 
         let mut faults = of_run(leaf, &line.words, &ended);
         faults.extend(of_files(&room, &ended));
+
+        // Only the folder of the run may be there; a command that wrote beside it ignored its
+        // arguments.
         let outside: Vec<_> = fs::read_dir(self.top.path()).expect("the folder").collect();
         if outside.len() != 1 {
             faults.push(format!("outside of its folder: {outside:?}"));
         }
+
+        // A command that leaks a file would fail only after a thousand runs.
         let open = open_files();
         if open > self.open_files + OPEN_FILES_MORE {
             faults.push(format!("{open} open files, {} at first", self.open_files));
         }
 
+        // Counted whether it failed or not: the arguments were drawn.
         let name = leaf.name.clone();
         self.statuses[usize::from(ended.status)] += 1;
         self.errors = String::from_utf8_lossy(&ended.errors).into_owned();
@@ -196,6 +208,7 @@ impl Runs {
             .into_iter()
             .map(|argument| (name.clone(), argument));
         self.drawn.extend(drawn);
+
         if faults.is_empty() {
             return Ok(());
         }
@@ -207,7 +220,7 @@ impl Runs {
     }
 
     /// A command, and the argument that it must have, if there is one.
-    fn wanted(&self, choices: &mut Choices<'_>) -> (&Leaf, Option<String>) {
+    fn wanted(&self, choices: &mut Choices<'_>) -> (&LeafCommand, Option<String>) {
         if choices.one_in(2) {
             return (choices.one_of(&self.leaves), None);
         }
@@ -225,7 +238,7 @@ fn drawn(seed: u64) -> u64 {
 }
 
 /// Runs a command line in a thread of its own.
-fn run_one(words: &[OsString]) -> io::Result<Ended> {
+fn run_one(words: &[OsString]) -> io::Result<CommandResult> {
     PANICS
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -242,7 +255,7 @@ fn run_one(words: &[OsString]) -> io::Result<Ended> {
 
     let (output, errors) = capture.end()?;
     let memory = memory("VmHWM:").zip(before);
-    Ok(Ended {
+    Ok(CommandResult {
         status,
         output,
         errors,
@@ -251,7 +264,7 @@ fn run_one(words: &[OsString]) -> io::Result<Ended> {
 }
 
 /// What is wrong with how a command ended.
-fn of_run(leaf: &Leaf, words: &[OsString], ended: &Ended) -> Vec<String> {
+fn of_run(leaf: &LeafCommand, words: &[OsString], ended: &CommandResult) -> Vec<String> {
     let mut faults = PANICS
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -270,6 +283,8 @@ fn of_run(leaf: &Leaf, words: &[OsString], ended: &Ended) -> Vec<String> {
     }
 
     let text = String::from_utf8_lossy(&ended.errors);
+
+    // These statuses need a reason that a person can read.
     if [FAILED, NOTHING_JUDGED].contains(&status) && !is_programs && text.trim().is_empty() {
         faults.push(format!("status {status} without a word"));
     }
@@ -283,6 +298,7 @@ fn of_run(leaf: &Leaf, words: &[OsString], ended: &Ended) -> Vec<String> {
         faults.push("its message has what is not printable".to_owned());
     }
 
+    // U+FFFD stands for a byte that is not UTF-8; with it the name cannot be typed.
     if text.contains(files::LOST) {
         faults.push("its message has lost a byte of a file's name".to_owned());
     }
@@ -298,7 +314,7 @@ fn of_run(leaf: &Leaf, words: &[OsString], ended: &Ended) -> Vec<String> {
 }
 
 /// What is wrong with the files that a command left.
-fn of_files(room: &Room, ended: &Ended) -> Vec<String> {
+fn of_files(room: &RunFolder, ended: &CommandResult) -> Vec<String> {
     let text = String::from_utf8_lossy(&ended.errors);
     let changed = room.changed().expect("the folder of a run");
     let mut faults = Vec::new();

@@ -104,9 +104,13 @@ pub(super) fn value(
     choices: &mut Choices<'_>,
 ) -> OsString {
     let id = arg.get_id().as_str();
+
+    // Bounds come first: what is not safe to run must not be drawn, however rare.
     if let Some(values) = bounds::always(command, id) {
         return choices.one_of(values).into();
     }
+
+    // Hostile words go anywhere but to what limits the work, or is executed.
     if choices.rarely(20) && bounds::work_max(id).is_none() && !bounds::PROGRAMS.contains(&id) {
         return OsString::from_vec(choices.one_of(&HOSTILE).to_vec());
     }
@@ -121,6 +125,8 @@ pub(super) fn value(
     let is_other = is_named && (is_path && choices.one_in(2) || choices.rarely(8));
     if is_named && !is_other {
         let mut text = choices.one_of(&named).get_name().to_owned();
+
+        // A template with `[,` stands for a list.
         while template(arg).contains("[,") && choices.one_in(3) {
             text = text + "," + choices.one_of(&named).get_name();
         }
@@ -172,11 +178,14 @@ impl Drawing<'_, '_> {
             let name_len = rest
                 .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
                 .unwrap_or(rest.len());
+
+            // A name in capitals is a placeholder, everything else is literal.
             if first.is_ascii_uppercase() && name_len > 0 {
                 last = &rest[..name_len];
                 self.named(last, out);
                 rest = &rest[name_len..];
             } else if first == '[' {
+                // Up to the bracket that belongs to this one: templates are nested.
                 let inner = inside(rest);
                 let repeats = usize::from(self.choices.one_in(2)) * (1 + self.choices.below(3));
                 // `[X..]` may be repeated, `[X]` occurs once at most.

@@ -33,6 +33,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             Err(_) => ControlFlow::Break(()),
         }
     });
+
+    // What could be read has been printed: a damaged end is no reason to lose the rest.
     if let Stop::Error(error) = summary.stop {
         eprintln!("the rest cannot be read: {error}");
     }

@@ -96,6 +96,7 @@ pub struct EventAttr {
 impl EventAttr {
     /// Parses an attribute from exactly its own bytes.
     pub(crate) fn parse(bytes: &[u8], offset: u64) -> Result<Self, PerfError> {
+        // No attribute was ever smaller, so a shorter slot is damage and not age.
         if bytes.len() < ATTR_SIZE_VER0 {
             let kind = PerfErrorKind::Short {
                 need: ATTR_SIZE_VER0 as u64,
@@ -139,6 +140,7 @@ impl EventAttr {
             layout: SampleLayout::default(),
         };
 
+        // What the offsets of a sample's fields are follows from the attribute alone.
         attr.layout = SampleLayout::new(&attr);
         Ok(attr)
     }
@@ -157,10 +159,12 @@ impl EventAttr {
     /// other events known only for a frequency. `None` if not known.
     pub fn interval_ns(&self) -> Option<u64> {
         let asked = self.sample_period;
-        let interval = match self.flags & flag::FREQ != 0 {
-            true => 1_000_000_000u64.checked_div(asked)?,
-            false if self.is_clock() => asked,
-            false => return None,
+        let interval = if self.flags & flag::FREQ != 0 {
+            1_000_000_000u64.checked_div(asked)?
+        } else if self.is_clock() {
+            asked
+        } else {
+            return None;
         };
         (interval != 0).then_some(interval)
     }

@@ -216,9 +216,10 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
         let part = |at: usize, what| {
             let start = (header as usize).saturating_add(field(at)? as usize);
             let end = start.saturating_add(field(at + 4)? as usize);
-            match end <= section.len() {
-                true => Ok(start..end),
-                false => Err(cut(what, at)),
+            if end <= section.len() {
+                Ok(start..end)
+            } else {
+                Err(cut(what, at))
             }
         };
 
@@ -226,9 +227,13 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
         let strings = part(16, "the string section")?;
 
         // A type with what follows it has 30 bytes on average.
+        // Types refer to each other by number, so the start of each one is kept.
         let mut starts = Vec::with_capacity(types.len() / 32);
         let mut structures = Vec::new();
         let mut at = types.start;
+
+        // A type has no length of its own; it follows from the kind, so an unknown kind ends the
+        // section.
         while at < types.end {
             let short = || cut("a type", at);
             let found = Type::read(&section[..types.end], at).ok_or_else(short)?;
@@ -358,9 +363,10 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
         (0..count).map_while(move |index| {
             let at = of.rest() + index * ENTRY_LEN;
             let bits = u32_at(&self.section, at + 8)?;
-            let (bits, width) = match of.has_bit_fields {
-                true => (bits & 0x00ff_ffff, bits >> 24),
-                false => (bits, 0),
+            let (bits, width) = if of.has_bit_fields {
+                (bits & 0x00ff_ffff, bits >> 24)
+            } else {
+                (bits, 0)
             };
             Some(Member {
                 name: self.name(u32_at(&self.section, at)?),

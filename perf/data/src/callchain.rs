@@ -96,7 +96,7 @@ pub enum Entry {
     Frame {
         /// The frame's context.
         context: Context,
-        /// The address.
+        /// The address as recorded.
         address: u64,
     },
     /// The cookie after `PERF_CONTEXT_USER_DEFERRED`: the user frames are in the
@@ -249,6 +249,7 @@ mod tests {
         );
         assert_eq!(chain.deferred_cookie(), None);
 
+        // The word behind the marker of deferred frames is a cookie and no address.
         let data = bytes(&[
             PERF_CONTEXT_KERNEL,
             7,

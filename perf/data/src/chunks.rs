@@ -52,6 +52,7 @@ impl Iterator for Chunks<'_> {
     type Item = Result<Chunk, PerfError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        // The error of the last chunk, whose whole records came first.
         if let Some(error) = self.error.take() {
             return Some(Err(error));
         }

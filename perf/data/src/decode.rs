@@ -16,6 +16,7 @@ use crate::callchain::Callchain;
 
 /// Decodes the body of any record except a sample.
 pub(super) fn decode<'a>(raw: &RawRecord<'a>, attr: &EventAttr) -> Result<Record<'a>, PerfError> {
+    // Records of the tool have no ID trailer, so nothing is cut off at their end.
     if raw.kind >= rt::USER_TYPE_START {
         return decode_tool(raw);
     }
@@ -28,6 +29,7 @@ pub(super) fn decode<'a>(raw: &RawRecord<'a>, attr: &EventAttr) -> Result<Record
     // The fields end before the ID trailer: a text that lacks its NUL must not run into it.
     let c = &mut Cursor::new(&raw.body[..end], raw.offset + 8, "record body");
 
+    // The same bits mean something else in other records (`PERF_RECORD_MISC_*`).
     let out = raw.misc & misc::SWITCH_OUT != 0;
     let preempted = raw.misc & misc::SWITCH_OUT_PREEMPT != 0;
 
@@ -61,6 +63,7 @@ pub(super) fn decode<'a>(raw: &RawRecord<'a>, attr: &EventAttr) -> Result<Record
             other_tid: c.i32()?,
         },
         rt::NAMESPACES => {
+            // Each link is a device and an inode.
             let (pid, tid, count) = (c.i32()?, c.i32()?, c.u64()?);
             Record::Namespaces(Namespaces {
                 pid,
@@ -124,6 +127,7 @@ fn decode_tool<'a>(raw: &RawRecord<'a>) -> Result<Record<'a>, PerfError> {
             feature: c.u64()?,
             data: c.rest(),
         },
+        // A count that does not fit into the record is an error, not a reason to allocate.
         rt::ID_INDEX => {
             let count = c.u64()?;
             Record::IdIndex(IdIndex {
@@ -141,6 +145,7 @@ fn decode_tool<'a>(raw: &RawRecord<'a>) -> Result<Record<'a>, PerfError> {
                 entries: c.take_many(count, 24)?,
             })
         }
+        // Unpacked elsewhere: what is in it are records of their own.
         rt::COMPRESSED | rt::COMPRESSED2 => Record::Compressed,
         rt::AUXTRACE_INFO | rt::AUXTRACE | rt::AUXTRACE_ERROR => Record::Aux,
         _ => Record::Other,
@@ -151,6 +156,7 @@ fn decode_mmap<'a>(raw: &RawRecord<'a>, c: &mut Cursor<'a>) -> Result<Mmap<'a>, 
     let (pid, tid) = (c.i32()?, c.i32()?);
     let (address, length, file_offset) = (c.u64()?, c.u64()?, c.u64()?);
 
+    // MMAP has no identity but its path; MMAP2 has one of two others.
     let mut identity = MmapIdentity::Path;
     let (mut protection, mut flags) = (0, 0);
     if raw.kind == rt::MMAP2 {

@@ -135,6 +135,7 @@ impl fmt::Display for PerfErrorKind {
                 "written on a big-endian machine, which is not supported; convert it there with \
                  `perf script`"
             ),
+            // Files before PERFILE2 have another header.
             Self::OldLayout => {
                 write!(
                     f,
@@ -158,6 +159,7 @@ impl fmt::Display for PerfErrorKind {
                     "{missing} of {size} bytes lie outside the file of {file} bytes"
                 )
             }
+            // A note rather than an error: the rest of the file is read.
             Self::DataSizeZero => {
                 write!(
                     f,
@@ -170,6 +172,7 @@ impl fmt::Display for PerfErrorKind {
             Self::RecordSize(size) => {
                 write!(f, "record size {size} is below the 8 bytes of its header")
             }
+            // Both numbers, so that a cut file can be told from a wrong size.
             Self::RecordPastEnd { size, left } => {
                 let missing = size.saturating_sub(left);
                 write!(

@@ -96,7 +96,7 @@ pub struct Compression {
 pub struct EventDesc<'a> {
     /// Its attribute, as in the file.
     pub attr: &'a [u8],
-    /// Name.
+    /// The event's name as the recorder wrote it.
     pub name: &'a [u8],
     /// IDs of the event.
     pub ids: Vec<u64>,

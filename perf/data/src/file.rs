@@ -86,10 +86,12 @@ impl<'a> PerfFile<'a> {
             problems,
         } = parts;
 
+        // Without an attribute no record can be decoded: all layouts come from there.
         if attrs.is_empty() {
             return Err(error(PerfErrorKind::NoAttr));
         }
 
+        // Made once: each record that is read looks up its attribute by its ID.
         let ids = Ids::new(&attrs);
         Ok(Self {
             bytes,

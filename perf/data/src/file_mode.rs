@@ -20,6 +20,7 @@ const FEATURE_BITS: u64 = 256;
 /// Reads the header, attributes and feature table.
 pub(super) fn parse(bytes: &[u8], header_size: u64) -> Result<Parts<'_>, PerfError> {
     let mut c = Cursor::new(bytes, 0, "file header");
+    // The magic and the header's size, which chose this reader.
     c.take(16)?;
     let attr_size = c.u64()?;
     let (attrs_offset, attrs_size) = (c.u64()?, c.u64()?);
@@ -32,6 +33,7 @@ pub(super) fn parse(bytes: &[u8], header_size: u64) -> Result<Parts<'_>, PerfErr
         &[]
     };
 
+    // Without attributes nothing can be decoded, so damage there is fatal.
     let attr_table = section(bytes, attrs_offset, attrs_size, "attribute section")?;
     let mut attrs = read_attrs(bytes, attr_table, attrs_offset, attr_size)?;
 
@@ -64,6 +66,7 @@ pub(super) fn parse(bytes: &[u8], header_size: u64) -> Result<Parts<'_>, PerfErr
         }
     };
 
+    // Names come from a feature, so they are missing if the recorder was killed.
     match name_events(&features, &mut attrs) {
         Ok(()) => {}
         Err(error) => problems.push(error),
@@ -128,6 +131,7 @@ fn read_attrs(
             PerfError::new(kind, word(at), "attribute's ids")
         })?;
 
+        // Each ID has 64 bits.
         attr.ids.extend(
             ids.as_chunks::<8>()
                 .0
@@ -149,6 +153,8 @@ fn read_feature_table<'a>(
     problems: &mut Vec<PerfError>,
 ) {
     let mut c = Cursor::new(&bytes[table..], table as u64, "feature table");
+
+    // Only the features whose bit is set have a descriptor, in the order of the bits.
     for number in 0..FEATURE_BITS.min(8 * bits.len() as u64) as usize {
         if bits[number / 8] >> (number % 8) & 1 == 0 {
             continue;
@@ -157,6 +163,7 @@ fn read_feature_table<'a>(
         let place = c.u64().and_then(|offset| Ok((offset, c.u64()?)));
         let (offset, size) = match place {
             Ok(place) => place,
+            // The descriptors behind it cannot be found, so this ends the table.
             Err(error) => {
                 problems.push(error);
                 return;

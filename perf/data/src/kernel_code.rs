@@ -70,9 +70,10 @@ impl KernelCode {
     /// Handles a build ID of the recording's table. Those of files are ignored.
     pub fn build_id(&mut self, id: &BuildId<'_>) {
         if id.kernel && self.build_ids.len() < MAPPINGS_MAX {
-            let name = match is_core(id.path) {
-                true => CORE.to_vec(),
-                false => module_name(id.path),
+            let name = if is_core(id.path) {
+                CORE.to_vec()
+            } else {
+                module_name(id.path)
             };
             self.build_ids.push((name, id.id.to_vec()));
         }
@@ -92,9 +93,10 @@ impl KernelCode {
     /// Handles a mapping of the kernel (`PERF_RECORD_MISC_KERNEL`).
     pub fn mmap(&mut self, mmap: &Mmap<'_>) {
         let range = mmap.address..mmap.address.saturating_add(mmap.length);
-        let (kind, name) = match is_core(mmap.path) {
-            true => (Kind::Core, Vec::new()),
-            false => (Kind::Module, module_name(mmap.path)),
+        let (kind, name) = if is_core(mmap.path) {
+            (Kind::Core, Vec::new())
+        } else {
+            (Kind::Module, module_name(mmap.path))
         };
         let build_id = match kind {
             Kind::Core => self.known_build_id(CORE),
@@ -126,6 +128,7 @@ impl KernelCode {
 
     /// Adds a mapping, after unmapping what it overlaps.
     fn insert(&mut self, new: KernelMapping) {
+        // Bounded, since every record of the file may map something.
         if new.range.is_empty() || self.mappings.len() >= MAPPINGS_MAX {
             return;
         }
@@ -151,6 +154,7 @@ impl KernelCode {
             );
         }
 
+        // The order is that of addresses, on which the binary search depends.
         parts.push(new);
         parts.sort_by_key(|map| map.range.start);
         self.mappings.splice(first..last, parts);
@@ -165,10 +169,11 @@ impl KernelCode {
             .filter(|map| map.range.contains(&address))
     }
 
-    /// The code at an address. `symbols` gives the range from the start of the first to the end of the
-    /// last symbol of the kernel itself, `None` without symbols. The recorded mapping of the kernel itself ends after its first
-    /// section of code: with symbols it reaches from the first to the end of the last, and so
-    /// includes `.init.text` (`map__fixup_start`, `map__fixup_end` in `tools/perf/util/map.c`).
+    /// The code at an address. `symbols` gives the range from the start of the first to the end of
+    /// the last symbol of the kernel itself, `None` without symbols. The recorded mapping of the
+    /// kernel itself ends after its first section of code: with symbols it reaches from the first
+    /// to the end of the last, and so includes `.init.text` (`map__fixup_start`, `map__fixup_end`
+    /// in `tools/perf/util/map.c`).
     pub fn find(
         &self,
         address: u64,

@@ -164,6 +164,7 @@ pub(crate) struct SampleLayout {
 
 impl Default for SampleLayout {
     fn default() -> Self {
+        // An absent field has an offset that no body reaches.
         Self {
             ip: ABSENT,
             tid: ABSENT,
@@ -216,10 +217,13 @@ impl SampleLayout {
             0
         };
 
+        // The trailer is at the end, so its offsets count from its own start.
         let trailer = |field| offset_of(&TRAILER, trailer_fields, field);
         // IDENTIFIER and ID have the same value; the former has a fixed offset.
         let either = |identifier: u16, id: u16| if identifier == ABSENT { id } else { identifier };
 
+        // Up to the period every field has a fixed size, so the offsets are known before any
+        // sample.
         let mut layout = Self {
             ip: prefix(st::IP),
             tid: prefix(st::TID),
@@ -244,6 +248,7 @@ impl SampleLayout {
             ..Self::default()
         };
 
+        // From here on fields vary in size and are read one after the other, in this order.
         for field in TAIL.into_iter().filter(|field| present & field != 0) {
             // Both weight bits share one word.
             if field == st::WEIGHT_STRUCT && present & st::WEIGHT != 0 {

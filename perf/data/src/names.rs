@@ -89,6 +89,7 @@ fn modifiers(flags: u64, name: &mut String) {
         marks.push('p');
     }
 
+    // Host and guest come last, in capital letters.
     if excluded(bit::EXCLUDE_HOST | bit::EXCLUDE_GUEST) {
         let letters = [(bit::EXCLUDE_HOST, 'H'), (bit::EXCLUDE_GUEST, 'G')];
         marks.extend(
@@ -99,6 +100,7 @@ fn modifiers(flags: u64, name: &mut String) {
         );
     }
 
+    // An event without modifiers has no colon.
     if !marks.is_empty() {
         name.push(':');
         name.push_str(&marks);

@@ -100,6 +100,8 @@ impl PerfFile<'_> {
                 Ok(raw) => raw,
                 Err(error) => return Stop::Error(error),
             };
+
+            // Records that are not compressed are passed on as they are.
             if !matches!(raw.kind, rt::COMPRESSED | rt::COMPRESSED2) {
                 if take(raw).is_break() {
                     return Stop::Asked;
@@ -107,6 +109,7 @@ impl PerfFile<'_> {
                 continue;
             }
 
+            // Made at the first compressed record: most files have none.
             let fed = self
                 .unpacker(&mut unpacker, raw.offset)
                 .and_then(|unpacker| unpacker.feed(&raw, &mut take));

@@ -19,6 +19,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parts<'_>, PerfError> {
     let mut attrs: Vec<EventAttr> = Vec::new();
     let mut features = Features::default();
     let mut problems = Vec::new();
+
+    // Names may come before or after the attribute that they belong to.
     let mut names: Vec<(u64, &[u8])> = Vec::new();
 
     for record in Records::new(&bytes[start..], HEADER_SIZE) {
@@ -32,6 +34,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parts<'_>, PerfError> {
         match raw.kind {
             rt::HEADER_ATTR => {
                 let count = attrs.len() as u64;
+                // Bounds the memory, as in a file.
                 if count >= ATTRS_MAX {
                     let kind = PerfErrorKind::TooMany {
                         count,
@@ -49,6 +52,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parts<'_>, PerfError> {
             }
             rt::EVENT_UPDATE if le::u64_at(raw.body, 0) == Some(EVENT_UPDATE_NAME) => {
                 if let Some(id) = le::u64_at(raw.body, 8) {
+                    // The name follows the type of the update and the event's ID.
                     names.push((id, le::until_nul(&raw.body[16..])));
                 }
             }
@@ -60,6 +64,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parts<'_>, PerfError> {
                     features.push(feature::TRACING_DATA, begin as u64, data);
                 }
             }
+            // What describes the recording comes before the first sample.
             rt::SAMPLE | rt::COMPRESSED | rt::COMPRESSED2 => break,
             _ => {}
         }

@@ -61,6 +61,7 @@ impl<'a> RecordId<'a> {
     fn of(raw: &RawRecord<'a>, attr: &EventAttr) -> Self {
         let layout = &attr.layout;
         if raw.kind == rt::SAMPLE {
+            // A sample has the fields in its body, each at its own offset.
             let at = [
                 layout.tid,
                 layout.time,
@@ -74,6 +75,7 @@ impl<'a> RecordId<'a> {
             };
         }
 
+        // The trailer is at the end, behind texts of any length, so it is found from there.
         let trailer = raw.body.len().checked_sub(usize::from(layout.trailer));
         let bytes = match trailer {
             // Records of the perf tool have no trailer.

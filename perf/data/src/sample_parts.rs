@@ -97,6 +97,7 @@ impl<'a> Sample<'a> {
         // follow (`perf_output_read` in `kernel/events/core.c`).
         let mut first = c.u64()?;
 
+        // Each of the optional words is there only if its bit is set, in this order.
         let mut when = |bit| {
             if format & bit != 0 {
                 c.u64().map(Some)
@@ -107,7 +108,10 @@ impl<'a> Sample<'a> {
         let time_enabled = when(rf::TOTAL_TIME_ENABLED)?;
         let time_running = when(rf::TOTAL_TIME_RUNNING)?;
 
+        // Each value can have its event's ID and a number of lost samples.
         let extra = usize::from(format & rf::ID != 0) + usize::from(format & rf::LOST != 0);
+
+        // Each member has its value and the optional words; without a group, the value came first.
         let values = if group {
             c.take_many(std::mem::take(&mut first), 8 * (1 + extra))?
         } else {
@@ -181,7 +185,7 @@ pub struct ReadValues<'a> {
 /// One counter value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterValue {
-    /// The value.
+    /// The value of the counter.
     pub value: u64,
     /// Event ID.
     pub id: Option<u64>,

@@ -115,12 +115,15 @@ impl Unpacker {
             }
 
             let end = at + usize::from(size);
+
+            // Read like a record of the file, so that the same checks hold for it.
             let framed = Records::new(&self.buffer[at..end], offset).next();
             let Some(Ok(record)) = framed else {
                 let kind = PerfErrorKind::RecordSize(size);
                 return Err(PerfError::new(kind, offset, "unpacked record"));
             };
 
+            // Otherwise a few bytes could unpack to any number of records.
             if matches!(record.kind, rt::COMPRESSED | rt::COMPRESSED2) {
                 return Err(error(PerfErrorKind::NestedCompression, offset));
             }

@@ -167,6 +167,8 @@ impl<'a> Iterator for Records<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let rest = &self.bytes[self.at..];
+
+        // A rest that is too short for a header is damage, unless it is empty.
         let Some(header) = rest.first_chunk::<HEADER>() else {
             if rest.is_empty() {
                 return None;
@@ -178,6 +180,7 @@ impl<'a> Iterator for Records<'a> {
             });
         };
 
+        // One word: type, `misc` and size (`struct perf_event_header`).
         let header = u64::from_le_bytes(*header);
         let kind = header as u32;
         let misc = (header >> 32) as u16;
@@ -188,6 +191,7 @@ impl<'a> Iterator for Records<'a> {
             return self.fail(PerfErrorKind::RecordSize(size as u16));
         }
 
+        // The size has 16 bits, so a record is at most 64 KiB, and the rest of the file bounds it.
         let Some(body) = rest.get(HEADER..size) else {
             let left = rest.len() as u64;
             return self.fail(PerfErrorKind::RecordPastEnd {

@@ -275,6 +275,7 @@ impl Writer {
 
     /// The complete file.
     pub fn finish(self) -> Vec<u8> {
+        // The places are computed first: the header, which comes first in the file, has them all.
         let ids_at = FILE_HEADER as u64;
         let ids_len: usize = self.events.iter().map(|event| 8 * event.ids.len()).sum();
         let attrs_at = ids_at + ids_len as u64;
@@ -302,6 +303,7 @@ impl Writer {
         ];
         words(&header, &mut out);
 
+        // A bit for each feature (`HEADER_FEAT_BITS` is 256).
         let mut bits = [0u64; 4];
         for (number, _) in &features {
             bits[usize::from(*number) / 64] |= 1 << (number % 64);
@@ -312,6 +314,7 @@ impl Writer {
             words(&event.ids, &mut out);
         }
 
+        // Each attribute is followed by the place of its IDs.
         let mut at = ids_at;
         for event in &self.events {
             out.extend_from_slice(&event.bytes());
@@ -337,6 +340,8 @@ impl Writer {
     /// The feature sections in ascending order of number.
     fn features(&self) -> Vec<(u8, Vec<u8>)> {
         let machine = &self.machine;
+
+        // Strings have their length in front and are padded.
         let text = |text: &str| {
             let mut out = Vec::new();
             string(text, &mut out);
@@ -363,6 +368,7 @@ impl Writer {
             features.push((feature::TRACING_DATA, tracing::section(&self.tracepoints)));
         }
 
+        // Without the number of CPUs, perf warns.
         features.extend([
             (feature::HOSTNAME, text(&machine.hostname)),
             (feature::OSRELEASE, text(&machine.os_release)),
@@ -372,6 +378,7 @@ impl Writer {
             (feature::EVENT_DESC, events),
         ]);
 
+        // The times of the first and last sample are known only if there is one.
         if let Some((first, last)) = self.times {
             let times = [first.to_le_bytes(), last.to_le_bytes()].concat();
             features.push((feature::SAMPLE_TIME, times));
@@ -385,6 +392,8 @@ impl Writer {
             }
             features.push((feature::CPU_PMU_CAPS, caps));
         }
+
+        // The list is in ascending order, as the descriptors have to be.
         features
     }
 }

@@ -62,6 +62,8 @@ fn dump_sample(out: &mut String, sample: &Sample<'_>) -> std::fmt::Result {
     {
         writeln!(out, "chain {index} {word:#x}")?;
     }
+
+    // Only recordings with stack copies go on from here.
     let Some((user_regs, stack)) = sample.user_regs_and_stack().unwrap() else {
         return Ok(());
     };
@@ -214,6 +216,8 @@ fn features_of_a_recording() {
         Some(&b"x86_64"[..])
     );
     assert_eq!(features.cpus().unwrap(), Some((2, 2)));
+
+    // What was recorded is the last word of the command.
     let command = features.command_line().unwrap().unwrap();
     assert_eq!(command.last(), Some(&&b"/usr/local/bin/spin"[..]));
     let compression = features.compression().unwrap().unwrap();
@@ -235,12 +239,15 @@ fn features_of_a_recording() {
     let noted = file.features().sample_time().unwrap().unwrap();
     assert_eq!(noted, (times[0], *times.last().unwrap()));
 
+    // Build IDs of 20 bytes, of files and not of the kernel.
     let paths: Vec<_> = file.build_ids().map(|id| id.unwrap()).collect();
     assert_eq!(paths[0].path, b"/usr/local/bin/spin");
     assert!(paths.iter().all(|id| id.id.len() == 20 && !id.kernel));
 
     let bytes = recording("fp-pipe.data");
     let file = PerfFile::parse(&bytes).unwrap();
+
+    // In a pipe, names come in records of their own.
     let names: Vec<_> = file
         .attrs()
         .iter()

@@ -12,6 +12,8 @@ fn read_all(bytes: &[u8]) -> u64 {
     let Ok(file) = PerfFile::parse(bytes) else {
         return 0;
     };
+
+    // Whatever is read from the features may fail, but must not panic.
     let features = file.features();
     for number in features.numbers() {
         let _ = features.string(number);
@@ -27,6 +29,8 @@ fn read_all(bytes: &[u8]) -> u64 {
         features.events(),
     );
     assert!(file.build_ids().count() <= bytes.len() / 8 + 1);
+
+    // Every value is used, so that no field is left undecoded.
     let mut touched = 0u64;
     let mut see = |record: &Record<'_>| {
         let Record::Sample(sample) = record else {
@@ -55,6 +59,8 @@ fn read_all(bytes: &[u8]) -> u64 {
             sample.check(),
         );
     };
+
+    // In both orders, since only one of them holds records back.
     let mut walk = |order| -> Summary {
         file.for_each(order, |event| {
             see(&event.record);
@@ -168,6 +174,8 @@ fn framing_errors_say_where() {
     let good = record(rt::COMM, 0, &le(&[1, 2]));
     let start = 104 + 136 + 16;
     let next = start + good.len();
+
+    // What follows the good record, and how the reading ends.
     let cases: [(&[u8], String); 5] = [
         (&[], "End".into()),
         (
@@ -187,6 +195,8 @@ fn framing_errors_say_where() {
             "record of 8 bytes, but only 3 bytes are left: 5 are missing".into(),
         ),
     ];
+
+    // A good record comes first, so that the offset in the message is not that of the data.
     for (tail, message) in cases {
         let expected = match message.as_str() {
             "End" => message,
@@ -198,6 +208,7 @@ fn framing_errors_say_where() {
 
 #[test]
 fn a_bad_body_is_skipped_and_counted() {
+    // Counts that cannot be right, in records of several kinds.
     let data = [
         record(rt::SAMPLE, 2, &le(&[100, 1, 0x10])),
         record(rt::SAMPLE, 2, &le(&[101, u64::MAX / 8 + 2, 0x10])),
@@ -217,9 +228,13 @@ fn a_bad_body_is_skipped_and_counted() {
         std::ops::ControlFlow::Continue(())
     });
     assert_eq!((summary.skipped, summary.stop), (3, Stop::End));
+
+    // The first one that was skipped is kept as an example.
     let kind = PerfErrorKind::Short { need: 8, have: 0 };
     assert_eq!(summary.first_skipped.unwrap().kind, kind);
     assert_eq!((&chains[0], &chains[2]), (&Ok(1), &Ok(0)));
+
+    // A sample's chain is decoded on demand, and its count is then an error.
     let error = chains[1].unwrap_err();
     assert_eq!(
         error.kind,

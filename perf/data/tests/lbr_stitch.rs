@@ -9,6 +9,7 @@ fn stitch_lbr_is_as_perf_does_it() {
     let bytes = crate::common::recording("LBR-stitch-grow.data");
     let file = unwind_sim_perf_data::PerfFile::parse(&bytes).unwrap();
     let caps = file.features().cpu_pmu_caps().unwrap().unwrap();
+    // The depth of the ring is in the file, as a capability of the PMU.
     let (_, depth) = caps.iter().find(|(name, _)| *name == b"branches").unwrap();
     let depth: u32 = std::str::from_utf8(depth).unwrap().parse().unwrap();
     let mut stitcher: LbrStitcher<BranchEntry> = LbrStitcher::new(depth);

@@ -8,8 +8,8 @@ use crate::common::{Attr, file, le, record, recording};
 use unwind_sim_perf_data::PerfFile;
 use unwind_sim_perf_data::callchain::{PERF_CONTEXT_USER, is_marker};
 use unwind_sim_perf_data::stitch::{
-    Counts, Item, Judgement, Mode, Stitch, Stitched, Stitcher, Tally, What, Why, items, judge,
-    stitch,
+    Counts, Item, ItemKind, Judgement, MissingReason, Mode, Stitch, Stitched, Stitcher, Tally,
+    items, judge, stitch,
 };
 use unwind_sim_perf_data::{flag, record_type as rt, sample_type as st};
 
@@ -38,7 +38,7 @@ fn text(samples: &[Stitched]) -> String {
         for frame in frames {
             write!(out, " {frame:x}").unwrap();
         }
-        if sample.how == Stitch::Missing(Why::End) {
+        if sample.how == Stitch::Missing(MissingReason::End) {
             out.push_str("(cookie)");
         }
         out.push('\n');
@@ -298,7 +298,7 @@ fn samples_say_whether_their_event_defers_and_where_they_hit_user_space() {
     ];
     for (item, (event, defer, ip)) in found.iter().zip(expected) {
         let chain = vec![5];
-        assert_eq!(item.what, What::Sample { defer, chain, ip });
+        assert_eq!(item.what, ItemKind::Sample { defer, chain, ip });
         assert_eq!((item.tid, item.event), (42, event));
     }
     assert_eq!(found.len(), 3);
@@ -315,6 +315,8 @@ fn records_of_threads_are_of_the_thread_that_they_tell_of() {
     let name = [&le(&[42 << 32 | 41])[..], b"name\0\0\0\0"].concat();
     let place = le(&[42 << 32 | 41, 0x40_0000, 0x1000, 0]);
     let mapped = |path: &[u8]| [&place[..], path].concat();
+
+    // Names that are not an execve's and mappings of other files say nothing.
     let data = [
         made(rt::FORK, 0, 1, &task),
         made(rt::EXIT, 0, 2, &task),
@@ -326,22 +328,24 @@ fn records_of_threads_are_of_the_thread_that_they_tell_of() {
         made(rt::CALLCHAIN_DEFERRED, 2, 8, &le(&[0, 1, 0x10])),
         made(rt::CALLCHAIN_DEFERRED, 2, 9, &le(&[1, 1, 0x10])),
     ];
+
+    // Records of a thread take its number from the body, all others from the trailer.
     let found = items_in(&file(&[(event(0), &[7])], &data.concat()));
     let found: Vec<_> = found
         .into_iter()
         .map(|item| (item.time.unwrap(), item.tid, item.what))
         .collect();
     let frames = vec![0x10];
-    let record = |cookie| What::Record {
+    let record = |cookie| ItemKind::Record {
         cookie,
         frames: frames.clone(),
     };
     let expected = [
-        (1, 42, What::Fork),
-        (2, 42, What::Exit),
-        (3, 42, What::Exec),
-        (5, 42, What::Vdso),
-        (7, 99, What::Lost { count: 3 }),
+        (1, 42, ItemKind::Fork),
+        (2, 42, ItemKind::Exit),
+        (3, 42, ItemKind::Exec),
+        (5, 42, ItemKind::Vdso),
+        (7, 99, ItemKind::Lost { count: 3 }),
         (8, 99, record(None)),
         (9, 99, record(Some(1))),
     ];
@@ -367,12 +371,14 @@ fn records_that_no_event_asks_for_are_not_awaited() {
         time: Some(1),
         tid: 5,
         event: 0,
-        what: What::Sample {
+        what: ItemKind::Sample {
             defer: true,
             chain: chain.to_vec(),
             ip: None,
         },
     };
+
+    // The reason of a sample whose event has these flags.
     let missing = |flags: u64, with_record: bool| {
         let attr = Attr {
             sample_type: st::IP | st::CALLCHAIN,
@@ -383,8 +389,10 @@ fn records_that_no_event_asks_for_are_not_awaited() {
         let mut stitcher = Stitcher::new(Mode::Own);
         stitcher.events(PerfFile::parse(&bytes).unwrap().attrs());
         stitcher.push(sample());
+
+        // A record of another cookie, which shows that the kernel writes some.
         if with_record {
-            let what = What::Record {
+            let what = ItemKind::Record {
                 cookie: Some(99),
                 frames: vec![1],
             };
@@ -398,14 +406,14 @@ fn records_that_no_event_asks_for_are_not_awaited() {
         stitcher.pop().expect("the sample").how
     };
     let asked = flag::DEFER_CALLCHAIN | flag::DEFER_OUTPUT;
-    assert_eq!(missing(asked, false), Stitch::Missing(Why::End));
+    assert_eq!(missing(asked, false), Stitch::Missing(MissingReason::End));
     assert_eq!(
         missing(flag::DEFER_CALLCHAIN, false),
-        Stitch::Missing(Why::NotAsked)
+        Stitch::Missing(MissingReason::NotAsked)
     );
     // Whatever the attributes say, records are written.
     assert_ne!(
         missing(flag::DEFER_CALLCHAIN, true),
-        Stitch::Missing(Why::NotAsked)
+        Stitch::Missing(MissingReason::NotAsked)
     );
 }

@@ -11,7 +11,8 @@ use unwind_sim_perf_data::callchain::{
     PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED, is_marker,
 };
 use unwind_sim_perf_data::stitch::{
-    COOKIE_ROUND_NS, Counts, Item, Mode, Stitch, Stitched, Stitcher, What, Why, stitch,
+    COOKIE_ROUND_NS, Counts, Item, ItemKind, MissingReason, Mode, Stitch, Stitched, Stitcher,
+    stitch,
 };
 
 /// xorshift64*, from a seed.
@@ -92,7 +93,7 @@ impl World {
         }
     }
 
-    fn emit(&mut self, tid: usize, what: What) -> u64 {
+    fn emit(&mut self, tid: usize, what: ItemKind) -> u64 {
         let key = self.next_key;
         self.next_key += 1;
         self.items.push(Item {
@@ -141,7 +142,7 @@ impl World {
         self.late += u64::from(stay.recorded);
         let key = self.emit(
             tid,
-            What::Sample {
+            ItemKind::Sample {
                 defer: true,
                 chain,
                 ip: None,
@@ -154,12 +155,12 @@ impl World {
     fn record(&mut self, tid: usize) {
         self.stays[tid].recorded = true;
         let stay = &self.stays[tid];
-        let record = What::Record {
+        let record = ItemKind::Record {
             cookie: self.troubles.has_cookies.then_some(stay.cookie),
             frames: stay.frames.clone(),
         };
         if self.random.one_in(self.troubles.lost) {
-            self.emit(tid, What::Lost { count: 1 });
+            self.emit(tid, ItemKind::Lost { count: 1 });
             return;
         }
         if self.random.one_in(self.troubles.doubled) {
@@ -183,9 +184,9 @@ impl World {
             1 if !recorded => self.record(tid),
             2 if recorded => self.stays[tid].in_kernel = false,
             3 if !recorded && self.random.one_in(self.troubles.exit) => {
-                self.emit(tid, What::Exit);
+                self.emit(tid, ItemKind::Exit);
                 self.stays[tid].in_kernel = false;
-                self.emit(tid, What::Fork);
+                self.emit(tid, ItemKind::Fork);
             }
             3 if !recorded && self.random.one_in(self.troubles.exec) => self.exec(tid),
             _ => {}
@@ -194,7 +195,7 @@ impl World {
 
     /// Replaces the program: the stacks of samples in this stay are lost.
     fn exec(&mut self, tid: usize) {
-        self.emit(tid, What::Exec);
+        self.emit(tid, ItemKind::Exec);
         for key in &self.stays[tid].samples {
             if let Some(frames) = self.truth.get_mut(key) {
                 frames.clear();
@@ -205,14 +206,14 @@ impl World {
         if self.random.one_in(2) {
             self.sample(tid);
         }
-        self.emit(tid, What::Vdso);
+        self.emit(tid, ItemKind::Vdso);
     }
 
     /// Delays some records past the thread's next item, as skewed clocks do.
     fn delay_some(&mut self) {
         for at in 1..self.items.len() {
-            let is_record = matches!(self.items[at - 1].what, What::Record { .. });
-            let is_sample = matches!(self.items[at].what, What::Sample { .. });
+            let is_record = matches!(self.items[at - 1].what, ItemKind::Record { .. });
+            let is_sample = matches!(self.items[at].what, ItemKind::Sample { .. });
             let is_near = self.items[at].time < self.items[at - 1].time.map(|time| time + 1000);
             if is_record && is_sample && is_near && self.random.one_in(self.troubles.delayed) {
                 self.items.swap(at - 1, at);
@@ -251,6 +252,8 @@ fn sound(world: &World, out: &[Stitched], counts: &Counts) -> Result<(), String>
     if out.len() != world.truth.len() || counts.samples != out.len() as u64 {
         return Err(format!("{} of {} samples", out.len(), world.truth.len()));
     }
+
+    // Our own method keeps the order of time.
     if !out.is_sorted_by_key(|sample| sample.time) || counts.out_of_order != 0 {
         return Err("not in time order".to_owned());
     }
@@ -260,6 +263,8 @@ fn sound(world: &World, out: &[Stitched], counts: &Counts) -> Result<(), String>
         if !sample.chain.starts_with(&kernel) {
             return Err(format!("{sample:?}: kernel frames of another"));
         }
+
+        // User frames are those of the truth, or there are none and a reason.
         let found = user(sample);
         let is_sound = match sample.how {
             Stitch::Stitched { .. } | Stitch::Late { .. } => found == truth,
@@ -285,7 +290,7 @@ fn check(seed: u64, troubles: Troubles) -> (World, Vec<Stitched>, Counts) {
 
 /// Is this a sample that was still waiting at the end of the recording? That is unavoidable.
 fn is_at_end(sample: &Stitched) -> bool {
-    sample.how == Stitch::Missing(Why::End)
+    sample.how == Stitch::Missing(MissingReason::End)
 }
 
 #[test]
@@ -391,7 +396,7 @@ fn held_back_samples_are_bounded() {
         time: Some(key),
         tid,
         event: 0,
-        what: What::Sample {
+        what: ItemKind::Sample {
             defer: true,
             chain: vec![PERF_CONTEXT_USER_DEFERRED, cookie],
             ip: None,
@@ -399,6 +404,8 @@ fn held_back_samples_are_bounded() {
     };
     let mut stitcher = Stitcher::own_within(10_000);
     stitcher.push(sample(0, 1, 0x3_0000_0001));
+
+    // The other thread's samples each get their record at once.
     let mut taken = 0;
     for key in 1..1000 {
         let cookie = (2 * key + 3) << 32 | 1;
@@ -408,7 +415,7 @@ fn held_back_samples_are_bounded() {
             time: Some(2 * key + 1),
             tid: 2,
             event: 0,
-            what: What::Record {
+            what: ItemKind::Record {
                 cookie: Some(cookie),
                 frames: vec![0x401000],
             },
@@ -425,7 +432,7 @@ fn held_back_samples_are_bounded() {
         time: Some(5000),
         tid: 1,
         event: 0,
-        what: What::Record {
+        what: ItemKind::Record {
             cookie: Some(0x3_0000_0001),
             frames: vec![0x402000],
         },

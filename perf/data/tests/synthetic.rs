@@ -48,7 +48,11 @@ fn check_full_sample(group: bool) {
     let parsed = PerfFile::parse(&bytes).unwrap();
     let raw = parsed.records().next().unwrap().unwrap();
     let s = parsed.sample(&raw).unwrap().unwrap();
+
+    // All fields lie one behind the other, so one wrong size shifts all that follow.
     s.check().unwrap();
+
+    // The fields of a fixed size, each with a number of its own.
     assert_eq!((s.cpumode(), s.is_exact_ip()), (2, true));
     assert_eq!(
         (s.id(), s.ip(), s.pid(), s.tid()),
@@ -59,6 +63,8 @@ fn check_full_sample(group: bool) {
         (Some(1003), Some(1004), Some(1006))
     );
     assert_eq!((s.cpu(), s.period()), (Some(3), Some(1008)));
+
+    // One value, or one for each event of the group.
     let read = s.read_values().unwrap().unwrap();
     assert_eq!(
         (read.time_enabled, read.time_running),
@@ -67,6 +73,8 @@ fn check_full_sample(group: bool) {
     let values: Vec<_> = read.values().map(|v| (v.value, v.id, v.lost)).collect();
     let expected = [(11, Some(7), Some(1)), (12, Some(8), Some(2))];
     assert_eq!(values, expected[..if group { 2 } else { 1 }]);
+
+    // From here on each field has a size of its own.
     let chain = s.callchain().unwrap().unwrap();
     assert_eq!(
         chain.words().collect::<Vec<_>>(),
@@ -81,6 +89,8 @@ fn check_full_sample(group: bool) {
         .collect();
     assert_eq!(entries, [[0xa1, 0xa2, 0xa3], [0xb1, 0xb2, 0xb3]]);
     assert_eq!(branches.counters().collect::<Vec<_>>(), [0xc1, 0xc2]);
+
+    // The stack copy says how many of its bytes were written.
     let (user, stack) = s.user_regs_and_stack().unwrap().unwrap();
     assert_eq!(
         user.iter().collect::<Vec<_>>(),
@@ -160,11 +170,17 @@ fn records_have_their_meaning_and_their_trailer() {
         flags: flag::SAMPLE_ID_ALL,
         ..Attr::default()
     };
+
+    // Process and thread, time and ID: the same for all records.
     let trailer = le(&[42 << 32 | 41, 5000, 7]);
     let make = |kind, misc, body: &[u8]| record(kind, misc, &[body, &trailer].concat());
     let place = le(&[42 << 32 | 41, 0x400000, 0x1000, 0x2000]);
     let path = b"/bin/x\0\0";
+
+    // After the place: device, inode, protection and flags, and the path.
     let inode = [&place[..], &le(&[3 << 32 | 8, 99, 1, 2 << 32 | 5]), path].concat();
+
+    // In the same 24 bytes: a length, padding, and an ID of four bytes.
     let mut build_id = [&place[..], &[4, 0, 0, 0, 0xde, 0xad, 0xbe, 0xef], &[0; 16]].concat();
     build_id.extend([le(&[2 << 32 | 5]), path.to_vec()].concat());
     let task = le(&[40 << 32 | 41, 43 << 32 | 42, 4999]);
@@ -195,8 +211,11 @@ fn records_have_their_meaning_and_their_trailer() {
         make(999, 0, &[]),
     ]
     .concat();
+
+    // In both modes, since they share nothing but the records.
     for bytes in [file(&[(attr, &[7])], &data), pipe(&[(attr, &[7])], &data)] {
         let mut seen = Vec::new();
+        // The record of an unknown type is kept, those of the tool are not.
         let summary = each(&bytes, Order::File, |event| {
             if event.raw.kind < rt::USER_TYPE_START || event.raw.kind == 999 {
                 seen.push(format!("{:?}", event.record));
@@ -205,6 +224,8 @@ fn records_have_their_meaning_and_their_trailer() {
                 assert_eq!((event.id().pid(), event.id().tid()), (Some(41), Some(42)));
                 assert_eq!((event.time(), event.id().id()), (Some(5000), Some(7)));
             }
+
+            // All three have one place, and differ in what identifies the file.
             if let Record::Mmap(m) = event.record {
                 assert_eq!(
                     (m.pid, m.tid, m.address, m.length),
@@ -220,6 +241,8 @@ fn records_have_their_meaning_and_their_trailer() {
             }
         });
         assert_eq!((summary.skipped, summary.stop), (0, Stop::End));
+
+        // The oldest form has only the path.
         let identity = |index: usize| seen[index].split("identity: ").nth(1).unwrap();
         assert!(identity(0).starts_with("Path"));
         assert!(identity(1).starts_with("Inode { major: 8, minor: 3, inode: 99, generation: 1 }"));
@@ -251,6 +274,8 @@ fn the_id_tells_which_event_a_sample_belongs_to() {
         sample_type: st::IDENTIFIER | st::TIME | st::CPU,
         ..Attr::default()
     };
+
+    // The ID comes first in every sample, whatever its event has besides.
     let data = [
         record(rt::SAMPLE, 2, &le(&[21, 100, 6])),
         record(rt::SAMPLE, 2, &le(&[10, 0x400])),
@@ -269,6 +294,8 @@ fn the_id_tells_which_event_a_sample_belongs_to() {
         seen,
         [(None, Some(100), Some(6)), (Some(0x400), None, None)]
     );
+
+    // An ID of no event: the sample cannot be decoded.
     assert_eq!(summary.skipped, 1);
     assert_eq!(
         summary.first_skipped.unwrap().kind,
@@ -422,6 +449,8 @@ fn bytes_that_follow_a_record_are_stepped_over() {
     .concat();
     let (seen, _) = order_of(&pipe(&[(timed_attr(), &[])], &data), Order::Time);
     assert_eq!(seen, [(5, 1)]);
+
+    // A size that leads out of the file is an error of its record.
     let bytes = file(
         &[(timed_attr(), &[])],
         &record(rt::AUXTRACE, 0, &le(&[u64::MAX])),

@@ -26,7 +26,11 @@ struct Parts {
 impl Arbitrary for Parts {
     fn arbitrary(g: &mut Gen) -> Self {
         let known = ((1 << 25) - 1) & !(st::READ | st::AUX);
+
+        // The same registers for both sets.
         let mask = u64::arbitrary(g) & 0x00ff_0fff;
+
+        // IP is always there, so that no sample is empty.
         let event = EventSpec {
             sample_type: u64::arbitrary(g) & known | st::IP,
             flags: u64::arbitrary(g) & flag::SAMPLE_ID_ALL,
@@ -37,6 +41,8 @@ impl Arbitrary for Parts {
             ids: vec![77],
             ..EventSpec::software("cpu-clock", 0)
         };
+
+        // Short lists, the empty one among them.
         let few = |g: &mut Gen| {
             (0..usize::arbitrary(g) % 20)
                 .map(|_| u64::arbitrary(g))
@@ -93,14 +99,20 @@ quickcheck! {
             time: w[14],
             cpu: w[15] as u32,
         };
+
+        // Reading is the test: what was written has to come back field by field.
         let mut writer = Writer::new(vec![parts.event.clone()]);
         writer.record(&Body::Sample(sample), &id).unwrap();
         let bytes = writer.finish();
         let file = PerfFile::parse(&bytes).unwrap();
         assert!(file.problems().is_empty());
         let raw = file.records().next().unwrap().unwrap();
+
+        // All fields must fit exactly into the record.
         let s = file.sample(&raw).unwrap().unwrap();
         s.check().unwrap();
+
+        // A field is found exactly if its bit is set.
         let has = |bit| parts.event.sample_type & bit != 0;
         let word = |bit: u64, found: Option<u64>, wanted: u64| {
             assert_eq!(found, has(bit).then_some(wanted), "field {bit:#x}");
@@ -119,6 +131,8 @@ quickcheck! {
         word(st::TIME, s.time(), w[14]);
         word(st::CPU, s.cpu().map(u64::from), u64::from(w[15] as u32));
         assert_eq!(s.tid(), has(st::TID).then_some(w[13] as i32));
+
+        // Fields of variable size come back whole, except for padding.
         if let Some(chain) = s.callchain().unwrap() {
             assert_eq!(chain.words().collect::<Vec<_>>(), parts.chain);
         }
@@ -142,6 +156,7 @@ quickcheck! {
 fn one_of_each(with_deferred: bool) -> Vec<u8> {
     let fields =
         st::IP | st::TID | st::TIME | st::CPU | st::PERIOD | st::CALLCHAIN | st::IDENTIFIER;
+    // The first event defers its user frames and takes the records of them.
     let mut clock = EventSpec {
         sample_type: fields,
         ids: vec![11],
@@ -155,6 +170,7 @@ fn one_of_each(with_deferred: bool) -> Vec<u8> {
         ids: vec![12],
         ..EventSpec::software("page-faults", 2)
     };
+    // The second event has the same fields, so that only the ID tells them apart.
     let mut writer = Writer::new(vec![clock, faults]);
     writer.machine(Machine {
         cpus: 4,
@@ -167,6 +183,8 @@ fn one_of_each(with_deferred: bool) -> Vec<u8> {
         tid: 100,
         ..Id::default()
     };
+
+    // A thread of the process that maps and executes.
     let task = Task {
         pid: 100,
         ppid: 100,
@@ -179,6 +197,8 @@ fn one_of_each(with_deferred: bool) -> Vec<u8> {
         id: 11,
         stream_id: 11,
     };
+
+    // By build ID, so that no file is needed to know the object.
     let mmap = Mmap {
         pid: 100,
         tid: 100,
@@ -202,6 +222,8 @@ fn one_of_each(with_deferred: bool) -> Vec<u8> {
         -512i64 as u64,
         0x400123,
     ];
+
+    // Kernel frames, the marker, and a cookie: the user part comes in a record of its own.
     let deferred = [
         -128i64 as u64,
         0xffff_ffff_8100_0000,
@@ -215,6 +237,8 @@ fn one_of_each(with_deferred: bool) -> Vec<u8> {
         callchain: &chain,
         ..SampleData::default()
     };
+
+    // One of each kind, in an order in which they may happen.
     let bodies = [
         Body::Comm(comm),
         Body::Mmap {
@@ -248,8 +272,12 @@ fn one_of_each(with_deferred: bool) -> Vec<u8> {
         },
         Body::Exit(task),
     ];
+
+    // Times ascend, so that the order of the file is also that of time.
     for body in &bodies {
         id.time += 1000;
+
+        // The time still advances, so that the other records keep theirs.
         if matches!(body, Body::CallchainDeferred { .. }) && !with_deferred {
             continue;
         }
@@ -281,6 +309,8 @@ fn every_record_is_read_back() {
                 assert_eq!(chain.words().collect::<Vec<_>>(), [0x400456, 0x400789]);
                 'd'
             }
+
+            // The writer ends rounds by itself, so their number is not compared.
             Record::FinishedRound => 'r',
             Record::Lost { id: 11, lost: 3 } => 'l',
             Record::LostSamples { lost: 2 } => 'L',
@@ -300,8 +330,12 @@ fn every_record_is_read_back() {
         });
     });
     assert_eq!((summary.stop, summary.skipped), (Stop::End, 0));
+
+    // Rounds are of the tool: they may be written at any place.
     seen.retain(|c| c != 'r');
     assert_eq!(seen, "cmfssdlLtuwWxs");
+
+    // What the features say of the whole recording.
     let file = PerfFile::parse(&bytes).unwrap();
     assert_eq!(file.features().cpus().unwrap(), Some((4, 4)));
     assert_eq!(file.features().sample_time().unwrap(), Some((4000, 14000)));
@@ -332,11 +366,14 @@ fn perf_reads_what_is_written() {
         .args(["script", "-F", "comm,tid,time,event,ip", "-i"])
         .arg(&path)
         .output();
+    // Two commands, which read different parts of the file.
     let report = Command::new("perf")
         .args(["report", "--stdio", "-i"])
         .arg(&path)
         .output();
     std::fs::remove_file(&path).unwrap();
+
+    // Without perf, neither can be run.
     let (Ok(script), Ok(report)) = (script, report) else {
         return crate::skip::skip("perf_reads_what_is_written", "perf is not installed");
     };
@@ -359,6 +396,8 @@ fn perf_reads_what_is_written() {
         "{}",
         String::from_utf8_lossy(&report.stderr)
     );
+
+    // perf warns about what it misses or does not know, and goes on.
     let warnings = String::from_utf8_lossy(&script.stderr).to_lowercase();
     assert!(
         !warnings.contains("nrcpus") && !warnings.contains("unsupported"),
@@ -375,6 +414,8 @@ fn a_tracepoint_is_written_with_its_format() {
         fields: "\tfield:u32 order;\toffset:8;\tsize:4;\tsigned:0;\n".to_owned(),
         print: "\"order=%u\", REC->order".to_owned(),
     };
+
+    // The format says where the fields are in a sample's raw data.
     let event = EventSpec {
         sample_type: st::TIME | st::RAW,
         config1: 7,
@@ -382,6 +423,8 @@ fn a_tracepoint_is_written_with_its_format() {
     };
     let mut writer = Writer::new(vec![event]);
     writer.tracepoints(vec![tracepoint.clone()]);
+
+    // The common fields come first, then those of the event.
     let payload = [&tracepoint.common(-2)[..], &[3, 0, 0, 0]].concat();
     let sample = SampleData {
         raw: &payload,
@@ -391,12 +434,16 @@ fn a_tracepoint_is_written_with_its_format() {
     written.expect("it can be written");
     let bytes = writer.finish();
     let file = PerfFile::parse(&bytes).expect("we wrote it");
+
+    // The event has the name of its tracepoint, in its system.
     let attr = &file.attrs()[0];
     let name = attr.name.as_deref();
     assert_eq!(
         (name, attr.kind, attr.config, attr.config1),
         (Some("kmem:mm_page_free"), 2, 513, 7)
     );
+
+    // Number, flags, preemption count, thread, and then the field.
     let mut found = Vec::new();
     each(&bytes, Order::File, |event| {
         if let Record::Sample(sample) = event.record {
@@ -404,6 +451,8 @@ fn a_tracepoint_is_written_with_its_format() {
         }
     });
     assert_eq!(found, [1, 2, 0, 0, 0xfe, 0xff, 0xff, 0xff, 3, 0, 0, 0]);
+
+    // The section begins with its magic and version.
     let section = file
         .features()
         .section(unwind_sim_perf_data::feature::TRACING_DATA);

@@ -105,6 +105,8 @@ mod tests {
             ctx_cache: usize,
             data: usize,
         }
+
+        // The compiler's own layout is the authority for the sizes.
         let size = |layout: Layout| layout.bytes() as usize;
         assert_eq!(size(Layout::V2020), size_of::<Linux5_5>());
         assert_eq!(size(Layout::V6_18), size_of::<Linux6_18>());

@@ -148,6 +148,8 @@ fn r002_5_memory_lives_as_long_as_its_last_user() {
         Layout::V6_18,
         Mutation::None,
     );
+
+    // Two users of one thread, and the system: the thread's memory is that of all three.
     kernel.start(1, None);
     kernel.attach(1);
     kernel.attach(1);
@@ -156,6 +158,8 @@ fn r002_5_memory_lives_as_long_as_its_last_user() {
     kernel.detach(1);
     kernel.detach_system(None);
     assert_eq!(kernel.ledger().freed, 0);
+
+    // Only the last user frees it.
     kernel.detach(1);
     assert_eq!(kernel.ledger().freed, 1);
     // A task made while the system is recorded has memory, and gives it back.
@@ -318,6 +322,8 @@ fn stitching_of_hostile_branch_stacks_is_bounded() {
     for seed in 0..300 {
         let mut random = Random(seed);
         let depth = [0, 1, 8, 32, u32::MAX][random.below(5) as usize];
+
+        // A depth of 0 and indexes beyond it come from a damaged file.
         let mut stitcher: LbrStitcher<Branch> = LbrStitcher::new(depth);
         for _ in 0..200 {
             let hw_index = match random.below(8) {
@@ -331,6 +337,8 @@ fn stitching_of_hostile_branch_stacks_is_bounded() {
                 task: 1,
             };
             let len = random.below(41);
+
+            // Only two different branches, so that stacks often seem to continue each other.
             let entries = (0..len).map(|_| entry(random.below(2))).collect();
             let chain = stitcher.chain(0x1, Stack { entries, hw_index });
             assert!(chain.len() <= LONGEST, "seed {seed}");

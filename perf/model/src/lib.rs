@@ -27,7 +27,7 @@ pub use action::Action;
 pub use fuzz::Schedule;
 pub use log::{Context, Entry, Fact, Handling};
 pub use mutant::Mutant;
-pub use oracle::{Found, Joined, Outcome, Rule, Run, Violation, Walk, check, items, join};
+pub use oracle::{Joined, Outcome, Rule, Run, Violation, Walk, WalkVerdict, check, items, join};
 pub use perf_data::{EPOCH_NS, perf_data};
 pub use programs::{ObjectRequest, Program};
 pub use record::{Body, Branches, Record};
@@ -45,7 +45,7 @@ pub use setup::{
     UserUnwind, timer_period, validate,
 };
 pub use stack::{Leaf, Numbered, Pointers, Scripted, StackId, StackSource, UserMemory, UserStack};
-pub use world::{Crash, Kept, LOG_MAX, RECORD_BYTES_MAX, RUN_NS_MAX, World};
+pub use world::{Crash, LOG_MAX, RECORD_BYTES_MAX, RUN_NS_MAX, TaskBranches, World};
 
 use unwind_sim_perf_data::callchain::{
     PERF_CONTEXT_KERNEL as KERNEL, PERF_CONTEXT_USER as USER,

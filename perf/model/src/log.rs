@@ -310,6 +310,7 @@ impl Fact {
             Self::Interrupt(context) => format!("{} begins", context.as_str()),
             Self::InterruptEnd(context) => format!("{} ends", context.as_str()),
             Self::Return => "returns to user space".into(),
+            // 0 is the idle task.
             Self::Switch { to: 0 } => "switch to idle".into(),
             Self::Switch { to } => format!("switch to {to}"),
             Self::Fork { child } => format!("forks {child}"),
@@ -343,6 +344,7 @@ impl Fact {
                 ),
             },
             Self::Filtered { event: e, .. } => format!("{}: kept out by its filters", event(e)),
+            // The form of 2023 has no cookie, which is logged as 0.
             Self::Request { number, cookie } => match cookie {
                 None => format!("sample {number}: refused to defer, unwinds at once"),
                 Some(0) => format!("sample {number}: deferred"),
@@ -373,6 +375,7 @@ impl Fact {
             Self::Traced { event: e, regs } => {
                 format!("{}: tracepoint, {}", event(e), regs.as_str())
             }
+            // Handler 0 is none.
             Self::Installed {
                 event: e,
                 handler: 0,

@@ -74,6 +74,7 @@ pub fn perf_data(world: &World) -> Result<Vec<u8>, WriteError> {
             .collect(),
     );
 
+    // `perf script --stitch-lbr` needs the depth of the ring, which is a capability of the PMU.
     let branches = world.setup().lbr_depth.entries().to_string();
     file.writer.machine(Machine {
         cpus: u32::from(world.setup().cpus),
@@ -86,6 +87,8 @@ pub fn perf_data(world: &World) -> Result<Vec<u8>, WriteError> {
 
     // As perf does, before all that was recorded.
     file.start()?;
+
+    // Records are delivered in the order of reading, so they are found by their number.
     let records: BTreeMap<u64, &Record> = world
         .records()
         .iter()
@@ -132,6 +135,7 @@ fn spec(index: usize, event: &EventSetup) -> EventSpec {
         Kind::BpfOutput => EventSpec::software(&event.name, BPF_OUTPUT),
     };
 
+    // The fields that identify a record, which the form of 2023 needs.
     let [identifier, tid, time] = event.identified;
     let is_output = event.kind == Kind::BpfOutput;
     let bits = |all: &[(bool, u64)]| {
@@ -160,9 +164,10 @@ fn spec(index: usize, event: &EventSetup) -> EventSpec {
                 (event.regs_intr, st::REGS_INTR),
             ]),
         // What `--call-graph lbr` asks for.
-        branch_sample_type: match event.branch_stack {
-            true => lbr::CALL_STACK | lbr::USER | branch_sample_type::HW_INDEX,
-            false => 0,
+        branch_sample_type: if event.branch_stack {
+            lbr::CALL_STACK | lbr::USER | branch_sample_type::HW_INDEX
+        } else {
+            0
         },
         flags: flag::SAMPLE_ID_ALL
             | bits(&[
@@ -253,6 +258,7 @@ impl File<'_> {
             path: b"[model]",
         };
 
+        // The mode of a mapping says whose address space it is in.
         let cpumode = misc::CPUMODE_KERNEL;
         let kernel = Written::Mmap {
             mmap: kernel,
@@ -261,6 +267,7 @@ impl File<'_> {
         self.writer.record(&kernel, &nobody)?;
 
         // Children come with their parents' forks.
+        // All tasks run the same program, at the same addresses.
         let maps = maps(self.world.records());
         let children: BTreeSet<i32> = self.world.log().iter().filter_map(forked).collect();
         let threads = self.world.threads();
@@ -274,6 +281,7 @@ impl File<'_> {
             };
             self.writer.record(&Written::Comm(comm), &nobody)?;
 
+            // A kernel thread has no user addresses.
             for &(from, to) in maps.iter().filter(|_| !is_kernel) {
                 let mmap = Mmap {
                     pid: tid,
@@ -295,6 +303,7 @@ impl File<'_> {
         Ok(())
     }
 
+    // All that the file's records have in common is in the ID trailer.
     fn record(&mut self, record: &Record) -> Result<(), WriteError> {
         let event = usize::from(record.event);
         let id = Id {
@@ -306,6 +315,8 @@ impl File<'_> {
             time: record.time + EPOCH_NS,
             cpu: u32::from(record.cpu),
         };
+
+        // Every task of the model is a process of its own.
         let (tid, time) = (record.tid, id.time);
         let throttle = Throttle {
             time,
@@ -313,9 +324,11 @@ impl File<'_> {
             stream_id: id.id,
         };
 
+        // Kept here, because the record only borrows it.
         let exec_name = name("exec", tid);
         let setup = &self.world.events()[event];
 
+        // A tracepoint's payload begins with the fields that all of them have.
         let raw = match (&record.body, tracepoint(event, setup)) {
             (Body::Sample { payload, .. }, Some(tracepoint)) => {
                 [&tracepoint.common(tid)[..], payload].concat()
@@ -329,6 +342,7 @@ impl File<'_> {
             _ => None,
         };
 
+        // Each record of the model has one in the file.
         let body = match &record.body {
             Body::Sample {
                 period,
@@ -339,9 +353,10 @@ impl File<'_> {
                 branches,
                 ..
             } => Written::Sample(SampleData {
-                misc: match user_mode {
-                    true => misc::CPUMODE_USER,
-                    false => misc::CPUMODE_KERNEL,
+                misc: if *user_mode {
+                    misc::CPUMODE_USER
+                } else {
+                    misc::CPUMODE_KERNEL
                 },
                 ip: *ip,
                 period: *period,
@@ -356,6 +371,7 @@ impl File<'_> {
                 },
                 ..SampleData::default()
             }),
+            // What a program writes is a sample of the event that takes outputs.
             Body::Raw { data } => Written::Sample(SampleData {
                 raw: data,
                 ..SampleData::default()
@@ -444,6 +460,7 @@ fn maps(records: &[Record]) -> Vec<(u64, u64)> {
         pages.insert(address & !(PAGE - 1));
     };
 
+    // A mapping is made for what is there, since the model has no files.
     for record in records {
         match &record.body {
             Body::Sample {
@@ -463,6 +480,7 @@ fn maps(records: &[Record]) -> Vec<(u64, u64)> {
         }
     }
 
+    // Near pages are joined, which keeps the list short.
     let mut maps: Vec<(u64, u64)> = Vec::new();
     for page in pages {
         let end = page.saturating_add(PAGE);

@@ -148,6 +148,7 @@ impl Body {
             }
             Self::Lost { .. } => HEADER + 16 + SAMPLE_ID,
             Self::LostSamples { .. } => HEADER + 8 + SAMPLE_ID,
+            // The sizes of the bodies in `include/uapi/linux/perf_event.h`.
             Self::Exec | Self::Fork { .. } | Self::Exit => HEADER + 24 + SAMPLE_ID,
             Self::Vdso => HEADER + 72 + SAMPLE_ID,
             Self::Throttle | Self::Unthrottle => HEADER + 24 + SAMPLE_ID,

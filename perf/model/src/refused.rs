@@ -65,6 +65,7 @@ impl Refused {
             Self::NoTask => "no such task, or it has exited",
             Self::NoEvent => "no such event",
             Self::NoHandler => "no such handler",
+            // Errors that the kernel itself returns have their name behind them.
             Self::HandlerExists => "the event already has a handler (EEXIST)",
             Self::NotForPrograms => {
                 "programs are for hardware counters, timers and software events only (EINVAL)"

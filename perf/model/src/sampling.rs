@@ -125,6 +125,8 @@ mod tests {
                 exclude_idle,
                 ..EventSetup::default()
             };
+
+            // Without registers nothing can be sampled, and idle counts only in the kernel.
             let flow = timer_flow(regs, idle, &event);
             assert_eq!(flow.overflows, overflows, "{regs:?} idle {idle} {event:?}");
             assert!(flow.traced, "r003_2: the tracepoint is before the filters");

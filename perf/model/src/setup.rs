@@ -333,6 +333,7 @@ impl Refusal {
 /// # Errors
 /// The first reason to refuse it.
 pub fn validate(setup: &Setup, event: &EventSetup) -> Result<(), Refusal> {
+    // A period of 0 would overflow without end.
     if event.period == 0 {
         return Err(Refusal::NoPeriod);
     }
@@ -344,6 +345,7 @@ pub fn validate(setup: &Setup, event: &EventSetup) -> Result<(), Refusal> {
         return Err(Refusal::MaxStack);
     }
 
+    // Branch records at software events are a proposal, so a kernel may lack them.
     if event.branch_stack && event.kind != Kind::Pmu && !setup.software_branches {
         return Err(Refusal::NoBranches);
     }
@@ -351,6 +353,7 @@ pub fn validate(setup: &Setup, event: &EventSetup) -> Result<(), Refusal> {
         return Err(Refusal::NoBranchesOfOutputs);
     }
 
+    // `perf_event_open` takes either a thread or a cgroup.
     if event.cgroup.is_some() && event.tid.is_some() {
         return Err(Refusal::CgroupOfThread);
     }
@@ -362,6 +365,7 @@ pub fn validate(setup: &Setup, event: &EventSetup) -> Result<(), Refusal> {
         return Err(Refusal::FirstIsLate);
     }
 
+    // The form of 2023 matches by these three fields, and has no bit for the records.
     if setup.form == Form::Rfc2023 {
         if event.defer_callchain && event.identified != [true; 3] {
             return Err(Refusal::NotIdentified);

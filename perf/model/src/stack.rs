@@ -51,11 +51,11 @@ pub trait StackSource {
 /// Stacks given as lists of addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scripted {
-    stacks: Vec<Named>,
+    stacks: Vec<NamedStack>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Named {
+struct NamedStack {
     name: String,
     stack: UserStack,
 }
@@ -82,7 +82,7 @@ impl Scripted {
     /// Adds a stack, innermost frame first.
     pub fn add(&mut self, name: &str, frames: Vec<u64>) -> StackId {
         let id = self.next();
-        self.stacks.push(Named {
+        self.stacks.push(NamedStack {
             name: name.to_owned(),
             stack: frames.into(),
         });
@@ -113,7 +113,7 @@ impl Scripted {
         all.map(|named| (named.name.as_str(), named.stack.frames.as_slice()))
     }
 
-    fn get(&self, stack: StackId) -> Option<&Named> {
+    fn get(&self, stack: StackId) -> Option<&NamedStack> {
         self.stacks.get(stack.0 as usize)
     }
 
@@ -294,9 +294,10 @@ impl UserMemory {
 
 /// Address of the saved frame pointer in frame `index` of `depth`; 0 past the outermost frame.
 fn slot(index: usize, depth: usize) -> u64 {
-    match index < depth {
-        true => BASE + FRAME * index as u64,
-        false => 0,
+    if index < depth {
+        BASE + FRAME * index as u64
+    } else {
+        0
     }
 }
 

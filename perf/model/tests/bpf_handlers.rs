@@ -80,6 +80,8 @@ fn precise_events_need_a_whole_chain_for_programs_that_walk_stacks() {
         exclude_callchain_user: true,
         ..full
     };
+
+    // A program that takes stacks needs both parts of the chain, the other one none.
     for (event, expected) in [
         (full, Ok(())),
         (none, Err(Errno::Eproto)),
@@ -128,6 +130,8 @@ fn r003_6_the_range_is_half_open_and_the_payload_is_the_seeds() {
     let mut handlers = load(IPRANGE);
     let mut env = PlainEnv::default();
     let (start, end) = (0xffff_ffff_8121_4b90_u64, 0xffff_ffff_8121_4cd0);
+
+    // Right before the range, at both ends of it, right behind it, and in the middle.
     for ip in [start - 1, start, end - 1, end, 0xffff_ffff_8121_4c3c] {
         let data = at(ip, 1);
         handlers
@@ -171,6 +175,8 @@ fn r003_7_the_counts_of_stacks_sum_up_to_the_samples() {
             comm: *b"a name of 15 byt",
             ..Task::default()
         };
+
+        // What the handler sees of the task and its stacks at each sample.
         (env.kernel_stack, env.user_stack) = (kernel, user);
         for _ in 0..count {
             let data = at(0x40_1000, 1);
@@ -188,6 +194,8 @@ fn r003_7_the_counts_of_stacks_sum_up_to_the_samples() {
     found.sort_unstable();
     assert_eq!(found, [1, 72, 75]);
     assert_eq!(found.iter().sum::<u64>(), samples);
+
+    // The handler counts what it could not store.
     let lost = handlers.maps.named(".bss").unwrap();
     assert_eq!(lost.value(0).map(word), Some(0));
 
@@ -205,8 +213,12 @@ fn r003_7_the_counts_of_stacks_sum_up_to_the_samples() {
             let stored = stacks.get(kernel as u32).unwrap();
             assert_eq!(stored, [0xffff_ffff_8100_0010]);
         }
+
+        // The name is cut so that it ends with a NUL.
         assert_eq!(&key[20..36], b"a name of 15 by\0");
     }
+
+    // Three stacks are stored once each; the kernel's is missing in 72 samples.
     let stats = stacks.stats();
     assert_eq!(
         (stats.stored, stats.collisions, stats.too_short),
@@ -255,9 +267,13 @@ fn context_read(code: u8, offset: i16) -> Handlers {
 #[test]
 fn r003_8_registers_are_read_whole_and_period_and_address_in_parts() {
     let mut data = PerfEventData::new();
+
+    // Every word is different, so that a wrong offset gives a wrong value.
     for offset in (0..184).step_by(8) {
         data.set_word(offset, 0x0807_0605_0403_0201 + offset as u64);
     }
+
+    // Loads of one, two, four and eight bytes, at all offsets and around both ends.
     for (code, size) in [(0x71, 1_u64), (0x69, 2), (0x61, 4), (0x79, 8)] {
         for offset in -8..200_i16 {
             let mut handlers = context_read(code, offset);
@@ -394,6 +410,7 @@ fn stack_ids_are_the_hash_and_collisions_are_errors_or_replace() {
     let stacks: Vec<Vec<u64>> = (1..=3).map(|ip| vec![ip * 0x1000, 7]).collect();
     let bucket = |stack: &[u64]| i64::from(jhash2(stack) & 1);
     for flags in [0, stackmap::REUSE_STACKID, stackmap::FAST_STACK_CMP] {
+        // Room for four frames, in two buckets.
         let mut handlers = stackid(flags, 4, 2);
         let mut held: [Option<&Vec<u64>>; 2] = [None, None];
         for stack in stacks.iter().chain(&stacks) {
@@ -421,6 +438,7 @@ fn stack_ids_are_the_hash_and_collisions_are_errors_or_replace() {
 
 #[test]
 fn stacks_are_cut_to_the_value_and_short_ones_are_bad_addresses() {
+    // Ten frames, of which an entry of the map holds four.
     let mut env = PlainEnv {
         kernel_stack: (1..=10).map(|ip| ip * 16).collect(),
         ..PlainEnv::default()
@@ -465,6 +483,8 @@ fn r000_13_a_deferred_chain_leaves_no_user_stack_and_its_cookie_in_the_kernels()
         sample_chain: SampleChain::Words(words.clone()),
         ..PlainEnv::default()
     };
+
+    // The user part is not there, and the kernel's has the cookie as if it were a frame.
     let mut user = stackid(stackmap::USER_STACK, 8, 64);
     assert_eq!(run_stackid(&mut user, &mut env), -14);
     let mut kernel = stackid(0, 8, 64);

@@ -41,6 +41,8 @@ fn run(insns: &[Insn]) -> Result<u64, Fault> {
 /// A program of arithmetic, forward jumps, loads and stores that rbpf knows.
 fn random_program(random: &mut Random) -> Vec<Insn> {
     let mut insns = Vec::new();
+
+    // All registers and the stack are written first: what is read is never undefined.
     for register in 0..10 {
         insns.extend(Insn::ld_imm64(register, random.number()));
     }
@@ -48,6 +50,8 @@ fn random_program(random: &mut Random) -> Vec<Insn> {
         insns.push(Insn::new(0x7b, 10, slot, -8 * i16::from(slot), 0));
     }
     let length = 20;
+
+    // Jumps go forward only, so that every program ends.
     for at in 0..length {
         let (dst, src) = (random.below(10) as u8, random.below(10) as u8);
         let is_x = random.below(2) as u8 * 8;
@@ -219,6 +223,7 @@ fn atomics_change_memory_and_give_what_was_there() {
                 insns.push(Insn::new(0x7b, 10, 0, -8, 0));
                 insns.extend(Insn::ld_imm64(1, operand));
                 insns.push(Insn::new(code, 10, 1, -8, imm | fetch));
+                // Memory is read back after the operation.
                 match wanted {
                     0 => insns.push(Insn::new(0x79, 0, 10, -8, 0)),
                     _ => insns.push(Insn::new(0xbf, 0, 1, 0, 0)),
@@ -293,6 +298,7 @@ fn calls_have_eight_stacks_and_keep_r6_to_r9() {
 
 #[test]
 fn what_the_verifier_would_refuse_is_a_fault_where_it_happens() {
+    // `BPF_LDX | BPF_MEM | BPF_DW` into r0.
     let read = |base: u8, off: i16| Insn::new(0x79, 0, base, off, 0);
     for (insns, at, kind) in [
         (
@@ -348,9 +354,12 @@ fn what_the_verifier_would_refuse_is_a_fault_where_it_happens() {
             FaultKind::UninitialisedRegister(1),
         ),
     ] {
+        // The fault must name the instruction at which it happens.
         let fault = run(&insns).unwrap_err();
         assert_eq!((fault.insn, fault.kind), (at, kind));
     }
+
+    // Outside of the stack: at its top, below its end, and above it.
     for off in [0, -520, 504] {
         let fault = run(&[Insn::new(0x7a, 10, 0, off, 0), Insn::EXIT]).unwrap_err();
         assert!(
@@ -358,6 +367,8 @@ fn what_the_verifier_would_refuse_is_a_fault_where_it_happens() {
             "{fault}"
         );
     }
+
+    // An endless loop is ended by the budget.
     let fault = run(&[Insn::new(0x05, 0, 0, -1, 0), Insn::EXIT]).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Budget(1_000_000));
 }
@@ -366,6 +377,8 @@ fn what_the_verifier_would_refuse_is_a_fault_where_it_happens() {
 fn malformed_programs_are_not_loaded() {
     use LoadErrorKind as Kind;
     let mov = Insn::new(0xb7, 0, 0, 0, 0);
+
+    // The first instruction, and what is wrong with it.
     for (first, expected) in [
         (Insn::new(0xe7, 0, 0, 0, 0), Kind::Opcode(0xe7)),
         (Insn::new(0x20, 0, 0, 0, 0), Kind::PacketAccess(0x20)),
@@ -404,6 +417,8 @@ fn malformed_programs_are_not_loaded() {
             "{first:02x?}"
         );
     }
+
+    // A program that does not end with an exit.
     let object = Object::from_insns("raw", &[mov], &[]);
     let error = Handlers::load(&object, Limits::default()).unwrap_err();
     assert_eq!(error.kind, Kind::NoEnd);

@@ -45,7 +45,11 @@ fn shipped_objects_hold_what_their_sources_say() {
             (".bss", kind::ARRAY, (4, 8, 1)),
         ]
     );
+
+    // Helpers look at the license.
     assert_eq!(object.license, "GPL");
+
+    // The section says of which type the program is.
     let [program] = &object.programs[..] else {
         panic!("not one program");
     };
@@ -102,6 +106,8 @@ fn shipped_objects_are_what_clang_makes_of_their_sources() {
             (&built.maps, &built.license),
             (&shipped.maps, &shipped.license)
         );
+
+        // Debug information may differ, so the instructions are compared, not the files.
         for (built, shipped) in built.programs.iter().zip(&shipped.programs) {
             assert_eq!(built.insns, shipped.insns, "{name}: {}", shipped.name);
             assert_eq!(built.functions, shipped.functions);
@@ -122,8 +128,12 @@ fn use_all(bytes: &[u8]) -> bool {
     let Ok(mut handlers) = Handlers::load(&object, limits) else {
         return false;
     };
+
+    // Small limits: a changed byte may make an endless loop.
     handlers.maps.open_outputs(2);
     handlers.budget = 500;
+
+    // All registers have the same value, in the range that the shipped handler looks for.
     let mut data = PerfEventData::new();
     for offset in (0..184).step_by(8) {
         data.set_word(offset, 0xffff_ffff_8121_4c3c);
@@ -134,6 +144,7 @@ fn use_all(bytes: &[u8]) -> bool {
             ..PlainEnv::default()
         };
         let result = handlers.run(program, &mut env, Context::PerfEvent(&data));
+        // A fault is an answer, and must have a text.
         if let Err(fault) = result {
             assert!(!fault.to_string().is_empty());
         }
@@ -151,19 +162,23 @@ fn changed_bytes_are_refused_or_harmless() {
         assert!(use_all(&whole));
         let (mut refused, mut used) = (0, 0);
         for at in 0..whole.len() {
-            let changes = match is_slow {
-                true => &CHANGES[..],
-                false => &CHANGES[at % CHANGES.len()..][..1],
+            let changes = if is_slow {
+                &CHANGES[..]
+            } else {
+                &CHANGES[at % CHANGES.len()..][..1]
             };
             for change in changes {
                 let mut bytes = whole.clone();
                 bytes[at] ^= change;
-                match use_all(&bytes) {
-                    true => used += 1,
-                    false => refused += 1,
+                if use_all(&bytes) {
+                    used += 1
+                } else {
+                    refused += 1
                 }
             }
         }
+
+        // Both outcomes must occur often, or the changes did not reach what is read.
         assert!(refused > 200 && used > 200, "{name}: {refused} {used}");
     }
 }

@@ -48,6 +48,7 @@ fn the_shipped_handler_fills_the_ring_of_its_processor() {
         .collect();
     assert_eq!(inner, [(0, "first"), (1, "second")]);
 
+    // Two ranges that overlap, so that an address may be in both.
     let mut handlers = Handlers::load(&object, Limits::default()).expect("it loads");
     let ranges = handlers
         .maps
@@ -76,6 +77,8 @@ fn the_shipped_handler_fills_the_ring_of_its_processor() {
         let outcome = handlers.run(0, &mut env, Context::PerfEvent(&data));
         outcome.expect("no fault").value()
     };
+
+    // The ring is chosen by the processor.
     assert_eq!(run(0, &[0x1234, 0x1900, 0x5000]), 1);
     assert_eq!(run(1, &[0x1234, 0xffff]), 1);
     // One frame is not deep, no frame is none, and the third processor has no ring.
@@ -87,6 +90,8 @@ fn the_shipped_handler_fills_the_ring_of_its_processor() {
     // In the first range are two of the frames, in the second two.
     let fields = |bytes: &[u8]| [0, 4, 8, 16, 20].map(|at| word(bytes, at));
     assert_eq!(fields(&first[0]), [42, 0, 0x1234, 3, 4]);
+
+    // A record that is discarded takes its place, but is not read.
     let ring = ring_of(&mut handlers, "second");
     assert_eq!((ring.stats().submitted, ring.stats().discarded), (1, 1));
     let second = ring.consume();
@@ -299,6 +304,8 @@ fn a_loop_ends_when_its_callback_says_so() {
         Insn::new(0xb7, 0, 0, 0, 1),
         Insn::EXIT,
     ];
+
+    // As many rounds as asked for, or up to the first result that is not 0.
     assert_eq!(looping(10, 0, &go_on).expect("no fault"), 10);
     assert_eq!(looping(0, 0, &go_on).expect("no fault"), 0);
     assert_eq!(looping(10, 0, &stop_at_3).expect("no fault"), 4);
@@ -322,6 +329,7 @@ fn a_loop_ends_when_its_callback_says_so() {
 
 /// `map_lookup_percpu_elem(map 0, key at r10-4, cpu)`, then the value's first word, or 77.
 fn of_cpu(cpu: i32, kind: u32) -> Result<u64, Fault> {
+    // The key is 1, on the program's stack.
     let mut insns = vec![Insn::new(0x62, 10, 0, -4, 1)];
     insns.extend(MAP);
     insns.extend([
@@ -342,6 +350,8 @@ fn of_cpu(cpu: i32, kind: u32) -> Result<u64, Fault> {
     };
     let mut handlers = Handlers::load(&object, limits).expect("it loads");
     let map = handlers.maps.get_mut(0).expect("it is there");
+
+    // The value says for which key and processor it is.
     for key in [0u32, 2, 1] {
         for cpu in 0..4 {
             let value = u64::from(100 * key + cpu).to_le_bytes();
@@ -349,6 +359,8 @@ fn of_cpu(cpu: i32, kind: u32) -> Result<u64, Fault> {
                 .expect("room");
         }
     }
+
+    // The context is not read by this program.
     let data = PerfEventData::new();
     let outcome = handlers.run(0, &mut PlainEnv::default(), Context::PerfEvent(&data));
     outcome.map(|outcome| outcome.r0)

@@ -113,6 +113,8 @@ fn r000_14_marker_table() {
     const COOKIE: &str = "cookie";
     let kernel_task = "syscall 0\nsample 0 e\nleave 0\nfinish 0";
     let user_task = "sample 0 e\nfinish 0";
+
+    // Form, the event's words, what happens, and the chain without its addresses.
     let rows: [(&str, &str, &str, &[&str]); 8] = [
         ("upstream", "no-defer", kernel_task, &[KERNEL, USER]),
         ("upstream", "no-defer", user_task, &[USER]),
@@ -146,6 +148,7 @@ fn r000_14_marker_table() {
         let world = Scenario::parse(&text)
             .and_then(|s| s.run())
             .expect("a scenario");
+        // The first sample is the one of the row.
         let chain = world
             .records()
             .iter()
@@ -153,6 +156,7 @@ fn r000_14_marker_table() {
                 Body::Sample { chain, .. } => Some(chain),
                 _ => None,
             });
+        // Only markers and the cookie count here, not the addresses.
         let found: Vec<&str> = chain
             .expect("a sample")
             .iter()

@@ -86,10 +86,13 @@ fn perf_reads_the_runs_of_the_model() {
         let (Some(script), Some(dump), Some(report)) = (script, dump, report) else {
             return crate::skip::skip("perf_reads_the_runs_of_the_model", "perf is not installed");
         };
+
+        // perf must accept the file in all three ways.
         for output in [&script, &dump, &report] {
             let errors = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "seed {seed}: {errors}");
         }
+        // The samples in the order of time, as perf script prints them.
         let expected = samples(&world);
         let found = parse(&String::from_utf8_lossy(&script.stdout));
         assert_eq!(found, expected, "seed {seed}");
@@ -110,6 +113,7 @@ fn perf_knows_tracepoints_and_uprobes() {
                 user 0 f3 entry\nuprobe 0\nfinish 0\n";
     let world = Scenario::parse(text)
         .and_then(|s| s.run())
+        // A file of its own, so that tests can run at the same time.
         .expect("a scenario");
     let name = format!("unwind-sim-tracepoints-{}.data", std::process::id());
     let path = std::env::temp_dir().join(name);
@@ -123,6 +127,8 @@ fn perf_knows_tracepoints_and_uprobes() {
         );
     };
     let text = String::from_utf8_lossy(&script.stdout);
+
+    // perf formats both by the formats in the file.
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let expected = ["kmem:mm_page_alloc: cpu=0", "probe_model:probe: (403000)"];
     assert_eq!(

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use unwind_sim_perf_data::stitch::{
-    Item, Judgement, Mode, Stitch, Stitched, Tally, What, Why, judge, stitch,
+    Item, ItemKind, Judgement, MissingReason, Mode, Stitch, Stitched, Tally, judge, stitch,
 };
 use unwind_sim_perf_model::{Body, Fact, Form, Numbered, Schedule, StackId, StackSource, World};
 
@@ -26,6 +26,7 @@ fn truth(world: &World) -> (BTreeMap<u64, Truth>, BTreeSet<(i32, u64)>) {
     let mut stays: BTreeMap<i32, u64> = BTreeMap::new();
     let (mut samples, mut replaced) = (BTreeMap::new(), BTreeSet::new());
     for entry in world.log() {
+        // The thread's stay ends when user space runs again with a stack.
         let tid = entry.tid;
         let stay = *stays.entry(tid).or_default();
         match entry.fact {
@@ -42,6 +43,7 @@ fn truth(world: &World) -> (BTreeMap<u64, Truth>, BTreeSet<(i32, u64)>) {
                     stacks.insert(child, stack);
                 }
             }
+            // The truth is taken when the sample begins, not when it is written.
             Fact::Overflow { number, .. } => {
                 let stack = stacks.get(&tid).copied();
                 let stay = (tid, stay);
@@ -65,25 +67,26 @@ fn items(world: &World) -> Vec<Item> {
         let what = match &record.body {
             Body::Sample { number, chain, .. } => {
                 key = *number;
-                What::Sample {
+                ItemKind::Sample {
                     defer: world.events()[usize::from(record.event)].defer_callchain,
                     chain: chain.clone(),
                     ip: None,
                 }
             }
-            Body::Deferred { cookie, frames, .. } => What::Record {
+            Body::Deferred { cookie, frames, .. } => ItemKind::Record {
                 cookie: *cookie,
                 frames: frames.clone(),
             },
-            Body::Lost { lost } | Body::LostSamples { lost } => What::Lost { count: *lost },
-            Body::Exec => What::Exec,
-            Body::Exit => What::Exit,
+            Body::Lost { lost } | Body::LostSamples { lost } => ItemKind::Lost { count: *lost },
+            Body::Exec => ItemKind::Exec,
+            Body::Exit => ItemKind::Exit,
             Body::Fork { child } => {
                 tid = *child;
-                What::Fork
+                ItemKind::Fork
             }
             _ => return None,
         };
+        // Keys of records come after those of all samples.
         Some(Item {
             key,
             time: Some(record.time),
@@ -121,7 +124,7 @@ struct Sums {
     replaced: u64,
     unanswered: u64,
     late: u64,
-    missing: BTreeMap<Why, u64>,
+    missing: BTreeMap<MissingReason, u64>,
     judged: BTreeMap<Judgement, u64>,
 }
 
@@ -130,6 +133,8 @@ fn check(seed: u64, form: Form, sums: &mut Sums) {
     if schedule.setup.form != form {
         return;
     }
+
+    // The run is the truth, its records are all that the stitcher sees.
     let mut world = schedule.world().expect("a world");
     schedule.run(&mut world);
     let (truths, replaced) = truth(&world);
@@ -141,6 +146,8 @@ fn check(seed: u64, form: Form, sums: &mut Sums) {
         if user(sample).all(|frame| has(truth.stack, frame)) {
             continue;
         }
+
+        // Without cookies, a record can answer a sample of an earlier stay.
         if form == Form::Rfc2023 && !replaced.contains(&truth.stay) {
             sums.unanswered += 1;
             continue;
@@ -155,14 +162,14 @@ fn check(seed: u64, form: Form, sums: &mut Sums) {
     // Where none is given, none is there.
     let has_record = |sample: &Stitched| {
         items.iter().any(|item| {
-            let What::Record { cookie, .. } = item.what else {
+            let ItemKind::Record { cookie, .. } = item.what else {
                 return false;
             };
             cookie.is_some() && (item.tid, cookie) == (sample.tid, sample.cookie)
         })
     };
     for sample in &own {
-        let is_refused = matches!(sample.how, Stitch::Missing(why) if why != Why::Exec);
+        let is_refused = matches!(sample.how, Stitch::Missing(why) if why != MissingReason::Exec);
         assert!(
             !(is_refused && has_record(sample)),
             "seed {seed}: {sample:x?}"
@@ -171,6 +178,8 @@ fn check(seed: u64, form: Form, sums: &mut Sums) {
             *sums.missing.entry(why).or_default() += 1;
         }
     }
+
+    // perf's method on the same items, judged by ours.
     let (perf, _) = stitch(Mode::Perf72, items);
     let tally = Tally::of(&judge(&own, &perf));
     sums.deferred += tally.deferred;

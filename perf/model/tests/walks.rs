@@ -3,7 +3,7 @@
 
 use unwind_sim_perf_data::stitch::Mode;
 use unwind_sim_perf_model::{
-    Body, Found, Pointers, Rule, Run, Scenario, UserMemory, UserStack, World, join,
+    Body, Pointers, Rule, Run, Scenario, UserMemory, UserStack, WalkVerdict, World, join,
 };
 
 const WALK: &[u8] = include_bytes!("../corpus/bpf/walk.bpf.o");
@@ -41,6 +41,7 @@ fn r003_15_a_program_finds_what_the_kernels_walk_finds() {
                     Body::Sample { chain, .. } => Some(chain),
                     _ => None,
                 });
+            // The first word of the chain is the marker.
             let kernels = &chain.expect("a sample")[1..];
             let [walk] = run.walks.as_slice() else {
                 panic!("one walk: {:?}", run.walks);
@@ -49,10 +50,10 @@ fn r003_15_a_program_finds_what_the_kernels_walk_finds() {
             assert_eq!(walk.found, kernels[..most], "{depth} {leaf}");
             let expected = match (leaf, depth) {
                 // The caller is hidden, if there is one; alone, it is as if the walk ended early.
-                ("entry" | "behind-push", 2) => Found::Truncated,
-                ("entry" | "behind-push", 3..) => Found::Missing,
-                (_, 16..) => Found::Truncated,
-                _ => Found::Right,
+                ("entry" | "behind-push", 2) => WalkVerdict::Truncated,
+                ("entry" | "behind-push", 3..) => WalkVerdict::Missing,
+                (_, 16..) => WalkVerdict::Truncated,
+                _ => WalkVerdict::Right,
             };
             assert_eq!(walk.outcome(), expected, "{depth} {leaf}");
             assert_eq!(run.violations, []);
@@ -63,6 +64,7 @@ fn r003_15_a_program_finds_what_the_kernels_walk_finds() {
 /// Recorded memory is what it is: frame pointers that lead elsewhere give wrong frames.
 #[test]
 fn r003_15_a_program_reads_the_memory_that_was_recorded() {
+    // Two frames by frame pointers; the second one's saved rbp is zero.
     let words = [0x7000_0020u64, 0x40_2000, 0, 0, 0, 0x40_9000];
     let stack = |frames: &[u64]| UserStack {
         frames: frames.to_vec(),
@@ -75,12 +77,14 @@ fn r003_15_a_program_reads_the_memory_that_was_recorded() {
             bytes: words.iter().flat_map(|word| word.to_le_bytes()).collect(),
         }),
     };
+
+    // The memory is the same, and only the true chain differs.
     for (frames, expected) in [
-        (&[0x40_1000, 0x40_2000, 0x40_9000][..], Found::Right),
-        (&[0x40_1000, 0x40_2000, 0x40_3000], Found::Wrong(2)),
+        (&[0x40_1000, 0x40_2000, 0x40_9000][..], WalkVerdict::Right),
+        (&[0x40_1000, 0x40_2000, 0x40_3000], WalkVerdict::Wrong(2)),
         (
             &[0x40_1000, 0x40_2000, 0x40_9000, 0x40_4000],
-            Found::Truncated,
+            WalkVerdict::Truncated,
         ),
     ] {
         let memory = Some(stack(frames));

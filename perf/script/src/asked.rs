@@ -221,6 +221,7 @@ impl FieldList {
             }
         };
 
+        // Only behind a type may the list be empty: it removes all fields.
         if kind.is_none() && words.is_empty() {
             return Err(ListError::Empty);
         }
@@ -242,8 +243,10 @@ impl FieldList {
                 return Err(ListError::Mixed);
             }
 
+            // The name without its sign.
             let unknown = || ListError::UnknownField { word: name.into() };
             let field = Fields::named(name).ok_or_else(unknown)?;
+            // A type in front is held to its own fields; without one, each type takes what it has.
             if kind.is_some_and(|kind| kind.invalid().has(field)) {
                 return Err(ListError::Invalid { field: name.into() });
             }
@@ -261,7 +264,7 @@ impl FieldList {
 
 /// The requested fields of one type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct OfType {
+struct TypeFields {
     fields: Fields,
     set: bool,
     /// Whether an empty list for this type (`trace:`) removed all fields.
@@ -274,11 +277,11 @@ struct OfType {
 
 /// The requested fields of each type of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Asked([OfType; EventType::ALL.len()]);
+pub struct RequestedFields([TypeFields; EventType::ALL.len()]);
 
-impl Default for Asked {
+impl Default for RequestedFields {
     fn default() -> Self {
-        Self(EventType::ALL.map(|kind| OfType {
+        Self(EventType::ALL.map(|kind| TypeFields {
             fields: kind.fields(),
             set: false,
             emptied: false,
@@ -288,7 +291,7 @@ impl Default for Asked {
     }
 }
 
-impl Asked {
+impl RequestedFields {
     /// Applies several `-F` lists in order.
     pub fn of(lists: &[FieldList]) -> Self {
         let mut asked = Self::default();
@@ -302,7 +305,7 @@ impl Asked {
         asked
     }
 
-    fn of_type(&self, kind: EventType) -> &OfType {
+    fn of_type(&self, kind: EventType) -> &TypeFields {
         &self.0[kind as usize]
     }
 
@@ -332,7 +335,7 @@ impl Asked {
     }
 }
 
-impl OfType {
+impl TypeFields {
     fn change(&mut self, kind: EventType, list: &FieldList) {
         // A list without signs replaces the defaults, even if it names no field.
         if list.instead {
@@ -355,9 +358,10 @@ impl OfType {
 
             // perf remembers names only from lists for all types.
             if list.kind.is_none() {
-                let (to, from) = match add {
-                    true => (&mut self.named, &mut self.removed),
-                    false => (&mut self.removed, &mut self.named),
+                let (to, from) = if add {
+                    (&mut self.named, &mut self.removed)
+                } else {
+                    (&mut self.removed, &mut self.named)
                 };
                 *to = to.and(field);
                 *from = from.without(field);
@@ -370,9 +374,9 @@ impl OfType {
 mod tests {
     use super::*;
 
-    fn asked(lists: &[&str]) -> Asked {
+    fn asked(lists: &[&str]) -> RequestedFields {
         let lists: Result<Vec<_>, _> = lists.iter().map(|list| FieldList::parse(list)).collect();
-        Asked::of(&lists.unwrap())
+        RequestedFields::of(&lists.unwrap())
     }
 
     #[test]

@@ -39,6 +39,7 @@ impl CallStacks {
             return None;
         }
 
+        // Without entries there is nothing that could replace the user part.
         let branches = sample.branch_stack().ok().flatten()?;
 
         // The kernel part stays: perf takes call stacks of branch records for user space only.
@@ -53,6 +54,7 @@ impl CallStacks {
                 let stitcher = stitchers
                     .entry(sample.tid().unwrap_or(-1))
                     .or_insert_with(|| LbrStitcher::new(self.depth));
+                // The list of earlier stacks is one for each thread.
                 let entries = branches.entries().collect();
                 words.extend(stitcher.chain(ip, Stack { entries, hw_index }));
             }

@@ -3,8 +3,8 @@
 /// Most digits of a number, and the widest column that is filled in one step.
 const DIGITS: usize = 32;
 
-/// Appends the first `length` bytes of `block`, at most all. To copy a block of known size and to cut
-/// it takes less time than to copy a few bytes.
+/// Appends the first `length` bytes of `block`, at most all. To copy a block of known size and to
+/// cut it takes less time than to copy a few bytes.
 #[inline]
 pub(super) fn beginning<const N: usize>(out: &mut Vec<u8>, block: &[u8; N], length: usize) {
     let end = out.len() + length.min(N);

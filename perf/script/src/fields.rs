@@ -1,6 +1,6 @@
 //! The fields that `perf script` prints for an event.
 
-use super::asked::{Asked, EventType};
+use super::asked::{EventType, RequestedFields};
 use std::fmt;
 use unwind_sim_perf_data::event_name;
 use unwind_sim_perf_data::{EventAttr, Mode, PerfFile, feature, sample_type as st};
@@ -178,7 +178,11 @@ impl Fields {
     /// The fields of each event of a file. All events of one type have the same fields. Like perf,
     /// omits the fields that the type's first event other than a dummy did not record, unless they
     /// were requested by name. `with_chains` adds the fields that callchains need.
-    pub(super) fn of_file(file: &PerfFile<'_>, asked: &Asked, with_chains: bool) -> Vec<Self> {
+    pub(super) fn of_file(
+        file: &PerfFile<'_>,
+        asked: &RequestedFields,
+        with_chains: bool,
+    ) -> Vec<Self> {
         let attrs = file.attrs();
         let fields = |attr: &EventAttr| {
             let kind = EventType::of(attr.kind);
@@ -187,16 +191,17 @@ impl Fields {
             if let Some(first) = attrs.iter().filter(same).find(|attr| !is_dummy(attr)) {
                 fields = fields.without(Self::missing(first).without(asked.named(kind)));
             }
-            match with_chains {
-                true => fields.and(Self::of_chains(file, asked, kind)),
-                false => fields,
+            if with_chains {
+                fields.and(Self::of_chains(file, asked, kind))
+            } else {
+                fields
             }
         };
         attrs.iter().map(fields).collect()
     }
 
     /// The fields that callchains add to those of a type.
-    fn of_chains(file: &PerfFile<'_>, asked: &Asked, kind: EventType) -> Self {
+    fn of_chains(file: &PerfFile<'_>, asked: &RequestedFields, kind: EventType) -> Self {
         let attrs = file.attrs();
         let has_chain = |attr: &EventAttr| attr.sample_type & st::CALLCHAIN != 0;
         let mut same = (0..attrs.len()).filter(|&at| EventType::of(attrs[at].kind) == kind);
@@ -224,7 +229,7 @@ impl Fields {
     ///
     /// # Errors
     /// The first field that cannot be printed.
-    pub fn check(file: &PerfFile<'_>, asked: &Asked) -> Result<(), FieldError> {
+    pub fn check(file: &PerfFile<'_>, asked: &RequestedFields) -> Result<(), FieldError> {
         // Traces of a processor's branches may have fields that their events do not declare.
         let from_traces = file.features().section(feature::AUXTRACE).is_some();
 

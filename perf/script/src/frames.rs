@@ -12,21 +12,21 @@ use unwind_sim_perf_data::{KernelPart, Object};
 const KEPT_MAX: usize = if cfg!(test) { 8 << 10 } else { 64 << 20 };
 /// Lines are copied in blocks of this size, bytes: most lines are one.
 const BLOCK: usize = 64;
-/// Bytes before a line: the words of its [`Place`], and its length.
+/// Bytes before a line: the words of its [`LineKey`], and its length.
 const HEAD: usize = 24;
 /// Slots of the direct-mapped table in front of the hash map.
 const RECENT: usize = 1 << 15;
 
 /// An address of a process and its object: the key of a cached line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-struct Place {
+struct LineKey {
     address: u64,
     bias: u64,
     /// The object's number plus one; 0 for none.
     object: u32,
 }
 
-impl Place {
+impl LineKey {
     /// The head of its line, which has this length.
     fn head(&self, length: u32) -> [u8; HEAD] {
         let last = u64::from(length) << 32 | u64::from(self.object);
@@ -54,11 +54,11 @@ pub(super) struct Lines {
     fields: Fields,
     /// Whether to show inlined functions.
     inline: bool,
-    /// The lines, each behind its head, so that one access to memory tells whether it is the right one
-    /// and fetches it. The first one is empty, and a block of zeros is behind the last one.
+    /// The lines, each behind its head, so that one access to memory tells whether it is the right
+    /// one and fetches it. The first one is empty, and a block of zeros is behind the last one.
     text: Vec<u8>,
     /// Offsets of heads.
-    known: HashMap<Place, u32>,
+    known: HashMap<LineKey, u32>,
     /// Offsets of heads; 0 for none.
     recent: Vec<u32>,
 }
@@ -121,7 +121,7 @@ impl Lines {
         map: Option<&Map>,
         address: u64,
     ) -> Range<usize> {
-        let place = Place {
+        let place = LineKey {
             address,
             bias: map.map_or(0, |map| map.bias),
             object: map.map_or(0, |map| map.object + 1),
@@ -137,13 +137,13 @@ impl Lines {
 
     /// The line behind the head at an offset, if it is that of `place`.
     #[inline]
-    fn at(&self, head: u32, place: &Place) -> Option<Range<usize>> {
+    fn at(&self, head: u32, place: &LineKey) -> Option<Range<usize>> {
         let start = head as usize + HEAD;
         let bytes = self.text.get(head as usize..)?.first_chunk::<HEAD>()?;
         let words = bytes.as_chunks::<8>().0.first_chunk()?;
         let [address, bias, last] = words.map(u64::from_le_bytes);
         let (object, length) = (last as u32, (last >> 32) as usize);
-        let found = Place {
+        let found = LineKey {
             address,
             bias,
             object,
@@ -157,7 +157,7 @@ impl Lines {
         &mut self,
         tasks: &Tasks,
         symbols: &mut dyn Symbols,
-        place: Place,
+        place: LineKey,
     ) -> (u32, Range<usize>) {
         if let Some(&head) = self.known.get(&place)
             && let Some(line) = self.at(head, &place)
@@ -194,20 +194,21 @@ impl Lines {
 
 /// Appends a line for each function at a place, as perf does (`append_inlines` in
 /// `tools/perf/util/machine.c`, `new_inline_sym` in `srcline.c`): one whose name is not that of the
-/// symbol at the place is an inlined one, without an object. `false` if there is no symbol, or nothing is
-/// known of inlined functions.
+/// symbol at the place is an inlined one, without an object. `false` if there is no symbol, or
+/// nothing is known of inlined functions.
 fn inlined(
     out: &mut Vec<u8>,
     fields: Fields,
     tasks: &Tasks,
     symbols: &mut dyn Symbols,
-    place: Place,
+    place: LineKey,
 ) -> bool {
     let number = place.object.checked_sub(1);
     let Some(object) = number.and_then(|number| tasks.object(number)) else {
         return false;
     };
 
+    // Symbols have addresses of their file, lines show those of the process.
     let address = place.address.wrapping_add(place.bias);
     let Some(symbol) = symbols.symbol(&object, address) else {
         return false;
@@ -219,6 +220,7 @@ fn inlined(
     let functions = symbols.inlined(&object, address).to_vec();
     for function in &functions {
         out.push(b'\t');
+        // The function itself has its object, like any other frame.
         if *function == own {
             write(out, fields, tasks, symbols, place);
         } else {
@@ -240,6 +242,7 @@ fn inlined(
         out.push(b'\n');
     }
 
+    // Nothing printed: the caller prints the frame alone.
     !functions.is_empty()
 }
 
@@ -248,7 +251,7 @@ fn write(
     fields: Fields,
     tasks: &Tasks,
     symbols: &mut dyn Symbols,
-    place: Place,
+    place: LineKey,
 ) {
     digits::hexadecimal(out, place.address, 16);
     // 0 is an address outside of every mapping.
@@ -270,6 +273,7 @@ fn write(
         }
     }
 
+    // The object is named even if its symbol is unknown.
     if fields.has(Fields::DSO) {
         out.extend_from_slice(b" (");
         match number {
@@ -288,7 +292,7 @@ fn write(
 
 /// Appends the source line on a separate line (`map__fprintf_srcline`), or the object and the
 /// address in it if the object has no source lines.
-fn source_line(out: &mut Vec<u8>, symbols: &mut dyn Symbols, object: &Object<'_>, place: Place) {
+fn source_line(out: &mut Vec<u8>, symbols: &mut dyn Symbols, object: &Object<'_>, place: LineKey) {
     let address = place.address.wrapping_add(place.bias);
     match symbols.source_line(object, address) {
         SourceLine::Unknown => {}

@@ -7,7 +7,7 @@ use super::output::Output;
 use super::printer::{Chain, Script};
 use super::tasks::Maps;
 use std::collections::HashMap;
-use unwind_sim_perf_data::stitch::{Feed, Mode, Stitch, Stitched, Stitcher, Why};
+use unwind_sim_perf_data::stitch::{Feed, MissingReason, Mode, Stitch, Stitched, Stitcher};
 use unwind_sim_perf_data::{Event, PerfFile, RawRecord, Record, flag};
 
 /// Maximum size in bytes of the items that the stitcher holds back; their text is several times
@@ -16,7 +16,7 @@ const HELD_BYTES_MAX: usize = 32 << 20;
 
 /// A sample printed except for its user frames.
 #[derive(Debug)]
-pub(super) struct Waiting<P> {
+pub(super) struct PartialSample<P> {
     piece: P,
     /// The number of its event.
     pub(super) event: usize,
@@ -28,7 +28,7 @@ pub(super) struct Waiting<P> {
 
 /// A sample's record that waits for its user frames.
 #[derive(Debug)]
-struct Held {
+struct HeldRecord {
     kind: u32,
     misc: u16,
     offset: u64,
@@ -39,20 +39,20 @@ struct Held {
 #[derive(Debug)]
 enum Samples<P> {
     /// As records: perf's mode.
-    Records(HashMap<u64, Held>),
+    Records(HashMap<u64, HeldRecord>),
     /// As partly printed samples: our own mode.
-    Begun(HashMap<u64, Waiting<P>>),
+    Begun(HashMap<u64, PartialSample<P>>),
 }
 
 /// Joins samples with the records of their user frames.
 #[derive(Debug)]
-pub(super) struct Joining<P> {
+pub(super) struct SampleJoiner<P> {
     feed: Feed,
     stitcher: Stitcher,
     samples: Samples<P>,
 }
 
-impl<P: Default> Joining<P> {
+impl<P: Default> SampleJoiner<P> {
     /// A joiner without waiting samples; `None` without a mode, or if the file has no deferred
     /// frames.
     pub(super) fn of(file: &PerfFile<'_>, mode: Option<Mode>) -> Option<Self> {
@@ -95,7 +95,7 @@ impl<P: Default> Joining<P> {
                         kind, misc, offset, ..
                     } = event.raw;
                     let body = event.raw.body.to_vec();
-                    let record = Held {
+                    let record = HeldRecord {
                         kind,
                         misc,
                         offset,
@@ -104,12 +104,14 @@ impl<P: Default> Joining<P> {
                     held.insert(item.key, record);
                 }
                 Samples::Begun(waiting) => {
+                    // The kernel's part is printed now, in its order; the rest follows when the
+                    // record is there.
                     let (mut piece, id) = (P::default(), event.id());
                     let event = script.sample(&sample, &id, Chain::Kernel, &mut piece);
                     if let Some(event) = event {
                         let maps = script.tasks.shared_maps(id.tid().unwrap_or(-1));
                         let room = script.room;
-                        let sample = Waiting {
+                        let sample = PartialSample {
                             piece,
                             event,
                             maps,
@@ -155,7 +157,7 @@ impl<P: Default> Joining<P> {
     }
 }
 
-impl Held {
+impl HeldRecord {
     fn print<O: Output>(
         &self,
         script: &mut Script<'_, '_, O>,
@@ -179,7 +181,7 @@ impl Held {
             // perf prints the cookie as an address if a record removed the sample from its list,
             // and as a cookie if the sample waited until the end of the recording.
             let chain = match stitched.how {
-                Stitch::NotDeferred | Stitch::Missing(Why::End) => Chain::Own,
+                Stitch::NotDeferred | Stitch::Missing(MissingReason::End) => Chain::Own,
                 _ => Chain::Joined(&stitched.chain),
             };
             script.sample(&sample, &event.id(), chain, out);

@@ -1,10 +1,10 @@
 //! The output of `perf script`: one block of text for each sample, byte for byte as perf prints it.
 //!
-//! Contains the output of `--header` ([`header`]), the choice of fields ([`Fields`], [`Asked`]),
-//! event names, tasks with their names and mappings ([`Tasks`]), and the printer ([`Script`]),
-//! which writes text ([`Text`]) or any other [`Output`]. Symbols come from an implementation of
-//! [`Symbols`](symbols::Symbols), such as [`Files`](symbols::Files), frames of stack copies from one of
-//! [`Unwind`].
+//! Contains the output of `--header` ([`header`]), the choice of fields ([`Fields`],
+//! [`RequestedFields`]), event names, tasks with their names and mappings ([`Tasks`]), and the
+//! printer ([`Script`]), which writes text ([`Text`]) or any other [`Output`]. Symbols come from an
+//! implementation of [`Symbols`](symbols::Symbols), such as [`Files`](symbols::Files), frames of
+//! stack copies from one of [`Unwind`].
 //!
 //! The format is that of `tools/perf/builtin-script.c` and `tools/perf/util/evsel_fprintf.c`
 //! (perf 7.2).
@@ -48,7 +48,7 @@ mod times;
 mod trace;
 
 #[cfg(feature = "text")]
-pub use asked::{Asked, EventType, FieldList, ListError};
+pub use asked::{EventType, FieldList, ListError, RequestedFields};
 #[cfg(feature = "text")]
 pub use fields::{FieldError, Fields};
 #[cfg(feature = "text")]

@@ -1,11 +1,11 @@
 //! The printer: events in, samples with their frames out.
 
-use super::asked::Asked;
+use super::asked::RequestedFields;
 use super::call_stacks::CallStacks;
 use super::fields::FieldError;
 use super::filter::{Chosen, Filter};
 use super::groups::Groups;
-use super::joined::{Joining, Waiting};
+use super::joined::{PartialSample, SampleJoiner};
 use super::losses::Losses;
 use super::output::{Address, Head, Output};
 use super::tasks::{self, Map, Tasks};
@@ -28,7 +28,7 @@ const FRAMES_MAX: usize = 127;
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The fields of each type of events.
-    pub fields: Asked,
+    pub fields: RequestedFields,
     /// Print times in nanoseconds.
     pub nanoseconds: bool,
     /// How deferred user frames are joined with their samples; `None` prints them separately.
@@ -93,7 +93,7 @@ pub trait Unwind {
 
 /// What the words of a chain are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Words {
+enum ChainKind {
     /// A callchain: in each context the first address is that of an instruction, and return
     /// addresses follow.
     Called,
@@ -127,7 +127,7 @@ pub struct Script<'f, 's, O: Output = Text> {
     kept: u64,
     /// A reused buffer for unwound chains.
     unwound: Vec<u64>,
-    joining: Option<Box<Joining<O::Piece>>>,
+    joining: Option<Box<SampleJoiner<O::Piece>>>,
     lbr: CallStacks,
     groups: Groups,
     /// Number of samples of guests, which are not printed.
@@ -195,7 +195,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             unwind,
             kept: 0,
             unwound: Vec::new(),
-            joining: Joining::of(file, options.join.filter(|_| !needless)).map(Box::new),
+            joining: SampleJoiner::of(file, options.join.filter(|_| !needless)).map(Box::new),
             lbr: CallStacks::new(file, options.stitch_lbr),
             groups: Groups::new(file),
             guests: 0,
@@ -208,8 +208,8 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         self.guests
     }
 
-    /// Number of samples so far that kept their recorded chain, because they have no registers or no
-    /// stack copy to unwind.
+    /// Number of samples so far that kept their recorded chain, because they have no registers or
+    /// no stack copy to unwind.
     pub fn kept(&self) -> u64 {
         self.kept
     }
@@ -236,6 +236,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
 
     /// Takes an event and appends its output.
     pub fn event(&mut self, event: &Event<'_>, out: &mut O::Piece) {
+        // Counted first, even if nothing is printed of it.
         self.losses.event(self.file, event);
 
         if let Some(unwind) = &mut self.unwind {
@@ -372,6 +373,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         chain: Chain<'_>,
         out: &mut O::Piece,
     ) {
+        // Only if the user asks for it are recorded user frames ignored.
         let tid = id.tid().unwrap_or(-1);
         if self.unwound_only && self.chains && matches!(chain, Chain::Own) {
             if self.unwound_place(at, sample, tid, out) {
@@ -380,6 +382,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             self.kept += 1;
         }
 
+        // Without a chain, the sample has one address, in the mode in which it was taken.
         let own = sample.callchain().ok().flatten().filter(|_| self.chains);
         let Some(own) = own else {
             let address = sample.ip().unwrap_or(0);
@@ -396,23 +399,29 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
 
         let whole = match chain {
             Chain::Joined(words) => {
-                self.chain(at, tid, words.iter().copied(), Words::Called, max, out)
+                self.chain(at, tid, words.iter().copied(), ChainKind::Called, max, out)
             }
             Chain::Own => match self.lbr.chain(sample, own, max) {
                 // perf does not limit frames of branch records.
-                Some(words) => {
-                    self.chain(at, tid, words.into_iter(), Words::Branches, usize::MAX, out)
-                }
-                None => self.chain(at, tid, own.words(), Words::WithCookie, max, out),
+                Some(words) => self.chain(
+                    at,
+                    tid,
+                    words.into_iter(),
+                    ChainKind::Branches,
+                    usize::MAX,
+                    out,
+                ),
+                None => self.chain(at, tid, own.words(), ChainKind::WithCookie, max, out),
             },
             Chain::Kernel => {
                 let kernel = own
                     .words()
                     .take_while(|&word| word != PERF_CONTEXT_USER_DEFERRED);
-                self.chain(at, tid, kernel, Words::Called, max, out)
+                self.chain(at, tid, kernel, ChainKind::Called, max, out)
             }
         };
 
+        // A chain with an unknown marker: perf prints none of it.
         if !whole {
             self.output.cut(begin, out);
             return;
@@ -425,7 +434,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             unwind.unwind(sample, max, &mut unwound);
 
             let words = unwound.iter().copied();
-            self.chain(at, tid, words, Words::Exact, max, out);
+            self.chain(at, tid, words, ChainKind::Exact, max, out);
             self.unwound = unwound;
         }
     }
@@ -439,6 +448,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         tid: i32,
         out: &mut O::Piece,
     ) -> bool {
+        // The buffer is kept for the next sample.
         let (mut unwound, max) = (std::mem::take(&mut self.unwound), self.frames_max);
         unwound.clear();
 
@@ -458,10 +468,11 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
             });
             let kernel: Vec<u64> = kernel.chain(sampled).collect();
 
+            // The marker says what the addresses are, as in a recorded chain.
             let words = std::iter::once(PERF_CONTEXT_KERNEL).chain(kernel);
-            self.chain(at, tid, words, Words::Called, max, out);
+            self.chain(at, tid, words, ChainKind::Called, max, out);
             let words = unwound.iter().copied();
-            self.chain(at, tid, words, Words::Exact, max, out);
+            self.chain(at, tid, words, ChainKind::Exact, max, out);
         }
 
         self.unwound = unwound;
@@ -489,7 +500,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         at: usize,
         tid: i32,
         words: impl Iterator<Item = u64>,
-        kind: Words,
+        kind: ChainKind,
         frames_max: usize,
         out: &mut O::Piece,
     ) -> bool {
@@ -509,7 +520,7 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
 
             match Context::from_marker(word) {
                 Some(Context::User | Context::UserDeferred) => {
-                    cookie = kind == Words::WithCookie && word == PERF_CONTEXT_USER_DEFERRED;
+                    cookie = kind == ChainKind::WithCookie && word == PERF_CONTEXT_USER_DEFERRED;
                     (context, near, called) = (Context::User, None, false);
                     continue;
                 }
@@ -541,9 +552,9 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
                 map: near.as_ref(),
                 value: word,
                 is_return: match kind {
-                    Words::Called | Words::WithCookie => called,
-                    Words::Branches => called && context != Context::User,
-                    Words::Exact => false,
+                    ChainKind::Called | ChainKind::WithCookie => called,
+                    ChainKind::Branches => called && context != Context::User,
+                    ChainKind::Exact => false,
                 },
             };
 
@@ -557,10 +568,11 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
     /// Appends the user frames of a sample that waited for them, and ends it.
     pub(super) fn user_frames(
         &mut self,
-        waiting: &Waiting<O::Piece>,
+        waiting: &PartialSample<O::Piece>,
         stitched: &Stitched,
         out: &mut O::Piece,
     ) {
+        // Nothing of a chain is shown if its event shows no places.
         let (event, shown) = (waiting.event, self.output.shows_places(waiting.event));
 
         if let (Stitch::Missing(why), true) = (stitched.how, shown) {
@@ -599,6 +611,8 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
     ) {
         let id = event.id();
         let (at, tid) = (self.column(event.attr), id.tid().unwrap_or(-1));
+
+        // The same filters as for a sample, since the record is printed in its place.
         let is_wanted = self.output.shows(at) && self.chosen.has_time(&id) && self.has_task(&id);
         if !is_wanted || !self.output.deferred(&self.tasks, &id, at, cookie, out) {
             return;
@@ -606,7 +620,14 @@ impl<'f, 's, O: Output> Script<'f, 's, O> {
         if self.output.shows_places(at) {
             if self.chains {
                 self.output.chain(out);
-                self.chain(at, tid, chain.words(), Words::Called, self.frames_max, out);
+                self.chain(
+                    at,
+                    tid,
+                    chain.words(),
+                    ChainKind::Called,
+                    self.frames_max,
+                    out,
+                );
             } else {
                 // The record has no address: perf prints 0.
                 self.address(at, tid, Context::User, 0, out);

@@ -103,11 +103,13 @@ impl Tasks {
             .filter(|id| id.pid == -1)
             .map(|id| (id.path.to_vec(), id.id.to_vec()));
 
+        // The key is the module's name, and empty for the kernel itself.
         let of_kernel = file.build_ids().filter_map(Result::ok);
         let of_kernel = of_kernel.filter(|id| id.pid == -1 && id.kernel).map(|id| {
-            let name = match is_core(id.path) {
-                true => Vec::new(),
-                false => module_name(id.path),
+            let name = if is_core(id.path) {
+                Vec::new()
+            } else {
+                module_name(id.path)
             };
             (name, id.id.to_vec())
         });
@@ -118,6 +120,7 @@ impl Tasks {
             ..Self::default()
         };
 
+        // The idle task has no record of its own.
         tasks.comm(&Comm {
             pid: 0,
             tid: 0,
@@ -295,6 +298,7 @@ impl Tasks {
 
     /// Handles a new mapping.
     pub fn mmap(&mut self, mmap: &Mmap<'_>, misc_word: u16) {
+        // An empty mapping covers nothing.
         let (start, end) = (mmap.address, mmap.address.saturating_add(mmap.length));
         if start >= end {
             return;
@@ -377,6 +381,7 @@ impl Tasks {
             _ => &self.build_ids.get(path).cloned().unwrap_or_default(),
         };
 
+        // The vDSO has no file, so a file offset means nothing.
         let object = self.object_number(Kind::File, path, build_id);
         let offset = if path == b"[vdso]" {
             0
@@ -491,6 +496,8 @@ mod tests {
         };
 
         tasks.comm(&name(10, 10, b"parent"));
+
+        // The same addresses in each process.
         let file = |pid, address, path| Mmap {
             pid,
             tid: pid,
@@ -515,6 +522,7 @@ mod tests {
         tasks.fork(&made(11, 11), 0);
         tasks.fork(&made(10, 12), 0);
 
+        // A name is inherited, and so are the mappings until one of both changes them.
         assert_eq!(tasks.name(11), Some(&b"parent"[..]));
         tasks.mmap(&file(11, 0x1000, b"/bin/b"), misc::CPUMODE_USER);
 
@@ -526,6 +534,7 @@ mod tests {
         assert_eq!(path(&tasks, 11), Some(b"/bin/b".to_vec()));
         assert_eq!(path(&tasks, 12), Some(b"/bin/a".to_vec()));
 
+        // After its end nothing is known of a task.
         tasks.exit(&made(11, 11));
         assert_eq!((tasks.name(11), path(&tasks, 11)), (None, None));
     }

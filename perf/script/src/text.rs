@@ -76,6 +76,7 @@ impl Text {
                 })
             };
 
+            // The data address never has a line of its source.
             let data_lines = number(fields.without(Fields::SOURCE_LINE), false);
             let name = format!("{name:>width$}: ").into_bytes();
             Column {
@@ -129,6 +130,7 @@ impl Text {
             out.push(b' ');
         }
 
+        // One column for both, if both are asked for.
         if fields.has(Fields::PID) && fields.has(Fields::TID) {
             digits::signed(out, id.pid().unwrap_or(-1).into(), 7);
             out.extend_from_slice(format!("/{tid:<7} ").as_bytes());
@@ -142,6 +144,7 @@ impl Text {
 
         if fields.has(Fields::CPU) {
             out.push(b'[');
+            // An unknown CPU is -1, and padded like the others.
             match id.cpu().unwrap_or(u32::MAX).cast_signed() {
                 cpu @ 0.. => digits::decimal(out, cpu.unsigned_abs().into(), 3, b'0'),
                 cpu => out.extend_from_slice(format!("{cpu:03}").as_bytes()),
@@ -155,6 +158,8 @@ impl Text {
             let width = 5;
             digits::decimal(out, seconds, width, b' ');
             out.push(b'.');
+
+            // Cut to microseconds, not rounded.
             if self.nanoseconds {
                 digits::decimal(out, rest, 9, b'0');
             } else {
@@ -182,6 +187,7 @@ impl Text {
             return digits::hexadecimal(out, address, 16);
         }
 
+        // Which of the two address spaces is meant depends on both the mode and the address.
         let maps = tasks.maps(id.tid().unwrap_or(-1));
         // Kernel code may access user data, and the reverse (`machine__addr_cpumode`).
         let mut kernel = || tasks.kernel_map(address, symbols);
@@ -229,6 +235,8 @@ impl Output for Text {
             chains,
         } = *head;
 
+        // The order is that of perf's columns.
+        // A chain is printed on lines of its own, which changes how the first line looks.
         let fields = self.columns[event].fields;
         let has_chain = self.columns[event].has_chain && fields.has(Fields::IP);
         self.start(tasks, fields, has_chain && chains, id, out);
@@ -241,6 +249,7 @@ impl Output for Text {
             out.extend_from_slice(&self.columns[event].name);
         }
 
+        // A payload that cannot be read is left out, as a field without a value.
         if fields.has(Fields::TRACE)
             && let Ok(Some(raw)) = sample.raw_data()
         {

@@ -22,7 +22,7 @@ pub(super) struct Range {
 
 /// A part of the time from the first sample to the last, as fractions of it.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Part {
+struct Fraction {
     start: f64,
     end: f64,
 }
@@ -34,7 +34,7 @@ pub struct TimeSpan(Kind);
 #[derive(Clone, PartialEq, Debug)]
 enum Kind {
     Ranges(Vec<Range>),
-    Parts(Vec<Part>),
+    Parts(Vec<Fraction>),
 }
 
 /// An invalid value of `--time`.
@@ -127,7 +127,7 @@ impl Range {
     }
 }
 
-impl Part {
+impl Fraction {
     fn new(start: f64, end: f64, word: &str) -> Result<Self, TimeError> {
         let inside = 0.0..=1.0;
         if inside.contains(&start) && inside.contains(&end) {
@@ -196,21 +196,21 @@ fn seconds(word: &str) -> Result<u64, TimeError> {
 }
 
 /// `10%/2,10%/3`, `0%-10%,30%-40%` or `50%`.
-fn parts(text: &str) -> Result<Vec<Part>, TimeError> {
+fn parts(text: &str) -> Result<Vec<Fraction>, TimeError> {
     if text.contains('/') {
         return list(text, slice);
     }
     if text.contains('-') {
         return list(text, between);
     }
-    Ok(vec![Part::new(0.0, percent(text, text)?, text)?])
+    Ok(vec![Fraction::new(0.0, percent(text, text)?, text)?])
 }
 
 /// A list; as in perf, it may end in a comma.
 fn list(
     text: &str,
-    read: impl Fn(&str) -> Result<Part, TimeError>,
-) -> Result<Vec<Part>, TimeError> {
+    read: impl Fn(&str) -> Result<Fraction, TimeError>,
+) -> Result<Vec<Fraction>, TimeError> {
     text.strip_suffix(',')
         .unwrap_or(text)
         .split(',')
@@ -219,7 +219,7 @@ fn list(
 }
 
 /// `10%/2` is the second tenth.
-fn slice(word: &str) -> Result<Part, TimeError> {
+fn slice(word: &str) -> Result<Fraction, TimeError> {
     let wrong = || TimeError::Percent { word: word.into() };
     let (share, number) = word.split_once('/').ok_or_else(wrong)?;
     let share = percent(share, word)?;
@@ -227,7 +227,7 @@ fn slice(word: &str) -> Result<Part, TimeError> {
     if share == 0.0 || number == 0 {
         return Err(wrong());
     }
-    Part::new(
+    Fraction::new(
         share * f64::from(number - 1),
         share * f64::from(number),
         word,
@@ -235,10 +235,10 @@ fn slice(word: &str) -> Result<Part, TimeError> {
 }
 
 /// `10%-20%`.
-fn between(word: &str) -> Result<Part, TimeError> {
+fn between(word: &str) -> Result<Fraction, TimeError> {
     let wrong = || TimeError::Percent { word: word.into() };
     let (start, end) = word.split_once('-').ok_or_else(wrong)?;
-    let part = Part::new(percent(start, word)?, percent(end, word)?, word)?;
+    let part = Fraction::new(percent(start, word)?, percent(end, word)?, word)?;
     if part.end < part.start {
         return Err(TimeError::Backwards { word: word.into() });
     }

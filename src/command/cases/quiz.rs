@@ -9,7 +9,7 @@ use unwind_sim_judge::case::{Chain, Frame};
 use unwind_sim_judge::cases;
 use unwind_sim_recordings::view::View;
 use unwind_sim_show::picture::{Hidden, picture, value};
-use unwind_sim_show::quiz::{Answered, judge};
+use unwind_sim_show::quiz::{AnswerCheck, judge};
 use unwind_sim_unwind::printable::Printable;
 use unwind_sim_unwind::regs::Reg;
 
@@ -62,7 +62,7 @@ pub(super) fn run(path: &Path, all: &super::Args, out: &mut dyn Write) -> Result
             .unwrap_or(0);
 
         let answered = judge(view, from, &names(&answer)?);
-        let is_wrong = matches!(answered, Answered::Wrong { .. });
+        let is_wrong = matches!(answered, AnswerCheck::Wrong { .. });
         let status = if is_wrong {
             Status::Difference.known()
         } else {

@@ -12,7 +12,7 @@ use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::similar::hint;
 use unwind_sim_recordings::view::View;
-use unwind_sim_show::picture::{Hidden, Walked, chains, picture};
+use unwind_sim_show::picture::{DrawnWalk, Hidden, chains, picture};
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::printable::Printable;
 use unwind_sim_unwind::start::Variant;
@@ -143,7 +143,7 @@ pub(super) fn run(
         let walks = walks(&recorded, index, view, args)?;
         let walked: Vec<_> = walks
             .iter()
-            .map(|(name, outcome)| Walked { name, outcome })
+            .map(|(name, outcome)| DrawnWalk { name, outcome })
             .collect();
         if args.chains {
             write!(out, "{}", chains(view, &walked))?;

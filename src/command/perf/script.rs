@@ -17,7 +17,7 @@ use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::open;
 use unwind_sim_view::perf::recording::Recording;
 use unwind_sim_view::perf::script::{
-    self, Asked, FieldList, Filter, Mode, Options, Report, TimeSpan,
+    self, FieldList, Filter, Mode, Options, Report, RequestedFields, TimeSpan,
 };
 
 /// Maximum size of a list of names, bytes.
@@ -165,7 +165,7 @@ fn names(list: &str) -> Result<Vec<Vec<u8>>> {
 impl Args {
     fn options(&self) -> Result<Options> {
         Ok(Options {
-            fields: Asked::of(&self.fields),
+            fields: RequestedFields::of(&self.fields),
             nanoseconds: self.ns,
             stitch_lbr: self.stitch_lbr,
             join: match self.like {

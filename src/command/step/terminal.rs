@@ -15,7 +15,7 @@ use unwind_sim_recordings::open;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_show::demo::Demo;
 use unwind_sim_show::stepper::script::play;
-use unwind_sim_show::stepper::{Spot, Stepper, terminal};
+use unwind_sim_show::stepper::{Stepper, StepperPosition, terminal};
 use unwind_sim_view::timeline::Builder;
 
 /// The size of the largest script, bytes.
@@ -44,7 +44,7 @@ pub(super) fn show(
         None => [&["--".into()], words].concat(),
     };
 
-    let again = |spot: &Spot| {
+    let again = |spot: &StepperPosition| {
         let mut own = vec!["--from".to_owned(), spot.number.to_string()];
         own.extend(["--walk".to_owned(), spot.walk.clone()]);
         let step = spot

@@ -12,14 +12,14 @@ use std::path::PathBuf;
 use unwind_sim_recordings::open;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_tables::check::{Options, Report, check};
-use unwind_sim_tables::proof::claims::{Choice, Claims};
+use unwind_sim_tables::proof::claims::{Claims, UserChoice};
 use unwind_sim_tables::proof::verdict::{Assumption, Assumptions};
 use unwind_sim_tables::selftest;
 use unwind_sim_unwind::convention::Convention;
 use unwind_sim_unwind::regs::{Reg, RegMask};
 use unwind_sim_view::sweep::list::Shard;
 use unwind_sim_view::tables::{
-    KnownRows, Sarif, ShownProof, write_proof, write_proof_json, write_score,
+    KnownRows, ProofDetail, Sarif, write_proof, write_proof_json, write_score,
 };
 
 /// Maximum size of a file for `--baseline`, bytes.
@@ -150,14 +150,14 @@ fn assumptions(names: &[String]) -> Result<Assumptions> {
     Ok(set)
 }
 
-fn choice(abi: Option<&str>, claims: &[String]) -> Result<Choice> {
+fn choice(abi: Option<&str>, claims: &[String]) -> Result<UserChoice> {
     let convention = abi.map(|name| {
         Convention::from_name(name).ok_or_else(|| {
             let known = Convention::ALL.map(Convention::as_str);
             anyhow::anyhow!("--abi: `{name}` is {}", not_one_of(name, &known))
         })
     });
-    Ok(Choice {
+    Ok(UserChoice {
         convention: convention.transpose()?,
         claims: match claims {
             [] => None,
@@ -203,7 +203,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         return sweep::run(files, args.shard, out, args.format, &options);
     }
 
-    let shown = ShownProof {
+    let shown = ProofDetail {
         groups: args
             .limit
             .unwrap_or(if args.all { usize::MAX } else { LIMIT }),

@@ -11,8 +11,8 @@ use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::printable::PrintableName as _;
-use unwind_sim_tables::convert::in_file::{Written, convert_in_file};
-use unwind_sim_tables::convert::{FunctionLoss, Lost, Options, Target};
+use unwind_sim_tables::convert::in_file::{ConvertedFile, convert_in_file};
+use unwind_sim_tables::convert::{FunctionLoss, LossReason, Options, Target};
 use unwind_sim_tables::file::File;
 use unwind_sim_unwind::image::SectionKind;
 use unwind_sim_unwind::orc::Encoding;
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     Ok(Status::AsExpected)
 }
 
-fn write_json(args: &Args, file: &File, written: &Written) -> Result<()> {
+fn write_json(args: &Args, file: &File, written: &ConvertedFile) -> Result<()> {
     let mut out = output::raw_stdout();
     let report = &written.converted.report;
 
@@ -156,7 +156,7 @@ fn loss_line(file: &File, loss: &FunctionLoss) -> ConversionLossLine {
     }
 }
 
-fn write_text(args: &Args, file: &File, written: &Written) -> Result<()> {
+fn write_text(args: &Args, file: &File, written: &ConvertedFile) -> Result<()> {
     let mut out = output::stdout();
     let report = &written.converted.report;
     let (from, to) = (written.converted.from.as_str(), args.to.as_str());
@@ -208,7 +208,7 @@ fn write_text(args: &Args, file: &File, written: &Written) -> Result<()> {
             counted(rows, "row"),
             counted(bytes, "address")
         )?;
-        if !lost.costs_rows() && lost != Lost::OtherTable {
+        if !lost.costs_rows() && lost != LossReason::OtherTable {
             continue;
         }
 
@@ -230,7 +230,7 @@ fn write_text(args: &Args, file: &File, written: &Written) -> Result<()> {
 }
 
 /// The size of the new sections in relation to `.eh_frame` and `.eh_frame_hdr`.
-fn size_share(file: &File, written: &Written) -> Option<f64> {
+fn size_share(file: &File, written: &ConvertedFile) -> Option<f64> {
     let size = |kind| file.image().section(kind).map(|s| s.data.len() as u64);
     let old = size(SectionKind::EhFrame)? + size(SectionKind::EhFrameHdr).unwrap_or(0);
     let sections = written.converted.sections.iter();

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::similar::question_among;
-use unwind_sim_tables::dump::{self, Dumped, Filter, PROBLEMS_MAX};
+use unwind_sim_tables::dump::{self, DumpSummary, Filter, PROBLEMS_MAX};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::table::{KINDS, Table};
 use unwind_sim_unwind::row::TableKind;
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let mut rows = 0;
     let mut problems: Vec<String> = Vec::new();
     let mut problem_count = 0;
-    let mut take = |dumped: Dumped| {
+    let mut take = |dumped: DumpSummary| {
         rows += dumped.rows;
         problem_count += dumped.problem_count;
         problems.extend(dumped.problems.iter().map(ToString::to_string));

@@ -16,8 +16,8 @@ use unwind_sim_tables::convert::Target;
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::generate::breach::Breach;
 use unwind_sim_tables::generate::compare::{Class, Comparison, compare};
-use unwind_sim_tables::generate::outside::Outside;
-use unwind_sim_tables::generate::write::{Written, write_in_file};
+use unwind_sim_tables::generate::outside::UncoveredCode;
+use unwind_sim_tables::generate::write::{GeneratedFile, write_in_file};
 use unwind_sim_tables::generate::{Boundaries, Function, GAPS, Gap, Generated, Options, generate};
 use unwind_sim_tables::table::Table;
 use unwind_sim_view::json::{
@@ -77,7 +77,7 @@ enum Functions {
     All,
 }
 
-fn outside_line(outside: &Outside) -> OutsideLine {
+fn outside_line(outside: &UncoveredCode) -> OutsideLine {
     OutsideLine {
         section: outside.section.clone(),
         section_bytes: outside.section_bytes,
@@ -176,7 +176,7 @@ impl Shown<'_> {
         })
     }
 
-    fn write_json(&self, written: &Written) -> Result<()> {
+    fn write_json(&self, written: &GeneratedFile) -> Result<()> {
         let mut out = output::raw_stdout();
 
         let mut losses = Vec::new();
@@ -280,7 +280,7 @@ impl Shown<'_> {
         Ok(())
     }
 
-    fn write_text(&self, written: &Written) -> Result<()> {
+    fn write_text(&self, written: &GeneratedFile) -> Result<()> {
         let mut out = output::stdout();
         let (path, to) = (self.args.output.printable(), self.args.to.as_str());
         writeln!(out, "{path}: {to} from the code")?;

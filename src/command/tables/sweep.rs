@@ -10,7 +10,7 @@ use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::progress::{Progress, short};
 use unwind_sim_tables::check::Options;
 use unwind_sim_view::sweep::list::{List, Shard};
-use unwind_sim_view::sweep::part::{Kept, Part, Plan};
+use unwind_sim_view::sweep::part::{PartFile, Plan, ResumePoint};
 use unwind_sim_view::sweep::rows::{JsonRows, Sums};
 use unwind_sim_view::sweep::run;
 use unwind_sim_view::text::plural;
@@ -116,9 +116,9 @@ fn to_stdout(plan: &Plan<'_>, options: &Options) -> Result<Sums> {
 
 fn to_part(plan: &Plan<'_>, options: &Options, out: &Path) -> Result<Sums> {
     let cannot = || format!("cannot write {}", out.printable());
-    let mut part = Part::open(out, plan).with_context(cannot)?;
+    let mut part = PartFile::open(out, plan).with_context(cannot)?;
 
-    let Kept {
+    let ResumePoint {
         files: done,
         sums: mut all,
         is_whole,

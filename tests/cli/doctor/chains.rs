@@ -105,6 +105,8 @@ fn recorded(program: &Path, file_offset: u64, chain: &[u64]) -> Vec<u8> {
     };
 
     let mut writer = Writer::new(vec![event]);
+
+    // The mapping is at time 1, before the sample.
     let id = |time| Id {
         pid: 7,
         tid: 7,
@@ -112,6 +114,7 @@ fn recorded(program: &Path, file_offset: u64, chain: &[u64]) -> Vec<u8> {
         ..Id::default()
     };
 
+    // One page at a fixed address, which the chain's addresses are within.
     let mmap = Mmap {
         pid: 7,
         tid: 7,
@@ -135,6 +138,7 @@ fn recorded(program: &Path, file_offset: u64, chain: &[u64]) -> Vec<u8> {
     writer.record(&mapped, &id(1)).expect("a record");
 
     let sample = Body::Sample(SampleData {
+        // The first entry is the context.
         ip: chain[1],
         callchain: chain,
         ..SampleData::default()

@@ -11,9 +11,9 @@ const FOLDER: &str = "corpus/field";
 const FILES: &str = "corpus/field/files";
 
 /// What is expected of a recording.
-struct Expected(Value);
+struct ExpectedReport(Value);
 
-impl Expected {
+impl ExpectedReport {
     fn text(&self, key: &str) -> &str {
         self.0[key].as_str().unwrap_or_default()
     }
@@ -46,10 +46,10 @@ fn text_of(path: PathBuf) -> String {
     path.into_os_string().into_string().expect("UTF-8")
 }
 
-fn expectations() -> Vec<Expected> {
+fn expectations() -> Vec<ExpectedReport> {
     let text = std::fs::read_to_string(root(FOLDER).join("expected.json")).expect("a file");
     let list: Vec<Value> = serde_json::from_str(&text).expect("JSON");
-    list.into_iter().map(Expected).collect()
+    list.into_iter().map(ExpectedReport).collect()
 }
 
 /// Whether `text` contains one of the words that `|` separates.
@@ -58,7 +58,7 @@ fn has_one(text: &str, words: &str) -> bool {
 }
 
 /// What is wrong with a complaint.
-fn faults_of(complaint: &Value, expected: &Expected) -> Vec<String> {
+fn faults_of(complaint: &Value, expected: &ExpectedReport) -> Vec<String> {
     let text = |key: &str| complaint[key].as_str().unwrap_or_default();
     let mut faults = Vec::new();
     for key in ["kind", "end"] {
@@ -70,6 +70,7 @@ fn faults_of(complaint: &Value, expected: &Expected) -> Vec<String> {
         faults.push(format!("image is {}", text("image")));
     }
 
+    // Several functions may be to blame, depending on where a sample was taken.
     let functions: Vec<&str> = expected.text("function").split('|').collect();
     let blamed = complaint["functions"].as_array().expect("functions");
     for function in blamed.iter().filter_map(|f| f["function"].as_str()) {
@@ -79,6 +80,8 @@ fn faults_of(complaint: &Value, expected: &Expected) -> Vec<String> {
     }
 
     let advice = text("advice");
+
+    // Words that the advice must have, and those that would do harm.
     let missing = expected.texts("advice").into_iter();
     let missing = missing.filter(|words| !has_one(advice, words));
     faults.extend(missing.map(|words| format!("no {words} in the advice `{advice}`")));
@@ -89,16 +92,20 @@ fn faults_of(complaint: &Value, expected: &Expected) -> Vec<String> {
 }
 
 /// What is wrong with the answer of the doctor.
-fn faults(lines: &[Value], expected: &Expected) -> Vec<String> {
+fn faults(lines: &[Value], expected: &ExpectedReport) -> Vec<String> {
     let unwinder = expected.text("unwinder");
     let (summary, complaints) = lines.split_last().expect("a summary");
     let mut counts = summary["unwinders"].as_array().expect("unwinders").iter();
+
+    // Only this unwinder's: others may be wrong, too.
     let counted = counts.find(|c| c["unwinder"] == unwinder);
     let counted = counted.expect("the unwinder was tried");
     let mut faults = Vec::new();
     for end in ["whole", "broken", "unknown"] {
         let all = summary["samples"].as_u64().expect("a number");
         assert!(all > 0, "{}: no samples", expected.text("file"));
+
+        // All samples of a recording end alike.
         let wanted = if end == expected.text("end") { all } else { 0 };
         if counted[end] != wanted {
             faults.push(format!("{} are {end}, not {wanted}", counted[end]));
@@ -109,6 +116,8 @@ fn faults(lines: &[Value], expected: &Expected) -> Vec<String> {
         .iter()
         .filter(|c| c["unwinder"] == unwinder)
         .collect();
+
+    // A recording without fault has no complaint.
     let wanted = usize::from(!expected.text("kind").is_empty());
     if complaints.len() != wanted {
         faults.push(format!("{} complaints, not {wanted}", complaints.len()));
@@ -119,7 +128,7 @@ fn faults(lines: &[Value], expected: &Expected) -> Vec<String> {
 }
 
 /// The doctor's answer to a recording, and what is wrong with it.
-fn judged(expected: &Expected, folder: &Path) -> Vec<String> {
+fn judged(expected: &ExpectedReport, folder: &Path) -> Vec<String> {
     // Others are tried on their own.
     const BY_DEFAULT: [&str; 2] = ["perf", "dwarf"];
     let mut arguments = expected.arguments("doctor", folder);
@@ -129,6 +138,8 @@ fn judged(expected: &Expected, folder: &Path) -> Vec<String> {
     if has_stacks && !BY_DEFAULT.contains(&unwinder) {
         arguments.extend(["--unwinder".into(), unwinder.to_owned()]);
     }
+
+    // Without stacks there is only advice, in words.
     if has_stacks {
         arguments.push("--json".into());
     }

@@ -53,16 +53,22 @@ fn doctor(ip: &str, misc: u16, status: i32) -> Vec<Value> {
     let elf: object::read::elf::ElfFile64<'_> =
         object::read::elf::ElfFile64::parse(&*file).expect("ELF");
     let mut headers = elf.elf_program_headers().iter();
+
+    // The executable segment: what a recording maps (elf(5)).
     let code = headers.find(|h| h.p_flags.get(elf.endian()).0 & 1 != 0);
     let code = code.expect("code");
     let (start, offset) = (
         code.p_vaddr.get(elf.endian()),
         code.p_offset.get(elf.endian()),
     );
+
+    // Symbols are relative to where the segment is mapped in the recording.
     let address = |name: &str| {
         let symbol = elf.symbols().find(|s| s.name() == Ok(name));
         BASE + symbol.expect("a symbol").address() - start
     };
+
+    // `leaf` has a return address at rsp, and its caller one four words above.
     let stack = [address("behind"), 1, 2, 3, address("last")];
     let bytes = recorded(&program, offset, address(ip), misc, &stack);
     let recording = folder.path().join("perf.data");
@@ -79,12 +85,15 @@ fn recorded(program: &Path, file_offset: u64, ip: u64, misc: u16, stack: &[u64])
     ];
     let event = EventSpec {
         sample_type: st::IP | st::TID | st::TIME | st::REGS_USER | st::STACK_USER,
+        // The registers that a frame-pointer or a DWARF walk needs.
         sample_regs_user: numbers.iter().map(|number| 1 << number).sum(),
         sample_stack_user: 512,
         ..EventSpec::software("cycles", 0)
     };
 
     let mut writer = Writer::new(vec![event]);
+
+    // The mapping is at time 1, before the sample.
     let id = |time| Id {
         pid: 7,
         tid: 7,
@@ -115,10 +124,14 @@ fn recorded(program: &Path, file_offset: u64, ip: u64, misc: u16, stack: &[u64])
     writer.record(&mapped, &id(1)).expect("a record");
 
     let mut bytes: Vec<u8> = stack.iter().flat_map(|word| word.to_le_bytes()).collect();
+
+    // perf copies a fixed size, whatever is on the stack.
     bytes.resize(512, 0);
     let sample = Body::Sample(SampleData {
+        // With the flag for an exact address, or without.
         misc: misc::CPUMODE_USER | misc,
         ip,
+        // rbp, rsp and rip, by the numbers of their bits.
         user_regs: &[0, STACK, ip],
         user_stack: StackCopy {
             bytes: &bytes,

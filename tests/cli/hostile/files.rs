@@ -102,6 +102,7 @@ fn recorded(program: &Path) -> Vec<u8> {
     });
     writer.record(&comm, &id(1)).expect("a record");
 
+    // A file that is not there any more has a hostile name, too.
     let gone = [b"/gone/", &name[..]].concat();
     let own = program.as_os_str().as_bytes();
     for (address, path) in [(TEXT, own), (0x50_0000, &gone[..])] {
@@ -130,6 +131,8 @@ fn recorded(program: &Path) -> Vec<u8> {
         // perf's numbers: 7 is rsp and 8 is rip (`asm/perf_regs.h`).
         (registers[7], registers[8]) = (0x7fff_0000, ip);
         let mut stack = [0; 64];
+
+        // The return address of both samples.
         stack[24..32].copy_from_slice(&caller.to_le_bytes());
         let sample = Body::Sample(SampleData {
             ip,

@@ -53,6 +53,7 @@ fn chosen_processes_are_checked() {
     let count = |choice| checked(choice, &first, &other);
     let [all, of_first, of_other, both] = ["all", "first", "other", "other,first"].map(count);
 
+    // Each process is in exactly one of both.
     assert_eq!(of_first.0 + of_other.0, all.0);
     assert_eq!(both, all);
     assert!(
@@ -111,6 +112,8 @@ fn a_program_that_never_runs_is_told() {
 /// The processes of the samples.
 fn sampled(scratch: &Scratch, choice: &str, programs: [&str; 2]) -> Vec<u64> {
     let trace = text(&scratch.path("trace"));
+
+    // The first program starts the second one.
     let output = run(&[
         "record",
         "--engine",
@@ -138,6 +141,8 @@ fn sampled(scratch: &Scratch, choice: &str, programs: [&str; 2]) -> Vec<u64> {
         .iter()
         .map(|chain| chain["pid"].as_u64().expect("a number"));
     let mut pids: Vec<u64> = pids.collect();
+
+    // Samples come in the order of time, so a process may come again.
     pids.dedup();
     pids
 }

@@ -22,6 +22,8 @@ fn each_thread_says_what_it_waits_for() {
     let scratch = Scratch::new();
     let program = program(&scratch, "deadlock", DEADLOCK);
     let output = run(&["verify", "-u", "dwarf,fp", "--json", "--", &program]);
+
+    // The layout of a mutex is known for glibc only.
     let is_glibc = stdout(&run(&["emulate", "--", &program])).contains("glibc");
     let lines = lines(&output);
     let threads = of_type(&lines, "deadlock");
@@ -61,6 +63,7 @@ fn each_thread_says_what_it_waits_for() {
         assert_eq!(thread(1008)["futex"]["owner_known"], "glibc");
     }
 
+    // A futex whose word holds its owner, as the kernel defines it.
     assert_eq!(thread(1009)["futex"]["owner"], 1000);
     assert_eq!(thread(1009)["futex"]["owner_known"], "word");
     assert_eq!(thread(1010)["number"], 1008);
@@ -135,6 +138,7 @@ fn every_command_reports_a_deadlock() {
     ]);
     let verified = run(&["verify", "-u", "dwarf", "--", &program]);
 
+    // 3: the program did not end.
     assert_eq!(status(&emulated), 3);
     assert_eq!(status(&recorded), 3);
     for text in [stderr(&emulated), stderr(&recorded), stdout(&verified)] {
@@ -162,6 +166,7 @@ fn every_command_reports_a_deadlock() {
         &program,
     ]);
     for thread in of_type(&lines(&output), "deadlock") {
+        // Only the first process was checked.
         let is_first = thread["pid"] == 1000;
         assert_eq!(thread["truth"].is_array(), is_first, "{thread}");
         assert!(thread["chains"].is_array());

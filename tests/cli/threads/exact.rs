@@ -49,6 +49,8 @@ fn the_environment_is_not_passed_on() {
 #[test]
 fn two_runs_are_equal_byte_for_byte() {
     let scratch = Scratch::new();
+
+    // Threads race, so any difference in their turns would show.
     let program = program(&scratch, "race", RACE);
 
     let verify = [
@@ -79,11 +81,13 @@ fn two_runs_are_equal_byte_for_byte() {
         &program,
     ];
 
+    // Under the same name both times.
     let traces = [0, 1].map(|which| {
         let output = in_two(&record)[which].clone();
         assert!(output.status.success());
         std::fs::read(&trace).expect("a trace")
     });
 
+    // `assert_eq!` would print both.
     assert!(traces[0] == traces[1], "record");
 }

@@ -34,6 +34,8 @@ fn replayed(scratch: &Scratch, program: &str, seed: &str) -> (String, String) {
     ]);
     assert_eq!(status(&first), 0, "{}", stderr(&first));
 
+    // The same seed, since it also decides random bytes; and prints its own schedule, to be
+    // compared.
     let second = run(&[
         "emulate",
         "--stats",
@@ -118,6 +120,7 @@ fn every_command_follows_a_schedule() {
     ]);
     assert_eq!(status(&output), 0);
 
+    // `verify` runs the same program along the schedule of `emulate`, and prints the same one.
     let checked = run(&[
         "verify",
         "-u",
@@ -157,6 +160,8 @@ fn every_command_follows_a_schedule() {
         "--",
         &program,
     ]);
+
+    // The output depends on the order of threads, and is the same.
     assert_eq!(stdout(&recorded), stdout(&output));
     assert_eq!(read(one), read(three));
 }
@@ -216,6 +221,8 @@ fn what_does_not_fit_says_where() {
 
     let fails = |schedule: &str| {
         std::fs::write(&path, schedule).expect("written");
+
+        // Both commands follow schedules, and must say the same of a wrong one.
         let outputs = ["emulate", "verify"].map(|command| {
             let mut args = vec![command, "--schedule", &path];
             args.extend(
@@ -237,6 +244,7 @@ fn what_does_not_fit_says_where() {
         emulated.lines().last().expect("an error").to_owned()
     };
 
+    // A thread that was never created, in the third line.
     let error = fails("1000:*\n1001:10\n 1009:5");
     assert!(
         error.contains("line 3: the schedule does not fit: turn 3, 1009:5"),
@@ -247,6 +255,7 @@ fn what_does_not_fit_says_where() {
         "{error}"
     );
 
+    // More instructions than a thread can execute before it waits for another one.
     let error = fails("1000:999999999 1001:10");
     assert!(
         error.contains("line 1: ") && error.contains("turn 1, "),
@@ -258,21 +267,25 @@ fn what_does_not_fit_says_where() {
         "{error}"
     );
 
+    // More than a thread executes until it ends.
     let error = fails("1000:* 1001:999999999");
     assert!(
         error.contains("turn 2, ") && error.contains("1001 has ended"),
         "{error}"
     );
 
+    // Turns that are left when the program has ended.
     let error = fails("1000:* 1001:* 1002:* 1003:* 1000:* 1000:7");
     assert!(
         error.ends_with("the run ended before the end of turn 6"),
         "{error}"
     );
 
+    // Empty lines count, too.
     let error = fails("1000:5\n\n1001 7");
     assert!(error.contains("line 3: `1001` is not a turn"), "{error}");
 
+    // A device never ends, and so must not be read.
     let output = run(&["emulate", "--schedule", "/dev/zero", "--", &program]);
     assert_eq!(status(&output), 2);
     assert!(

@@ -44,6 +44,7 @@ fn main() -> std::process::ExitCode {
             .as_ref()
             .is_none_or(|part| name.contains(part))
     };
+
     let mut fuzzer = match Fuzzer::new(arguments.seed, !arguments.machine, wanted) {
         Ok(fuzzer) => fuzzer,
         Err(error) => {
@@ -56,11 +57,14 @@ fn main() -> std::process::ExitCode {
         eprintln!("no code is executed and has this in its name");
         return std::process::ExitCode::from(2);
     }
+
+    // A number of cases alone is a limit; without any, a run must still end.
     let cases_max = arguments.cases.unwrap_or(u64::MAX);
     let seconds = match (arguments.seconds, arguments.cases) {
         (None, None) => 30,
         (seconds, _) => seconds.unwrap_or(u64::MAX),
     };
+
     let begin = Instant::now();
     let mut progress = Progress::new("cases", true);
     let mut seen = HashMap::new();
@@ -73,16 +77,22 @@ fn main() -> std::process::ExitCode {
                 return std::process::ExitCode::from(2);
             }
         };
+
+        // Whole batches only, so the last one may go past the limit.
         cases += Native::BATCH as u64;
         for failure in failures {
             let count: &mut u64 = seen.entry(failure.insn.code()).or_default();
             *count += 1;
+
+            // The rest are counted only: failures of one code are usually the same defect.
             if *count <= arguments.each {
                 println!("{failure}\n");
             }
         }
         progress.tell(cases);
     }
+
+    // Before anything else is printed, since it may still own the line of the terminal.
     drop(progress);
     println!(
         "{cases} cases in {:.1} s; executed to the end on the processor: {}, in the machine: {}",
@@ -90,16 +100,22 @@ fn main() -> std::process::ExitCode {
         fuzzer.executed[0],
         fuzzer.executed[1]
     );
+
+    // In a fixed order, so that two runs can be compared.
     let mut failed: Vec<_> = seen.into_iter().collect();
     failed.sort();
     println!("failures by code: {failed:?}");
     let done = |code| fuzzer.precision.of(code).0;
+
+    // A code that never wrote anything was not tested, whatever passed.
     let silent = fuzzer
         .codes()
         .iter()
         .filter(|code| done(**code) == 0)
         .count();
     println!("codes that wrote nothing: {silent}");
+
+    // One row for each code: the places that it wrote, and those that are exactly known.
     if let Some(path) = &arguments.table {
         let rows = fuzzer.codes().iter().map(|code| {
             let (written, exact) = fuzzer.precision.of(*code);

@@ -7,7 +7,9 @@ use std::mem::discriminant;
 use std::process::ExitCode;
 use std::time::Instant;
 use unwind_sim_recordings::progress::Progress;
-use unwind_sim_tests_random::programs::{Bench, Fate, Problem, RandomProgram, shrink};
+use unwind_sim_tests_random::programs::{
+    DefectOutcome, RandomProgram, TrialError, Verifier, shrink,
+};
 
 /// Tries programs, each with the right table and with one defect.
 #[derive(Parser)]
@@ -37,16 +39,17 @@ struct Arguments {
 
 impl Arguments {
     fn program(&self, seed: u64) -> RandomProgram {
-        match self.by_calls {
-            true => RandomProgram::by_calls(seed),
-            false => RandomProgram::random(seed),
+        if self.by_calls {
+            RandomProgram::by_calls(seed)
+        } else {
+            RandomProgram::random(seed)
         }
     }
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let bench = match Bench::new() {
+    let bench = match Verifier::new() {
         Ok(bench) => bench,
         Err(problem) => {
             eprintln!("{problem}");
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         }
     };
 
+    // One program as a case for the corpus, and no trial.
     if let Some(which) = &arguments.case {
         let program = arguments.program(arguments.seed);
         let about = (
@@ -74,9 +78,11 @@ fn main() -> ExitCode {
 
     let begin = Instant::now();
     let mut progress = Progress::new("programs", true);
+
+    // Counts of all programs that passed; a failed one has none.
     let (mut programs, mut failures) = (0_u64, 0);
     let (mut instructions, mut calls, mut signals, mut lost) = (0, 0, 0, 0);
-    let mut defects: BTreeMap<_, BTreeMap<Fate, u64>> = BTreeMap::new();
+    let mut defects: BTreeMap<_, BTreeMap<DefectOutcome, u64>> = BTreeMap::new();
     for seed in (arguments.seed..).take(arguments.count as usize) {
         let program = arguments.program(seed);
         programs += 1;
@@ -88,7 +94,8 @@ fn main() -> ExitCode {
                 signals += tried.signals;
                 lost += tried.lost;
                 if let Some((kind, fate)) = tried.defect {
-                    if arguments.equivalent && fate == Fate::Equivalent {
+                    // An equivalent defect gives the same values at all executed instructions.
+                    if arguments.equivalent && fate == DefectOutcome::Equivalent {
                         println!("seed {seed}: {} is equivalent", kind.as_str());
                     }
                     *defects.entry(kind).or_default().entry(fate).or_default() += 1;
@@ -97,19 +104,26 @@ fn main() -> ExitCode {
             Err(problem) => {
                 println!("seed {seed}: {problem}");
                 if arguments.shrink {
+                    // Only the same kind of failure counts, or shrinking would end at another
+                    // defect.
                     let same = |other: &RandomProgram| {
                         let again = bench.try_program(other);
                         again.is_err_and(|p| discriminant(&p) == discriminant(&problem))
                     };
                     let small = shrink(&program, same);
                     println!("{small:#?}");
-                    let is_defect = matches!(problem, Problem::Defect { .. });
+                    let is_defect = matches!(problem, TrialError::Defect { .. });
                     let about = ("transfer", "A random program verifies.");
+
+                    // What is small enough becomes a case, which can be debugged without this
+                    // program.
                     match bench.case(&small, is_defect, about) {
                         Ok(text) => println!("{text}"),
                         Err(problem) => println!("no case: {problem}"),
                     }
                 }
+
+                // Failures often have one cause, so the run ends after a few.
                 failures += 1;
                 if failures >= arguments.failures {
                     break;
@@ -128,7 +142,12 @@ fn main() -> ExitCode {
     );
     println!("{instructions} instructions, {calls} calls, {signals} signals, {lost} losses");
 
-    let fates = [Fate::Found, Fate::Equivalent, Fate::NotExecuted];
+    // The columns, in this order.
+    let fates = [
+        DefectOutcome::Found,
+        DefectOutcome::Equivalent,
+        DefectOutcome::NotExecuted,
+    ];
     let mut sums = [0; 3];
     println!(
         "{:18}{:>10}{:>12}{:>14}",

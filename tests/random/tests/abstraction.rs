@@ -53,6 +53,8 @@ fn what_is_known_after_random_instructions_is_so() {
 
     let [native, machine] = fuzzer.executed;
     println!("executed on the processor: {native}, in the machine: {machine}");
+
+    // The processor may be denied, the machine never.
     assert!(machine > 0);
 }
 
@@ -60,6 +62,7 @@ fn what_is_known_after_random_instructions_is_so() {
 /// depend on this computer.
 #[test]
 fn as_much_is_known_as_before() {
+    // Always the same seed, and only in the machine.
     let mut fuzzer = Fuzzer::new(1, false, |_| true).expect("no child is made");
     for _ in 0..BATCHES {
         let failures = fuzzer.batch().expect("no child is made");
@@ -69,6 +72,7 @@ fn as_much_is_known_as_before() {
     let mut text = String::from("known of written places, by code:\n");
     let mut sums = (0, 0);
     for code in fuzzer.codes() {
+        // A change that loses precision shows in the line of its code.
         let (written, exact) = fuzzer.precision.of(*code);
         (sums.0, sums.1) = (sums.0 + written, sums.1 + exact);
         if exact > 0 {

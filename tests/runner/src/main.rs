@@ -116,9 +116,10 @@ fn chooses(args: &[String], options: &[&str]) -> bool {
 
 /// The argument for all packages, if `args` choose none.
 fn everything(args: &[String]) -> &'static [&'static str] {
-    match chooses(args, &["-p", "--package"]) {
-        true => &[],
-        false => &["--workspace"],
+    if chooses(args, &["-p", "--package"]) {
+        &[]
+    } else {
+        &["--workspace"]
     }
 }
 
@@ -145,11 +146,15 @@ fn programs(args: &[String]) -> Result<Vec<(String, String)>, String> {
         .stdout(Stdio::piped());
     let mut build = build.spawn().map_err(|e| format!("cargo: {e}"))?;
     let mut programs = Vec::new();
+
+    // Cargo says in JSON which programs it built.
     for line in BufReader::new(build.stdout.take().expect("it is piped")).lines() {
         let line = line.map_err(|e| format!("cargo: {e}"))?;
         programs.extend(counts::program(&line));
     }
     let built = build.wait().map_err(|e| format!("cargo: {e}"))?;
+
+    // After the output, since a pipe that nobody reads would stop cargo.
     if !built.success() {
         return Err("the tests do not build".into());
     }

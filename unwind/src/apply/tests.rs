@@ -20,7 +20,7 @@ fn frame() -> Frame {
     Frame::top(regs)
 }
 
-fn applied(rule: &Rule, expressions: &[u8], words: &mut Words) -> Result<Frame, Reason> {
+fn applied(rule: &Rule, expressions: &[u8], words: &mut ReadWords) -> Result<Frame, Reason> {
     let bytes: Vec<u8> = (0..WORDS).flat_map(|i| (0x100 + i).to_le_bytes()).collect();
     let context = Context {
         memory: &MemoryCopy::new(STACK, &bytes),
@@ -32,14 +32,14 @@ fn applied(rule: &Rule, expressions: &[u8], words: &mut Words) -> Result<Frame, 
 }
 
 fn apply_to_frame(rule: &Rule) -> Result<Frame, Reason> {
-    applied(rule, &[], &mut Words::new())
+    applied(rule, &[], &mut ReadWords::new())
 }
 
 const CALL: Rule = Rule::call(Value::reg(Reg::Rsp, 16));
 
 #[test]
 fn an_ordinary_frame() {
-    let mut words = Words::new();
+    let mut words = ReadWords::new();
     let rule = CALL.with_saved(Reg::Rbp, Value::at_cfa(-16));
     let caller = applied(&rule, &[], &mut words).expect("a caller");
     assert_eq!(caller.pc, CodeAddress::Return(0x101));
@@ -93,9 +93,10 @@ fn values_of_a_register() {
         (Value::at_cfa(0x1000), None),
     ];
 
+    // rbx stands for the other callee-saved registers.
     for (value, expected) in cases {
         let rule = CALL.with_saved(Reg::Rbx, value);
-        let caller = applied(&rule, &[0, 0x23, 8], &mut Words::new()).expect("a caller");
+        let caller = applied(&rule, &[0, 0x23, 8], &mut ReadWords::new()).expect("a caller");
         assert_eq!(caller.regs.get(Reg::Rbx), expected, "{value}");
         assert_eq!(
             caller.lost.len(),
@@ -158,6 +159,7 @@ fn values_of_the_cfa() {
 fn values_of_ra_and_sp() {
     let with = |ra, sp| apply_to_frame(&Rule { ra, sp, ..CALL });
 
+    // A return address in a register has no slot, and rsp stays on its stack.
     let caller = with(Value::reg(Reg::Rdx, 0), Value::Unspecified).expect("a caller");
     assert_eq!(
         (caller.pc, caller.slot),
@@ -165,9 +167,11 @@ fn values_of_ra_and_sp() {
     );
     assert!(!caller.may_change_stack);
 
+    // A rule of its own for rsp may lead to another stack.
     let caller = with(Value::at_cfa(-8), Value::reg(Reg::R8, 0)).expect("a caller");
     assert_eq!((caller.regs.rsp(), caller.may_change_stack), (0x9080, true));
 
+    // Without a return address there is no caller.
     let lost = |reg| Err(Reason::UndefinedByTable { reg });
     let reason = |result: Result<Frame, Reason>| result.map(|f| f.pc);
     assert_eq!(
@@ -175,6 +179,7 @@ fn values_of_ra_and_sp() {
         lost(Reg::Rip)
     );
 
+    // Without a value for rsp, it is the CFA, as if nothing had been said.
     let caller = with(Value::at_cfa(-8), Value::Undefined).expect("a caller");
     let known = with(Value::at_cfa(-8), Value::Unspecified).expect("a caller");
     assert_eq!(
@@ -212,7 +217,7 @@ fn pt_regs_and_iret_frames() {
         ..CALL
     };
 
-    let mut words = Words::new();
+    let mut words = ReadWords::new();
     let caller = applied(&rule, &[], &mut words).expect("a caller");
     assert_eq!(caller.pc, CodeAddress::Instruction(0x111));
     assert_eq!(caller.slot, Some(STACK + 8 + 128));
@@ -240,6 +245,7 @@ fn pt_regs_and_iret_frames() {
         assert_eq!(caller.regs.get(reg), Some(0x101 + i as u64), "{reg}");
     }
 
+    // The last five words are the frame that the processor pushes; ss is not followed.
     let iret = [
         (Reg::Rip, 0x111),
         (Reg::Cs, 0x112),
@@ -250,6 +256,7 @@ fn pt_regs_and_iret_frames() {
         assert_eq!(caller.regs.get(reg), Some(value), "{reg}");
     }
 
+    // The same frame alone, at the same place: the other registers are the callee's or lost.
     let rule = Rule {
         kind: RuleKind::Iret,
         ..rule
@@ -275,7 +282,12 @@ fn expressions_say_where_they_fail() {
             len,
             load: false,
         });
-        applied(&Rule::call(cfa), &[0x77, 16, 0x9c, 0x77], &mut Words::new()).map(|f| f.regs.rsp())
+        applied(
+            &Rule::call(cfa),
+            &[0x77, 16, 0x9c, 0x77],
+            &mut ReadWords::new(),
+        )
+        .map(|f| f.regs.rsp())
     };
     assert_eq!(expression(0, 2), Ok(STACK + 16));
     let failed = |offset, what| Err(Reason::ExpressionFailed { offset, what });
@@ -303,7 +315,7 @@ fn a_register_that_is_not_carried_or_stays_the_same_gets_nothing() {
             bias: 0,
             carries,
         };
-        apply(rule, frame, &context, &mut Words::new()).expect("a caller")
+        apply(rule, frame, &context, &mut ReadWords::new()).expect("a caller")
     };
 
     // rbx has a slot, but the unwinder does not carry it.
@@ -336,6 +348,7 @@ fn the_callers_sp_alone_is_the_cfa_of_calls() {
     let sp = |rule: Rule| cfa(&rule, &frame(), &context);
     let kind = |kind| Rule { kind, ..CALL };
 
+    // Where all registers are saved, rsp is one of them, and the CFA says nothing.
     assert_eq!(sp(CALL), Some(STACK + 16));
     assert_eq!(sp(kind(RuleKind::Signal)), Some(STACK + 16));
     for other in [RuleKind::PtRegs, RuleKind::Iret, RuleKind::Outermost] {
@@ -351,6 +364,7 @@ fn the_callers_sp_alone_is_the_cfa_of_calls() {
     assert_eq!(sp(Rule::call(Value::Undefined)), None);
     assert_eq!(sp(Rule::call(Value::at_cfa(0x1000))), None);
 
+    // A rule that cannot give a caller still has a CFA.
     let lost_ra = Rule {
         ra: Value::Undefined,
         ..CALL

@@ -4,7 +4,7 @@ use super::unit::{NewRow, Row, Unit, UnitId, UnitKey};
 use super::{Cache, Transcript, Version};
 use crate::derived::Lost;
 use crate::reason::Reason;
-use crate::rule::{Key, Rule};
+use crate::rule::{Rule, RuleKey};
 use core::ops::Range;
 
 /// The numbers of units and rows for which the first unit makes room: enough for a small program.
@@ -35,7 +35,7 @@ impl UnitBuilder<'_> {
 
     /// Adds a row. A row outside the unit or out of order is dropped.
     pub fn push(&mut self, row: NewRow) {
-        self.push_short(row.start, row.offset, Key::of(&row.rule), || row.rule);
+        self.push_short(row.start, row.offset, RuleKey::of(&row.rule), || row.rule);
     }
 
     /// Like [`UnitBuilder::push`], for a row whose rule has the short form `key`. Calls `rule` only
@@ -45,7 +45,7 @@ impl UnitBuilder<'_> {
         &mut self,
         start: u64,
         offset: u64,
-        key: Option<Key>,
+        key: Option<RuleKey>,
         rule: impl FnOnce() -> Rule,
     ) {
         self.push_id(start, offset, |cache| cache.rules.id(key, rule));
@@ -58,7 +58,7 @@ impl UnitBuilder<'_> {
         &mut self,
         start: u64,
         offset: u64,
-        key: Option<Key>,
+        key: Option<RuleKey>,
         make: impl FnOnce() -> Transcript,
     ) -> Lost {
         let table = self.key.table;
@@ -105,6 +105,8 @@ impl UnitBuilder<'_> {
     #[inline]
     pub(crate) fn finish_part(self, known: Range<u64>) -> UnitId {
         let rows = self.first..self.cache.rows.len() as u32;
+
+        // The rows were pushed while the unit was built, so they are the last ones of the cache.
         let unit = Unit {
             key: self.key,
             start: self.range.start,

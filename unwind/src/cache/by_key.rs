@@ -1,6 +1,6 @@
 //! A map from rules' short forms, for tables whose rows repeat the same few rules.
 
-use crate::rule::Key;
+use crate::rule::RuleKey;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use hashbrown::HashMap;
@@ -20,11 +20,11 @@ const NONE: u16 = u16::MAX;
 #[derive(Debug)]
 pub(super) struct ByKey<V> {
     /// The keys in the order in which they were added.
-    entries: Vec<(Key, V)>,
+    entries: Vec<(RuleKey, V)>,
     /// For each place, the index of the key found or added last; empty if there are few keys.
     front: Vec<u16>,
     /// The index of each key; empty if there are few.
-    map: HashMap<Key, u32>,
+    map: HashMap<RuleKey, u32>,
 }
 
 impl<V> Default for ByKey<V> {
@@ -40,7 +40,7 @@ impl<V> Default for ByKey<V> {
 impl<V: Copy> ByKey<V> {
     /// The value of `key`.
     #[inline]
-    pub(super) fn get(&mut self, key: &Key) -> Option<V> {
+    pub(super) fn get(&mut self, key: &RuleKey) -> Option<V> {
         let index = self.front.get(key.spread(FRONT_BITS));
         match index.and_then(|&index| self.entries.get(usize::from(index))) {
             Some((found, value)) if found == key => Some(*value),
@@ -49,23 +49,24 @@ impl<V: Copy> ByKey<V> {
     }
 
     #[inline(never)]
-    fn get_behind(&mut self, key: &Key) -> Option<V> {
-        let index = match self.map.is_empty() {
-            true => self.entries.iter().position(|(found, _)| found == key)?,
-            false => *self.map.get(key)? as usize,
+    fn get_behind(&mut self, key: &RuleKey) -> Option<V> {
+        let index = if self.map.is_empty() {
+            self.entries.iter().position(|(found, _)| found == key)?
+        } else {
+            *self.map.get(key)? as usize
         };
         self.place(key, index);
         self.entries.get(index).map(|(_, value)| *value)
     }
 
-    fn place(&mut self, key: &Key, index: usize) {
+    fn place(&mut self, key: &RuleKey, index: usize) {
         if let Some(place) = self.front.get_mut(key.spread(FRONT_BITS)) {
             *place = u16::try_from(index).unwrap_or(NONE);
         }
     }
 
     /// Adds a key that is not in the map.
-    pub(super) fn insert(&mut self, key: Key, value: V) {
+    pub(super) fn insert(&mut self, key: RuleKey, value: V) {
         let index = self.entries.len();
         self.entries.push((key, value));
         match index.cmp(&FEW) {
@@ -82,7 +83,7 @@ impl<V: Copy> ByKey<V> {
 
     /// Heap bytes.
     pub(super) fn bytes(&self) -> usize {
-        let entries = self.entries.capacity() * size_of::<(Key, V)>();
+        let entries = self.entries.capacity() * size_of::<(RuleKey, V)>();
         entries + self.front.capacity() * size_of::<u16>() + self.map.allocation_size()
     }
 }
@@ -93,8 +94,8 @@ mod tests {
     use crate::regs::Reg;
     use crate::rule::{Rule, Value};
 
-    fn key(offset: i32) -> Key {
-        Key::of(&Rule::call(Value::reg(Reg::Rsp, offset))).expect("a short form")
+    fn key(offset: i32) -> RuleKey {
+        RuleKey::of(&Rule::call(Value::reg(Reg::Rsp, offset))).expect("a short form")
     }
 
     /// Few keys, then more than there are places, so that keys share one.
@@ -111,7 +112,7 @@ mod tests {
         }
         assert!((0..5_000).all(|number| map.get(&key(number)) == Some(number)));
         assert_eq!(map.get(&key(5_000)), None);
-        let least = 5_000 * size_of::<(Key, i32)>() + (2 << FRONT_BITS);
+        let least = 5_000 * size_of::<(RuleKey, i32)>() + (2 << FRONT_BITS);
         assert!((least..4 * least).contains(&map.bytes()));
     }
 }

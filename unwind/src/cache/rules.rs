@@ -1,7 +1,7 @@
 //! The rules of a cache, deduplicated.
 
 use super::by_key::ByKey;
-use crate::rule::{Key, Packed, Rule};
+use crate::rule::{Packed, Rule, RuleKey};
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 
@@ -45,7 +45,7 @@ impl Rules {
     /// The id of the rule that `make` returns and whose short form is `key`. Calls `make` only if
     /// `key` is new or `None`.
     #[inline]
-    pub(super) fn id(&mut self, key: Option<Key>, make: impl FnOnce() -> Rule) -> u32 {
+    pub(super) fn id(&mut self, key: Option<RuleKey>, make: impl FnOnce() -> Rule) -> u32 {
         match key {
             Some(key) => match self.by_key.get(&key) {
                 Some(id) => id,
@@ -60,7 +60,7 @@ impl Rules {
     }
 
     #[cold]
-    fn add(&mut self, key: Option<Key>, rule: Rule) -> u32 {
+    fn add(&mut self, key: Option<RuleKey>, rule: Rule) -> u32 {
         let id = self.rules.len() as u32;
         self.rules.push(rule);
         self.packed

@@ -9,13 +9,13 @@ use core::any::Any;
 
 /// What is kept for the address space last used.
 #[derive(Debug, Default)]
-pub(super) struct OfSpace {
+pub(super) struct SpaceCache {
     kept: Option<(Contents, Arc<dyn Any + Send + Sync>)>,
     /// The ORC entries found in the space.
-    finds: Option<Box<kernel::Finds>>,
+    finds: Option<Box<kernel::FindCache>>,
 }
 
-impl OfSpace {
+impl SpaceCache {
     /// What `make` returns for `space`. Called again if the space differs from the last one or has
     /// changed.
     pub(super) fn get<T: Any + Send + Sync>(
@@ -31,7 +31,7 @@ impl OfSpace {
             return kept;
         }
         let made = Arc::new(make());
-        *self = OfSpace {
+        *self = SpaceCache {
             kept: Some((contents, made.clone())),
             finds: None,
         };
@@ -51,11 +51,11 @@ impl Cache {
     }
 
     /// Takes the entries that a kernel unwinder found. Return them with [`Cache::put_finds`].
-    pub(crate) fn take_finds(&mut self) -> Box<kernel::Finds> {
+    pub(crate) fn take_finds(&mut self) -> Box<kernel::FindCache> {
         self.of_space.finds.take().unwrap_or_default()
     }
 
-    pub(crate) fn put_finds(&mut self, finds: Box<kernel::Finds>) {
+    pub(crate) fn put_finds(&mut self, finds: Box<kernel::FindCache>) {
         self.of_space.finds = Some(finds);
     }
 }

@@ -46,6 +46,7 @@ fn rows_of_a_unit() {
     assert_eq!(cache.unit_error(unit), Some((0x30, reason)));
     assert_eq!((cache.unit_len(), cache.unit_rows(unit).len()), (1, 3));
 
+    // With the row's range, which ends where the next one starts.
     let find = |svma| {
         let row = cache.find_row(unit, svma)?;
         let source = cache.source(row);
@@ -135,6 +136,7 @@ fn a_unit_known_in_part_and_then_whole() {
         (0x18, 0x20)
     );
 
+    // Compiled in full, the unit keeps its id, and the row found first stays valid.
     let rows = [row(0x10, rule(8)), row(0x18, rule(16)), row(0x20, rule(8))];
     let whole = cache.add_unit(KEY, 0x10..0x40, rows, None);
     assert_eq!(whole, unit);
@@ -208,14 +210,16 @@ fn the_short_form_tells_rules_apart() {
     rules.extend([rule(-8), rule(16), Rule::FRAME_POINTER, Rule::OUTERMOST]);
     rules.push(Rule::call(Value::at_cfa(8)));
 
+    // No two rules may have one short form; not every rule has one.
     for a in &rules {
         for b in &rules {
-            let (short_a, short_b) = (Key::of(a), Key::of(b));
+            let (short_a, short_b) = (RuleKey::of(a), RuleKey::of(b));
             let equal = short_a.is_some() && short_a == short_b;
             assert!(!equal || a == b, "{a} and {b}");
         }
     }
 
+    // In a cache, rules that have no short form are told apart, too.
     let mut cache = Cache::new();
     let rows = rules
         .iter()
@@ -228,8 +232,9 @@ fn the_short_form_tells_rules_apart() {
 
 #[test]
 fn rules_that_take_the_fast_path() {
-    let pack = |rule: Rule| Key::of(&rule).map_or(Packed::GENERIC, |key| Packed::of(&key));
+    let pack = |rule: Rule| RuleKey::of(&rule).map_or(Packed::GENERIC, |key| Packed::of(&key));
 
+    // The slots are in words below the CFA; 0 stands for a register that is not saved.
     let parts = |rule| {
         let packed = pack(rule);
         (
@@ -246,6 +251,7 @@ fn rules_that_take_the_fast_path() {
         (Shape::Rbp, 16, [0, 2, 0, 0, 0, 0])
     );
 
+    // The largest slot that the short form has room for.
     let saved = Rule::call(Value::reg(Reg::Rbp, 16))
         .with_saved(Reg::Rbx, Value::Same)
         .with_saved(Reg::R15, Value::at_cfa(-2016));
@@ -332,6 +338,7 @@ fn hot_addresses_belong_to_their_space() {
     let (mut cache, row) = one_row(&one);
     cache.insert_hot(0x1000, row, true, Some(Reason::NotAtRoot));
 
+    // Nothing that was found in one space is found in another.
     cache.select(&other);
     assert!(cache.hot(0x1000).is_none());
     assert_eq!(cache.fallback_cause(0x1000), None);
@@ -350,6 +357,7 @@ fn hot_addresses_belong_to_their_space() {
     cache.select(&one);
     assert!(cache.hot(0x1000).is_some());
 
+    // Unmapping changes the space, so what was found there is forgotten.
     one.clear();
     cache.select(&one);
     assert!(cache.hot(0x1000).is_none());

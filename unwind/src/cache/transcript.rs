@@ -6,7 +6,7 @@
 use super::by_key::ByKey;
 use crate::derived::Lost;
 use crate::row::TableKind;
-use crate::rule::{Key, Rule};
+use crate::rule::{Rule, RuleKey};
 
 /// The result of translating a rule.
 #[derive(Clone, Copy, Debug)]
@@ -38,12 +38,12 @@ impl Transcripts {
 
     /// The translation of the rule with the short form `key`.
     #[inline]
-    pub(super) fn get(&mut self, table: TableKind, key: &Key) -> Option<Outcome> {
+    pub(super) fn get(&mut self, table: TableKind, key: &RuleKey) -> Option<Outcome> {
         self.of(table).get(key)
     }
 
     /// Remembers the translation of the rule with the short form `key`.
-    pub(super) fn insert(&mut self, table: TableKind, key: Key, outcome: Outcome) {
+    pub(super) fn insert(&mut self, table: TableKind, key: RuleKey, outcome: Outcome) {
         self.of(table).insert(key, outcome);
     }
 }

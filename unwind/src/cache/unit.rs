@@ -85,23 +85,23 @@ pub struct NewRow {
     pub start: u64,
     /// Offset in the section of the item that made the row, bytes.
     pub offset: u64,
-    /// The rule.
+    /// The rule from `start` to the next row or the end of the unit.
     pub rule: Rule,
 }
 
 /// One row of a unit, to be compiled without the others.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct SingleRow {
     /// An address (svma) in the row.
     pub(crate) svma: u64,
     /// The unit that holds the row compiled before.
     pub(crate) first: Option<UnitId>,
 }
 
-impl Part {
+impl SingleRow {
     /// The first part of a new unit.
-    pub(crate) const fn first(svma: u64) -> Part {
-        Part { svma, first: None }
+    pub(crate) const fn first(svma: u64) -> SingleRow {
+        SingleRow { svma, first: None }
     }
 }
 

@@ -18,10 +18,10 @@ const KNOWN_MIN: usize = 1 << 5;
 
 /// The row by which a frame was found: its rule and where it comes from.
 #[derive(Clone, Copy)]
-pub struct RowRef<'a>(Of<'a>);
+pub struct RowRef<'a>(RowStorage<'a>);
 
 #[derive(Clone, Copy)]
-enum Of<'a> {
+enum RowStorage<'a> {
     /// A row of a walk's cache, not copied yet.
     Cached(&'a Sources<'a>, RowId),
     Own(&'a Row),
@@ -30,26 +30,26 @@ enum Of<'a> {
 impl<'a> RowRef<'a> {
     #[inline(always)]
     pub(crate) fn cached(sources: &'a Sources<'a>, row: RowId) -> RowRef<'a> {
-        RowRef(Of::Cached(sources, row))
+        RowRef(RowStorage::Cached(sources, row))
     }
 
-    /// The rule.
+    /// The rule that found the frame.
     pub fn rule(self) -> &'a Rule {
         match self.0 {
-            Of::Cached(sources, row) => sources.rule(row),
-            Of::Own(row) => &row.rule,
+            RowStorage::Cached(sources, row) => sources.rule(row),
+            RowStorage::Own(row) => &row.rule,
         }
     }
 
     /// The table and row that the rule came from.
     pub fn source(self) -> RowSource {
         match self.0 {
-            Of::Cached(sources, row) => sources.source(row),
-            Of::Own(row) => row.source,
+            RowStorage::Cached(sources, row) => sources.source(row),
+            RowStorage::Own(row) => row.source,
         }
     }
 
-    /// Both.
+    /// The rule and its source, copied.
     pub fn row(self) -> Row {
         Row {
             rule: *self.rule(),
@@ -60,7 +60,7 @@ impl<'a> RowRef<'a> {
 
 impl<'a> From<&'a Row> for RowRef<'a> {
     fn from(row: &'a Row) -> Self {
-        RowRef(Of::Own(row))
+        RowRef(RowStorage::Own(row))
     }
 }
 
@@ -80,12 +80,12 @@ impl fmt::Debug for RowRef<'_> {
 
 /// A row of a cache that a chain has.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct StoredRow {
     id: RowId,
     place: u32,
 }
 
-const UNKNOWN: Known = Known {
+const UNKNOWN: StoredRow = StoredRow {
     id: RowId::NONE,
     place: u32::MAX,
 };
@@ -97,7 +97,7 @@ pub(super) struct Rows {
     /// The state of the cache whose rows are known.
     version: Option<Version>,
     /// An open-addressing hash table by id, at most half full.
-    known: Vec<Known>,
+    known: Vec<StoredRow>,
     /// 32 - log2 of its length.
     shift: u32,
     used: usize,
@@ -128,13 +128,13 @@ impl Rows {
     #[inline(always)]
     pub(super) fn place(&mut self, row: RowRef<'_>) -> u32 {
         match row.0 {
-            Of::Cached(sources, id) => match self.known.get(self.home(id)) {
+            RowStorage::Cached(sources, id) => match self.known.get(self.home(id)) {
                 Some(known) if known.id == id && self.version == Some(sources.version) => {
                     known.place
                 }
                 _ => self.find_or_add(sources, id),
             },
-            Of::Own(row) => self.add_own(row),
+            RowStorage::Own(row) => self.add_own(row),
         }
     }
 
@@ -178,7 +178,7 @@ impl Rows {
         }
         let place = self.add(RowRef::cached(sources, id).row());
         self.used += usize::from(self.known[at].id == RowId::NONE);
-        self.known[at] = Known { id, place };
+        self.known[at] = StoredRow { id, place };
         place
     }
 

@@ -12,7 +12,7 @@ fn word(address: u64) -> Word {
 
 #[test]
 fn words_are_those_that_were_pushed() {
-    let mut words = Words::new();
+    let mut words = ReadWords::new();
     assert!(words.is_empty());
     for address in 1..=3 {
         words.push(word(address));
@@ -25,7 +25,7 @@ fn words_are_those_that_were_pushed() {
     others.push(word(4));
     assert_ne!(words, others);
     others.clear();
-    assert_eq!(others, Words::default());
+    assert_eq!(others, ReadWords::default());
     // Words from before `clear` do not matter.
     for address in [1, 2, 9] {
         others.push(word(address));
@@ -91,6 +91,7 @@ fn chains_are_equal_if_all_is_found_alike() {
         words,
     };
 
+    // All of them differ from each other.
     let hows = [
         rule(&row, &words[..2]),
         rule(&other_rule, &words[..2]),
@@ -134,6 +135,7 @@ fn chains_are_equal_if_all_is_found_alike() {
         }
     }
 
+    // A chain gives back the steps that it was made from.
     let all = chain(&steps);
     assert!(all.steps().eq(steps.iter().copied()));
     assert!(all.steps().rev().eq(steps.iter().rev().copied()));

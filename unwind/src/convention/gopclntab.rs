@@ -1,6 +1,6 @@
-//! Go's table of functions (Go `src/cmd/link/internal/ld/pcln.go`, `src/runtime/symtab.go`): a header,
-//! the start of each function in order, and what the runtime has to know of each. It lists what Go's
-//! compiler and assembler made, and nothing that another linker put beside it.
+//! Go's table of functions (Go `src/cmd/link/internal/ld/pcln.go`, `src/runtime/symtab.go`): a
+//! header, the start of each function in order, and what the runtime has to know of each. It lists
+//! what Go's compiler and assembler made, and nothing that another linker put beside it.
 
 use super::spans::SPANS_MAX;
 use core::ops::Range;
@@ -13,8 +13,8 @@ const MAGIC_1_16: u32 = 0xffff_fffa;
 const MAGIC_1_18: u32 = 0xffff_fff0;
 /// Since Go 1.20.
 const MAGIC_1_20: u32 = 0xffff_fff1;
-/// The bytes behind the magic number on x86-64: two zeros, the shortest instruction and the size of a
-/// pointer.
+/// The bytes behind the magic number on x86-64: two zeros, the shortest instruction and the size of
+/// a pointer.
 const QUANTUM: [u8; 4] = [0, 0, 1, 8];
 /// Where the header has the address of the first function, bytes. Since Go 1.18.
 pub const TEXT_START: usize = 8 + 8 * 2;
@@ -47,8 +47,8 @@ pub fn magic(table: &[u8]) -> Option<u32> {
 }
 
 impl<'a> GoFunctions<'a> {
-    /// Reads the header of `table`. `text`: the address (svma) of the first function, where the header
-    /// does not have it. `None` if this is not a table, or a damaged one.
+    /// Reads the header of `table`. `text`: the address (svma) of the first function, where the
+    /// header does not have it. `None` if this is not a table, or a damaged one.
     pub fn read(table: &'a [u8], text: impl FnOnce() -> Option<u64>) -> Option<GoFunctions<'a>> {
         let word = |index: usize| word(table, 8 + 8 * index);
         let offset = |index| word(index).and_then(|at| usize::try_from(at).ok());

@@ -49,8 +49,8 @@ impl Conventions {
         spans.all(|span| span.convention == Convention::SystemV)
     }
 
-    /// Adds `layer`, which overrules what was known there. Where two spans of it overlap, the one that
-    /// starts first holds.
+    /// Adds `layer`, which overrules what was known there. Where two spans of it overlap, the one
+    /// that starts first holds.
     pub fn overlay(&mut self, layer: Vec<Span>) {
         let layer = apart(layer);
         let mut all = Vec::new();
@@ -58,6 +58,7 @@ impl Conventions {
         // What is left of the spans below.
         let mut next = 0;
         for under in core::mem::take(&mut self.spans) {
+            // Both lists are sorted and free of overlaps, so one pass over the two is enough.
             let mut start = under.range.start;
             while layer.get(next).is_some_and(|l| l.range.end <= start) {
                 next += 1;
@@ -74,6 +75,8 @@ impl Conventions {
 
         all.extend(layer);
         all.sort_by_key(|span| span.range.start);
+
+        // Neighbours that say the same become one span, so that the limit counts real changes.
         all.dedup_by(|next, last| {
             let joins = last.range.end == next.range.start
                 && (last.convention, last.evidence) == (next.convention, next.evidence);

@@ -4,8 +4,9 @@ use super::{Convention, Conventions, Evidence, Span};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// The functions of OCaml's runtime, between the marks of its assembly, that C calls: they have to keep
-/// C's registers (OCaml 4.13 and 5.3, `runtime/amd64.S`). All others are called by OCaml's code.
+/// The functions of OCaml's runtime, between the marks of its assembly, that C calls: they have to
+/// keep C's registers (OCaml 4.13 and 5.3, `runtime/amd64.S`). All others are called by OCaml's
+/// code.
 const OCAML_CALLED_BY_C: [&str; 5] = [
     "caml_start_program",
     "caml_callback_asm",
@@ -48,8 +49,8 @@ fn end<'a>(symbols: impl Iterator<Item = Named<'a>>, (start, size, _): Named<'a>
     addresses.filter(|&at| at > start).min().unwrap_or(start)
 }
 
-/// The code between `camlModule__code_begin` and `camlModule__code_end`. Between the parts of the name
-/// is `__`, in OCaml 5.2 `.`, and since OCaml 5.3 `$` where assemblers take it.
+/// The code between `camlModule__code_begin` and `camlModule__code_end`. Between the parts of the
+/// name is `__`, in OCaml 5.2 `.`, and since OCaml 5.3 `$` where assemblers take it.
 fn ocaml<'a>(symbols: impl Iterator<Item = Named<'a>> + Clone) -> Vec<Span> {
     let unit = |name: &'a str, mark: &str| {
         let unit = name.strip_suffix(mark)?;

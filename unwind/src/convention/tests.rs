@@ -104,6 +104,7 @@ fn ocaml_is_between_its_marks_but_for_what_c_calls() {
             .into_iter(),
         );
 
+        // `o` for OCaml, `s` for System V, from address 0 on.
         assert_eq!(text(&found), "sooossssosos", "{separator}");
         assert_eq!(found.at(9).1, Evidence::Symbols);
     }
@@ -243,11 +244,13 @@ fn what_a_row_has_no_rule_for_is_claimed_if_the_function_keeps_it() {
             .collect::<Vec<Reg>>()
     };
 
+    // With System V, an unmentioned register is kept; other conventions keep fewer or none.
     assert_eq!(unclaimed(Convention::SystemV, &bare), []);
     assert_eq!(unclaimed(Convention::Ocaml, &bare), Reg::CALLEE_SAVED);
     let but_rbp = [Reg::Rbx, Reg::R12, Reg::R13, Reg::R14, Reg::R15];
     assert_eq!(unclaimed(Convention::Zig, &bare), but_rbp);
 
+    // What a row says itself counts, whatever the convention.
     let said = bare
         .with_saved(Reg::R12, Value::at_cfa(-24))
         .with_saved(Reg::R13, Value::Same);

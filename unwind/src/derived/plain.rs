@@ -70,6 +70,7 @@ pub fn simplify(rule: &Rule, bytes: &[u8]) -> Rule {
 fn linear(bytes: &[u8], load: bool) -> Option<Value> {
     let (&first, mut rest) = bytes.split_first()?;
     // 0x70 is `DW_OP_breg0`.
+    // Numbers 0 to 15 are the general registers, and 16 is the return address.
     let number = first.checked_sub(0x70).filter(|n| *n <= 16)?;
     let base = Base::Reg(Reg::from_dwarf(number.into())?);
     let mut offset = sleb(&mut rest)?;
@@ -88,6 +89,7 @@ fn linear(bytes: &[u8], load: bool) -> Option<Value> {
         }
     }
 
+    // A value beyond 32 bits has no place in a rule, so the expression stays an expression.
     let offset = i32::try_from(offset).ok()?;
 
     match (addend, load) {
@@ -102,6 +104,7 @@ fn linear(bytes: &[u8], load: bool) -> Option<Value> {
             offset,
             addend: i32::try_from(addend).ok()?,
         }),
+        // Two loads: more than a rule can say.
         (Some(_), true) => None,
     }
 }

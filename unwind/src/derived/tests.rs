@@ -137,6 +137,7 @@ fn a_function_has_as_many_rows_as_the_format_counts() {
         image(count as u64, &program)
     };
 
+    // One row too many removes all of them.
     let most = SframeV3::ROWS_MAX;
     for (count, lost) in [(most, 0), (most + 1, most + 1)] {
         let image = rows(count);
@@ -182,15 +183,16 @@ fn rows_derived_during_a_walk_are_counted() {
     assert_eq!(rows, 3);
 }
 
-/// Whether `rule` is an ordinary frame's. If so, `F` must say of it what [`Key::of_frame`] says.
+/// Whether `rule` is an ordinary frame's. If so, `F` must say of it what [`RuleKey::of_frame`]
+/// says.
 fn is_of_frame<F: Format>(rule: &Rule) -> bool {
-    let key = Key::of(rule);
-    let Some((short, registers)) = key.and_then(Key::of_frame) else {
+    let key = RuleKey::of(rule);
+    let Some((short, registers)) = key.and_then(RuleKey::of_frame) else {
         return false;
     };
     let made = transcribe::<F>(rule);
     assert_eq!(
-        (made.rule, Key::of(&made.rule)),
+        (made.rule, RuleKey::of(&made.rule)),
         (short.frame_rule(), Some(short)),
         "{rule}"
     );
@@ -231,6 +233,7 @@ fn every_format_says_of_an_ordinary_frame_what_its_short_form_says() {
         RuleKind::Outermost,
     ];
 
+    // All combinations, since the short form and the rule must agree for each of them.
     let (mut usual, mut others) = (0, 0);
     for base in [Reg::Rsp, Reg::Rbp, Reg::R10] {
         for offset in offsets {

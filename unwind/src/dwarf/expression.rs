@@ -64,6 +64,7 @@ pub fn evaluate<M: Memory + ?Sized>(
     };
     machine.stack.extend(initial);
 
+    // The operations are decoded one after the other, since a branch may lead anywhere in between.
     let mut rest = EndianSlice::new(expression, LittleEndian);
 
     // Branches may go backwards, so an expression can loop for ever.
@@ -159,7 +160,9 @@ impl<M: Memory + ?Sized> Machine<'_, M> {
             Operation::Nop => {}
             Operation::UnsignedConstant { value } => self.push(value)?,
             Operation::SignedConstant { value } => self.push(value as u64)?,
+            // The operand is an address of the file; what is computed is one of the process.
             Operation::Address { address } => self.push(address.wrapping_add(self.bias))?,
+            // gimli decodes `DW_OP_bregN` and the typed `DW_OP_regval_type` alike.
             Operation::RegisterOffset {
                 register,
                 offset,
@@ -184,6 +187,8 @@ impl<M: Memory + ?Sized> Machine<'_, M> {
                 self.load(size)?;
             }
             Operation::Skip { target } => return Ok(Some(target)),
+            // The condition is taken off the stack whether the branch is taken or not (DWARF 5,
+            // 2.5.1.5).
             Operation::Bra { target } => return Ok((self.pop()? != 0).then_some(target)),
             Operation::Drop => {
                 self.pop()?;

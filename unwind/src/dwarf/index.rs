@@ -1,7 +1,7 @@
 //! Finds the FDE that covers an address: with the sorted table of `.eh_frame_hdr` (LSB 5.0 Core,
 //! "Exception Frame Header"), or with an index built once from the section itself.
 
-use super::read::{Cie, Entry, Table};
+use super::read::{Cie, EntryHeader, Table};
 use crate::image::{Image, SectionKind};
 use crate::reason::Reason;
 use alloc::vec::Vec;
@@ -44,7 +44,7 @@ impl<'a> Entries<'a> {
 
     /// Like [`Iterator::next`], for an entry that is a CIE or has another length than 4 bytes.
     #[inline(never)]
-    fn next_any(&mut self) -> Option<Entry<'a>> {
+    fn next_any(&mut self) -> Option<EntryHeader<'a>> {
         while self.at < self.table.data.len() {
             match self.table.entry(self.at) {
                 Ok(Some(entry)) => {
@@ -66,7 +66,7 @@ impl<'a> Entries<'a> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    type Item = Entry<'a>;
+    type Item = EntryHeader<'a>;
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {

@@ -2,7 +2,7 @@
 //! common ones itself.
 
 use super::program::{CfaProgram, Step, WRAPS};
-use super::read::{Wrong, uleb};
+use super::read::{ParseError, uleb};
 use super::state::column_of;
 use crate::reason::Reason;
 use crate::regs::Reg;
@@ -19,7 +19,7 @@ impl CfaProgram<'_> {
     }
 
     #[inline]
-    fn execute(&mut self) -> Result<Step, Wrong> {
+    fn execute(&mut self) -> Result<Step, ParseError> {
         let opcode = self.input.read_u8()?;
         let low = opcode & 0x3f;
 
@@ -42,6 +42,7 @@ impl CfaProgram<'_> {
         // For all others the high two bits are zero.
         match DwCfa(opcode) {
             dw::DW_CFA_nop => {}
+            // The new location is encoded like the addresses of the CIE's FDEs.
             dw::DW_CFA_set_loc => {
                 let function = Some(self.range.start);
                 let pointer =
@@ -49,6 +50,7 @@ impl CfaProgram<'_> {
                         .pointer(&mut self.input, self.common.cie.encoding, function);
                 return pointer.map(Step::Advance);
             }
+            // Deltas are unsigned: rows only ascend, except by `DW_CFA_set_loc`.
             dw::DW_CFA_advance_loc1 => {
                 let delta = self.input.read_u8()?;
                 return self.moved_by(delta.into());
@@ -65,6 +67,7 @@ impl CfaProgram<'_> {
                 let delta = self.input.read_u64()?;
                 return self.moved_by(delta);
             }
+            // The remembered states are a stack, limited because its depth comes from the input.
             dw::DW_CFA_remember_state => self.remembered.push(&self.state)?,
             dw::DW_CFA_restore_state => self.remembered.pop(&mut self.state)?,
             // Arguments pushed for a call: the CFA's rule takes them into account already.
@@ -76,15 +79,15 @@ impl CfaProgram<'_> {
         Ok(Step::Same)
     }
 
-    fn moved_by(&self, delta: u64) -> Result<Step, Wrong> {
+    fn moved_by(&self, delta: u64) -> Result<Step, ParseError> {
         let to = self.moved(delta);
-        to.map(Step::Advance).ok_or(Wrong(WRAPS))
+        to.map(Step::Advance).ok_or(ParseError(WRAPS))
     }
 
     /// Executes an instruction that defines the CFA.
-    fn cfa(&mut self, opcode: DwCfa) -> Result<(), Wrong> {
+    fn cfa(&mut self, opcode: DwCfa) -> Result<(), ParseError> {
         let old = match self.state.short.cfa {
-            old if old.is_other() => Err(Wrong(
+            old if old.is_other() => Err(ParseError(
                 "the CFA is not a register plus offset, so it cannot be changed",
             )),
             old => Ok(old),
@@ -124,17 +127,19 @@ impl CfaProgram<'_> {
     }
 
     /// Executes an instruction that defines one register's rule.
-    fn column(&mut self, opcode: DwCfa) -> Result<(), Wrong> {
+    fn column(&mut self, opcode: DwCfa) -> Result<(), ParseError> {
         let known = (dw::DW_CFA_offset_extended.0..=dw::DW_CFA_register.0).contains(&opcode.0)
             || (dw::DW_CFA_expression.0..=dw::DW_CFA_val_expression.0).contains(&opcode.0)
             || opcode == dw::DW_CFA_GNU_negative_offset_extended;
         if !known {
-            return Err(Wrong("unknown instruction"));
+            return Err(ParseError("unknown instruction"));
         }
 
         // All of these begin with the column's number (DWARF 5, 6.4.2.3).
         let column = uleb(&mut self.input)?;
 
+        // The forms with `_sf` have a signed offset; all are multiplied by the data alignment
+        // factor.
         let value = match opcode {
             dw::DW_CFA_offset_extended => self.at_cfa()?,
             dw::DW_CFA_offset_extended_sf => Value::at_cfa(self.factored_signed()?),
@@ -143,6 +148,7 @@ impl CfaProgram<'_> {
                 let negative = offset.checked_neg().ok_or(TOO_LARGE)?;
                 Value::at_cfa(negative)
             }
+            // Back to the rule that the CIE's instructions gave this register.
             dw::DW_CFA_restore_extended => {
                 self.restore(column);
                 return Ok(());
@@ -178,18 +184,18 @@ impl CfaProgram<'_> {
     }
 
     /// Reads a general register, for use as the CFA's base.
-    fn general(&mut self) -> Result<Reg, Wrong> {
+    fn general(&mut self) -> Result<Reg, ParseError> {
         let number = uleb(&mut self.input)?;
         let reg = u16::try_from(number).ok().and_then(Reg::from_dwarf);
-        reg.ok_or(Wrong("the CFA's base is not a general register"))
+        reg.ok_or(ParseError("the CFA's base is not a general register"))
     }
 
-    fn at_cfa(&mut self) -> Result<Value, Wrong> {
+    fn at_cfa(&mut self) -> Result<Value, ParseError> {
         self.factored().map(Value::at_cfa)
     }
 
     /// Reads an unsigned operand and multiplies it by the data alignment, bytes.
-    fn factored(&mut self) -> Result<i32, Wrong> {
+    fn factored(&mut self) -> Result<i32, ParseError> {
         let operand = i64::try_from(uleb(&mut self.input)?);
         let product = operand
             .ok()
@@ -198,7 +204,7 @@ impl CfaProgram<'_> {
     }
 
     /// Reads a signed operand and multiplies it by the data alignment, bytes.
-    fn factored_signed(&mut self) -> Result<i32, Wrong> {
+    fn factored_signed(&mut self) -> Result<i32, ParseError> {
         let product = self
             .input
             .read_sleb128()?
@@ -206,14 +212,14 @@ impl CfaProgram<'_> {
         product.and_then(|p| i32::try_from(p).ok()).ok_or(TOO_LARGE)
     }
 
-    fn expression(&mut self, load: bool) -> Result<Value, Wrong> {
+    fn expression(&mut self, load: bool) -> Result<Value, ParseError> {
         let len = uleb(&mut self.input)?;
         let start = u32::try_from(self.offset());
         // Skip the bytes first, so that a length beyond the entry is reported as such.
         self.input
             .skip(usize::try_from(len).unwrap_or(usize::MAX))?;
         let (Ok(start), Ok(len)) = (start, u16::try_from(len)) else {
-            return Err(Wrong(
+            return Err(ParseError(
                 "expression is longer than 64 KiB or starts beyond 4 GiB",
             ));
         };
@@ -221,7 +227,7 @@ impl CfaProgram<'_> {
     }
 }
 
-const TOO_LARGE: Wrong = Wrong("offset does not fit in 32 bits");
+const TOO_LARGE: ParseError = ParseError("offset does not fit in 32 bits");
 
 const fn cfa_plus(offset: i32) -> Value {
     Value::Offset {
@@ -230,7 +236,7 @@ const fn cfa_plus(offset: i32) -> Value {
     }
 }
 
-fn fit(offset: u64) -> Result<i32, Wrong> {
+fn fit(offset: u64) -> Result<i32, ParseError> {
     i32::try_from(offset).map_err(|_| TOO_LARGE)
 }
 

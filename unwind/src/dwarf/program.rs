@@ -8,10 +8,10 @@
 //! encoding. `instruction` executes every instruction in every encoding.
 
 use super::read::{Cie, Fde, Input, Table};
-use super::state::{Remembered, Short, State, column_of};
+use super::state::{CompactState, State, StateStack, column_of};
 use crate::reason::Reason;
 use crate::regs::Reg;
-use crate::rule::{Key, RA, Rule, RuleKind, SP, Value};
+use crate::rule::{RA, Rule, RuleKey, RuleKind, SP, Value};
 use alloc::sync::Arc;
 use core::ops::Range;
 use gimli::{EndianSlice, LittleEndian, constants as dw};
@@ -62,7 +62,7 @@ pub(super) struct CfaProgram<'a> {
     /// The offset in the section where `input` ends.
     end: usize,
     pub(super) state: State,
-    pub(super) remembered: Remembered,
+    pub(super) remembered: StateStack,
     /// The first address of the unfinished row, and the offset of what made it.
     pub(super) start: u64,
     row_offset: usize,
@@ -88,7 +88,7 @@ impl<'a> CfaProgram<'a> {
             input: table.input(common.cie.program.clone()),
             end: common.cie.program.end,
             state: State::NONE,
-            remembered: Remembered::default(),
+            remembered: StateStack::default(),
             start: 0,
             row_offset: common.cie.offset,
             done: true,
@@ -138,21 +138,23 @@ impl<'a> CfaProgram<'a> {
 
     /// The short form of [`CfaProgram::rule`], if there is one.
     #[inline]
-    pub(super) fn key(&self) -> Option<Key> {
+    pub(super) fn key(&self) -> Option<RuleKey> {
         if self.common.cie.ra != Reg::Rip as u64 {
             return None;
         }
-        let Short { cfa, codes } = self.state.short;
-        Key::new(self.kind(codes.is_undefined(RA)), cfa, codes)
+        let CompactState { cfa, codes } = self.state.short;
+        RuleKey::new(self.kind(codes.is_undefined(RA)), cfa, codes)
     }
 
     /// The kind of a row whose return address is lost or not.
     #[inline]
     fn kind(&self, ra_undefined: bool) -> RuleKind {
-        match ra_undefined {
-            true => RuleKind::Outermost,
-            false if self.common.cie.signal => RuleKind::Signal,
-            false => RuleKind::Call,
+        if ra_undefined {
+            RuleKind::Outermost
+        } else if self.common.cie.signal {
+            RuleKind::Signal
+        } else {
+            RuleKind::Call
         }
     }
 
@@ -195,10 +197,7 @@ impl<'a> CfaProgram<'a> {
     /// The next row that ends behind `svma`.
     #[inline]
     pub(super) fn row_past(&mut self, svma: u64) -> Option<Complete> {
-        match self.done {
-            true => None,
-            false => self.advance(svma),
-        }
+        if self.done { None } else { self.advance(svma) }
     }
 
     /// Ends the program, because the instruction at `at` is malformed.
@@ -292,8 +291,11 @@ impl<'a> CfaProgram<'a> {
     /// many code alignments it advances, or `None`, without having changed anything, if it is
     /// another instruction.
     #[inline(always)]
-    fn common_instruction(&self, bytes: &mut &'a [u8], short: &mut Short) -> Option<u64> {
+    fn common_instruction(&self, bytes: &mut &'a [u8], short: &mut CompactState) -> Option<u64> {
         let (&opcode, rest) = bytes.split_first()?;
+
+        // Whatever is not common returns `None` before `bytes` has moved, so that the full decoder
+        // takes it.
         let (delta, rest) = match opcode {
             NOP => (0, rest),
             // 0 means here that no row ends, so an advance by 0 is left to the other way.
@@ -315,6 +317,8 @@ impl<'a> CfaProgram<'a> {
                     return None;
                 }
                 let number = u64::from(opcode & LOW_BITS);
+
+                // A column that is not followed is skipped, like in the full decoder.
                 if let Some(column) = column_of(number, self.common.cie.ra)
                     && !short.codes.set_slot(column, words)
                 {

@@ -72,7 +72,7 @@ enum Parent {
 
 /// The header of a CIE or FDE.
 #[derive(Clone, Copy)]
-pub(super) struct Entry<'a> {
+pub(super) struct EntryHeader<'a> {
     pub(super) offset: usize,
     /// The offset after its last byte.
     pub(super) end: usize,
@@ -80,7 +80,7 @@ pub(super) struct Entry<'a> {
     rest: Input<'a>,
 }
 
-impl Entry<'_> {
+impl EntryHeader<'_> {
     /// Whether it is a CIE.
     pub(super) fn is_cie(&self) -> bool {
         self.parent == Parent::None
@@ -126,14 +126,14 @@ impl<'a> Table<'a> {
     }
 
     /// Makes a reason that says that what `input` reads next is malformed.
-    fn fail<E: Into<Wrong>>(&self, input: Input<'a>) -> impl Fn(E) -> Reason + use<'a, E> {
+    fn fail<E: Into<ParseError>>(&self, input: Input<'a>) -> impl Fn(E) -> Reason + use<'a, E> {
         let (table, offset) = (*self, self.offset_of(input));
         move |error| table.malformed(offset, error.into().0)
     }
 
     /// The entry at `offset`; `None` for a terminator, i.e. a length of zero.
     #[inline]
-    pub(super) fn entry(&self, offset: usize) -> Result<Option<Entry<'a>>, Reason> {
+    pub(super) fn entry(&self, offset: usize) -> Result<Option<EntryHeader<'a>>, Reason> {
         match self.usual_entry(offset) {
             Some(entry) => Ok(Some(entry)),
             None => self.any_entry(offset),
@@ -142,14 +142,14 @@ impl<'a> Table<'a> {
 
     /// The entry at `offset`, which must not be a terminator.
     #[inline(never)]
-    pub(super) fn fde_entry(&self, offset: usize) -> Result<Entry<'a>, Reason> {
+    pub(super) fn fde_entry(&self, offset: usize) -> Result<EntryHeader<'a>, Reason> {
         let entry = self.entry(offset)?;
         entry.ok_or_else(|| self.malformed(offset, "expected an FDE"))
     }
 
     /// The entry at `offset`, if it is an FDE of `.eh_frame` with a length of 4 bytes.
     #[inline(always)]
-    pub(super) fn usual_entry(&self, offset: usize) -> Option<Entry<'a>> {
+    pub(super) fn usual_entry(&self, offset: usize) -> Option<EntryHeader<'a>> {
         let bytes = self.data.get(offset..)?;
         let (&[a, b, c, d, e, f, g, h], _) = bytes.split_first_chunk::<8>()?;
         let length = u32::from_le_bytes([a, b, c, d]);
@@ -159,7 +159,7 @@ impl<'a> Table<'a> {
             return None;
         }
         let rest = bytes.get(8..4 + length as usize)?;
-        Some(Entry {
+        Some(EntryHeader {
             offset,
             end: offset + 4 + length as usize,
             parent: Parent::At(cie),
@@ -169,7 +169,7 @@ impl<'a> Table<'a> {
 
     /// The entry at `offset`, whatever it is.
     #[inline(never)]
-    fn any_entry(&self, offset: usize) -> Result<Option<Entry<'a>>, Reason> {
+    fn any_entry(&self, offset: usize) -> Result<Option<EntryHeader<'a>>, Reason> {
         let mut input = self.input(offset..self.data.len());
         let fail = self.fail(input);
 
@@ -184,16 +184,18 @@ impl<'a> Table<'a> {
             length => (u64::from(length), false),
         };
 
+        // Checked before anything is read: a length may point behind the section, or overflow.
         let length = usize::try_from(length).ok().filter(|&l| l <= input.len());
         let Some(length) = length else {
             return Err(self.malformed(offset, "the entry is longer than its section"));
         };
 
+        // A damaged CIE pointer still leaves the length, so the entries behind it can be read.
         let start = self.offset_of(input);
         let mut rest = self.input(start..start + length);
         let parent = self.parent(&mut rest, start, wide);
 
-        Ok(Some(Entry {
+        Ok(Some(EntryHeader {
             offset,
             end: start + length,
             parent: parent.unwrap_or(Parent::Bad("the entry ends too early")),
@@ -213,20 +215,22 @@ impl<'a> Table<'a> {
                 _ => cie.map_or(OUTSIDE, Parent::At),
             });
         }
-        let (id, none) = match wide {
-            true => (rest.read_u64()?, u64::MAX),
-            false => (rest.read_u32()?.into(), u32::MAX.into()),
+        let (id, none) = if wide {
+            (rest.read_u64()?, u64::MAX)
+        } else {
+            (rest.read_u32()?.into(), u32::MAX.into())
         };
         let cie = usize::try_from(id).ok().filter(|&at| at < self.data.len());
-        Ok(match id == none {
-            true => Parent::None,
-            false => cie.map_or(OUTSIDE, Parent::At),
+        Ok(if id == none {
+            Parent::None
+        } else {
+            cie.map_or(OUTSIDE, Parent::At)
         })
     }
 
     /// The offset of the CIE of `entry`, which must be an FDE.
     #[inline]
-    pub(super) fn cie_of(&self, entry: &Entry<'_>) -> Result<usize, Reason> {
+    pub(super) fn cie_of(&self, entry: &EntryHeader<'_>) -> Result<usize, Reason> {
         match entry.parent {
             Parent::At(cie) => Ok(cie),
             Parent::None => Err(self.malformed(entry.offset, "expected an FDE")),
@@ -236,13 +240,13 @@ impl<'a> Table<'a> {
 
     /// Whether `cie` is the CIE of `entry`.
     #[inline]
-    pub(super) fn has_cie(&self, entry: &Entry<'_>, cie: &Cie) -> bool {
+    pub(super) fn has_cie(&self, entry: &EntryHeader<'_>, cie: &Cie) -> bool {
         matches!(entry.parent, Parent::At(at) if at == cie.offset)
     }
 
     /// The CIE at `offset`.
     pub(super) fn cie(&self, offset: usize) -> Result<Cie, Reason> {
-        let entry = self.entry(offset)?.filter(Entry::is_cie);
+        let entry = self.entry(offset)?.filter(EntryHeader::is_cie);
         let Some(entry) = entry else {
             return Err(self.malformed(offset, "expected a CIE"));
         };
@@ -260,6 +264,7 @@ impl<'a> Table<'a> {
             return Err(self.malformed(offset, "unknown augmentation"));
         };
         let augmentation = input.split(letters).map_err(&fail)?;
+        // The zero that ends the augmentation.
         input.skip(1).map_err(&fail)?;
 
         // The sizes of an address and of a segment selector, new in DWARF 4 (6.4.1).
@@ -293,6 +298,7 @@ impl<'a> Table<'a> {
             input.read_uleb128().map_err(&fail)?
         };
 
+        // The augmentation's data come between the header and the instructions.
         self.augmentation(&mut cie, augmentation.slice(), &mut input)?;
         cie.program = self.offset_of(input)..entry.end;
         Ok(cie)
@@ -334,7 +340,7 @@ impl<'a> Table<'a> {
 
     /// The FDE with the header `entry` and the CIE `cie`.
     #[inline]
-    pub(super) fn fde(&self, entry: Entry<'a>, cie: &Cie) -> Result<Fde, Reason> {
+    pub(super) fn fde(&self, entry: EntryHeader<'a>, cie: &Cie) -> Result<Fde, Reason> {
         match self.usual_fde(&entry, cie) {
             Some(fde) => Ok(fde),
             None => self.any_fde(entry, cie),
@@ -343,10 +349,12 @@ impl<'a> Table<'a> {
 
     /// The FDE, if it has the encoding that x86-64 compilers use: relative to itself, 4 bytes.
     #[inline(always)]
-    pub(super) fn usual_fde(&self, entry: &Entry<'a>, cie: &Cie) -> Option<Fde> {
+    pub(super) fn usual_fde(&self, entry: &EntryHeader<'a>, cie: &Cie) -> Option<Fde> {
         const USUAL: u8 = dw::DW_EH_PE_pcrel.0 | dw::DW_EH_PE_sdata4.0;
         let bytes = entry.rest.slice();
 
+        // Nearly all tables have this encoding: a start relative to its own field, and 32 bits
+        // each.
         let (&[a, b, c, d, e, f, g, h], rest) = bytes.split_first_chunk::<8>()?;
         if cie.encoding.0 != USUAL {
             return None;
@@ -382,7 +390,7 @@ impl<'a> Table<'a> {
 
     /// The FDE in any encoding.
     #[cold]
-    fn any_fde(&self, entry: Entry<'a>, cie: &Cie) -> Result<Fde, Reason> {
+    fn any_fde(&self, entry: EntryHeader<'a>, cie: &Cie) -> Result<Fde, Reason> {
         let mut input = entry.rest;
         let fail = self.fail(input);
         let start = self.pointer(&mut input, cie.encoding, None).map_err(fail)?;
@@ -427,16 +435,18 @@ impl<'a> Table<'a> {
         input: &mut Input<'a>,
         encoding: DwEhPe,
         function: Option<u64>,
-    ) -> Result<u64, Wrong> {
+    ) -> Result<u64, ParseError> {
         let base = match encoding.application() {
-            _ if encoding == dw::DW_EH_PE_omit => Err(Wrong("an address is omitted")),
+            _ if encoding == dw::DW_EH_PE_omit => Err(ParseError("an address is omitted")),
             dw::DW_EH_PE_absptr => Ok(0),
             dw::DW_EH_PE_pcrel => Ok(self.address.wrapping_add(self.offset_of(*input) as u64)),
-            dw::DW_EH_PE_datarel => self.got.ok_or(Wrong("data-relative address without a GOT")),
-            dw::DW_EH_PE_funcrel => {
-                function.ok_or(Wrong("function start is encoded relative to the function"))
-            }
-            _ => Err(Wrong("unsupported pointer encoding")),
+            dw::DW_EH_PE_datarel => self
+                .got
+                .ok_or(ParseError("data-relative address without a GOT")),
+            dw::DW_EH_PE_funcrel => function.ok_or(ParseError(
+                "function start is encoded relative to the function",
+            )),
+            _ => Err(ParseError("unsupported pointer encoding")),
         };
         Ok(base?.wrapping_add(self.encoded(input, encoding)?))
     }
@@ -458,12 +468,12 @@ impl<'a> Table<'a> {
 
 /// What is wrong with the bytes; the caller adds where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Wrong(pub(super) &'static str);
+pub(super) struct ParseError(pub(super) &'static str);
 
-impl From<gimli::Error> for Wrong {
+impl From<gimli::Error> for ParseError {
     #[cold]
     fn from(error: gimli::Error) -> Self {
-        Wrong(match error {
+        ParseError(match error {
             gimli::Error::UnexpectedEof(_) => "the entry ends too early",
             gimli::Error::BadUnsignedLeb128 | gimli::Error::BadSignedLeb128 => "number too large",
             gimli::Error::UnknownPointerEncoding(_) => "unknown pointer encoding",

@@ -1,7 +1,7 @@
 //! The rules while an FDE's instructions run: short forms, and full values where there is no short
 //! form.
 
-use super::read::Wrong;
+use super::read::ParseError;
 use crate::rule::{COLUMNS, CfaCode, Codes, Rule, Value};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,13 +15,13 @@ const STATES_INLINE: usize = 4;
 
 /// The values without a short form.
 #[derive(Clone, Copy, Debug)]
-struct Others {
+struct FullState {
     cfa: Value,
     columns: [Value; COLUMNS],
 }
 
-impl Others {
-    const NONE: Others = Others {
+impl FullState {
+    const NONE: FullState = FullState {
         cfa: Value::Undefined,
         columns: [Value::Unspecified; COLUMNS],
     };
@@ -29,13 +29,13 @@ impl Others {
 
 /// The short forms: the CFA, then the callee-saved registers, rsp and the return address.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Short {
+pub(super) struct CompactState {
     pub(super) cfa: CfaCode,
     pub(super) codes: Codes,
 }
 
-impl Short {
-    const NONE: Short = Short {
+impl CompactState {
+    const NONE: CompactState = CompactState {
         cfa: CfaCode::OTHER,
         codes: Codes::NONE,
     };
@@ -50,15 +50,15 @@ impl Short {
 /// The rules of one row.
 #[derive(Clone, Debug)]
 pub(super) struct State {
-    pub(super) short: Short,
+    pub(super) short: CompactState,
     /// Meaningful only where the short form is [`CfaCode::OTHER`] or has no code.
-    others: Option<Box<Others>>,
+    others: Option<Box<FullState>>,
 }
 
 impl State {
     /// Nothing is specified.
     pub(super) const NONE: State = State {
-        short: Short::NONE,
+        short: CompactState::NONE,
         others: None,
     };
 
@@ -71,8 +71,8 @@ impl State {
         }
     }
 
-    fn others(&mut self) -> &mut Others {
-        self.others.get_or_insert_with(|| Box::new(Others::NONE))
+    fn others(&mut self) -> &mut FullState {
+        self.others.get_or_insert_with(|| Box::new(FullState::NONE))
     }
 
     /// Sets the CFA to an expression.
@@ -120,20 +120,20 @@ impl State {
 
 /// The stack of `DW_CFA_remember_state`.
 #[derive(Debug, Default)]
-pub(super) struct Remembered {
-    first: ArrayVec<Short, STATES_INLINE>,
-    more: Vec<Short>,
+pub(super) struct StateStack {
+    first: ArrayVec<CompactState, STATES_INLINE>,
+    more: Vec<CompactState>,
     /// The full values of those states that have any.
-    others: Vec<Option<Box<Others>>>,
+    others: Vec<Option<Box<FullState>>>,
 }
 
-impl Remembered {
+impl StateStack {
     /// Remembers a state.
     #[inline]
-    pub(super) fn push(&mut self, state: &State) -> Result<(), Wrong> {
+    pub(super) fn push(&mut self, state: &State) -> Result<(), ParseError> {
         if self.first.try_push(state.short).is_err() {
             if self.first.len() + self.more.len() >= STATES_MAX {
-                return Err(Wrong("too many remembered states"));
+                return Err(ParseError("too many remembered states"));
             }
             self.more.push(state.short);
         }
@@ -145,9 +145,9 @@ impl Remembered {
 
     /// Restores the state remembered last.
     #[inline]
-    pub(super) fn pop(&mut self, state: &mut State) -> Result<(), Wrong> {
+    pub(super) fn pop(&mut self, state: &mut State) -> Result<(), ParseError> {
         let short = self.more.pop().or_else(|| self.first.pop());
-        state.short = short.ok_or(Wrong("no remembered state to restore"))?;
+        state.short = short.ok_or(ParseError("no remembered state to restore"))?;
         if state.short.has_other()
             && let Some(others) = self.others.pop()
         {

@@ -2,14 +2,14 @@
 
 use super::index::{Entries, Header, Sorted, Units};
 use super::program::{CfaProgram, Common};
-use super::read::{Entry, Fde, Table};
-use crate::cache::{Cache, Part, RowId, UnitBuilder, UnitId, UnitKey};
+use super::read::{EntryHeader, Fde, Table};
+use crate::cache::{Cache, RowId, SingleRow, UnitBuilder, UnitId, UnitKey};
 use crate::finder::Finder;
 use crate::image::{Image, Mapping};
 use crate::reason::Reason;
 use crate::regs::RegMask;
 use crate::row::TableKind;
-use crate::rule::{Key, Rule};
+use crate::rule::{Rule, RuleKey};
 use alloc::sync::Arc;
 use core::ops::Range;
 
@@ -78,9 +78,15 @@ fn find_in(
         Some(unit) if cache.knows(unit, svma) => unit,
         Some(unit) => {
             let part = cache.next_part(unit, svma);
-            make(table, key, part, &mut AsTheyAre, cache)?
+            make(table, key, part, &mut UnchangedRows, cache)?
         }
-        None => make(table, key, Some(Part::first(svma)), &mut AsTheyAre, cache)?,
+        None => make(
+            table,
+            key,
+            Some(SingleRow::first(svma)),
+            &mut UnchangedRows,
+            cache,
+        )?,
     };
     cache.find_row(unit, svma)
 }
@@ -109,7 +115,7 @@ pub(crate) trait Transcribe {
         unit: &mut UnitBuilder<'_>,
         addresses: Range<u64>,
         offset: u64,
-        key: Option<Key>,
+        key: Option<RuleKey>,
         rule: impl FnOnce() -> Rule,
     );
 
@@ -118,16 +124,16 @@ pub(crate) trait Transcribe {
 }
 
 /// Adds every row unchanged.
-struct AsTheyAre;
+struct UnchangedRows;
 
-impl Transcribe for AsTheyAre {
+impl Transcribe for UnchangedRows {
     #[inline]
     fn row(
         &mut self,
         unit: &mut UnitBuilder<'_>,
         addresses: Range<u64>,
         offset: u64,
-        key: Option<Key>,
+        key: Option<RuleKey>,
         rule: impl FnOnce() -> Rule,
     ) {
         unit.push_short(addresses.start, offset, key, rule);
@@ -163,7 +169,7 @@ impl<'a> FdePlace<'a> {
     pub(crate) fn compile(
         &self,
         key: UnitKey,
-        part: Option<Part>,
+        part: Option<SingleRow>,
         rows: &mut impl Transcribe,
         cache: &mut Cache,
     ) -> Result<UnitId, Reason> {
@@ -175,7 +181,7 @@ impl<'a> FdePlace<'a> {
 fn compile(table: &Table<'_>, key: UnitKey, cache: &mut Cache) -> Result<UnitId, Reason> {
     match cache.unit(&key).transpose()? {
         Some(unit) if cache.is_complete(unit) => Ok(unit),
-        _ => make(table, key, None, &mut AsTheyAre, cache),
+        _ => make(table, key, None, &mut UnchangedRows, cache),
     }
 }
 
@@ -183,7 +189,7 @@ fn compile(table: &Table<'_>, key: UnitKey, cache: &mut Cache) -> Result<UnitId,
 fn make(
     table: &Table<'_>,
     key: UnitKey,
-    part: Option<Part>,
+    part: Option<SingleRow>,
     rows: &mut impl Transcribe,
     cache: &mut Cache,
 ) -> Result<UnitId, Reason> {
@@ -197,11 +203,13 @@ fn make(
 fn try_make(
     table: &Table<'_>,
     key: UnitKey,
-    part: Option<Part>,
+    part: Option<SingleRow>,
     rows: &mut impl Transcribe,
     cache: &mut Cache,
 ) -> Result<UnitId, Reason> {
     let start = usize::try_from(key.offset).unwrap_or(usize::MAX);
+
+    // The fast form takes nearly every entry; the full one takes the rest, or says what is wrong.
     let entry = match table.usual_entry(start) {
         Some(entry) => entry,
         None => table.fde_entry(start)?,
@@ -248,6 +256,7 @@ fn try_make(
     let part = part.and_then(|part| run_to(&mut program, &fde, part, key, rows, cache));
     let unit = part.unwrap_or_else(|| run(&mut program, &fde, key, rows, cache));
 
+    // Consecutive functions usually share their CIE.
     cache.put_common(cie_key, program.into_common());
     Ok(unit)
 }
@@ -272,9 +281,10 @@ fn spend(
     cache: &mut Cache,
 ) -> Result<(), Reason> {
     let max = WORK_MAX * table.data.len() as u64;
-    match length <= FREE || cache.spend(&key, length as u64) <= max {
-        true => Ok(()),
-        false => Err(table.malformed(offset, "the table's entries overlap too much")),
+    if length <= FREE || cache.spend(&key, length as u64) <= max {
+        Ok(())
+    } else {
+        Err(table.malformed(offset, "the table's entries overlap too much"))
     }
 }
 
@@ -316,7 +326,7 @@ fn run(
 fn run_to(
     program: &mut CfaProgram<'_>,
     fde: &Fde,
-    part: Part,
+    part: SingleRow,
     key: UnitKey,
     rows: &mut impl Transcribe,
     cache: &mut Cache,
@@ -351,8 +361,8 @@ pub fn units(image: &Image, kind: TableKind) -> Units<'_> {
 }
 
 /// The offset in `.eh_frame` of an FDE that covers `svma` although a search ends elsewhere: an
-/// `.eh_frame_hdr` that is not sorted or not complete, or an empty FDE at the same address. `None` if the
-/// search finds it, or there is no such FDE.
+/// `.eh_frame_hdr` that is not sorted or not complete, or an empty FDE at the same address. `None`
+/// if the search finds it, or there is no such FDE.
 pub fn unfound(image: &Image, svma: u64) -> Option<u64> {
     let table = Table::of(image, TableKind::EhFrame)?;
     let found = match Header::of(image, &table) {
@@ -398,7 +408,7 @@ const FDE_LEN_MIN: usize = 12;
 
 /// Compiles the whole table into `cache`.
 pub fn compile_all(image: &Image, kind: TableKind, cache: &mut Cache) -> Compiled {
-    compile_all_as(image, kind, kind, &mut AsTheyAre, cache)
+    compile_all_as(image, kind, kind, &mut UnchangedRows, cache)
 }
 
 /// Like [`compile_all`], but into the units of another table, as translated by `rows`.
@@ -456,6 +466,7 @@ pub(crate) fn compile_all_as(
         }
     }
 
+    // An entry with a damaged length hides all that follow; it counts as one.
     compiled.malformed += usize::from(entries.error().is_some());
     compiled
 }
@@ -464,7 +475,7 @@ pub(crate) fn compile_all_as(
 #[inline(never)]
 fn any_fde<'a>(
     table: Table<'a>,
-    entry: Entry<'a>,
+    entry: EntryHeader<'a>,
     key: UnitKey,
     program: &mut Option<CfaProgram<'a>>,
     cache: &mut Cache,

@@ -1,8 +1,8 @@
 //! What an ELF file says of the conventions of its code, but for its symbols
 //! (`convention::by_symbols`): Go's table of functions, and the debugging information.
 //!
-//! Where they disagree, what is said of a function overrules what is said of a compilation unit, and
-//! that overrules Go's table.
+//! Where they disagree, what is said of a function overrules what is said of a compilation unit,
+//! and that overrules Go's table.
 
 use super::{Elf, File, producers};
 use crate::convention::gopclntab::{ALIGN, GoFunctions, SECTIONS, TEXT_START, magic};
@@ -51,9 +51,10 @@ fn debug_sections<'a>(file: &File<'a>) -> producers::Sections<'a> {
         };
         let data = header.data(LE, file.data).unwrap_or_default();
         let is_packed = header.sh_flags(LE).0 & elf::SHF_COMPRESSED.0 != 0;
-        let data = match is_packed {
-            false => Some(Cow::Borrowed(data)),
-            true => unpack(data).map(Cow::Owned),
+        let data = if is_packed {
+            unpack(data).map(Cow::Owned)
+        } else {
+            Some(Cow::Borrowed(data))
         };
         out.extend(data.map(|data| (id, data)));
     }
@@ -142,8 +143,8 @@ fn go_functions(file: &File<'_>, address: u64, table: &[u8]) -> Option<Vec<Span>
     })
 }
 
-/// The address of the first function, where the header does not have it: the loader puts it there, or
-/// (Go 1.26) it is the start of the section with code.
+/// The address of the first function, where the header does not have it: the loader puts it there,
+/// or (Go 1.26) it is the start of the section with code.
 fn start_of_text(file: &File<'_>, table: u64) -> Option<u64> {
     let place = table.wrapping_add(TEXT_START as u64);
     let relocated = file.table.iter().find_map(|header| {

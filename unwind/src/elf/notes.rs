@@ -32,6 +32,7 @@ pub(super) fn read_build_id(file: &File<'_>, out: &mut Elf) {
 }
 
 fn take(notes: Option<object::read::Result<Notes<'_>>>, offset: u64, out: &mut Elf) {
+    // A file has one build ID, but may have notes in segments and in sections.
     if !out.parts.build_id.is_empty() {
         return;
     }

@@ -1,8 +1,9 @@
 //! Names for the entries of the procedure linkage table: `write@plt`.
 //!
 //! An entry is recognized by its code, `jmp *slot(%rip)`, and named after the relocation of that
-//! slot. This handles `.plt`, `.plt.sec` and `.plt.got` of every linker alike. What has no such name, as
-//! the first entry of a `.plt`, which calls the dynamic linker, is named after the section.
+//! slot. This handles `.plt`, `.plt.sec` and `.plt.got` of every linker alike. What has no such
+//! name, as the first entry of a `.plt`, which calls the dynamic linker, is named after the
+//! section.
 
 use super::{Elf, File, symbols};
 use crate::image::Symbol;
@@ -37,6 +38,8 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
 
     // A static program has entries for indirect functions, and no dynamic symbols.
     let slots = slots(file).unwrap_or_default();
+
+    // The limit is for all PLTs together: sections may overlap in a damaged file.
     let mut left = ENTRIES_MAX;
     for plt in plts {
         let Ok(code) = plt.data(LE, file.data) else {
@@ -61,6 +64,7 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
             };
             left = rest;
 
+            // Entry 0 of `.plt` has no slot among the relocations, so it gets no name here.
             let address = plt.sh_addr(LE).wrapping_add((index * size) as u64);
             let Some(name) = target(entry, address).and_then(|slot| slots.get(&slot)) else {
                 continue;
@@ -95,6 +99,7 @@ fn target(entry: &[u8], address: u64) -> Option<u64> {
 /// Maps slot addresses to symbol names, for all relocations that fill a slot with a function's
 /// address.
 fn slots(file: &File<'_>) -> Option<BTreeMap<u64, String>> {
+    // Problems of this table are noted by `symbols::read`, not here.
     let table = symbols::from_section(file, elf::SHT_DYNSYM, &mut Elf::default())?;
 
     let mut slots = BTreeMap::new();

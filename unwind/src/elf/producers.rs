@@ -21,18 +21,18 @@ const WORK_MAX: usize = 1 << 30;
 /// `DW_LANG_Zig`, which only Zig's own code generator says; with LLVM, Zig says C99.
 const DW_LANG_ZIG: DwLang = DwLang(0x27);
 
-/// What was found.
+/// The code whose producer or calling convention the debugging information names.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct ConventionSpans {
     /// By compilation unit, System V's included.
     pub(super) units: Vec<Span>,
-    /// By function.
+    /// By function, from units whose functions may differ.
     pub(super) functions: Vec<Span>,
 }
 
 /// Reads what the debugging information says. What of it is damaged says nothing.
-pub(super) fn read(sections: &Sections<'_>) -> Found {
-    let mut found = Found::default();
+pub(super) fn read(sections: &Sections<'_>) -> ConventionSpans {
+    let mut found = ConventionSpans::default();
     let load = |id: SectionId| -> Result<Slice<'_>, gimli::Error> { Ok(sections.get(id)) };
     let Ok(dwarf) = Dwarf::load(load) else {
         return found;
@@ -67,19 +67,20 @@ struct Shape {
 struct Reader<'d, 'a> {
     dwarf: &'d Dwarf<Slice<'a>>,
     abbreviations: &'a [u8],
-    /// By offset.
+    /// By offset in `.debug_abbrev`: units can share one table.
     shapes: HashMap<usize, Shape>,
     work: usize,
 }
 
 impl<'a> Reader<'_, 'a> {
     /// Reads one unit; `None` if it says nothing, or is damaged.
-    fn unit(&mut self, header: UnitHeader<Slice<'a>>, found: &mut Found) -> Option<()> {
+    fn unit(&mut self, header: UnitHeader<Slice<'a>>, found: &mut ConventionSpans) -> Option<()> {
         let shape = self.shape(header.debug_abbrev_offset().0)?;
         // Units can share one long abbreviation table, so each use of it counts.
         self.work += shape.length;
         let abbreviations = self.dwarf.abbreviations(&header).ok()?;
 
+        // Filled in by hand: gimli's own constructor also parses the unit's line program.
         let length = header.length_including_self();
         let mut unit = Unit {
             name: None,
@@ -101,6 +102,7 @@ impl<'a> Reader<'_, 'a> {
             abbreviations,
         };
 
+        // The bases come first: ranges and strings are indexes relative to them.
         let root = self.root(&mut unit)?;
         let convention = root.convention()?;
         let ranges = self.dwarf.unit_ranges(&unit).ok()?;
@@ -161,7 +163,7 @@ impl<'a> Reader<'_, 'a> {
     }
 
     /// What is said of the functions of a unit of `convention`.
-    fn functions(&self, unit: &Unit<'a>, convention: Convention, found: &mut Found) {
+    fn functions(&self, unit: &Unit<'a>, convention: Convention, found: &mut ConventionSpans) {
         let mut entries = unit.entries();
         while let Ok(Some(entry)) = entries.next_dfs() {
             if entry.tag() != dw::DW_TAG_subprogram || found.functions.len() > SPANS_MAX {
@@ -217,7 +219,8 @@ struct Root<'a> {
 }
 
 impl Root<'_> {
-    /// The convention of its code; `None` if that depends on who wrote it: an assembler is no compiler.
+    /// The convention of its code; `None` if that depends on who wrote it: an assembler is no
+    /// compiler.
     fn convention(&self) -> Option<Convention> {
         if self.language == Some(dw::DW_LANG_Mips_Assembler) || self.producer.starts_with(b"GNU AS")
         {

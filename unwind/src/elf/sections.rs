@@ -40,6 +40,7 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
             lacks_code |= is_absent;
         }
 
+        // Without executable segments, sections say where code is.
         if code && by_section {
             let start = header.sh_addr(LE);
             let end = start.saturating_add(header.sh_size(LE));
@@ -48,6 +49,7 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
             }
         }
 
+        // One damaged section is no reason to lose the others.
         if let Err(error) = read_section(file, header, out) {
             out.problems.push(error);
         }
@@ -66,6 +68,7 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
             _ => continue,
         };
 
+        // What a section has given already is not read again from its segment.
         if is_debug_file || has(out, kind) || p.p_filesz(LE) == 0 {
             continue;
         }
@@ -215,6 +218,7 @@ fn read_compressed(
         }
     };
 
+    // The compressed data follow the header and are unpacked only if somebody asks for them.
     let start = offset.checked_add(CHDR_SIZE).ok_or_else(cut)?;
     let size = header.sh_size(LE).saturating_sub(CHDR_SIZE);
     out.compressed.push(Compressed {
@@ -298,6 +302,7 @@ fn eh_frame_by_hdr(file: &File<'_>, out: &mut Elf) -> Result<(), ElfError> {
         .find(|s| s.kind == SectionKind::EhFrameHdr);
     let Some(hdr) = hdr else { return Ok(()) };
 
+    // Errors name the offset in the file; at an address that is in no segment, it is 0.
     let offset = file.at_address(hdr.address).map_or(0, |found| found.0);
     let error = |what| ElfError::new(what, PART, offset);
 
@@ -315,6 +320,7 @@ fn eh_frame_by_hdr(file: &File<'_>, out: &mut Elf) -> Result<(), ElfError> {
     let four = field.first_chunk().copied();
     let eight = field.first_chunk().copied();
 
+    // `absptr`, `udata8` and `sdata8` have eight bytes, `udata4` and `sdata4` four.
     let value = match encoding & 0x0f {
         0x00 | 0x04 | 0x0c => eight.map(u64::from_le_bytes),
         0x03 => four.map(|v| u64::from(u32::from_le_bytes(v))),
@@ -334,9 +340,10 @@ fn eh_frame_by_hdr(file: &File<'_>, out: &mut Elf) -> Result<(), ElfError> {
 
     let address = base.wrapping_add(value);
     let Some((offset, bytes)) = file.at_address(address) else {
-        return match value == 0 && counts_none(&hdr.data) {
-            true => Ok(()),
-            false => Err(error(ElfErrorKind::Pointer(address))),
+        return if value == 0 && counts_none(&hdr.data) {
+            Ok(())
+        } else {
+            Err(error(ElfErrorKind::Pointer(address)))
         };
     };
 
@@ -345,8 +352,8 @@ fn eh_frame_by_hdr(file: &File<'_>, out: &mut Elf) -> Result<(), ElfError> {
     Ok(())
 }
 
-/// The number of bytes up to the end of the entry of length 0 that ends the table; all of them if there is
-/// none.
+/// The number of bytes up to the end of the entry of length 0 that ends the table; all of them if
+/// there is none.
 fn to_terminator(bytes: &[u8]) -> usize {
     const WIDE: u32 = u32::MAX;
     let mut at: usize = 0;
@@ -370,8 +377,9 @@ fn to_terminator(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// Does an `.eh_frame_hdr` say that there is no FDE? V8 writes one with a pointer of 0 for code without
-/// unwind information (`EhFrameWriter::WriteEmptyEhFrame`), and perf copies it into an ELF file.
+/// Does an `.eh_frame_hdr` say that there is no FDE? V8 writes one with a pointer of 0 for code
+/// without unwind information (`EhFrameWriter::WriteEmptyEhFrame`), and perf copies it into an ELF
+/// file.
 fn counts_none(hdr: &[u8]) -> bool {
     // Encodings of the pointer, as above, and of the count: omitted, or a plain number.
     let pointer_size = match hdr.get(1).map(|encoding| encoding & 0x0f) {

@@ -35,8 +35,8 @@ pub(super) fn read(file: &File<'_>, out: &mut Elf) {
 }
 
 /// How names at one address are preferred, the lowest first: global, weak, then local, as gdb and
-/// elfutils do. The C library has several for most functions: `raise`, `gsignal` and `__GI_raise`. An
-/// indirect function's name is that of what its resolver chooses, not of the resolver.
+/// elfutils do. The C library has several for most functions: `raise`, `gsignal` and `__GI_raise`.
+/// An indirect function's name is that of what its resolver chooses, not of the resolver.
 pub fn symbol_rank(symbol: &elf::Sym64<LE>) -> u8 {
     match symbol.st_bind() {
         _ if symbol.st_type() == elf::STT_GNU_IFUNC => 3,
@@ -46,8 +46,8 @@ pub fn symbol_rank(symbol: &elf::Sym64<LE>) -> u8 {
     }
 }
 
-/// The code of `.init` and `.fini` is one function each, in parts that start files supply. Its symbol,
-/// where there is one, has no size, and would name the procedure linkage table behind it.
+/// The code of `.init` and `.fini` is one function each, in parts that start files supply. Its
+/// symbol, where there is one, has no size, and would name the procedure linkage table behind it.
 fn name_start_files(file: &File<'_>, out: &mut Elf) {
     for header in file.table.iter() {
         let name = match file.name(header) {
@@ -113,6 +113,8 @@ pub(super) fn from_section<'a>(
         .find(|(_, s)| s.sh_type(LE) == kind)?;
 
     let offset = header.sh_offset(LE);
+
+    // Read in a closure, so that any failure below becomes the same problem.
     let read = || {
         let symbols = header
             .data_as_array::<elf::Sym64<LE>, _>(LE, file.data)
@@ -162,6 +164,7 @@ fn from_dynamic<'a>(file: &File<'a>) -> Option<Table<'a>> {
         Some(entry.d_val.get(LE))
     };
 
+    // These tags hold addresses, which the segments translate to offsets.
     let (symtab, strtab) = (value(elf::DT_SYMTAB)?, value(elf::DT_STRTAB)?);
     let (offset, bytes) = file.at_address(symtab)?;
     let (_, strings) = file.at_address(strtab)?;
@@ -172,6 +175,8 @@ fn from_dynamic<'a>(file: &File<'a>) -> Option<Table<'a>> {
         .and_then(|hash| file.at_address(hash)?.1.get(4..8)?.first_chunk().copied())
         .map(|count| u64::from(u32::from_le_bytes(count)));
 
+    // Linkers put `.dynstr` right behind `.dynsym`, so without a hash table the gap gives the
+    // count.
     let size = core::mem::size_of::<elf::Sym64<LE>>() as u64;
     let gap = strtab.checked_sub(symtab).map(|gap| gap / size);
     let count = nchain.or(gap)?.min(bytes.len() as u64 / size);
@@ -181,6 +186,7 @@ fn from_dynamic<'a>(file: &File<'a>) -> Option<Table<'a>> {
         .read_slice_at(offset, usize::try_from(count).ok()?)
         .ok()?;
 
+    // Neither limit is trusted alone: the smaller one counts.
     let len = value(elf::DT_STRSZ)?.min(strings.len() as u64);
     Some(Table {
         symbols,
@@ -191,6 +197,7 @@ fn from_dynamic<'a>(file: &File<'a>) -> Option<Table<'a>> {
 }
 
 fn take(file: &File<'_>, table: &Table<'_>, out: &mut Elf) {
+    // Names may overlap, so a small file could list millions of long names.
     let strings_len = table.strings.len() as u64;
     let limit = strings_len
         .saturating_mul(NAME_SHARING_MAX)
@@ -214,8 +221,8 @@ fn take(file: &File<'_>, table: &Table<'_>, out: &mut Elf) {
             continue;
         };
 
-        // Only what is exported is in the dynamic table: behind a symbol without a size there may be
-        // other functions. musl's memset was the name of its system calls.
+        // Only what is exported is in the dynamic table: behind a symbol without a size there may
+        // be other functions. musl's memset was the name of its system calls.
         let size = match (symbol.st_size(LE), out.has_symtab) {
             (0, false) => 1,
             (size, _) => size,

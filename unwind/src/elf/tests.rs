@@ -344,6 +344,8 @@ fn of_several_segments_in_a_mapping_the_first_counts() {
 /// A shared object with section headers only, these symbol names and this string table.
 fn with_symbols(names: &[u32], strings: &[u8]) -> Result<Elf, ElfError> {
     let mut out = vec![0u8; 64];
+
+    // Section 0 is reserved and all zeros.
     let mut sections: Vec<[u64; 10]> = vec![[0; 10]];
 
     let mut add = |out: &mut Vec<u8>, kind: u64, flags: u64, link: u64, data: &[u8]| {
@@ -362,6 +364,7 @@ fn with_symbols(names: &[u32], strings: &[u8]) -> Result<Elf, ElfError> {
         out.extend(data);
     };
 
+    // The code, the symbols, and their strings.
     add(&mut out, 1, 6, 0, &[0x90; 64]);
 
     let symbol = |name: &u32| {
@@ -404,6 +407,7 @@ fn with_symbols(names: &[u32], strings: &[u8]) -> Result<Elf, ElfError> {
         out.extend([align, entry].iter().flat_map(|w| w.to_le_bytes()));
     }
 
+    // The file header is filled in last, when the places are known.
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, b"\x7fELF\x02\x01\x01");
     put(16, &[3, 0, 62, 0]);

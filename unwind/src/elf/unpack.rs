@@ -1,5 +1,5 @@
-//! Unpacks compressed sections (gABI, "Section Compression"; the older `.zdebug_*` of binutils are zlib,
-//! too). Needs `std`, and is a feature of its own.
+//! Unpacks compressed sections (gABI, "Section Compression"; the older `.zdebug_*` of binutils are
+//! zlib, too). Needs `std`, and is a feature of its own.
 
 use super::{Compressed, Compression, Elf};
 use crate::image::{Bytes, Section, SectionKind};
@@ -29,7 +29,7 @@ pub enum UnpackErrorKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{} at offset {offset:#x} {what}", section.as_str())]
 pub struct UnpackError {
-    /// The section.
+    /// The kind of section.
     pub section: SectionKind,
     /// Offset of its compressed bytes in the file.
     pub offset: u64,
@@ -50,13 +50,14 @@ fn read_at_most(reader: impl Read, max: u64) -> Result<Vec<u8>, UnpackErrorKind>
     let mut out = Vec::new();
     let read = reader.take(max + 1).read_to_end(&mut out);
     read.map_err(|error| UnpackErrorKind::Data(error.kind()))?;
-    match out.len() as u64 > max {
-        true => Err(UnpackErrorKind::Limit),
-        false => Ok(out),
+    if out.len() as u64 > max {
+        Err(UnpackErrorKind::Limit)
+    } else {
+        Ok(out)
     }
 }
 
-/// Unpacks `data`.
+/// Unpacks the contents of a compressed section, without their header.
 ///
 /// # Errors
 /// If they are damaged or too long.
@@ -90,8 +91,8 @@ impl Compressed {
         self.unpacked_at_most(UNPACKED_MAX)
     }
 
-    /// [`unpacked`](Compressed::unpacked) with another limit. No more is unpacked than the section's header
-    /// says.
+    /// [`unpacked`](Compressed::unpacked) with another limit. No more is unpacked than the
+    /// section's header says.
     fn unpacked_at_most(&self, max: u64) -> Result<Section, UnpackError> {
         let fail = |what| UnpackError {
             section: self.kind,
@@ -116,13 +117,14 @@ impl Compressed {
 }
 
 impl Elf {
-    /// Moves the compressed sections into the parts of the image. Returns what could not be unpacked.
+    /// Moves the compressed sections into the parts of the image. Returns what could not be
+    /// unpacked.
     pub fn unpack(&mut self) -> Vec<UnpackError> {
         self.unpack_at_most(UNPACKED_MAX)
     }
 
-    /// [`unpack`](Elf::unpack) with another limit. It is for all sections together: of sections that each
-    /// are just small enough a file may have a thousand.
+    /// [`unpack`](Elf::unpack) with another limit. It is for all sections together: of sections
+    /// that each are just small enough a file may have a thousand.
     fn unpack_at_most(&mut self, max: u64) -> Vec<UnpackError> {
         let (mut errors, mut left) = (Vec::new(), max);
         // What is damaged at its end was unpacked up to there.
@@ -221,7 +223,8 @@ mod tests {
         }
     }
 
-    /// Sections that are damaged cost what was unpacked of them, and those that lie about their size are.
+    /// Sections that are damaged cost what was unpacked of them, and those that lie about their
+    /// size are.
     #[test]
     fn damaged_sections_are_tried_up_to_a_limit() {
         let bytes = zstd::encode_all(&[0; 101][..], 1).expect("packed");

@@ -70,7 +70,7 @@ mod tests {
     use crate::memory::MemoryCopy;
     use crate::regs::Regs;
     use crate::start::Start;
-    use crate::walk::{Limits, Place, walk};
+    use crate::walk::{Limits, WalkTarget, walk};
     use alloc::vec::Vec;
 
     #[test]
@@ -86,7 +86,7 @@ mod tests {
             name: "text".into(),
         });
 
-        let place = Place {
+        let place = WalkTarget {
             space: &space,
             memory: &MemoryCopy::new(0x7000, &bytes),
         };
@@ -101,6 +101,8 @@ mod tests {
             &mut cache,
             &mut chain,
         );
+
+        // The last frame has a zero rbp, which marks the root.
         let pcs: Vec<_> = chain.frames.iter().map(|f| f.pc.value()).collect();
         assert_eq!(pcs, [0x1100, 0x1200, 0x1300]);
         assert_eq!(end.reason, Reason::RootReached);

@@ -10,14 +10,14 @@ use crate::memory::{Memory, MemoryError};
 use crate::reason::Reason;
 use crate::regs::Reg;
 use crate::start::Start;
-use crate::walk::{Limits, Place};
+use crate::walk::{Limits, WalkTarget};
 
 /// The maximum number of words that a scan reads: a stack of 8 MiB.
 pub const WORDS_MAX: u32 = 1 << 20;
 
 /// Scans from `start`. Reports the start's own pc first, unless there is a mark.
 pub fn walk<M: Memory + ?Sized, S: Sink>(
-    place: &Place<'_, M>,
+    place: &WalkTarget<'_, M>,
     start: &Start,
     limits: &Limits,
     sink: &mut S,

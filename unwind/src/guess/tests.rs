@@ -31,7 +31,7 @@ fn space() -> AddressSpace {
 /// The scan of `words` at [`STACK`].
 fn scan(start: &Start, words: &[u64], frames_max: u32) -> Chain {
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    let place = Place {
+    let place = WalkTarget {
         space: &space(),
         memory: &MemoryCopy::new(STACK, &bytes),
     };

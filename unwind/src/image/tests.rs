@@ -4,7 +4,7 @@ use super::*;
 use alloc::string::ToString;
 
 /// First address, end address, name.
-type Listed<'a> = (u64, u64, &'a str);
+type ListedMapping<'a> = (u64, u64, &'a str);
 
 fn mapping(range: Range<u64>, name: &str) -> Mapping {
     Mapping {
@@ -24,7 +24,7 @@ fn three() -> AddressSpace {
     space
 }
 
-fn listed(space: &AddressSpace) -> Vec<Listed<'_>> {
+fn listed(space: &AddressSpace) -> Vec<ListedMapping<'_>> {
     let all = space.mappings().iter();
     all.map(|m| (m.range.start, m.range.end, m.name.as_str()))
         .collect()
@@ -36,7 +36,7 @@ fn only_unmapped_ranges_are_removed() {
     let b = (0x2000, 0x3000, "b");
     let c = (0x4000, 0x5000, "c");
 
-    let cases: [(Range<u64>, &[Listed<'_>]); 12] = [
+    let cases: [(Range<u64>, &[ListedMapping<'_>]); 12] = [
         (0x1000..0x2000, &[b, c]),
         (0x1000..0x3000, &[c]),
         (0..0x9000, &[]),
@@ -174,6 +174,7 @@ fn text_bytes_are_those_from_an_address_on() {
         ..ImageParts::default()
     });
 
+    // Up to the end of its section at most, and only of sections of text.
     for (svma, len, bytes) in [
         (0x100, 2, &[1, 2][..]),
         (0x102, 9, &[3, 4]),
@@ -215,6 +216,7 @@ fn the_innermost_sized_symbol_names_an_address() {
         ..ImageParts::default()
     });
 
+    // Between symbols, the innermost one with a size; without sizes, the last one before.
     for (svma, name) in [
         (0xff, None),
         (0x100, Some("outer")),

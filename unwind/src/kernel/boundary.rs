@@ -86,6 +86,7 @@ mod tests {
             sp: 0x7ff0,
         };
 
+        // Two places are right: where the entry pushed them, and the end of the stack.
         let is = |found| boundary.is(&found, &task());
         assert!(is(right));
         assert!(is(UserRegs {
@@ -93,6 +94,7 @@ mod tests {
             ..right
         }));
 
+        // Neither a neighbouring place nor another value will do.
         assert!(!is(UserRegs {
             at: 0x9008,
             ..right

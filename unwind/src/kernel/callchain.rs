@@ -95,7 +95,7 @@ impl Default for CallchainOptions {
 /// An entry of a callchain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallchainEntry {
-    /// A marker.
+    /// A marker: the context of the addresses that follow (`PERF_CONTEXT_*`).
     Context(Context),
     /// An address in the kernel, with its index in the kernel part.
     Kernel(usize, u64),
@@ -144,7 +144,7 @@ impl core::fmt::Display for UserOutcome {
     }
 }
 
-/// A callchain.
+/// A callchain as `get_perf_callchain` assembles it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Callchain {
     /// The entries, as in `PERF_SAMPLE_CALLCHAIN`.
@@ -187,6 +187,7 @@ pub fn get_perf_callchain<M: Memory + ?Sized>(
     };
 
     let mut stored = 0;
+    // The marker comes first; if there is no room for it, its addresses are not stored either.
     if let Some(ips) = kernel.filter(|_| options.kernel)
         && context(&mut entries, Context::Kernel)
     {
@@ -237,6 +238,7 @@ pub fn get_perf_callchain<M: Memory + ?Sized>(
         UserOutcome::Walked(chain.end)
     };
 
+    // The user part is decided last, because its room is what the kernel part left.
     let user = user();
     Callchain { entries, user }
 }

@@ -94,6 +94,8 @@ fn update<M: Memory + ?Sized>(
     next_bp: u64,
 ) -> Result<bool, MemoryError> {
     let kernel = unwind.kernel;
+
+    // What the new frame must not overlap: the registers, or the two words, of the last one.
     let prev_type = state.stack.kind;
     let prev_end = match state.regs {
         RegsPtr::At(regs) => regs.wrapping_add(PT_REGS_LEN),
@@ -102,9 +104,10 @@ fn update<M: Memory + ?Sized>(
 
     // ENCODE_FRAME_POINTER: the lowest bit means that these are registers.
     let encoded = next_bp & 1 != 0;
-    let (frame, len) = match encoded {
-        true => (next_bp & !1, PT_REGS_LEN),
-        false => (next_bp, FRAME_LEN),
+    let (frame, len) = if encoded {
+        (next_bp & !1, PT_REGS_LEN)
+    } else {
+        (next_bp, FRAME_LEN)
     };
     state.got_irq |= encoded;
 
@@ -123,23 +126,27 @@ fn update<M: Memory + ?Sized>(
         return Ok(false);
     }
 
-    (state.regs, state.bp) = match encoded {
-        true => (RegsPtr::At(frame), 0),
-        false => (RegsPtr::None, next_bp),
+    // After registers, rbp is read from them and not from the stack.
+    (state.regs, state.bp) = if encoded {
+        (RegsPtr::At(frame), 0)
+    } else {
+        (RegsPtr::None, next_bp)
     };
 
-    state.ip = match unwind.is_user(state.regs)? {
-        true => 0,
-        false => {
-            let slot = match encoded {
-                true => frame.wrapping_add(offset_of(Reg::Rip)),
-                false => frame.wrapping_add(8),
-            };
-            let word = kernel.memory.read_u64(slot)?;
-            hijack::recover(kernel.code, kernel.task, &mut state.cursors, word, slot)
-        }
+    // Registers of user space end the walk, so their ip is not an address of this chain.
+    state.ip = if unwind.is_user(state.regs)? {
+        0
+    } else {
+        let slot = if encoded {
+            frame.wrapping_add(offset_of(Reg::Rip))
+        } else {
+            frame.wrapping_add(8)
+        };
+        let word = kernel.memory.read_u64(slot)?;
+        hijack::recover(kernel.code, kernel.task, &mut state.cursors, word, slot)
     };
 
+    // Set once: before that there is no frame to compare with.
     if state.orig_sp == 0 {
         state.orig_sp = frame;
     }
@@ -179,6 +186,7 @@ fn step<M: Memory + ?Sized>(
         return Ok(unwind.end(Ended::UserRegs, false));
     }
 
+    // The task's own registers are at a fixed place at the end of its stack.
     let memory = unwind.kernel.memory;
     let task_regs = task_pt_regs(unwind.kernel.task);
     if let Some(regs) = task_regs
@@ -195,12 +203,14 @@ fn step<M: Memory + ?Sized>(
         return Ok(true);
     }
 
+    // Set at the start for a call through a null pointer: rbp is still the caller's.
     let next_bp = match state.regs {
         _ if state.next_bp != 0 => core::mem::take(&mut state.next_bp),
         RegsPtr::None => memory.read_u64(state.bp)?,
         regs => regs.read(unwind.start, memory, Reg::Rbp)?,
     };
 
+    // The state is kept even if the step failed, as the kernel's is.
     let updated = update(unwind, &mut state, next_bp)?;
     unwind.state = State::Fp(state);
     if updated {

@@ -69,9 +69,11 @@ pub(super) fn glide<M: Memory + ?Sized>(
         (ip, sp, bp) = (word, cfa, next_bp);
     }
 
+    // A step was done in full or not at all, so the state can be taken over at any of them.
     *left = room;
     if let Some(row) = last {
-        // Addresses that tracers put there have no common step, so that the last one is tested alone.
+        // Addresses that tracers put there have no common step, so that the last one is tested
+        // alone.
         let cursors = &mut state.cursors;
         let ip = hijack::recover(code, task, cursors, ip, sp.wrapping_sub(8));
         (state.ip, state.sp, state.bp) = (ip, sp, bp);

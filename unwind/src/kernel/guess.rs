@@ -30,6 +30,7 @@ pub(super) fn start<M: Memory + ?Sized>(
         ..GuessState::default()
     };
 
+    // The mark itself may lie on no stack, for example after an overflow; then nothing is reported.
     let (info, mask) = (&mut state.stack, &mut state.stack_mask);
     let found = get_stack_info(&task.stacks, task.is_current, first_frame, info, mask);
     unwind.state = State::Guess(state);
@@ -60,6 +61,7 @@ pub(super) fn next_frame<M: Memory + ?Sized>(
 ) -> bool {
     let kernel = unwind.kernel;
     loop {
+        // The word of the last state has been reported, so the scan goes on behind it.
         state.sp = state.sp.wrapping_add(8);
         while state.sp < state.stack.end {
             let word = match kernel.memory.read_u64(state.sp) {

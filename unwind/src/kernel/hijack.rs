@@ -40,9 +40,10 @@ pub(super) fn recover_graph(
     slot: u64,
 ) -> u64 {
     let handler = code.known().return_to_handler;
-    match word == handler && word != 0 {
-        true => graph(code, task, cursors, handler, slot).unwrap_or(word),
-        false => word,
+    if word == handler && word != 0 {
+        graph(code, task, cursors, handler, slot).unwrap_or(word)
+    } else {
+        word
     }
 }
 

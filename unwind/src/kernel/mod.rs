@@ -34,7 +34,9 @@ pub use boundary::{UserBoundary, UserRegs};
 pub use callchain::{
     Callchain, CallchainEntry, CallchainOptions, Context, UserOutcome, UserWalk, get_perf_callchain,
 };
-pub use code::{Code, Finds, FoundEntry, FoundRow, Generated, KNOWN_SYMBOLS, Known, Source};
+pub use code::{
+    Code, FindCache, FoundEntry, FoundRow, Generated, KNOWN_SYMBOLS, KnownFunctions, Source,
+};
 pub use end::Ended;
 pub use entry_regs::{EntryRegs, RegsPtr, is_user_cs};
 pub use fp::FpState;
@@ -83,11 +85,11 @@ impl UnwinderKind {
 /// The input of an unwinder.
 #[derive(Debug)]
 pub struct Kernel<'a, M: ?Sized> {
-    /// The code.
+    /// The kernel's code with its tables.
     pub code: &'a Code,
     /// The task whose stack is unwound.
     pub task: &'a Task,
-    /// The memory.
+    /// The stacks of the task and the processor.
     pub memory: &'a M,
 }
 
@@ -163,7 +165,7 @@ pub struct Unwind<'a, M: ?Sized> {
     kernel: Kernel<'a, M>,
     start: &'a Regs,
     state: State,
-    finds: &'a mut Finds,
+    finds: &'a mut FindCache,
     found: Option<FoundEntry>,
     ended: Option<Ended>,
 }
@@ -176,7 +178,7 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
         kernel: Kernel<'a, M>,
         from: StartFrom<'a>,
         first_frame: u64,
-        finds: &'a mut Finds,
+        finds: &'a mut FindCache,
         skipped: &mut dyn FnMut(&Unwind<'_, M>),
     ) -> Self {
         let start = match from {
@@ -185,6 +187,7 @@ impl<'a, M: Memory + ?Sized> Unwind<'a, M> {
             StartFrom::Inactive => &Regs::UNKNOWN,
         };
 
+        // A state starts as zeros, as `__unwind_start` clears it.
         let state = match kind {
             UnwinderKind::Orc => State::Orc(OrcState::default()),
             UnwinderKind::Fp => State::Fp(FpState::default()),

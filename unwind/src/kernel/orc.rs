@@ -92,20 +92,23 @@ pub(super) fn start<M: Memory + ?Sized>(
             };
 
             let version = code.version();
-            state.sp = match version.skips_inactive_task_frame() {
-                true => task.thread_sp.wrapping_add(INACTIVE_FRAME_LEN),
-                false => task.thread_sp,
+            state.sp = if version.skips_inactive_task_frame() {
+                task.thread_sp.wrapping_add(INACTIVE_FRAME_LEN)
+            } else {
+                task.thread_sp
             };
 
             // A new task starts at the first byte of this function, not behind a call in it.
-            let new_task = match version.has_ret_from_fork_asm() {
-                true => code.known().ret_from_fork_asm,
-                false => code.known().ret_from_fork,
+            let new_task = if version.has_ret_from_fork_asm() {
+                code.known().ret_from_fork_asm
+            } else {
+                code.known().ret_from_fork
             };
             state.signal = state.ip == new_task && new_task != 0;
         }
     }
 
+    // The lookup marks the stack as visited, which ends a walk that comes back to it.
     let sp = state.sp;
     let mut find = |address| {
         let (info, mask) = (&mut state.stack, &mut state.stack_mask);
@@ -130,6 +133,8 @@ pub(super) fn start<M: Memory + ?Sized>(
         return;
     }
 
+    // Frames are passed until the mark is on the current stack and sp is above it; versions differ
+    // about a frame exactly at the mark.
     let keeps = code.version().keeps_frame_at_mark();
     let is_passed = |state: &OrcState| {
         state.stack.kind != StackType::Unknown
@@ -231,9 +236,10 @@ impl<M: Memory + ?Sized> Step<'_, '_, M> {
         let task = self.kernel.task;
         let (info, mask) = (&mut self.state.stack, &mut self.state.stack_mask);
         get_stack_info(&task.stacks, task.is_current, address, info, mask)?;
-        match self.state.stack.holds(address, len) {
-            true => Ok(()),
-            false => Err(NoStack::Unknown),
+        if self.state.stack.holds(address, len) {
+            Ok(())
+        } else {
+            Err(NoStack::Unknown)
         }
     }
 

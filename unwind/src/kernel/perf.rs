@@ -1,7 +1,7 @@
 //! `perf_callchain_kernel` (Linux `arch/x86/events/core.c`): the addresses of a sample's kernel
 //! part, from real or fake registers.
 
-use super::{Finds, FpState, Kernel, RegsPtr, StartFrom, State, Unwind, UnwinderKind, glide};
+use super::{FindCache, FpState, Kernel, RegsPtr, StartFrom, State, Unwind, UnwinderKind, glide};
 use crate::memory::Memory;
 use crate::reason::Reason;
 use crate::regs::Reg;
@@ -67,7 +67,7 @@ pub fn callchain<M: Memory + ?Sized>(
     kernel: Kernel<'_, M>,
     start: &Start,
     frames_max: u32,
-    finds: &mut Finds,
+    finds: &mut FindCache,
     visit: &mut dyn FnMut(Visit<'_, M>),
 ) -> Result<(State, Reason), Reason> {
     let Begin {
@@ -88,6 +88,7 @@ pub fn callchain<M: Memory + ?Sized>(
     });
     let limit = Reason::FrameLimit { limit: frames_max };
 
+    // An address of 0 or outside of kernel text ends the chain, even if the unwinder could go on.
     while !unwind.state().is_done() {
         match unwind.return_address() {
             None => {
@@ -103,6 +104,8 @@ pub fn callchain<M: Memory + ?Sized>(
         unwind.next_frame();
     }
 
+    // The last state is visited although it stores nothing: it may have the registers of user
+    // space.
     visit(Visit::Last(&unwind));
     Ok((*unwind.state(), unwind.end_of_walk()))
 }
@@ -116,7 +119,7 @@ pub fn addresses<M: Memory + ?Sized>(
     kernel: Kernel<'_, M>,
     start: &Start,
     frames_max: u32,
-    finds: &mut Finds,
+    finds: &mut FindCache,
     out: &mut Vec<u64>,
 ) -> Result<(State, Reason), Reason> {
     let Begin {
@@ -126,6 +129,8 @@ pub fn addresses<M: Memory + ?Sized>(
     } = Begin::new(kernel, start)?;
 
     let mut left = frames_max;
+
+    // The sampled ip takes one of the places.
     if let Some(ip) = ip {
         out.push(ip);
         left = left.saturating_sub(1);
@@ -156,9 +161,10 @@ impl<M: Memory + ?Sized> Unwind<'_, M> {
     /// Why a callchain ends in a state without return address.
     fn end_without_address(&self) -> Reason {
         // The kernel returns no address for user space's registers: that is a root.
-        match self.in_user_regs() {
-            true => Reason::RootReached,
-            false => Reason::NotText { address: self.ip() },
+        if self.in_user_regs() {
+            Reason::RootReached
+        } else {
+            Reason::NotText { address: self.ip() }
         }
     }
 
@@ -176,7 +182,7 @@ pub fn states<M: Memory + ?Sized>(
     kernel: Kernel<'_, M>,
     begin: Begin<'_>,
     max: usize,
-    finds: &mut Finds,
+    finds: &mut FindCache,
 ) -> (Vec<State>, usize) {
     let Begin {
         from, first_frame, ..
@@ -199,6 +205,8 @@ pub fn states<M: Memory + ?Sized>(
 /// A state without bounds is brief, see [`State`].
 pub fn first_difference(ours: &[State], recorded: &[State], skipped: usize) -> Option<Difference> {
     let difference = |skip: usize| {
+        // Both lists are compared from the same state on; a list that ends early agrees up to its
+        // end.
         let pairs = ours.iter().skip(skip).zip(recorded);
         let differs = pairs.clone().position(|(a, b)| !agrees(a, b));
 
@@ -216,6 +224,8 @@ pub fn first_difference(ours: &[State], recorded: &[State], skipped: usize) -> O
         Some(Difference { ours, recorded })
     };
 
+    // A reading that agrees in full ends the search; otherwise the one that agrees longest says
+    // where they differ.
     let mut furthest = difference(0)?;
     for skip in 1..=skipped {
         let other = difference(skip)?;

@@ -4,7 +4,7 @@
 use super::entry_regs::EntryRegs;
 use super::hijack::{self, Cursors};
 use super::stacks::{PAGE_SIZE, StackInfo, StackType, get_stack_info};
-use super::{Finds, Kernel, StartFrom, Unwind, UnwinderKind};
+use super::{FindCache, Kernel, StartFrom, Unwind, UnwinderKind};
 use crate::memory::Memory;
 use crate::pt_regs::offset_of;
 use crate::reason::Reason;
@@ -17,7 +17,7 @@ fn begin<'k, M: Memory + ?Sized>(
     kind: UnwinderKind,
     kernel: Kernel<'k, M>,
     from: StartFrom<'k>,
-    finds: &'k mut Finds,
+    finds: &'k mut FindCache,
 ) -> Unwind<'k, M> {
     Unwind::start(
         kind,
@@ -46,7 +46,7 @@ pub fn stack_walk<M: Memory + ?Sized>(
     kernel: Kernel<'_, M>,
     from: StartFrom<'_>,
     max: usize,
-    finds: &mut Finds,
+    finds: &mut FindCache,
 ) -> Vec<u64> {
     let mut out = Vec::new();
     if let StartFrom::Regs(regs) = from {
@@ -84,7 +84,7 @@ pub fn stack_walk_reliable<M: Memory + ?Sized>(
     kernel: Kernel<'_, M>,
     from: StartFrom<'_>,
     max: usize,
-    finds: &mut Finds,
+    finds: &mut FindCache,
 ) -> Result<Vec<u64>, Unreliable> {
     let mut out = Vec::new();
     let mut unwind = begin(kind, kernel, from, finds);
@@ -113,12 +113,11 @@ pub fn stack_walk_reliable<M: Memory + ?Sized>(
         unwind.next_frame();
     }
 
-    match unwind.state().is_error() {
-        true => {
-            let reason = unwind.ended().map_or(Reason::NotAtRoot, |e| e.reason());
-            Err(Unreliable::Error(reason))
-        }
-        false => Ok(out),
+    if unwind.state().is_error() {
+        let reason = unwind.ended().map_or(Reason::NotAtRoot, |e| e.reason());
+        Err(Unreliable::Error(reason))
+    } else {
+        Ok(out)
     }
 }
 
@@ -131,9 +130,9 @@ pub enum Line {
     StackEnd(StackType),
     /// Saved registers.
     Regs(EntryRegs),
-    /// An address.
+    /// A word that is kernel text.
     Address {
-        /// The address.
+        /// The word, or the original return address that a tracer keeps.
         address: u64,
         /// Whether the unwinder found it. If not, it is printed after a question mark.
         reliable: bool,
@@ -146,13 +145,14 @@ pub fn show<M: Memory + ?Sized>(
     kind: UnwinderKind,
     kernel: Kernel<'_, M>,
     from: StartFrom<'_>,
-    finds: &mut Finds,
+    finds: &mut FindCache,
 ) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut unwind = begin(kind, kernel, from, finds);
     let (mut info, mut mask) = (StackInfo::default(), 0);
     let mut cursors = Cursors::default();
 
+    // The scan goes over all words; the unwinder runs beside it and says which of them it uses.
     let mut sp = stack_pointer(kernel, from);
     let mut regs = unwind.entry_regs();
 
@@ -171,6 +171,7 @@ pub fn show<M: Memory + ?Sized>(
             }
         }
 
+        // Only the task's own stack has no name in the kernel's output.
         let named = !matches!(info.kind, StackType::Task);
         if named {
             lines.push(Line::StackBegin(info.kind));
@@ -209,6 +210,7 @@ pub fn show<M: Memory + ?Sized>(
                 }
             }
 
+            // Only now: a word that the unwinder did not use must not move it.
             unwind.next_frame();
             regs = unwind.entry_regs();
             lines.extend(on_stack(&info, regs));
@@ -217,6 +219,8 @@ pub fn show<M: Memory + ?Sized>(
         if named {
             lines.push(Line::StackEnd(info.kind));
         }
+
+        // The link of an exception or interrupt stack; 0 on all others ends the scan.
         sp = info.next_sp;
     }
 
@@ -228,9 +232,10 @@ fn on_stack(info: &StackInfo, regs: Option<EntryRegs>) -> Option<Line> {
     use crate::pt_regs::{IRET_FRAME_LEN, IRET_FRAME_OFFSET, PT_REGS_LEN};
     let regs = regs?;
     let at = regs.at.address()?;
-    let (address, len) = match regs.partial {
-        true => (at.wrapping_add(IRET_FRAME_OFFSET), IRET_FRAME_LEN),
-        false => (at, PT_REGS_LEN),
+    let (address, len) = if regs.partial {
+        (at.wrapping_add(IRET_FRAME_OFFSET), IRET_FRAME_LEN)
+    } else {
+        (at, PT_REGS_LEN)
     };
     info.holds(address, len).then_some(Line::Regs(regs))
 }

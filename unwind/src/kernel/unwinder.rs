@@ -128,12 +128,11 @@ impl Unwinder for KernelUnwinder {
                 }
             }
             Visit::Ip(ip) => {
-                let (pc, sp, how) = match is_fake {
-                    true => (CodeAddress::Return(ip), 0, How::SampledIp),
-                    false => {
-                        let sp = stack.start.regs.rsp();
-                        (CodeAddress::Instruction(ip), sp, How::Start)
-                    }
+                let (pc, sp, how) = if is_fake {
+                    (CodeAddress::Return(ip), 0, How::SampledIp)
+                } else {
+                    let sp = stack.start.regs.rsp();
+                    (CodeAddress::Instruction(ip), sp, How::Start)
                 };
                 let slot = None;
                 chain.frame(Step { pc, sp, slot, how });
@@ -168,6 +167,7 @@ impl Unwinder for KernelUnwinder {
             }
         };
 
+        // The walk is that of perf; the chain records what it visits.
         let ended = callchain(
             self.kind,
             kernel,
@@ -186,6 +186,7 @@ impl Unwinder for KernelUnwinder {
             Err(reason) => chain.end = reason.into(),
         }
 
+        // A guess never knows whether it has reached the root.
         chain.end.marks_roots = self.marks_roots();
         chain
     }
@@ -239,9 +240,10 @@ fn pc<M: Memory + ?Sized>(unwind: &Unwind<'_, M>) -> CodeAddress {
         State::Fp(s) => s.regs.is_some(),
         State::Guess(_) => false,
     };
-    match is_exact {
-        true => CodeAddress::Instruction(unwind.ip()),
-        false => CodeAddress::Return(unwind.ip()),
+    if is_exact {
+        CodeAddress::Instruction(unwind.ip())
+    } else {
+        CodeAddress::Return(unwind.ip())
     }
 }
 
@@ -264,8 +266,8 @@ fn slot<M: Memory + ?Sized>(unwind: &Unwind<'_, M>) -> Option<u64> {
     }
 }
 
-/// The row by which the current frame was found, if its callee was looked up at `inside`, or how else
-/// it was found.
+/// The row by which the current frame was found, if its callee was looked up at `inside`, or how
+/// else it was found.
 fn found<M: Memory + ?Sized>(unwind: &Unwind<'_, M>, inside: u64) -> Result<Row, How<'static>> {
     let none = RowSource {
         table: TableKind::FramePointer,
@@ -277,6 +279,7 @@ fn found<M: Memory + ?Sized>(unwind: &Unwind<'_, M>, inside: u64) -> Result<Row,
         fallback: None,
     };
 
+    // What led here was looked up for the callee.
     let (rule, source) = match (unwind.state(), unwind.found()) {
         (State::Guess(_), _) => return Err(How::Guess),
         (State::Fp(_), _) => match EntryRegs::of(unwind.state()) {

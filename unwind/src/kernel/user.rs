@@ -50,7 +50,7 @@ pub struct UserSpace {
 /// What return probes did to a return address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Hijack {
-    /// Nothing.
+    /// The address is as it was found.
     #[default]
     None,
     /// It was replaced by the trampoline, and the kernel put it back into the callchain.
@@ -127,7 +127,7 @@ pub enum UserEnd {
     },
     /// The callchain has reached the maximum number of addresses (`max_stack`).
     MaxStack {
-        /// The maximum.
+        /// The maximum, in addresses.
         max: u32,
     },
     /// Virtual 8086 mode, which is not walked.
@@ -255,6 +255,7 @@ fn follow_frames<M: Memory + ?Sized>(
         }
     };
 
+    // The sampled ip comes first, before anything is read from memory.
     store(out, ip, UserFound::Regs);
 
     // A uprobe at `push %rbp`: there is no frame yet, so rbp would lead past the caller.
@@ -347,9 +348,10 @@ fn check_frames<M: Memory + ?Sized>(
             return UserEnd::FpBelowSp { fp, sp };
         }
 
-        let cfa = match first {
-            true => sp.wrapping_add(size),
-            false => fp.wrapping_add(2 * size),
+        let cfa = if first {
+            sp.wrapping_add(size)
+        } else {
+            fp.wrapping_add(2 * size)
         };
 
         if cfa <= sp {
@@ -361,13 +363,17 @@ fn check_frames<M: Memory + ?Sized>(
 
         // The return address is just below the CFA, and the caller's frame pointer below that.
         let slot = cfa - size;
-        let next = word(memory, slot, size).and_then(|ra| match first {
-            true => Ok((ra, fp)),
-            false => Ok((ra, word(memory, cfa - 2 * size, size)?)),
+        let next = word(memory, slot, size).and_then(|ra| {
+            if first {
+                Ok((ra, fp))
+            } else {
+                Ok((ra, word(memory, cfa - 2 * size, size)?))
+            }
         });
-        found = match first {
-            true => UserFound::Entry { slot },
-            false => UserFound::FramePointer { fp },
+        found = if first {
+            UserFound::Entry { slot }
+        } else {
+            UserFound::FramePointer { fp }
         };
 
         match next {

@@ -53,6 +53,8 @@ impl Version {
         let mut number = || parts.next().flatten();
         let (major, minor) = (number()?, number()?);
 
+        // The stable release that took the change back: 0 where no release keeps the frame, and
+        // none where all do.
         let reverted = match (major, minor) {
             (5, 10) => Some(153),
             (5, 15) => Some(77),
@@ -61,6 +63,7 @@ impl Version {
             _ => Some(0),
         };
 
+        // A name without a third number is the first release of its series.
         let patch = number().unwrap_or(0);
         let keeps_frame_at_mark = !is_distribution && reverted.is_none_or(|fixed| patch < fixed);
 
@@ -76,9 +79,10 @@ impl Version {
     /// [`FakeVariant::AlwaysIp`] is not tied to a version, because stable releases of the same
     /// number differ.
     pub const fn fake_start(self) -> FakeVariant {
-        match self.since(5, 2) {
-            true => FakeVariant::V5_2,
-            false => FakeVariant::V5_1,
+        if self.since(5, 2) {
+            FakeVariant::V5_2
+        } else {
+            FakeVariant::V5_1
         }
     }
 
@@ -138,9 +142,10 @@ impl Version {
     /// The end of the interrupt stack, from `hardirq_stack_ptr`. Since 5.12 (commit 951c2a51ae75),
     /// that points to the stack's last word; before, it pointed to the end.
     pub const fn irq_stack_end(self, hardirq_stack_ptr: u64) -> u64 {
-        match self.since(5, 12) {
-            true => hardirq_stack_ptr.wrapping_add(8),
-            false => hardirq_stack_ptr,
+        if self.since(5, 12) {
+            hardirq_stack_ptr.wrapping_add(8)
+        } else {
+            hardirq_stack_ptr
         }
     }
 
@@ -165,9 +170,10 @@ impl Version {
 
     /// How the function graph tracer's shadow stack is searched.
     pub const fn graph_search(self) -> GraphSearch {
-        match self.since(6, 10) {
-            true => GraphSearch::Newest,
-            false => GraphSearch::Oldest,
+        if self.since(6, 10) {
+            GraphSearch::Newest
+        } else {
+            GraphSearch::Oldest
         }
     }
 

@@ -106,11 +106,12 @@ pub fn walk<S: Sink>(
     }
 
     let depth = stack.depth;
-    match depth != 0 && stack.entries.len() as u64 >= u64::from(depth) {
-        true => Reason::LbrDepth { depth }.into(),
+    if depth != 0 && stack.entries.len() as u64 >= u64::from(depth) {
+        Reason::LbrDepth { depth }.into()
+    } else {
         // Either this was the thread's first call, or older records were overwritten before newer
         // ones were popped. The ring does not tell.
-        false => Reason::NotAtRoot.into(),
+        Reason::NotAtRoot.into()
     }
 }
 

@@ -67,6 +67,8 @@ fn a_call_becomes_its_return_address() {
         stacks: &[ring],
         stitched: &[],
     };
+
+    // A call's length is in the code, so without code its return address is unknown.
     let chain = walked(branches, LbrOptions::default(), 100);
 
     let behind = [5, 7, 11, 14].map(|at| call(BASE + at));
@@ -89,6 +91,7 @@ fn a_call_becomes_its_return_address() {
 
 #[test]
 fn a_full_ring_is_reported_as_full() {
+    // Eight branches in rings of 32 and of 8 entries, and in one of unknown depth.
     let froms: Vec<u64> = (0..8).collect();
     let stacks = [ring(32, &froms), ring(8, &froms), ring(0, &froms)];
     let branches = Branches {
@@ -111,6 +114,8 @@ fn a_full_ring_is_reported_as_full() {
         Reason::NotAtRoot,
         "the ring's depth is unknown"
     );
+
+    // A depth that no stack has.
     assert_eq!(end(Some(16)).code(), Code::NoBranchRecords);
 
     let none = walked(Branches::default(), LbrOptions::default(), 100);

@@ -35,6 +35,7 @@ fn check_edges(memory: &dyn Memory) {
         assert_eq!(read.map(|()| u64::from_le_bytes(word)), expected);
     }
 
+    // Single bytes and the whole copy, up to its end and one byte further.
     let mut byte = [0];
     assert_eq!(memory.read(0x1017, &mut byte), Ok(()));
     assert_eq!(byte, [23]);
@@ -46,6 +47,7 @@ fn check_edges(memory: &dyn Memory) {
     assert_eq!(all, BYTES);
     assert!(memory.read(0x1000, &mut [0; 25]).is_err());
 
+    // rsp may be at the end: then the stack is empty.
     for (sp, inside) in [
         (0xfff, false),
         (0x1000, true),

@@ -36,9 +36,9 @@ pub fn by_entries(table: &Table<'_>) -> Option<Layout> {
     best.map(|(_, layout)| layout)
 }
 
-/// The layout that the table has, if it is surely not `told`: that of its `.orc_header`, or the one that
-/// fits the entries best, if some are not valid in `told` or less than half as many are ordinary. Rows
-/// would be wrong without a word: registers of 6.4, for example, are others in 7.1.
+/// The layout that the table has, if it is surely not `told`: that of its `.orc_header`, or the one
+/// that fits the entries best, if some are not valid in `told` or less than half as many are
+/// ordinary. Rows would be wrong without a word: registers of 6.4, for example, are others in 7.1.
 pub fn other_than(table: &Table<'_>, header: Option<&Section>, told: Layout) -> Option<Layout> {
     if let Some(known) = header.and_then(|h| Layout::from_hash(&h.data)) {
         return (known != told).then_some(known);

@@ -32,11 +32,11 @@ pub enum EntryType {
 pub struct Entry {
     /// The base of `sp_offset`.
     pub sp_reg: OrcReg,
-    /// Offset, bytes.
+    /// Offset from `sp_reg` to what `kind` says, bytes.
     pub sp_offset: i16,
     /// The base of `bp_offset`.
     pub bp_reg: OrcReg,
-    /// Offset, bytes.
+    /// Offset from `bp_reg` to the saved rbp, bytes.
     pub bp_offset: i16,
     /// What is at the computed address.
     pub kind: EntryType,
@@ -77,6 +77,8 @@ impl Entry {
     pub fn decode(bytes: [u8; ENTRY_LEN], layout: Layout) -> Result<Entry, &'static str> {
         let [a, b, c, d, e, f] = bytes;
         let flags = u16::from_le_bytes([e, f]);
+
+        // Set bits mean another layout or damage; both would be misread.
         if flags & layout.unused_bits() != 0 {
             return Err("unused bits are set");
         }
@@ -87,6 +89,8 @@ impl Entry {
         let bp_reg = reg(flags >> 4).ok_or("unknown bp_reg")?;
 
         let bit = |n: u16| flags >> n & 1 != 0;
+
+        // The type grew from two bits to three in 6.4.
         let (kind, signal) = match layout {
             // Before 6.3 there was no bit `signal`: saved registers meant an interruption.
             Layout::V4_14 => (
@@ -165,6 +169,7 @@ impl Entry {
         let cfa = match self.sp_reg {
             OrcReg::Sp => Value::reg(Reg::Rsp, offset),
             OrcReg::Bp => Value::reg(Reg::Rbp, offset),
+            // Since 5.12 `SP_INDIRECT` adds after the load; before, the load was at the offset.
             OrcReg::SpIndirect => match sp_indirect {
                 SpIndirect::LoadAtOffset => load(Reg::Rsp, offset, 0),
                 SpIndirect::LoadThenAdd => load(Reg::Rsp, 0, offset),
@@ -188,6 +193,7 @@ impl Entry {
             _ => return Err("unknown BP base reg"),
         };
 
+        // The return address is just below the CFA, except in the two types with saved registers.
         let mut rule = Rule::call(cfa).with_saved(Reg::Rbp, bp);
         rule.kind = kind;
         Ok(rule)
@@ -234,6 +240,7 @@ impl Entry {
             _ => return Err(Loss::RbpRule),
         };
 
+        // Everything but a call was interrupted at its exact ip.
         Ok(Entry {
             sp_reg,
             sp_offset,

@@ -48,6 +48,7 @@ impl<'a> Table<'a> {
             what,
         };
 
+        // Entries have 6 bytes and addresses 4, without a header that could say how many there are.
         let (entries, rest) = entries.as_chunks();
         if !rest.is_empty() {
             let at = entries.len() * ENTRY_LEN;
@@ -164,7 +165,7 @@ impl<'a> Sorted<'a> {
         Sorted { table, order }
     }
 
-    /// The table.
+    /// The table as stored, whose positions are those of the file.
     pub const fn table(&self) -> &Table<'a> {
         &self.table
     }
@@ -216,8 +217,8 @@ impl<'a> Sorted<'a> {
 pub const LOOKUP_BLOCK_SIZE: u64 = 256;
 
 /// `.orc_lookup`: for every block of the kernel's text, the position of its first entry. Linux
-/// fills it at boot (`unwind_init`), so that a search looks at the entries of one block. In a sorted
-/// table a search of all entries ends at the same one, so only the bounds are kept.
+/// fills it at boot (`unwind_init`), so that a search looks at the entries of one block. In a
+/// sorted table a search of all entries ends at the same one, so only the bounds are kept.
 #[derive(Clone, Debug)]
 pub struct Blocks {
     start: u64,

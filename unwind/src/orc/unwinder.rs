@@ -47,10 +47,12 @@ impl Orc {
             Err(error) => return Err((*error).into()),
         };
 
+        // A table without a known layout is an error only when it is asked for a row.
         let table = index.table()?;
         let encoding = index.encoding().ok_or(NO_LAYOUT)?;
         let position = table.find(svma).ok_or(Reason::NoRow { pc: svma })?;
 
+        // Positions are grouped by number, not by address, since the format has no functions.
         let first = position / CHUNK * CHUNK;
         let mut chunk = Chunk {
             table: &table,
@@ -63,6 +65,7 @@ impl Orc {
             chunk.positions = position..position + 1;
         }
 
+        // The key has the chunk's start, so that all addresses of a chunk find the same unit.
         let key = UnitKey {
             table: TableKind::Orc,
             image: Some(image.id()),
@@ -77,9 +80,10 @@ impl Orc {
         };
 
         // Another address of the chunk: now all of it is worth compiling.
-        let unit = match cache.knows(unit, svma) {
-            true => unit,
-            false => chunk.compile(chunk.positions.clone(), key, cache),
+        let unit = if cache.knows(unit, svma) {
+            unit
+        } else {
+            chunk.compile(chunk.positions.clone(), key, cache)
         };
 
         let row = cache.find_row(unit, svma)?;
@@ -103,9 +107,9 @@ impl Orc {
     }
 }
 
-/// Compiles the whole table into `cache`, in `encoding` or in the detected one; returns its units by
-/// address. The format has no functions, so a unit is any run of entries. Empty if the image has no
-/// table.
+/// Compiles the whole table into `cache`, in `encoding` or in the detected one; returns its units
+/// by address. The format has no functions, so a unit is any run of entries. Empty if the image has
+/// no table.
 ///
 /// # Errors
 /// If its sections do not fit together, or its entries fit no known layout.

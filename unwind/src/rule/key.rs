@@ -154,23 +154,23 @@ impl CfaCode {
 
 /// A rule whose CFA depends on a register and whose columns all have a code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Key {
+pub(crate) struct RuleKey {
     /// A [`CfaCode`], the rule's kind, and whether it follows the frame-pointer convention.
     head: u64,
     codes: Codes,
 }
 
-impl Key {
+impl RuleKey {
     /// The short form of a table's rule with this CFA and these codes, if there is one.
     #[inline]
-    pub(crate) fn new(kind: RuleKind, cfa: CfaCode, codes: Codes) -> Option<Key> {
-        (!cfa.is_other() && !codes.has_other()).then_some(Key {
+    pub(crate) fn new(kind: RuleKind, cfa: CfaCode, codes: Codes) -> Option<RuleKey> {
+        (!cfa.is_other() && !codes.has_other()).then_some(RuleKey {
             head: cfa.0 | (kind as u64) << KIND_SHIFT,
             codes,
         })
     }
 
-    pub(crate) fn of(rule: &Rule) -> Option<Key> {
+    pub(crate) fn of(rule: &Rule) -> Option<RuleKey> {
         let Value::Offset {
             base: Base::Reg(base),
             offset,
@@ -184,18 +184,18 @@ impl Key {
         }
         codes.set(SP, rule.sp);
         codes.set(RA, rule.ra);
-        let mut key = Key::new(rule.kind, CfaCode::reg(base, offset), codes)?;
+        let mut key = RuleKey::new(rule.kind, CfaCode::reg(base, offset), codes)?;
         if rule.by_frame_pointer {
             key.head |= BY_FRAME_POINTER;
         }
         Some(key)
     }
 
-    /// The CFA, return address and rbp of an ordinary frame's rule, if the CFA is rsp or rbp plus an
-    /// offset of 16 bits and the return address is below it, and whether the rule has more: values
-    /// for rbx or r12 to r15. rbp without a slot is `Same`.
+    /// The CFA, return address and rbp of an ordinary frame's rule, if the CFA is rsp or rbp plus
+    /// an offset of 16 bits and the return address is below it, and whether the rule has more:
+    /// values for rbx or r12 to r15. rbp without a slot is `Same`.
     #[inline]
-    pub(crate) fn of_frame(self) -> Option<(Key, bool)> {
+    pub(crate) fn of_frame(self) -> Option<(RuleKey, bool)> {
         let cfa = CfaCode(self.head & ((1 << KIND_SHIFT) - 1));
         let is_usual = self.head >> KIND_SHIFT == RuleKind::Call as u64
             && matches!(cfa.base(), Some(Reg::Rsp | Reg::Rbp))
@@ -214,10 +214,10 @@ impl Key {
         codes.put(RA, ra);
         let says = |column: usize| !matches!(self.codes.code(column), UNSPECIFIED | SAME);
         let more = [0, 2, 3, 4, 5].into_iter().any(says);
-        Some((Key { codes, ..self }, more))
+        Some((RuleKey { codes, ..self }, more))
     }
 
-    /// The rule with this short form, which [`Key::of_frame`] made.
+    /// The rule with this short form, which [`RuleKey::of_frame`] made.
     pub(crate) fn frame_rule(self) -> Rule {
         let value = |column| self.codes.value(column).unwrap_or(Value::Unspecified);
         let cfa = CfaCode(self.head & ((1 << KIND_SHIFT) - 1));
@@ -301,7 +301,7 @@ impl Packed {
 
 impl Packed {
     /// The packed form of an ordinary frame's rule; [`Packed::GENERIC`] for any other rule.
-    pub(crate) fn of(key: &Key) -> Packed {
+    pub(crate) fn of(key: &RuleKey) -> Packed {
         let cfa = CfaCode(key.head & ((1 << KIND_SHIFT) - 1));
         let base = match cfa.base() {
             Some(Reg::Rsp) if key.head & BY_FRAME_POINTER == 0 => RSP,

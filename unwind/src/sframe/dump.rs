@@ -64,6 +64,7 @@ fn text(version: Version, fde: &Fde, row: &TableRow) -> TextRow {
         };
     };
 
+    // The letters are those of objdump, which for V1 says `u` where it says `f` for later versions.
     let ra = match ra {
         Track::Absent if version == Version::V1 => "u".to_string(),
         Track::Absent => "f".to_string(),

@@ -13,6 +13,7 @@ impl SframeRow {
     /// The flexible V3 row with the CFA, return address and rbp of `rule`, if there is one. Assumes
     /// a header with the return address fixed at -8.
     pub fn from_rule(rule: &Rule) -> Result<SframeRow, Loss> {
+        // A frame whose registers are all saved has no form in SFrame.
         match rule.kind {
             RuleKind::Outermost => return Ok(SframeRow::RaUndefined),
             RuleKind::Call | RuleKind::Signal => {}
@@ -37,6 +38,7 @@ impl SframeRow {
             value => Track::At(location(value).ok_or(Loss::RaRegister)?),
         };
 
+        // The caller's rsp is the CFA in every row; nothing else can be said.
         if rule.sp != Value::Unspecified {
             return Err(Loss::SpRule);
         }
@@ -73,12 +75,16 @@ impl SframeRow {
 
         let mut words: ArrayVec<i64, 6> = ArrayVec::new();
         let mut base_is_sp = false;
+
+        // Flexible rows have a control word in front of each offset, and so their own rule of size.
         if flex {
             push(&mut words, Some(cfa));
             let at = |track: &Track| match *track {
                 Track::At(location) => Some(location),
                 _ => None,
             };
+
+            // A return address at the header's fixed offset needs no words of its own.
             let (ra, fp) = (at(ra), at(fp));
             // The words of rbp come last, so a missing return address leaves padding before them.
             if ra.is_some() || fp.is_some() {
@@ -87,6 +93,7 @@ impl SframeRow {
             if fp.is_some() {
                 push(&mut words, fp.as_ref());
             }
+        // A default row has no register numbers: its base is rsp or rbp, by a bit.
         } else {
             base_is_sp = cfa.reg == Some(Reg::Rsp);
             words.push(cfa.offset.into());
@@ -103,6 +110,7 @@ impl SframeRow {
         // Bit 0 is the base of the CFA, bits 1 to 4 the count of words, bits 5 and 6 their size.
         let fields = [u8::from(base_is_sp), (words.len() as u8) << 1, size << 5];
 
+        // One size for all words of a row, even if only one of them needs it.
         let mut bytes = WordBytes::new();
         for word in words {
             match size {

@@ -133,14 +133,19 @@ fn read_at(
     offset: u64,
 ) -> Option<Result<Fde, Malformed>> {
     let start = start(header, bytes, address, offset)?;
+
+    // The start has 64 bits since V3; so what follows is four bytes further on.
     let field = if header.version == Version::V3 { 8 } else { 4 };
     let size = u32_at(bytes, offset + field)?;
     let fre_off = u32_at(bytes, offset + field + 4)?;
+
+    // In 64 bits the sum cannot overflow, so it can be compared with the end later.
     let mut fres = header.fres + u64::from(fre_off);
     let outside = Malformed::new(offset + field + 4, "the FDE's rows lie outside the FREs");
 
     // V3 keeps these in an attribute in front of the function's rows, not in the FDE.
     let (num_fres, info, info2, rep_size) = match header.version {
+        // V1 has no field for the size of the repeated block.
         Version::V1 => {
             let [info] = get(bytes, offset + 16)?;
             (u32_at(bytes, offset + 12)?, info, 0, V1_REP_SIZE)
@@ -165,6 +170,7 @@ fn read_at(
         return Some(Err(outside));
     }
 
+    // The low four bits; the values are the widths of a row's start address.
     let fre_type = match info & 0xf {
         0 => FreType::Addr1,
         1 => FreType::Addr2,
@@ -177,6 +183,7 @@ fn read_at(
         }
     };
 
+    // The FDE's type is in a second info byte, which only V3 has: the others are default ones.
     let flex = match info2 & 0x1f {
         0 => false,
         1 => true,
@@ -199,6 +206,7 @@ fn read_at(
         fre_type,
         rep_size: mask.then_some(rep_size),
         flex,
+        // Bit 7 is unused before V3.
         signal: header.version == Version::V3 && info & 0x80 != 0,
     }))
 }

@@ -130,6 +130,7 @@ impl Header {
             return Err(Malformed::new(0, "the section is shorter than its header"));
         };
 
+        // Checked first, since all that follows is read in this byte order.
         match u16::from_le_bytes([h[0], h[1]]) {
             MAGIC => {}
             // The magic number tells the byte order, too.
@@ -139,6 +140,7 @@ impl Header {
             _ => return Err(Malformed::new(0, "no SFrame magic (0xdee2)")),
         }
 
+        // Every check gives the offset of its field, so that a damaged byte can be found.
         let version = Version::from_number(h[2]);
         let version = version.ok_or(Malformed::new(2, "version is not 1, 2 or 3"))?;
 
@@ -172,6 +174,8 @@ impl Header {
             fres: end + u64::from(word(24)),
         };
 
+        // Only the ends are checked: the two arrays may lie in any order, and may have a gap
+        // between them.
         let len = bytes.len() as u64;
         if header.fdes_end() > len {
             return Err(Malformed::new(8, "the section ends within the FDE array"));

@@ -104,6 +104,7 @@ impl Profile {
         let refuse = |offset, what| Err(Malformed::new(offset, what));
 
         match self {
+            // By the specification, all that could be parsed is acceptable.
             Profile::Spec | Profile::CallSite => Ok(()),
             Profile::Libsframe => match h.version {
                 Version::V1 => refuse(2, "libsframe 2.47 reads V2 and V3 only"),
@@ -146,6 +147,8 @@ impl Profile {
             check_kernel_fde(fde, text)?;
         }
 
+        // The other readers check rows before they use them, and refuse the whole lookup for one of
+        // them.
         if matches!(self, Profile::Spec | Profile::CallSite) {
             return Ok(());
         }
@@ -161,6 +164,8 @@ impl Profile {
         let mut last = None;
         for fre in table.fres(fde) {
             let fre = fre?;
+
+            // Readers stop at the first row behind the address, so damage further on is not seen.
             if u64::from(fre.start) > offset {
                 break;
             }
@@ -175,6 +180,8 @@ impl Profile {
                     return refuse("row starts do not increase");
                 }
                 last = Some(fre.start);
+
+                // Decoding fails on words that are left over or missing.
                 let row = SframeRow::decode(table.header(), fde, &fre)?;
                 // A padding word at the end has no purpose.
                 if fde.flex && ends_in_padding(row) {

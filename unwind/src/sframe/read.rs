@@ -47,7 +47,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The header.
+    /// The section's header, checked against its length.
     pub const fn header(&self) -> &Header {
         &self.header
     }
@@ -142,6 +142,7 @@ impl<'a> Table<'a> {
     /// The decoded rows of a function; ends after the first error. A V3 function without rows has
     /// one implicit row that marks an outermost frame (in a flexible function this is an error).
     pub fn rows(&self, fde: &Fde) -> impl Iterator<Item = Result<TableRow, Malformed>> + use<'a> {
+        // Copied, so that the iterator does not borrow the FDE.
         let (header, fde) = (self.header, *fde);
         let mut failed = false;
 
@@ -159,6 +160,7 @@ impl<'a> Table<'a> {
         // The error itself is given, too; only what follows it is cut off.
         let rows = rows.take_while(move |row| !core::mem::replace(&mut failed, row.is_err()));
 
+        // Only V3 gives a meaning to a function without rows; the older versions say nothing there.
         let outermost = match (fde.num_fres, header.version) {
             (0, Version::V3) if fde.flex => Some(Err(Malformed::new(
                 fde.offset,

@@ -86,7 +86,7 @@ impl SframeRow {
             }
             return Ok(SframeRow::RaUndefined);
         }
-        let mut words = Words { fre, next: 0 };
+        let mut words = DataWords { fre, next: 0 };
         let row = if fde.flex {
             words.flex()
         } else {
@@ -129,12 +129,12 @@ impl SframeRow {
     }
 }
 
-struct Words<'a> {
+struct DataWords<'a> {
     fre: &'a Fre<'a>,
     next: usize,
 }
 
-impl Words<'_> {
+impl DataWords<'_> {
     fn signed(&mut self) -> Option<i32> {
         let word = self.fre.signed(self.next)?;
         self.next += 1;

@@ -57,7 +57,7 @@ impl Sframe {
         Sframe { profile, tables }
     }
 
-    /// The profile.
+    /// The reader whose strictness this unwinder has.
     pub const fn profile(&self) -> Profile {
         self.profile
     }
@@ -82,6 +82,7 @@ impl Sframe {
 
     /// Checks the whole table as the profile requires; expensive checks run only once.
     fn accept(&self, table: &Table<'_>, image: &Image, cache: &mut Cache) -> Result<(), Reason> {
+        // The header's checks are cheap enough for every lookup.
         self.profile.check_table(table)?;
         if self.profile != Profile::KernelV3Validate {
             return Ok(());
@@ -95,6 +96,7 @@ impl Sframe {
             block: 0,
         };
 
+        // A failed unit is remembered, too: the section is refused for good, as in Linux.
         match cache.unit(&key) {
             Some(outcome) => outcome.map(|_| ()),
             None => match self.profile.validate(table, image.text()) {
@@ -189,15 +191,16 @@ fn find_row(
             None => compile(table, fde, block, cache),
         },
     };
-    let unit = match cache.knows(unit, svma) {
-        true => unit,
-        false => compile(table, fde, Block::of(fde, image, svma), cache),
+    let unit = if cache.knows(unit, svma) {
+        unit
+    } else {
+        compile(table, fde, Block::of(fde, image, svma), cache)
     };
     cache.find_row(unit, svma)
 }
 
 /// A row as read: its first address, its offset in the section, and its contents.
-type Met = (u64, u64, SframeRow);
+type LocatedRow = (u64, u64, SframeRow);
 
 /// Reads the rows of `fde` in `block` up to the first one after `svma` and returns its start, then
 /// the first malformed address with the reason. That address is the start of a malformed row or, if
@@ -207,11 +210,12 @@ fn scan(
     fde: &Fde,
     block: &Range<u64>,
     svma: u64,
-    mut each: impl FnMut(Met),
+    mut each: impl FnMut(LocatedRow),
 ) -> (Option<u64>, Option<(u64, Reason)>) {
     let mut last = None;
 
     for fre in table.fres(fde) {
+        // Where the row before starts: if this one's start is unknown, so is the end of that one.
         let from = last.unwrap_or(block.start);
         let fre = match fre {
             Ok(fre) => fre,
@@ -230,6 +234,7 @@ fn scan(
             return (None, Some((from, error.into())));
         }
 
+        // The start of the next row ends the one that was asked for; the rest need not be read.
         if start > svma {
             return (Some(start), None);
         }
@@ -290,6 +295,7 @@ fn compile(table: &Table<'_>, fde: &Fde, block: Block, cache: &mut Cache) -> Uni
         };
     }
 
+    // With the highest address, no row stops the scan.
     let (_, error) = scan(table, fde, &range, u64::MAX, |(start, offset, row)| {
         let rule = row.rule(header, fde.signal);
         unit.push(NewRow {

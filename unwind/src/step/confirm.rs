@@ -7,7 +7,7 @@ use crate::memory::Memory;
 use crate::regs::{Reg, Regs, SAVED_RBP};
 use crate::rule::Shape;
 use crate::truth::{TrueFrame, Truth};
-use crate::walk::Place;
+use crate::walk::WalkTarget;
 use core::ops::Range;
 
 /// The first of the true frames `range` of which it is not certain that the rule, applied to the
@@ -18,7 +18,7 @@ use core::ops::Range;
 /// walk with this cache has looked it up in this space before.
 pub fn first_doubt<F: Finder + ?Sized, M: Memory + ?Sized>(
     finder: &F,
-    place: &Place<'_, M>,
+    place: &WalkTarget<'_, M>,
     (truth, live): (&Truth, &Regs),
     range: Range<usize>,
     cache: &mut Cache,
@@ -30,7 +30,7 @@ pub fn first_doubt<F: Finder + ?Sized, M: Memory + ?Sized>(
     }
 
     cache.select(place.space);
-    let doubt = Doubt {
+    let doubt = RowCheck {
         lookup: finder.lookup(),
         carried: Reg::CALLEE_SAVED.map(|reg| finder.carries().contains(reg)),
         memory: place.memory,
@@ -38,13 +38,16 @@ pub fn first_doubt<F: Finder + ?Sized, M: Memory + ?Sized>(
     };
 
     let is_doubtful = |&index: &usize| {
+        // Behind the root there is nothing that the rule could give.
         let (Some(this), Some(next)) = (frames.get(index), frames.get(index + 1)) else {
             return false;
         };
 
         let confirmed = match (index.checked_sub(1), this.saved) {
+            // Only of the innermost frame are registers recorded; of the others the truth has what
+            // was saved.
             (None, _) => {
-                let frame = Known {
+                let frame = TrueFrameState {
                     pc: CodeAddress::Instruction(live.rip()),
                     rsp: live.rsp(),
                     saved: Reg::CALLEE_SAVED.map(|reg| live.get_or_zero(reg)),
@@ -54,7 +57,7 @@ pub fn first_doubt<F: Finder + ?Sized, M: Memory + ?Sized>(
             }
             (Some(inner), Some(saved)) => {
                 // After a return, rsp is the CFA of the frame that returned.
-                let frame = Known {
+                let frame = TrueFrameState {
                     pc: this.address(),
                     rsp: frames[inner].cfa,
                     saved,
@@ -62,6 +65,7 @@ pub fn first_doubt<F: Finder + ?Sized, M: Memory + ?Sized>(
                 };
                 doubt.confirms(&frame, this.cfa, next)
             }
+            // Without its registers, a frame's rule cannot be tested.
             (Some(_), None) => false,
         };
 
@@ -73,7 +77,7 @@ pub fn first_doubt<F: Finder + ?Sized, M: Memory + ?Sized>(
 }
 
 /// What is known of a true frame.
-struct Known {
+struct TrueFrameState {
     pc: CodeAddress,
     rsp: u64,
     /// In the order of [`Reg::CALLEE_SAVED`].
@@ -81,7 +85,7 @@ struct Known {
     known: [bool; 6],
 }
 
-struct Doubt<'a, M: ?Sized> {
+struct RowCheck<'a, M: ?Sized> {
     lookup: Lookup,
     /// Which of [`Reg::CALLEE_SAVED`] are carried to the caller.
     carried: [bool; 6],
@@ -89,10 +93,10 @@ struct Doubt<'a, M: ?Sized> {
     cache: &'a Cache,
 }
 
-impl<M: Memory + ?Sized> Doubt<'_, M> {
+impl<M: Memory + ?Sized> RowCheck<'_, M> {
     /// Whether the rule for `frame` gives the caller `next`, with this CFA.
     #[inline]
-    fn confirms(&self, frame: &Known, cfa: u64, next: &TrueFrame) -> bool {
+    fn confirms(&self, frame: &TrueFrameState, cfa: u64, next: &TrueFrame) -> bool {
         let Some(hot) = self.cache.hot(frame.pc.lookup(self.lookup)) else {
             return false;
         };

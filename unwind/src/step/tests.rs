@@ -17,9 +17,9 @@ const STACK: u64 = 0x7000;
 const PC: u64 = 0x1100;
 
 /// A table with only this rule, which it permits in the topmost frame.
-struct One(Rule);
+struct OneRuleTable(Rule);
 
-impl Finder for One {
+impl Finder for OneRuleTable {
     fn name(&self) -> &str {
         "one"
     }
@@ -60,7 +60,7 @@ fn step_from(finder: &dyn Finder, rbp: u64, topmost: bool, words: &[u64]) -> Ste
         name: "text".into(),
     });
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    let place = Place {
+    let place = WalkTarget {
         space: &space,
         memory: &MemoryCopy::new(STACK, &bytes),
     };
@@ -90,7 +90,7 @@ fn a_zero_rbp_is_a_root_for_frame_pointer_unwinders() {
         (Err(Reason::RootReached), None)
     );
     // A table's rule does not depend on rbp.
-    let table = One(Rule::call(Value::reg(Reg::Rsp, 16)));
+    let table = OneRuleTable(Rule::call(Value::reg(Reg::Rsp, 16)));
     for rbp in [0, STACK] {
         let stepped = step_from(&table, rbp, true, &words);
         assert_eq!(pc(&stepped), Ok(0x1200), "{rbp:#x}");
@@ -102,7 +102,7 @@ fn a_zero_rbp_is_a_root_for_frame_pointer_unwinders() {
 
 #[test]
 fn a_rule_that_cannot_be_applied_may_still_give_the_cfa() {
-    let table = One(Rule::call(Value::reg(Reg::Rsp, 16)));
+    let table = OneRuleTable(Rule::call(Value::reg(Reg::Rsp, 16)));
     let stepped = step_from(&table, 0, true, &[]);
     assert!(matches!(stepped.caller, Err(Reason::Memory(_))));
     assert_eq!(stepped.cfa, Some(STACK + 16));

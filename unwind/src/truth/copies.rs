@@ -1,5 +1,5 @@
-//! Stacks that are copied elsewhere while no instruction runs on them, as Go does when a stack grows
-//! or shrinks: their return addresses are then at the same distance from the new rsp.
+//! Stacks that are copied elsewhere while no instruction runs on them, as Go does when a stack
+//! grows or shrinks: their return addresses are then at the same distance from the new rsp.
 
 use super::stacks::{Chain, RETURN_SLACK, Segment, Suspended, World};
 use alloc::vec::Vec;
@@ -18,15 +18,15 @@ const SEGMENTS_MAX: usize = 2;
 const WORDS_MAX: usize = 512;
 
 /// The words of the new stack, from its rsp upwards.
-struct Words<'a> {
+struct NewStack<'a> {
     rsp: u64,
     known: Vec<Option<Option<u64>>>,
     world: &'a mut dyn World,
 }
 
-impl Words<'_> {
-    fn at(rsp: u64, world: &mut dyn World) -> Words<'_> {
-        Words {
+impl NewStack<'_> {
+    fn at(rsp: u64, world: &mut dyn World) -> NewStack<'_> {
+        NewStack {
             rsp,
             known: Vec::new(),
             world,
@@ -49,7 +49,7 @@ impl Words<'_> {
 
 /// Which values of rsp are tried as that at which a stack was left.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Places {
+enum Candidates {
     /// Where it was left, and after the return of the innermost frame.
     Likely,
     /// All words from where it was left to a little above the innermost frame.
@@ -63,9 +63,10 @@ impl Chain {
         &self,
         segment: Segment,
         rsp: u64,
-        places: Places,
-        words: &mut Words<'_>,
+        places: Candidates,
+        words: &mut NewStack<'_>,
     ) -> Option<u64> {
+        // Frames are ordered from the outside in, so the last one has the lowest address.
         let frames = self.frames_of(segment);
         let (outermost, top) = (frames.first()?.slot, frames.last()?.slot);
 
@@ -76,6 +77,8 @@ impl Chain {
                 return false;
             }
 
+            // Every live return address has to be there: single words are equal by chance too
+            // often.
             let mut count = 0;
             let mut live = frames.iter().rev().filter(|f| f.slot >= sp);
             let all = live.all(|f| {
@@ -86,10 +89,11 @@ impl Chain {
         };
 
         let place = match places {
-            Places::Likely => [top.wrapping_add(8), rsp]
+            Candidates::Likely => [top.wrapping_add(8), rsp]
                 .into_iter()
                 .find(|&sp| is_copied_from(sp)),
-            Places::All => (rsp..=top.saturating_add(RETURN_SLACK).min(segment.high))
+            // The limit bounds the work for each chain.
+            Candidates::All => (rsp..=top.saturating_add(RETURN_SLACK).min(segment.high))
                 .step_by(8)
                 .take(PLACES_MAX)
                 .find(|&sp| is_copied_from(sp)),
@@ -100,7 +104,7 @@ impl Chain {
 
     /// The segment of a suspended chain that was copied so that rsp became that of `words`, and the
     /// distance.
-    fn copied(&self, places: Places, words: &mut Words<'_>) -> Option<(usize, u64)> {
+    fn copied(&self, places: Candidates, words: &mut NewStack<'_>) -> Option<(usize, u64)> {
         let innermost = self.segments.iter().enumerate().rev().take(SEGMENTS_MAX);
         let mut rsp = self.rsp;
         for (index, segment) in innermost {
@@ -125,8 +129,8 @@ impl Chain {
         if self.is_intact(segment, new, world) {
             return false;
         }
-        let mut words = Words::at(new, world);
-        match self.moved(segment, segment.low, Places::All, &mut words) {
+        let mut words = NewStack::at(new, world);
+        match self.moved(segment, segment.low, Candidates::All, &mut words) {
             Some(delta) => {
                 self.cut_to_segment(index);
                 self.relocate(delta, world);
@@ -140,6 +144,7 @@ impl Chain {
     /// above it, of which memory has all pcs there. A register of their frames that points into the
     /// stack is moved with it: the program has to do so, too, before it uses the pointer.
     fn relocate(&mut self, delta: u64, world: &mut dyn World) {
+        // The segments are moved together, because one copy moved the whole stack.
         let last = self.segments.len() - 1;
         let end = self.segments[last].high;
 
@@ -163,6 +168,8 @@ impl Chain {
         for index in moved {
             let segment = self.segments[index];
             let count = self.frames_of(segment).len();
+
+            // Frames keep their distances, so one delta is right for every address.
             for frame in &mut self.frames[segment.first..][..count] {
                 frame.slot = frame.slot.wrapping_add(delta);
                 frame.cfa = frame.cfa.wrapping_add(delta);
@@ -182,18 +189,24 @@ impl Suspended {
     /// Takes the chain whose stack was copied elsewhere, and which resumes there when rsp becomes
     /// `sp`.
     pub(super) fn claim_moved(&mut self, sp: u64, world: &mut dyn World) -> Option<Chain> {
-        let mut words = Words::at(sp, world);
+        // Read once for all candidates: the words of the new stack are the same for each of them.
+        let mut words = NewStack::at(sp, world);
+
+        // The latest come first, and only of those all places are tried.
         let displaced = self.displaced.iter().rev();
         let mut copied = displaced.chain(self.chains.iter().rev()).enumerate();
         let found = copied.find_map(|(age, chain)| {
-            let places = match age < LATEST_MAX {
-                true => Places::All,
-                false => Places::Likely,
+            let places = if age < LATEST_MAX {
+                Candidates::All
+            } else {
+                Candidates::Likely
             };
             let (segment, delta) = chain.copied(places, &mut words)?;
             Some((age, segment, delta))
         });
         let (age, segment, delta) = found?;
+
+        // The age counts over both lists, displaced chains first.
         let mut chain = match self.displaced.len().checked_sub(age + 1) {
             Some(index) => self.displaced.remove(index)?,
             None => {

@@ -13,7 +13,7 @@ mod tracker;
 #[cfg(test)]
 mod tests;
 
-pub use stacks::{Cpu, Held, Suspended, World};
+pub use stacks::{Cpu, ShadowFrame, Suspended, World};
 pub use stats::Stats;
 pub use tracker::Tracker;
 

@@ -35,14 +35,14 @@ const RET_POPS: core::ops::RangeInclusive<u64> = 8..=8 + u16::MAX as u64;
 
 /// What is observed between two instructions.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
+pub struct ObservedState {
     /// rip, rsp and the callee-saved registers.
     pub cpu: Cpu,
     /// The code segment.
     pub cs: u64,
 }
 
-impl Seen {
+impl ObservedState {
     /// Whether this is user mode.
     pub const fn is_user(&self) -> bool {
         is_user_cs(self.cs)
@@ -61,7 +61,7 @@ pub struct IretFrame {
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Held {
+struct KernelFrame {
     /// The address of the return address; `None` if it was popped into a register or taken by a
     /// tracer.
     slot: Option<u64>,
@@ -76,7 +76,7 @@ struct Held {
 
 /// User space at the moment it was left.
 #[derive(Clone, Copy, Debug)]
-pub struct Left {
+pub struct LeftUserSpace {
     /// The registers.
     pub boundary: UserBoundary,
     /// Address of the `struct pt_regs` at the end of the task's stack.
@@ -85,10 +85,10 @@ pub struct Left {
     saved: bool,
 }
 
-impl Left {
+impl LeftUserSpace {
     /// User space that was left with these registers, which `pt_regs` is going to contain.
-    pub const fn new(boundary: UserBoundary, pt_regs: Option<u64>) -> Left {
-        Left {
+    pub const fn new(boundary: UserBoundary, pt_regs: Option<u64>) -> LeftUserSpace {
+        LeftUserSpace {
             boundary,
             pt_regs,
             saved: false,
@@ -112,11 +112,11 @@ impl Left {
 
 #[derive(Clone, Debug, Default)]
 struct Chain {
-    frames: Vec<Held>,
+    frames: Vec<KernelFrame>,
     /// Whether it starts at an entry from user space.
     complete: bool,
     /// The registers with which user space was left, and where the kernel keeps them.
-    left: Option<Left>,
+    left: Option<LeftUserSpace>,
     /// rsp when the processor switched to another task.
     rsp: u64,
 }
@@ -165,7 +165,7 @@ impl Shadow {
 
     /// An entry from user space: the kernel's stack is empty. `left` is the state of user space, if
     /// known.
-    pub fn root(&mut self, left: Option<Left>) {
+    pub fn root(&mut self, left: Option<LeftUserSpace>) {
         self.chain.frames.clear();
         self.chain.complete = true;
         self.chain.left = left;
@@ -186,7 +186,7 @@ impl Shadow {
     /// `pt_regs` is where the entry code will save the registers.
     pub fn interrupted(
         &mut self,
-        handler: &Seen,
+        handler: &ObservedState,
         slot: u64,
         frame: IretFrame,
         pt_regs: Option<u64>,
@@ -197,9 +197,9 @@ impl Shadow {
                 sp: frame.rsp,
                 pushed_at: Some(slot.wrapping_sub(IRET_FRAME_OFFSET)),
             };
-            return self.root(Some(Left::new(boundary, pt_regs)));
+            return self.root(Some(LeftUserSpace::new(boundary, pt_regs)));
         }
-        self.push(Held {
+        self.push(KernelFrame {
             slot: Some(slot),
             pc: frame.rip,
             cfa: frame.rsp,
@@ -209,7 +209,7 @@ impl Shadow {
         });
     }
 
-    fn push(&mut self, held: Held) {
+    fn push(&mut self, held: KernelFrame) {
         if self.chain.frames.len() < FRAMES_MAX {
             self.chain.frames.push(held);
         }
@@ -220,8 +220,8 @@ impl Shadow {
     pub fn step(
         &mut self,
         insn: Insn,
-        before: &Seen,
-        after: &Seen,
+        before: &ObservedState,
+        after: &ObservedState,
         word: &mut dyn FnMut(u64) -> Option<u64>,
     ) {
         // No kernel frame outlives user space.
@@ -235,14 +235,16 @@ impl Shadow {
             return;
         }
 
+        // The kernel may rewrite the saved registers of user space as long as it runs.
         if let Some(left) = &mut self.chain.left {
             left.follow(word);
         }
 
+        // Each class is taken only if rsp changed as it does: otherwise something else happened.
         match insn {
             Insn::Call { len, .. } if new == old.wrapping_sub(8) => {
                 let pc = before.cpu.rip.wrapping_add(u64::from(len));
-                return self.push(Held {
+                return self.push(KernelFrame {
                     slot: Some(new),
                     pc,
                     cfa: old,
@@ -261,6 +263,7 @@ impl Shadow {
             _ => {}
         }
 
+        // Whatever the class: frames that rsp has passed are over.
         self.moved(old, new, word);
     }
 
@@ -268,7 +271,7 @@ impl Shadow {
     fn returned(&mut self, slot: u64, to: u64) {
         let frames = &mut self.chain.frames;
         // The entry code moves its return address around.
-        let moved = |f: &Held| !f.trapped && f.pc == to;
+        let moved = |f: &KernelFrame| !f.trapped && f.pc == to;
         let found = frames
             .iter()
             .rposition(|f| !f.trapped && f.slot == Some(slot))
@@ -294,7 +297,7 @@ impl Shadow {
     }
 
     fn iret(&mut self, after: &Cpu) {
-        let is_it = |f: &Held| f.trapped && f.pc == after.rip && f.cfa == after.rsp;
+        let is_it = |f: &KernelFrame| f.trapped && f.pc == after.rip && f.cfa == after.rsp;
         if let Some(at) = self.chain.frames.iter().rposition(is_it) {
             self.chain.frames.truncate(at);
         }
@@ -324,6 +327,7 @@ impl Shadow {
             return;
         }
 
+        // Two tasks' stacks: a context switch, which sets the whole chain aside.
         let ((from, from_task), (to, to_task)) = (self.stack(old), self.stack(new));
         if from != to && from_task && to_task {
             return self.switched((from, old), (to, new), word);
@@ -331,9 +335,9 @@ impl Shadow {
 
         if from != to {
             // After the return from a stack of the processor, the frames on it are over.
-            let back = |f: &Held| f.slot.is_some_and(|slot| self.stack_of_slot(slot) == to);
+            let back = |f: &KernelFrame| f.slot.is_some_and(|slot| self.stack_of_slot(slot) == to);
             if let Some(at) = self.chain.frames.iter().rposition(back) {
-                let over = |f: &Held| f.trapped || f.slot.is_none();
+                let over = |f: &KernelFrame| f.trapped || f.slot.is_none();
                 if !self.chain.frames[at + 1..].iter().any(over) {
                     self.chain.frames.truncate(at + 1);
                 }
@@ -361,7 +365,7 @@ impl Shadow {
         word: &mut dyn FnMut(u64) -> Option<u64>,
     ) {
         let trampolines = &self.trampolines;
-        let mut is_there = |held: &Held| match held.slot {
+        let mut is_there = |held: &KernelFrame| match held.slot {
             Some(slot) => word(slot).is_some_and(|pc| pc == held.pc || trampolines.contains(&pc)),
             None => true,
         };
@@ -392,14 +396,16 @@ impl Shadow {
             out.push(TrueFrame {
                 pc: held.pc,
                 cfa: cfa(index),
-                kind: match held.trapped {
-                    true => TrueKind::Trapped,
-                    false => TrueKind::Call,
+                kind: if held.trapped {
+                    TrueKind::Trapped
+                } else {
+                    TrueKind::Call
                 },
                 saved: Some(held.saved),
             });
         }
 
+        // Without a root, the frames seen so far are known, but not their number.
         match (self.chain.complete, frames.is_empty()) {
             (true, _) => Truth::Complete(out),
             (false, true) => Truth::Unknown,

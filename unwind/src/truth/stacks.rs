@@ -26,13 +26,14 @@ pub trait World {
     fn is_generated(&mut self, address: u64) -> bool;
     /// Whether both addresses are in the same mapping.
     fn same_mapping(&mut self, a: u64, b: u64) -> bool;
-    /// Whether a general register of the thread has this value, after the instruction that was executed.
+    /// Whether a general register of the thread has this value, after the instruction that was
+    /// executed.
     fn is_in_register(&mut self, value: u64) -> bool;
 }
 
 /// A frame of the shadow stack: the place to which a call or signal will return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Held {
+pub struct ShadowFrame {
     /// Address of the word that contains `pc`.
     pub slot: u64,
     /// rsp after the return.
@@ -57,7 +58,7 @@ pub struct Held {
     pub(super) entry: u64,
 }
 
-impl Held {
+impl ShadowFrame {
     /// Whether its return address is in memory rather than popped into a register.
     #[inline]
     pub const fn is_in_memory(&self) -> bool {
@@ -100,7 +101,7 @@ pub(super) enum Origin {
 
 /// The innermost frame of a chain may be none: what will be its return address may be data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Doubt {
+pub(super) struct DoubtfulFrame {
     /// The number of frames, with the doubtful one. None of them is known.
     pub(super) frames: usize,
     /// The jump that makes it a frame, and its target.
@@ -110,7 +111,7 @@ pub(super) struct Doubt {
 /// A chain of frames, the outermost first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Chain {
-    pub(super) frames: Vec<Held>,
+    pub(super) frames: Vec<ShadowFrame>,
     /// The stacks that it runs through; never empty.
     pub(super) segments: Vec<Segment>,
     pub(super) origin: Origin,
@@ -123,7 +124,7 @@ pub(super) struct Chain {
     /// If it is lent by a thread that does not run: see [`Suspended::lend`].
     pub(super) loan: Option<u64>,
     /// The doubtful frames, the outermost first.
-    pub(super) doubts: Vec<Doubt>,
+    pub(super) doubts: Vec<DoubtfulFrame>,
 }
 
 /// The maximum distance from the recorded rsp at which a suspended chain counts as resumed: room
@@ -170,7 +171,7 @@ impl Chain {
     }
 
     /// The innermost frame, if it is in the last segment.
-    pub(super) fn top(&self) -> Option<&Held> {
+    pub(super) fn top(&self) -> Option<&ShadowFrame> {
         self.frames[self.last().first..].last()
     }
 
@@ -215,7 +216,7 @@ impl Chain {
     }
 
     /// The frames of the last segment that outlive `sp`, innermost first.
-    fn outlive(&self, sp: u64) -> impl Iterator<Item = &Held> {
+    fn outlive(&self, sp: u64) -> impl Iterator<Item = &ShadowFrame> {
         let frames = &self.frames[self.last().first..];
         frames.iter().rev().filter(move |f| f.slot >= sp)
     }
@@ -245,7 +246,7 @@ impl Chain {
         earlier.iter().rposition(fits)
     }
 
-    pub(super) fn frames_of(&self, segment: Segment) -> &[Held] {
+    pub(super) fn frames_of(&self, segment: Segment) -> &[ShadowFrame] {
         let next = self.segments.iter().find(|s| s.first > segment.first);
         &self.frames[segment.first..next.map_or(self.frames.len(), |s| s.first)]
     }
@@ -360,7 +361,12 @@ impl Suspended {
                 .min_by_key(|(_, c)| c.last().high - c.rsp.min(c.last().high));
             let (index, _) = found?;
 
+            // Taken out before memory is read: a chain that is contradicted must not be found
+            // again.
             let mut chain = self.chains.remove(index);
+
+            // A chain can also be resumed at one of its outer segments; what is inside of that is
+            // over.
             if let Some(segment) = chain
                 .left_at(sp)
                 .filter(|_| claim == Claim::Exact && !chain.resumes_at(sp))

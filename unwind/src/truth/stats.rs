@@ -6,7 +6,7 @@
 pub struct Stats {
     /// Instructions executed.
     pub instructions: u64,
-    /// Calls.
+    /// Calls that made a frame, signals not included.
     pub calls: u64,
     /// Returns to the address stored by the call, with the rsp it implies.
     pub returns: u64,

@@ -9,9 +9,10 @@
 //!   was popped continues in the register, until a jump to that address, or a `ret` without it. It
 //!   is in memory again, perhaps elsewhere, once the address is pushed.
 //! - A return address that the program puts where a return will find it, on the stack or in a
-//!   register, and a jump to a function, are a call, too. If it is the function's own return address,
-//!   the function has only moved it. Where the word may as well be data, the frame is doubtful: it and
-//!   the frames outside it are unknown, until they return or the word is dropped (`planted.rs`).
+//!   register, and a jump to a function, are a call, too. If it is the function's own return
+//!   address, the function has only moved it. Where the word may as well be data, the frame is
+//!   doubtful: it and the frames outside it are unknown, until they return or the word is dropped
+//!   (`planted.rs`).
 //! - A frame lives until rsp rises above its return-address slot. So anything that lifts rsp drops
 //!   frames: `ret`, `add`, `pop`, and the rsp load in `longjmp` or in a C++ unwinder that throws.
 //!   As after a tail call, the code that still runs after that load (`__longjmp`) has the caller of
@@ -28,7 +29,8 @@
 //!   them.
 //! - When such a stack is entered for the first time, the word at rsp is the return address if it
 //!   is a code address: `makecontext` put it there. Otherwise the function entered is the root.
-//!   A call right after a load into the middle of a suspended chain's stack only borrows that stack.
+//!   A call right after a load into the middle of a suspended chain's stack only borrows that
+//!   stack.
 //!   If that stack is an earlier one of the same chain, and functions run on the one that is left,
 //!   it is a callback: the frames on both live.
 //!   A stack that was abandoned is entered for the first time again if all of its frames are dead.
@@ -43,14 +45,14 @@ mod moved;
 mod planted;
 mod switches;
 
-use super::stacks::{Chain, Cpu, Held, Origin, Segment, Suspended, World};
+use super::stacks::{Chain, Cpu, Origin, Segment, ShadowFrame, Suspended, World};
 use super::{Stats, TrueFrame, TrueKind, Truth};
 use crate::insn::{Insn, SYS_RT_SIGRETURN};
 use crate::regs::SAVED_RBP;
 use alloc::vec::Vec;
 use arrival::Arrival;
 use core::ops::Range;
-use moved::Entry;
+use moved::SinceEntry;
 use planted::{Planted, may_jump};
 
 /// A jump through a register is a switch table, not an entry to a coroutine, if rsp moved as with
@@ -71,8 +73,8 @@ pub struct Tracker {
     hides: bool,
     /// What jumps turned out to be.
     sites: Vec<((u64, u64), bool)>,
-    /// The last targets of indirect jumps, or addresses that code has read by calling it: a register
-    /// may still hold one.
+    /// The last targets of indirect jumps, or addresses that code has read by calling it: a
+    /// register may still hold one.
     entered: [u64; 4],
     /// pc and rsp of the function to which the last return did not go, because the program wrote
     /// another address.
@@ -80,11 +82,11 @@ pub struct Tracker {
     /// The slot that the program last wrote as data at the top of the stack; 0 if none.
     written_slot: u64,
     /// Whether the innermost frame's return address was pushed once more at its function's entry.
-    entry: Entry,
+    entry: SinceEntry,
     /// The words that were pushed one below the other.
     pushed: Range<u64>,
     /// The frame that the last load or rise of rsp dropped, alone.
-    dropped: Option<Held>,
+    dropped: Option<ShadowFrame>,
     /// Whether nothing is known until a return proves a frame.
     doubt: bool,
     /// Where this chain is in its first or next instructions.
@@ -108,7 +110,7 @@ impl Tracker {
             entered: [0; 4],
             skipped: (0, 0),
             written_slot: 0,
-            entry: Entry::Past,
+            entry: SinceEntry::Past,
             pushed: 0..0,
             dropped: None,
             doubt: false,
@@ -185,7 +187,7 @@ impl Tracker {
     }
 
     /// The frames held, outermost first.
-    pub fn frames(&self) -> &[Held] {
+    pub fn frames(&self) -> &[ShadowFrame] {
         &self.chain.frames
     }
 
@@ -230,6 +232,7 @@ impl Tracker {
             None => self.chain.root_sp,
         };
 
+        // One more than the frames: the running function itself.
         let mut out = Vec::with_capacity(frames.len() + 1);
         out.push(TrueFrame {
             pc: cpu.rip,
@@ -248,6 +251,7 @@ impl Tracker {
             });
         }
 
+        // Only a chain that was followed from the start of the thread is known to be complete.
         match self.chain.origin {
             Origin::Root if hidden == 0 => Truth::Complete(out),
             Origin::Root | Origin::Middle => Truth::Known(out),
@@ -352,6 +356,7 @@ impl Tracker {
                     top.rewritten = true;
                 }
             }
+            // It ends a signal frame and restores all registers, so rsp may go to another stack.
             Insn::Syscall if rax == SYS_RT_SIGRETURN => {
                 self.sigreturn(before, after, suspended, world);
             }
@@ -365,8 +370,8 @@ impl Tracker {
         }
     }
 
-    /// An instruction that may move rsp by an offset, or a jump to a displacement. Only of a jump, and
-    /// while a word is watched, is the state before it known.
+    /// An instruction that may move rsp by an offset, or a jump to a displacement. Only of a jump,
+    /// and while a word is watched, is the state before it known.
     fn pass(&mut self, insn: Insn, before: &Cpu, after: &Cpu, world: &mut dyn World) {
         let is_kept = insn == Insn::Other
             && after.rsp > self.chain.limit()
@@ -411,7 +416,7 @@ impl Tracker {
     }
 
     fn push(&mut self, slot: u64, cfa: u64, pc: u64, entry: &Cpu) {
-        self.chain.frames.push(Held {
+        self.chain.frames.push(ShadowFrame {
             slot,
             cfa,
             pc,
@@ -423,23 +428,26 @@ impl Tracker {
             planted: false,
             entry: entry.rip,
         });
-        self.entry = Entry::At;
+        self.entry = SinceEntry::At;
         self.pushed.start = self.pushed.start.max(cfa);
         self.planted.pop_if(|p| p.is_at(slot));
         self.settle();
     }
 
-    fn top_mut(&mut self) -> Option<&mut Held> {
+    fn top_mut(&mut self) -> Option<&mut ShadowFrame> {
         let first = self.chain.last().first;
         self.chain.frames[first..].last_mut()
     }
 
     /// rsp is `sp` after an instruction that does not load it from elsewhere.
     fn rise(&mut self, sp: u64, world: &mut dyn World) {
+        // Most instructions leave rsp below all slots: then nothing has ended.
         if sp <= self.chain.limit() || self.outlives(sp, world) {
             return;
         }
 
+        // The innermost return address was passed without a return: it was taken off the stack or
+        // dropped.
         if let Some(&top) = self.chain.top().filter(|f| f.slot < sp && sp <= f.cfa) {
             if top.thunk {
                 self.note_entered(top.pc);
@@ -484,11 +492,12 @@ impl Tracker {
 
     fn ret(&mut self, before: &Cpu, after: &Cpu, suspended: &mut Suspended, world: &mut dyn World) {
         let slot = before.rsp;
-        self.entry = Entry::Past;
+        self.entry = SinceEntry::Past;
         if self.return_from_register(before, after) {
             return self.rise(after.rsp, world);
         }
 
+        // Only a return through the innermost slot can be the return of the innermost frame.
         let held = self.chain.top().copied().filter(|f| f.slot == slot);
         if let Some(held) = held {
             // `ret n` leaves rsp above the CFA.
@@ -519,6 +528,7 @@ impl Tracker {
             }
             self.arrival = Arrival::Past;
         } else if self.arrive(before, after, suspended, world) {
+            // It starts something on this stack, which `arrive` has entered in the chain.
         } else if self.return_by_planted(slot, before, after, world) {
             self.note_entered(after.rip);
         } else if self.chain.last().pending.is_some() {
@@ -535,6 +545,7 @@ impl Tracker {
             self.doubt = true;
         }
 
+        // Whatever it was, rsp has risen over the word that was taken.
         self.rise(after.rsp, world);
         self.dropped = None;
         self.pushed.start = self.pushed.start.max(after.rsp);

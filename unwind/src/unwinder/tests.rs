@@ -74,6 +74,8 @@ fn branch_records_need_no_stack() {
 
         assert!(!unwinder.needs_stack());
         assert_eq!(unwinder.wants_stitching(), stitch);
+
+        // The stitched branches come behind those of the ring.
         let (chain, addresses, end) = walked(&unwinder, branches);
         let pcs: Vec<u64> = chain.frames.iter().map(|f| f.pc.value()).collect();
         let all: &[u64] = if stitch {
@@ -88,7 +90,7 @@ fn branch_records_need_no_stack() {
 
 /// A finder that returns preset values.
 #[derive(Clone, Copy)]
-struct Says {
+struct PresetFinder {
     name: &'static str,
     lookup: Lookup,
     carries: RegMask,
@@ -96,7 +98,7 @@ struct Says {
     outside: Option<Reason>,
 }
 
-const QUIET: Says = Says {
+const QUIET: PresetFinder = PresetFinder {
     name: "quiet",
     lookup: Lookup::AtReturn,
     carries: RegMask::FRAME,
@@ -104,7 +106,7 @@ const QUIET: Says = Says {
     outside: None,
 };
 
-impl Finder for Says {
+impl Finder for PresetFinder {
     fn name(&self) -> &str {
         self.name
     }
@@ -124,9 +126,10 @@ impl Finder for Says {
         self.yes
     }
     fn permits(&self, _: &Rule, _: bool) -> Result<(), Reason> {
-        match self.yes {
-            true => Ok(()),
-            false => Err(Reason::RegisterNotCarried { reg: Reg::R10 }),
+        if self.yes {
+            Ok(())
+        } else {
+            Err(Reason::RegisterNotCarried { reg: Reg::R10 })
         }
     }
     fn skips(&self, _: u64, _: u64) -> bool {
@@ -139,7 +142,7 @@ impl Finder for Says {
 
 #[test]
 fn the_first_of_two_says_how_they_walk() {
-    let loud = Says {
+    let loud = PresetFinder {
         name: "loud",
         lookup: Lookup::InsideCall,
         carries: RegMask::CALLEE_SAVED,
@@ -147,6 +150,7 @@ fn the_first_of_two_says_how_they_walk() {
         outside: None,
     };
 
+    // Whichever is first says how the walk is done; the second is only asked for rows.
     for (first, second) in [(QUIET, loud), (loud, QUIET)] {
         let both = WithFallback::new(Box::new(first), Box::new(second));
         assert_eq!(
@@ -166,6 +170,8 @@ fn the_first_of_two_says_how_they_walk() {
             image: None,
             name: String::new(),
         };
+
+        // Neither has a row: the error is the first one's.
         let found = both.find(&mapping, 5, &mut Cache::new());
         assert_eq!(found, Err(Reason::NoRow { pc: 5 }));
     }
@@ -174,7 +180,7 @@ fn the_first_of_two_says_how_they_walk() {
 #[test]
 fn one_of_two_that_marks_roots_is_enough() {
     for (first, second) in [(false, false), (false, true), (true, false), (true, true)] {
-        let says = |yes| Box::new(Says { yes, ..QUIET });
+        let says = |yes| Box::new(PresetFinder { yes, ..QUIET });
         let both = WithFallback::new(says(first), says(second));
         let marks = both.marks_roots(&AddressSpace::new(), 0, &mut Cache::new());
         assert_eq!(marks, first || second);
@@ -186,7 +192,7 @@ fn the_second_is_asked_for_code_outside_if_the_first_does_not_know() {
     let reasons = [None, Some(Reason::NotAtRoot), Some(Reason::RootReached)];
     for first in reasons {
         for second in reasons {
-            let says = |outside| Box::new(Says { outside, ..QUIET });
+            let says = |outside| Box::new(PresetFinder { outside, ..QUIET });
             let both = WithFallback::new(says(first), says(second));
             let found = both.find_outside(&mut Cache::new());
             assert_eq!(found, first.or(second).map(Err));

@@ -23,9 +23,13 @@ pub fn judge_boundary(
         }
         _ => false,
     };
-    match has_all && !chain.user_regs.as_ref().is_none_or(is_right) {
-        false => verdict,
-        true if chain.refused => Verdict::Refused,
-        true => Verdict::Wrong { at },
+
+    // A chain without registers of user space has made no claim about them.
+    if !has_all || chain.user_regs.as_ref().is_none_or(is_right) {
+        verdict
+    } else if chain.refused {
+        Verdict::Refused
+    } else {
+        Verdict::Wrong { at }
     }
 }

@@ -49,9 +49,10 @@ impl True {
             kind: kind(i),
             saved: None,
         });
-        match complete {
-            true => Truth::Complete(frames.collect()),
-            false => Truth::Known(frames.collect()),
+        if complete {
+            Truth::Complete(frames.collect())
+        } else {
+            Truth::Known(frames.collect())
         }
     }
 
@@ -84,7 +85,7 @@ fn frame(pc: u64, slot: Option<u64>) -> Frame {
         pc: CodeAddress::Return(pc),
         sp: slot.map_or(0, |slot| slot + 8),
         slot,
-        found: Found::External,
+        found: FoundBy::External,
     }
 }
 
@@ -114,6 +115,7 @@ fn edited(edit: impl FnOnce(&mut Vec<Frame>)) -> String {
 #[test]
 fn the_short_forms_of_verdicts() {
     assert_eq!(edited(|_| {}), ".");
+    // Too few frames: the end is missing.
     assert_eq!(edited(|f| f.truncate(2)), "t@2");
     assert_eq!(edited(Vec::clear), "t@0");
     assert_eq!(
@@ -136,6 +138,7 @@ fn the_short_forms_of_verdicts() {
         "m2@1"
     );
 
+    // Too many frames: the count, and where the first one is.
     assert_eq!(edited(|f| f.insert(1, stranger())), "x1@1");
     assert_eq!(edited(|f| f.push(stranger())), "x1@5");
     assert_eq!(
@@ -146,6 +149,7 @@ fn the_short_forms_of_verdicts() {
         "x2@2"
     );
 
+    // As many frames as there are, but another one among them.
     assert_eq!(edited(|f| f[2] = stranger()), "w@2");
     assert_eq!(edited(|f| f[1].pc = CodeAddress::Return(0xdead)), "w@1");
     assert_eq!(
@@ -429,7 +433,7 @@ fn a_scanned_frame_is_luck_at_best() {
     let five = True::of(5);
     let mut chain = five.chain();
     chain.end = End::unmarked(Reason::NotAtRoot);
-    chain.frames[3].found = Found::Guess;
+    chain.frames[3].found = FoundBy::Guess;
     let (found, ground) = judge(&chain, &five.truth(true), 0);
     assert_eq!((found, ground.end_not_claimed), (Verdict::OkUnproven, true));
     chain.frames.insert(2, stranger());

@@ -24,7 +24,7 @@ pub(super) fn in_process(reason: Reason, address: u64) -> Reason {
 }
 
 /// The fallback and its state.
-pub(super) struct Second<'a> {
+pub(super) struct FallbackFinder<'a> {
     pub(super) finder: Option<&'a dyn Finder>,
     /// The callee of the current frame.
     inside: Option<Frame>,
@@ -32,9 +32,9 @@ pub(super) struct Second<'a> {
     cause: Option<Reason>,
 }
 
-impl<'a> Second<'a> {
+impl<'a> FallbackFinder<'a> {
     pub(super) fn new(finder: Option<&'a dyn Finder>) -> Self {
-        Second {
+        FallbackFinder {
             finder,
             inside: None,
             cause: None,

@@ -42,11 +42,14 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
 
             let cfa = base.wrapping_add(packed.cfa_offset());
             let ra_slot = cfa.wrapping_sub(8);
+
+            // Slot 0 means that rbp is not saved, which makes this address the CFA itself.
             let bp_slot = cfa.wrapping_sub(8 * u64::from(packed.slot(1)));
             let saves_bp = bp_slot != cfa;
-            let next_bp = match saves_bp {
-                true => memory.read_u64(bp_slot),
-                false => Ok(bp),
+            let next_bp = if saves_bp {
+                memory.read_u64(bp_slot)
+            } else {
+                Ok(bp)
             };
 
             // A return address of zero ends the walk for a reason, which the full step finds.
@@ -54,6 +57,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
                 break;
             };
 
+            // Each turn reports the frame that it starts from, not the one that it finds.
             let skip = self
                 .first_frame
                 .is_some_and(|mark| self.finder.skips(sp, mark));
@@ -65,10 +69,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             if !skip {
                 match by {
                     Some((row, [ra, bp], saves_bp)) => {
-                        let words: &[Word] = match saves_bp {
-                            true => &[ra, bp],
-                            false => &[ra],
-                        };
+                        let words: &[Word] = if saves_bp { &[ra, bp] } else { &[ra] };
                         let row = RowRef::cached(&sources, row);
                         let how = How::Rule { row, words };
                         self.sink.frame(Step { pc, sp, slot, how });
@@ -81,6 +82,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
                 }
             }
 
+            // The words are needed only by sinks with details.
             if S::DETAIL {
                 let word = |address, value| Word { address, value };
                 by = Some((row, [word(ra_slot, ra), word(bp_slot, next_bp)], saves_bp));
@@ -97,6 +99,7 @@ impl<F: Finder + ?Sized, M: Memory + ?Sized, S: Sink> Walk<'_, F, M, S> {
             return;
         }
 
+        // The walk goes on from the last frame that was found, by the row that found it.
         if let Some((row, [ra, bp], saves_bp)) = by {
             self.origin = Origin::Row(row, last, None);
             self.words.clear();

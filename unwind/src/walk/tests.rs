@@ -94,9 +94,10 @@ impl Finder for Rows {
         self.fallback.as_deref().map(|f| f as &dyn Finder)
     }
     fn permits(&self, rule: &Rule, topmost: bool) -> Result<(), Reason> {
-        match !topmost && self.topmost_only == Some(*rule) {
-            true => Err(Reason::NoRow { pc: 1 }),
-            false => Ok(()),
+        if !topmost && self.topmost_only == Some(*rule) {
+            Err(Reason::NoRow { pc: 1 })
+        } else {
+            Ok(())
         }
     }
     fn fast(&self) -> bool {
@@ -153,7 +154,7 @@ fn chain_again(
 ) -> Chain {
     let bytes = bytes(words);
     let memory = MemoryCopy::new(STACK, &bytes);
-    let place = Place {
+    let place = WalkTarget {
         space,
         memory: &memory,
     };
@@ -186,6 +187,7 @@ fn a_walk_to_its_root() {
     assert_eq!(frames, expected);
     assert_eq!(chain.step(0).how, How::Start);
 
+    // The last frame says by which row it was found, and what the row read.
     let How::Rule { row, words } = chain.step(2).how else {
         panic!("{:?}", chain.step(2));
     };
@@ -366,7 +368,7 @@ fn a_zero_frame_pointer_is_a_root_only_by_a_rule_of_the_convention() {
 fn a_zero_frame_pointer_is_a_root_wherever_the_stack_lies() {
     let (space, mut cache) = (space(), Cache::new());
     let bytes = bytes(&[0, pc(0x1200), 0, 0]);
-    let place = Place {
+    let place = WalkTarget {
         space: &space,
         memory: &MemoryCopy::new(0, &bytes),
     };
@@ -385,7 +387,7 @@ fn a_zero_frame_pointer_is_a_root_wherever_the_stack_lies() {
 fn the_frame_limit() {
     let words: Vec<u64> = (0..100).map(|i| pc(0x1100) * (i % 2)).collect();
     let (space, bytes) = (space(), bytes(&words));
-    let place = Place {
+    let place = WalkTarget {
         space: &space,
         memory: &MemoryCopy::new(STACK, &bytes),
     };
@@ -398,6 +400,7 @@ fn the_frame_limit() {
     assert_eq!(out.0.len(), 10);
 
     // The same if few registers are carried, cold and hot.
+    // Few registers take the fast path, and the limit is the same there.
     let (mut finder, mut cache) = (finder, Cache::new());
     finder.carries = RegMask::FRAME;
     for _ in 0..2 {
@@ -443,11 +446,12 @@ fn frames_up_to_the_mark_are_skipped() {
     let mut finder = Rows::all(RSP16);
     finder.carries = RegMask::FRAME;
     let (space, bytes, mut cache) = (space(), bytes(&words), Cache::new());
-    let place = Place {
+    let place = WalkTarget {
         space: &space,
         memory: &MemoryCopy::new(STACK, &bytes),
     };
 
+    // Once with nothing known, once with all rows known.
     for _ in 0..2 {
         let mut out = Addresses::default();
         walk(

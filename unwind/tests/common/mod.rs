@@ -21,6 +21,7 @@ pub const FILES: &[&str] = &[
 
 /// The image of the file at `path`; `None` if it does not exist.
 pub fn image(path: &str) -> Option<Arc<Image>> {
+    // Read with another crate, so that our own reader of ELF files is not needed here.
     let bytes = std::fs::read(path).ok()?;
     let file = object::read::elf::ElfFile64::<object::Endianness>::parse(&*bytes).ok()?;
 
@@ -33,6 +34,7 @@ pub fn image(path: &str) -> Option<Arc<Image>> {
             continue;
         };
 
+        // Code is what the section's flags say; tables are known by their names.
         let (address, size) = (section.address(), section.size());
         if sh_flags.0 & elf::SHF_EXECINSTR.0 != 0 {
             parts.text.push(address..address + size);

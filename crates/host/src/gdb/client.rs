@@ -42,7 +42,7 @@ impl Default for ClientOptions {
 
 /// What the other threads do while one is stepped or resumed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Others {
+pub enum OtherThreads {
     /// They stay stopped.
     Wait,
     /// They run.
@@ -335,33 +335,33 @@ impl Client {
     ///
     /// # Errors
     /// If the stub does not answer in time, or the machine has ended.
-    pub fn step(&mut self, thread: &str, others: Others) -> Result<Stop, GdbError> {
+    pub fn step(&mut self, thread: &str, others: OtherThreads) -> Result<Stop, GdbError> {
         let packet = self.action('s', thread, others);
         self.ask_stop(&packet, self.options.timeout)
     }
 
-    fn action(&self, action: char, thread: &str, others: Others) -> String {
+    fn action(&self, action: char, thread: &str, others: OtherThreads) -> String {
         match others {
             _ if thread.is_empty() || !self.by_thread => action.to_string(),
-            Others::Wait => format!("vCont;{action}:{thread}"),
-            Others::Run => format!("vCont;{action}:{thread};c"),
+            OtherThreads::Wait => format!("vCont;{action}:{thread}"),
+            OtherThreads::Run => format!("vCont;{action}:{thread};c"),
         }
     }
 
-    /// Runs the machine until it stops, or interrupts it after `most`. With [`Others::Wait`] only
-    /// this thread runs, if the stub supports that.
+    /// Runs the machine until it stops, or interrupts it after `most`. With [`OtherThreads::Wait`]
+    /// only this thread runs, if the stub supports that.
     ///
     /// # Errors
     /// If it cannot be stopped, or has ended.
     pub fn resume(
         &mut self,
         thread: &str,
-        others: Others,
+        others: OtherThreads,
         most: Duration,
     ) -> Result<Stop, GdbError> {
         let packet = match others {
-            Others::Run => "c".to_owned(),
-            Others::Wait => self.action('c', thread, others),
+            OtherThreads::Run => "c".to_owned(),
+            OtherThreads::Wait => self.action('c', thread, others),
         };
         match self.ask_stop(&packet, most) {
             Err(GdbError::Silent { .. }) => {

@@ -14,7 +14,7 @@ mod registers;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Client, ClientOptions, Others, Stop};
+pub use client::{Client, ClientOptions, OtherThreads, Stop};
 pub use error::GdbError;
 pub use packet::{Decoder, Frame, PACKET_MAX, PacketProblem, encode};
 pub use registers::{Layout, Registers};

@@ -109,9 +109,12 @@ impl Decoder {
             return Some(Err(PacketProblem::TooLong));
         };
         let sum = rest.get(end + 1..end + 3)?;
-        let result = data(&rest[..end], sum).map(|data| match asked_for {
-            true => Frame::Packet(data),
-            false => Frame::Notification(data),
+        let result = data(&rest[..end], sum).map(|data| {
+            if asked_for {
+                Frame::Packet(data)
+            } else {
+                Frame::Notification(data)
+            }
         });
         self.at += end + 4;
         self.between = 0;

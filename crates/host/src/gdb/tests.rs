@@ -2,8 +2,8 @@
 
 use super::packet::unhex;
 use super::{
-    Client, ClientOptions, Decoder, Frame, GdbError, Layout, Others, PACKET_MAX, PacketProblem,
-    encode,
+    Client, ClientOptions, Decoder, Frame, GdbError, Layout, OtherThreads, PACKET_MAX,
+    PacketProblem, encode,
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -87,7 +87,7 @@ fn good(packet_data: &str) -> Vec<u8> {
 #[test]
 fn a_stub_is_asked() {
     let mut client = Client::connect(&stub(good), options()).expect("a stub");
-    let stop = client.step("02", Others::Wait).expect("a step");
+    let stop = client.step("02", OtherThreads::Wait).expect("a step");
     assert_eq!((stop.signal, &*stop.thread), (5, "02"));
     assert_eq!(client.word(0x1000).expect("a word"), 0x0807_0605_0403_0201);
     assert!(matches!(
@@ -185,6 +185,7 @@ fn hostile_stubs_are_errors() {
         |e| matches!(e, GdbError::Ended(_)),
     );
 
+    // The stub serves one client, so the second one gets nothing.
     let address = stub(good);
     assert!(Client::connect(&address, options()).is_ok());
     assert!(matches!(
@@ -272,22 +273,24 @@ fn one_thread_is_stepped() {
 
     let mut stop = |thread: &str, others, steps: bool| {
         let most = Duration::from_secs(1);
-        let stop = match steps {
-            true => client.step(thread, others),
-            false => client.resume(thread, others, most),
+        let stop = if steps {
+            client.step(thread, others)
+        } else {
+            client.resume(thread, others, most)
         };
         let stop = stop.expect("a stop");
         (stop.signal, stop.thread)
     };
 
     let is = |signal: u8, thread: &str| (signal, thread.to_owned());
-    assert_eq!(stop("02", Others::Wait, true), is(5, "02"));
-    assert_eq!(stop("02", Others::Run, true), is(5, "01"));
-    assert_eq!(stop("02", Others::Wait, false), is(2, "02"));
-    assert_eq!(stop("02", Others::Run, false), is(6, "03"));
+    assert_eq!(stop("02", OtherThreads::Wait, true), is(5, "02"));
+    assert_eq!(stop("02", OtherThreads::Run, true), is(5, "01"));
+    assert_eq!(stop("02", OtherThreads::Wait, false), is(2, "02"));
+    assert_eq!(stop("02", OtherThreads::Run, false), is(6, "03"));
     // A stub that names no thread.
-    assert_eq!(stop("", Others::Wait, true), is(7, ""));
+    assert_eq!(stop("", OtherThreads::Wait, true), is(7, ""));
 
+    // A stub may refuse a thread that has ended.
     client.select("03").expect("a thread");
     let refused = client.select("04");
     assert!(matches!(refused, Err(GdbError::Refused { .. })));
@@ -327,8 +330,8 @@ fn turns(answers: Answers, is_expected: fn(&GdbError) -> bool) {
         |c| c.registers().err(),
         |c| c.read(0x1000, 8).err(),
         |c| c.set_breakpoint(0x1234).err(),
-        |c| c.step("02", Others::Run).err(),
-        |c| c.resume("02", Others::Wait, options().timeout).err(),
+        |c| c.step("02", OtherThreads::Run).err(),
+        |c| c.resume("02", OtherThreads::Wait, options().timeout).err(),
         |c| c.threads().err(),
         |c| c.accept("Qx").err(),
     ];
@@ -357,9 +360,12 @@ fn stubs_that_turn_are_errors() {
 
     // A wrong checksum, each time.
     turns(
-        |d| match greets(d) {
-            true => good(d),
-            false => b"$OK#00".to_vec(),
+        |d| {
+            if greets(d) {
+                good(d)
+            } else {
+                b"$OK#00".to_vec()
+            }
         },
         |e| {
             let problem = PacketProblem::Checksum {
@@ -378,9 +384,12 @@ fn stubs_that_turn_are_errors() {
 
     // A packet without an end.
     turns(
-        |d| match greets(d) {
-            true => good(d),
-            false => [b"$".to_vec(), vec![b'0'; 4 * PACKET_MAX]].concat(),
+        |d| {
+            if greets(d) {
+                good(d)
+            } else {
+                [b"$".to_vec(), vec![b'0'; 4 * PACKET_MAX]].concat()
+            }
         },
         |e| {
             let problem = PacketProblem::TooLong;
@@ -390,9 +399,12 @@ fn stubs_that_turn_are_errors() {
 
     // Half a packet, and nothing more.
     turns(
-        |d| match greets(d) {
-            true => good(d),
-            false => b"$T05thr".to_vec(),
+        |d| {
+            if greets(d) {
+                good(d)
+            } else {
+                b"$T05thr".to_vec()
+            }
         },
         |e| matches!(e, GdbError::Silent { .. }),
     );
@@ -423,12 +435,15 @@ fn a_stub_that_dies_is_an_error() {
         }
     });
 
+    // Half an answer, and then nothing: it must not be waited for until the timeout.
     let mut client = Client::connect(&address, options()).expect("a stub");
     let begin = Instant::now();
     let is_dead = |e: GdbError| matches!(e, GdbError::Closed { .. } | GdbError::Io { .. });
     assert!(is_dead(client.read(0x1000, 8).expect_err("half an answer")));
     died.join().expect("it is dead");
-    assert!(is_dead(client.step("02", Others::Run).expect_err("nobody")));
+    assert!(is_dead(
+        client.step("02", OtherThreads::Run).expect_err("nobody")
+    ));
     assert!(is_dead(client.registers().expect_err("nobody")));
     assert!(begin.elapsed() < PATIENCE);
 }
@@ -446,6 +461,8 @@ fn any_bytes_are_survived() {
 
     // The characters of packets, so that most bytes lead somewhere.
     const LIKELY: &[u8] = b"$#}*%+-0123456789abcdefOKTE\xff ";
+
+    // Whatever comes, a decoder may not give more frames than bytes, nor larger ones than allowed.
     for _ in 0..2000 {
         let mut decoder = Decoder::default();
         let mut left = 200;

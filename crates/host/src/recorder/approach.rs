@@ -90,6 +90,7 @@ impl Session<'_> {
             thread.tracker = Some(Tracker::function_entry(&cpu(regs), back, high));
         }
 
+        // Breakpoints depend on the phase, so they are changed only now.
         process.phase = Phase::Record;
         self.summary.from_reached = true;
         self.sync_breakpoints(pid, tid)?;

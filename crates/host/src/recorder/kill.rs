@@ -14,10 +14,11 @@ use unwind_sim_emulator_native::ptrace::{self, Resume, Status, Waited};
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl Session<'_> {
-    /// Kills the program and all processes that it has started, and waits until they are gone. Nothing
-    /// is released before: a process that starts others would go on with it.
+    /// Kills the program and all processes that it has started, and waits until they are gone.
+    /// Nothing is released before: a process that starts others would go on with it.
     ///
-    /// Other children of this thread, such as an unwinder's process, are neither killed nor waited for.
+    /// Other children of this thread, such as an unwinder's process, are neither killed nor waited
+    /// for.
     pub(super) fn kill_all(&mut self) -> Result<(), HostError> {
         let early = std::mem::take(&mut self.early);
         let mut alive: BTreeSet<i32> = self.processes.keys().copied().chain(early).collect();
@@ -31,7 +32,8 @@ impl Session<'_> {
             match ptrace::wait(-1, false)? {
                 Waited::NoChildren => return Ok(()),
                 Waited::Nothing => {
-                    // A thread that calls execve takes its process' number: its own ends unreported.
+                    // A thread that calls execve takes its process' number: its own ends
+                    // unreported.
                     alive.retain(|&pid| is_child_or_traced(pid));
                     if alive.is_empty() {
                         // A process that was killed in fork did not report its child.
@@ -64,7 +66,8 @@ impl Session<'_> {
     }
 }
 
-/// Kills a traced process. It may have ended, but was not waited for, so that the number is its own.
+/// Kills a traced process. It may have ended, but was not waited for, so that the number is its
+/// own.
 fn kill(pid: i32) {
     let _ = signal::kill(Pid::from_raw(pid), Signal::SIGKILL);
 }

@@ -3,7 +3,7 @@
 
 use super::sample;
 use super::session::Session;
-use super::task::{Armed, Name, Phase, Process, Role, sample_regs};
+use super::task::{FetchedRegs, Name, Phase, Process, Role, sample_regs};
 use super::{Event, Next};
 use crate::error::HostError;
 use crate::plan::Point;
@@ -202,7 +202,7 @@ impl Session<'_> {
         if has_own {
             // An earlier call may have been left without reaching the point's second place.
             thread.armed.retain(|a| a.point != index);
-            thread.armed.push(Armed {
+            thread.armed.push(FetchedRegs {
                 point: index,
                 sampled,
                 fetch: live,

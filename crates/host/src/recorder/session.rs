@@ -3,7 +3,7 @@
 use super::launch::launch;
 use super::options::{RecorderOptions, Target};
 use super::places::names;
-use super::step::Stepped;
+use super::step::StepOutcome;
 use super::task::{Mode, Name, Phase, Process, Thread};
 use super::watchdog::Watchdog;
 use super::{End, ProgramEnd, Recorder, Summary};
@@ -102,6 +102,7 @@ pub fn record(
     let wound_up = session.wind_up(outcome.is_err());
     outcome.and(wound_up)?;
 
+    // A name may be in an image that is mapped late, so it can be missing only now.
     let missing = session.names.iter().zip(&session.located);
     session.summary.not_located = missing
         .filter(|&(_, &located)| !located)
@@ -284,15 +285,15 @@ impl Session<'_> {
         let pid = thread.pid;
 
         let insn = match stepped {
-            Stepped::Instruction(insn) => insn,
-            Stepped::Handler => {
+            StepOutcome::Instruction(insn) => insn,
+            StepOutcome::Handler => {
                 // The first instruction of the handler may be a place to sample.
                 if self.is_recording(pid) {
                     self.at_place(tid, regs)?;
                 }
                 return self.resume(tid, 0);
             }
-            Stepped::Nothing => return self.resume(tid, 0),
+            StepOutcome::Nothing => return self.resume(tid, 0),
         };
 
         match self.processes.get(&pid).map(|p| p.phase) {
@@ -381,6 +382,7 @@ impl Session<'_> {
             Phase::Record => self.options.steps(),
         };
 
+        // The registers may have been read at the stop already.
         let regs = match thread.regs {
             Some(regs) => regs,
             None => ptrace::registers(tid)?,
@@ -402,6 +404,7 @@ impl Session<'_> {
             (Mode::Run, Resume::Run)
         };
 
+        // What the next stop is compared with.
         let Some(thread) = self.threads.get_mut(&tid) else {
             return Ok(());
         };

@@ -29,7 +29,7 @@ const MAPPING_CALLS: [u64; 9] = [9, 10, 11, 12, 25, 30, 67, 216, 329];
 
 /// The outcome of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stepped {
+pub(crate) enum StepOutcome {
     /// An instruction was executed.
     Instruction(Insn),
     /// A signal handler was entered; no instruction.
@@ -102,21 +102,27 @@ impl Session<'_> {
     }
 
     /// Handles the stop, with registers `after`, of a thread that was resumed for one instruction.
-    pub(crate) fn stepped(&mut self, tid: i32, after: &Registers) -> Result<Stepped, HostError> {
+    pub(crate) fn stepped(
+        &mut self,
+        tid: i32,
+        after: &Registers,
+    ) -> Result<StepOutcome, HostError> {
         let Session {
             threads,
             processes,
             pinned,
             ..
         } = self;
+
+        // The thread may have ended since, or the process with it.
         let Some(thread) = threads.get_mut(&tid) else {
-            return Ok(Stepped::Nothing);
+            return Ok(StepOutcome::Nothing);
         };
         let Some(process) = processes.get_mut(&thread.pid) else {
-            return Ok(Stepped::Nothing);
+            return Ok(StepOutcome::Nothing);
         };
         let Some(before) = thread.regs.replace(*after) else {
-            return Ok(Stepped::Nothing);
+            return Ok(StepOutcome::Nothing);
         };
 
         // A handler is entered only for a signal that was passed on with the step.
@@ -126,12 +132,13 @@ impl Session<'_> {
             if let Some(tracker) = &mut thread.tracker {
                 tracker.signal(&interrupted, &cpu(after), restorer);
             }
-            return Ok(Stepped::Handler);
+            return Ok(StepOutcome::Handler);
         }
 
+        // A system call that the kernel restarts has not been executed yet.
         let restarted = before.rip == after.rip && RESTARTS.contains(&before.rax);
         if restarted || !was_executed(&before, after, thread.insn) {
-            return Ok(Stepped::Nothing);
+            return Ok(StepOutcome::Nothing);
         }
 
         if thread.insn == Insn::Pushf {
@@ -153,7 +160,7 @@ impl Session<'_> {
         if insn == Insn::Syscall && MAPPING_CALLS.contains(&before.rax) {
             self.refresh_maps(pid, tid)?;
         }
-        Ok(Stepped::Instruction(insn))
+        Ok(StepOutcome::Instruction(insn))
     }
 }
 

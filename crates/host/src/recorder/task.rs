@@ -150,7 +150,7 @@ pub(crate) enum Mode {
 
 /// The registers of a fetching function, until the unwinder's starting point is reached.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Armed {
+pub(crate) struct FetchedRegs {
     pub(crate) point: usize,
     pub(crate) sampled: Regs,
     pub(crate) fetch: Regs,
@@ -182,7 +182,7 @@ pub(crate) struct Thread {
     /// We interrupted it to sample it.
     pub(crate) asked: bool,
     /// Fetched registers, for fake starts.
-    pub(crate) armed: Vec<Armed>,
+    pub(crate) armed: Vec<FetchedRegs>,
     /// Its own affinity, while it is pinned.
     pub(crate) affinity: Option<Affinity>,
 }
@@ -244,6 +244,8 @@ pub(crate) fn sample_regs(regs: &Registers) -> Regs {
         (Reg::Rflags, regs.eflags & !TRAP_FLAG),
         (Reg::Cs, regs.cs),
     ];
+
+    // What is not in the list stays unknown.
     for (reg, value) in values {
         out.set(reg, value);
     }

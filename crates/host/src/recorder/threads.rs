@@ -299,9 +299,10 @@ impl Session<'_> {
                 _ => ProgramEnd::RunsOn,
             };
             // If the time is over, the watchdog has killed it.
-            let end = match self.is_too_late() {
-                true => End::Timeout,
-                false => End::Program,
+            let end = if self.is_too_late() {
+                End::Timeout
+            } else {
+                End::Program
             };
             // Its number may be another process' from here on.
             self.watchdog = None;

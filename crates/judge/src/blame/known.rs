@@ -5,7 +5,7 @@
 
 use super::writers::{Kind, MONO, Writer};
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
-use unwind_sim_tables::blame::{Around, Cause};
+use unwind_sim_tables::blame::{Cause, CodeContext};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::proof::claim::Subject;
 use unwind_sim_tables::proof::program::Entry;
@@ -38,7 +38,7 @@ pub(super) struct Seen<'a> {
     /// The number of the function's rows.
     pub(super) rows: u32,
     pub(super) wrong: &'a Contradiction,
-    pub(super) around: &'a Around,
+    pub(super) around: &'a CodeContext,
     pub(super) cause: Cause,
     pub(super) writer: &'a Writer,
 }

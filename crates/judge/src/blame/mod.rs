@@ -13,7 +13,7 @@ use known::Seen;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use unwind_sim_recordings::files::FinderOptions;
-use unwind_sim_tables::blame::{Around, Cause, cause_of};
+use unwind_sim_tables::blame::{Cause, CodeContext, cause_of};
 use unwind_sim_tables::check::{Checked, Report};
 use unwind_sim_tables::file::File;
 use unwind_sim_unwind::reason::Code;
@@ -93,7 +93,7 @@ impl<'f> Judge<'f> {
         let writers = writers.get_or_insert_with(|| Writers::read(file, &self.files));
         let writer = writers.at(file, wrong.pc);
 
-        let around = Around::of(file, start, wrong);
+        let around = CodeContext::of(file, start, wrong);
         let cause = cause_of(file, wrong, &around);
 
         let seen = Seen {

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
-use unwind_sim_emulator::ring0::{Event, Gates, Ring0, Step};
+use unwind_sim_emulator::ring0::{Event, Gates, Ring0, StepResult};
 use unwind_sim_emulator::state::reg;
 use unwind_sim_emulator::{AddressSpace, Core, Fault, Permissions, Processor};
 use unwind_sim_record::registers::live_registers;
@@ -162,8 +162,8 @@ pub(super) fn run(
         kernel.take()?;
 
         match now.step() {
-            Step::Done => {}
-            Step::Halted => {
+            StepResult::Done => {}
+            StepResult::Halted => {
                 let reached = |index| found.keys().any(|(i, _)| *i == index);
                 if let Some(index) = (0..case.samples.len()).find(|i| !reached(*i)) {
                     let key = &case.samples[index].key;
@@ -171,7 +171,7 @@ pub(super) fn run(
                 }
                 return Ok(found.into_values().collect());
             }
-            Step::Stopped(exit) => return Err(fail(format!("at {rip:#x}: {exit:?}"))),
+            StepResult::Stopped(exit) => return Err(fail(format!("at {rip:#x}: {exit:?}"))),
         }
 
         if now.shadow.unknown() > case.header.truth_unknown_max {
@@ -190,7 +190,7 @@ struct Moment {
 }
 
 impl Moment {
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> StepResult {
         self.ring0.step(&mut self.shadow)
     }
 
@@ -379,7 +379,7 @@ impl<'a> Kernel<'a> {
             }
             self.take()?;
             match now.step() {
-                Step::Done => {}
+                StepResult::Done => {}
                 other => return Err(fail(format!("{} in a handler: {other:?}", line.key))),
             }
 

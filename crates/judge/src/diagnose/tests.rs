@@ -246,7 +246,7 @@ fn with_walk<T>(fake: &Fake, run: impl FnOnce(&Subject<'_>, &Walked<'_>, &mut Ca
         start: &start,
         is_fake: fake.is_fake,
         left_wrong: false,
-        place: Place {
+        place: WalkTarget {
             space: &space,
             memory: &memory,
         },
@@ -389,7 +389,7 @@ fn of_right_walk(rows: [Row; 2], from: usize) -> Option<(Code, usize, Class)> {
         start: &start,
         is_fake: false,
         left_wrong: false,
-        place: Place {
+        place: WalkTarget {
             space: &space,
             memory: &memory,
         },

@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use unwind_sim_recordings::crash::Crash;
 use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::view::{Filter, View};
-use unwind_sim_tables::ground::Shelf;
+use unwind_sim_tables::ground::FileArena;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::reason::Code;
@@ -177,7 +177,7 @@ pub fn examine(
     run: &Run,
     tell: &mut dyn FnMut(u64),
 ) -> Result<Report, RunError> {
-    let shelf = Shelf::default();
+    let shelf = FileArena::default();
     let mut proofs = Proofs::new(&shelf, input.files());
     examine_with(input, filter, run, &mut proofs, tell)
 }

@@ -12,7 +12,7 @@ use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::start::{Start, Variant};
 use unwind_sim_unwind::step::first_doubt;
 use unwind_sim_unwind::verdict::{Claim, Verdict, true_links};
-use unwind_sim_unwind::walk::{Place, walk};
+use unwind_sim_unwind::walk::{WalkTarget, walk};
 
 /// What the walks of one sample share, and room for the frames of one walk.
 pub struct Desk<'a> {
@@ -66,7 +66,7 @@ impl<'a> Desk<'a> {
         out: &mut Links,
     ) -> End {
         out.0.clear();
-        let place = Place {
+        let place = WalkTarget {
             space: self.view.space,
             memory: &self.seen,
         };
@@ -248,7 +248,7 @@ fn brief(
     if verdict == Verdict::Ok
         && let Some(live) = sound.regs.live()
     {
-        let place = Place {
+        let place = WalkTarget {
             space: view.space,
             memory: all,
         };

@@ -1,14 +1,14 @@
 //! Why a proven chain ends.
 
 use std::fmt;
-use unwind_sim_tables::ground::Why;
+use unwind_sim_tables::ground::NoProof;
 use unwind_sim_unwind::reason::{Code, Reason};
 
 /// Why a proven chain ends before the root.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Ending {
     /// No rule is proven at the last frame.
-    Code(Why),
+    Code(NoProof),
     /// Nothing is mapped there, or it is not code: a return address in data, a JIT's memory that
     /// was not recorded, or the page with which the kernel replaces return addresses (uretprobes).
     NotCode,

@@ -22,11 +22,11 @@ use unwind_sim_recordings::files::{FinderOptions, ImageFinder};
 use unwind_sim_recordings::model::{Region, Sample};
 use unwind_sim_recordings::view::View;
 use unwind_sim_tables::file::File;
-use unwind_sim_tables::ground::{ProvenRule, Prover, Shelf, Why};
+use unwind_sim_tables::ground::{FileArena, NoProof, ProvenRule, Prover};
 use unwind_sim_tables::proof::verdict::Assumptions;
 use unwind_sim_unwind::address::{CodeAddress, Lookup};
 use unwind_sim_unwind::apply::{self, Context};
-use unwind_sim_unwind::chain::Words;
+use unwind_sim_unwind::chain::ReadWords;
 use unwind_sim_unwind::frame::Frame;
 use unwind_sim_unwind::image::{Image, ImageId, Mapping, SectionKind};
 use unwind_sim_unwind::memory::Memory;
@@ -62,7 +62,7 @@ pub struct Lost {
 
 /// Proves chains. The code of a file is followed when it is first needed.
 pub struct Proofs<'f> {
-    shelf: &'f Shelf,
+    shelf: &'f FileArena,
     finder: ImageFinder,
     threads: usize,
     /// The largest text of a file that is followed, bytes.
@@ -77,13 +77,13 @@ struct Place<'f> {
     image: Arc<Image>,
     prover: Prover<'f>,
     is_whole: bool,
-    rules: HashMap<(u64, bool), Result<ProvenRule, Why>>,
+    rules: HashMap<(u64, bool), Result<ProvenRule, NoProof>>,
 }
 
 impl<'f> Proofs<'f> {
     /// `shelf` keeps the files; `files` says where to look for those of which a recording has only
     /// parts.
-    pub fn new(shelf: &'f Shelf, files: FinderOptions) -> Proofs<'f> {
+    pub fn new(shelf: &'f FileArena, files: FinderOptions) -> Proofs<'f> {
         let threads = std::thread::available_parallelism();
         Proofs {
             shelf,
@@ -167,7 +167,7 @@ impl<'f> Proofs<'f> {
 
             // The proof takes a second or more for each ten million bytes of code.
             if text_bytes(image) > self.text_max {
-                return Some(Ending::Code(Why::TooLarge));
+                return Some(Ending::Code(NoProof::TooLarge));
             }
 
             let place = self.place(image);
@@ -187,7 +187,7 @@ impl<'f> Proofs<'f> {
                 bias: mapping.bias,
                 carries: RegMask::CALLEE_SAVED,
             };
-            let caller = match apply::apply(&rule.rule, &frame, &context, &mut Words::new()) {
+            let caller = match apply::apply(&rule.rule, &frame, &context, &mut ReadWords::new()) {
                 Ok(caller) => caller,
                 Err(reason) => return Some(Ending::of_rule(&reason)),
             };
@@ -271,7 +271,7 @@ fn is_same(one: &Image, other: &Image) -> bool {
 }
 
 impl Place<'_> {
-    fn rule(&mut self, mapping: &Mapping, pc: CodeAddress) -> Result<ProvenRule, Why> {
+    fn rule(&mut self, mapping: &Mapping, pc: CodeAddress) -> Result<ProvenRule, NoProof> {
         let svma = mapping.svma(pc.value());
         let of = match pc {
             CodeAddress::Instruction(_) => CodeAddress::Instruction(svma),
@@ -285,15 +285,17 @@ impl Place<'_> {
 
     /// What ended the chain, if the proof did. What is missing of a file that is not whole may be
     /// all that the proof lacks.
-    fn ending(&self, image: &Image, why: Why) -> Ending {
+    fn ending(&self, image: &Image, why: NoProof) -> Ending {
         let has_text = |s: &unwind_sim_unwind::image::Section| s.kind == SectionKind::Text;
         match why {
-            Why::NoCode
+            NoProof::NoCode
                 if !image.sections().iter().any(has_text) && image.build_id().is_empty() =>
             {
                 Ending::Jit
             }
-            Why::NoFunction | Why::NoCode if !self.is_whole => Ending::Code(Why::NoCode),
+            NoProof::NoFunction | NoProof::NoCode if !self.is_whole => {
+                Ending::Code(NoProof::NoCode)
+            }
             why => Ending::Code(why),
         }
     }

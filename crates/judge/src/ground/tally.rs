@@ -63,7 +63,7 @@ impl ProofTally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unwind_sim_tables::ground::Why;
+    use unwind_sim_tables::ground::NoProof;
     use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 
     fn proven(frames: usize, ending: Option<Ending>) -> Proven {
@@ -91,7 +91,7 @@ mod tests {
         tally.add(&proven(2, None));
         tally.add(&proven(3, Some(Ending::NoFile)));
         tally.add(&proven(3, Some(Ending::NoFile)));
-        tally.add(&proven(1, Some(Ending::Code(Why::NotReached))));
+        tally.add(&proven(1, Some(Ending::Code(NoProof::NotReached))));
         assert_eq!(
             (tally.mean_depth_hundredths(), tally.complete),
             (Some(225), 1)

@@ -29,7 +29,7 @@ fn image(before: usize, name: &str, symbol: &str) -> Arc<Image> {
 /// differs in a byte or a name is not mistaken for the same.
 #[test]
 fn images_with_the_same_contents_are_proven_once() {
-    let shelf = Shelf::default();
+    let shelf = FileArena::default();
     let mut proofs = Proofs::new(&shelf, FinderOptions::default());
     for (image, places) in [
         (image(1, "a", "f"), 1),

@@ -15,7 +15,7 @@ use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::kernel::perf::{Begin, first_difference, states};
 use unwind_sim_unwind::kernel::{
-    Finds, Kernel, KernelUnwinder, State, Task, UnwinderKind, UserBoundary, UserRegs, Version,
+    FindCache, Kernel, KernelUnwinder, State, Task, UnwinderKind, UserBoundary, UserRegs, Version,
 };
 use unwind_sim_unwind::memory::{Memory as _, Regions};
 use unwind_sim_unwind::reason::{Code, Reason};
@@ -131,7 +131,7 @@ fn with_walk<R>(
     unwinder: &KernelUnwinder,
     variant: Variant,
     cache: &mut Cache,
-    act: impl FnOnce(UnwinderKind, Kernel<'_, Regions<'_>>, Begin<'_>, &mut Finds) -> R,
+    act: impl FnOnce(UnwinderKind, Kernel<'_, Regions<'_>>, Begin<'_>, &mut FindCache) -> R,
 ) -> Result<R, Reason> {
     let sample = view.sample;
     let task = sample.kernel.as_ref().map(|k| &k.task);
@@ -147,7 +147,12 @@ fn with_walk<R>(
         memory: &memory,
     };
     let begin = Begin::new(kernel, &start)?;
-    Ok(act(unwinder.kind(), kernel, begin, &mut Finds::default()))
+    Ok(act(
+        unwinder.kind(),
+        kernel,
+        begin,
+        &mut FindCache::default(),
+    ))
 }
 
 /// Parses a kernel version given on the command line; `None` if it is something else, such as a

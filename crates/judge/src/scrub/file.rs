@@ -17,7 +17,7 @@ use unwind_sim_recordings::gaps::Gaps;
 use unwind_sim_recordings::leftovers::TemporaryFile;
 use unwind_sim_recordings::output_file::OutputFile;
 use unwind_sim_recordings::trace::Trace;
-use unwind_sim_tables::ground::Shelf;
+use unwind_sim_tables::ground::FileArena;
 
 /// What to do besides scrubbing memory and registers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,7 +113,7 @@ pub fn scrub(
     }
 
     let path = basis.as_ref().map_or(path, |file| file.path());
-    let shelf = Shelf::default();
+    let shelf = FileArena::default();
     let before = Input::open(path, &open)?;
     let mut scrubber = Scrubber::new(&shelf, before.files())?;
     let mut scrubbed = temporary()?;

@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::model::Sample;
 use unwind_sim_recordings::view::View;
-use unwind_sim_tables::ground::Shelf;
+use unwind_sim_tables::ground::FileArena;
 
 /// A walk that the scrubbed sample would change.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -35,7 +35,7 @@ impl<'f> Scrubber<'f> {
     ///
     /// # Errors
     /// None in practice, since the names of the unwinders are fixed.
-    pub fn new(shelf: &'f Shelf, files: FinderOptions) -> Result<Scrubber<'f>, SpecError> {
+    pub fn new(shelf: &'f FileArena, files: FinderOptions) -> Result<Scrubber<'f>, SpecError> {
         Ok(Scrubber {
             walkers: Walkers::new()?,
             proofs: Proofs::new(shelf, files),

@@ -22,7 +22,7 @@ use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::{FakeVariant, SampleRegs, Start, Variant};
 use unwind_sim_unwind::unwinder::Stack;
-use unwind_sim_unwind::walk::{Place, walk};
+use unwind_sim_unwind::walk::{WalkTarget, walk};
 
 /// The number of samples in a group.
 const GROUP: usize = 8;
@@ -270,7 +270,7 @@ impl<'a> Unwinding<'a> {
             }
         };
 
-        let place = Place {
+        let place = WalkTarget {
             space,
             memory: &memory,
         };

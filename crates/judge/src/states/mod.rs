@@ -17,7 +17,7 @@ use crate::input::{Input, InputError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(feature = "machine")]
-use unwind_sim_emulator::linux::{Doing, End, Outcome};
+use unwind_sim_emulator::linux::{End, Outcome, ThreadActivity};
 #[cfg(feature = "machine")]
 use unwind_sim_record::reversible::Reversible;
 use unwind_sim_recordings::names::Location;
@@ -444,11 +444,11 @@ fn threads(run: &Reversible) -> Vec<ThreadState> {
         tid: thread.task.thread,
         name: thread.name,
         doing: match thread.doing {
-            Doing::Runs => "runs".to_owned(),
-            Doing::CanRun => "can run".to_owned(),
-            Doing::WaitsIn(call) => format!("waits in {call}"),
-            Doing::Stopped(signal) => format!("stopped by signal {signal}"),
-            Doing::Traced(tracer) => format!("stopped for its tracer, thread {tracer}"),
+            ThreadActivity::Runs => "runs".to_owned(),
+            ThreadActivity::CanRun => "can run".to_owned(),
+            ThreadActivity::WaitsIn(call) => format!("waits in {call}"),
+            ThreadActivity::Stopped(signal) => format!("stopped by signal {signal}"),
+            ThreadActivity::Traced(tracer) => format!("stopped for its tracer, thread {tracer}"),
         },
         truth,
     });

@@ -9,7 +9,7 @@ use unwind_sim_emulator::AddressSpace;
 use unwind_sim_emulator::effects::Stack;
 use unwind_sim_unwind::regs::{Reg, RegMask};
 use unwind_sim_unwind::rule::{Base, Rule, RuleKind, Value};
-use unwind_sim_unwind::truth::Held;
+use unwind_sim_unwind::truth::ShadowFrame;
 
 /// What is wrong, with a bit for each claim.
 pub(super) type Wrong = u16;
@@ -305,7 +305,7 @@ impl Simple {
         &self,
         gpr: &impl Fn(usize) -> u64,
         memory: &AddressSpace,
-        caller: &Held,
+        caller: &ShadowFrame,
         (before, last, changed): (&Simple, &Judged, Parts),
     ) -> (Wrong, u64) {
         let base = gpr(self.base as usize);
@@ -340,7 +340,7 @@ impl Simple {
         &self,
         gpr: &impl Fn(usize) -> u64,
         memory: &AddressSpace,
-        caller: &Held,
+        caller: &ShadowFrame,
     ) -> (Wrong, u64) {
         let cfa = gpr(self.base as usize).wrapping_add_signed(self.offset.into());
         (self.wrong(gpr, memory, caller), cfa)
@@ -353,7 +353,7 @@ impl Simple {
         cfa: u64,
         gpr: &impl Fn(usize) -> u64,
         memory: &AddressSpace,
-        caller: &Held,
+        caller: &ShadowFrame,
     ) -> bool {
         match self.saved[index] {
             Saved::Nothing => true,
@@ -371,7 +371,7 @@ impl Simple {
         &self,
         gpr: &impl Fn(usize) -> u64,
         memory: &AddressSpace,
-        caller: &Held,
+        caller: &ShadowFrame,
     ) -> Wrong {
         let base = gpr(self.base as usize);
         if self.ends_at_zero && base == 0 {

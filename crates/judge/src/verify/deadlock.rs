@@ -6,7 +6,7 @@ use super::images::Images;
 use crate::engine::Engine;
 use std::path::{Path, PathBuf};
 use unwind_sim_emulator::linux::{Kernel, MappedFile, Task};
-pub use unwind_sim_emulator::linux::{OwnerKnown, WaitFile, Waiting, WaitsFor, Which};
+pub use unwind_sim_emulator::linux::{OwnerKnown, WaitFile, WaitTarget, Waiting, WaitsFor};
 use unwind_sim_record::machine::MachineMemory;
 use unwind_sim_record::registers::live_registers;
 use unwind_sim_recordings::names::Location;

@@ -3,7 +3,7 @@
 use super::claim::{self, Wrong};
 use crate::check::Contradiction;
 use unwind_sim_unwind::regs::Reg;
-use unwind_sim_unwind::truth::{Cpu, Held, TrueFrame, TrueKind};
+use unwind_sim_unwind::truth::{Cpu, ShadowFrame, TrueFrame, TrueKind};
 
 pub(super) fn top(cpu: &Cpu, cfa: u64) -> TrueFrame {
     TrueFrame {
@@ -15,7 +15,7 @@ pub(super) fn top(cpu: &Cpu, cfa: u64) -> TrueFrame {
 }
 
 /// The frame that `held` returns to.
-pub(super) fn outer(held: &Held, cfa: u64) -> TrueFrame {
+pub(super) fn outer(held: &ShadowFrame, cfa: u64) -> TrueFrame {
     TrueFrame {
         pc: held.pc,
         cfa,

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use unwind_sim_unwind::insn::INSN_BYTES_MAX;
 use unwind_sim_unwind::memory::{Memory, MemoryError};
 use unwind_sim_unwind::regs::Regs;
-use unwind_sim_unwind::truth::{Cpu, Held};
+use unwind_sim_unwind::truth::{Cpu, ShadowFrame};
 
 /// The maximum number of instructions that are kept.
 const INSTRUCTIONS_MAX: usize = 1 << 16;
@@ -28,7 +28,7 @@ pub(super) struct Kept {
     pub(super) cpu: Cpu,
     pub(super) live: Regs,
     /// Its frame.
-    pub(super) held: Held,
+    pub(super) held: ShadowFrame,
     pub(super) stack: Stack,
     /// The number of the instruction.
     pub(super) number: u64,
@@ -87,7 +87,7 @@ impl Late {
         &mut self,
         place: PlaceId,
         cpu: Cpu,
-        (live, held): (Regs, Held),
+        (live, held): (Regs, ShadowFrame),
         memory: &dyn Memory,
         (number, no_table): (u64, u8),
     ) {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unwind_sim_emulator::linux::{End, RunningProgram};
-use unwind_sim_emulator::linux::{Followed, Kernel, Notice, Outcome, StartError};
+use unwind_sim_emulator::linux::{Kernel, Notice, Outcome, ScheduleOutcome, StartError};
 use unwind_sim_recordings::files::FileProblem;
 use unwind_sim_recordings::open;
 use unwind_sim_recordings::printable::PrintableName as _;
@@ -55,7 +55,7 @@ pub struct Run {
     /// What is not modelled and made calls of the program fail.
     pub notices: Vec<Notice>,
     /// What became of the schedule.
-    pub followed: Followed,
+    pub followed: ScheduleOutcome,
     /// The threads that wait for what cannot happen, if the run ended with that.
     pub deadlock: Vec<DeadlockedThread>,
 }

@@ -23,7 +23,7 @@ use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::Start;
 use unwind_sim_unwind::unwinder::Stack;
 use unwind_sim_unwind::verdict::{Claim, Verdict, judge, true_links};
-use unwind_sim_unwind::walk::{Place, walk};
+use unwind_sim_unwind::walk::{WalkTarget, walk};
 
 /// A walk or a quick check that the check of single frames does not confirm.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -175,7 +175,7 @@ impl Walks {
                 ended: end_code(&chain, verdict, &ground),
                 start: &start,
                 is_fake: false,
-                place: Place {
+                place: WalkTarget {
                     space: subject.space,
                     memory: &memory as &dyn Memory,
                 },
@@ -223,7 +223,7 @@ impl Walks {
             limits,
             ..
         } = stack;
-        let place = Place {
+        let place = WalkTarget {
             space,
             memory: *memory,
         };

@@ -1,7 +1,7 @@
 //! What the kernel reports during a recording: programs, mappings, threads, processes, signals.
 
-use super::places::{Places, Progress};
-use super::{Entry, Session};
+use super::places::{ProcessPlaces, Progress};
+use super::{Session, StartupPhase};
 use crate::state::program_entry;
 use std::io::Write;
 use std::ops::Range;
@@ -25,16 +25,16 @@ impl<W: Write> ProcessObserver for Session<'_, '_, W> {
     fn started(&mut self, core: &Core, stack_end: u64) {
         self.generated.process_ended(self.pid());
         self.shadow.started(core, stack_end);
-        self.places = Places::new(self.names.len());
+        self.places = ProcessPlaces::new(self.names.len());
         self.progress = Progress {
             begins: true,
             ..Progress::default()
         };
         self.places.unnamed = true;
         self.places.entry = match program_entry(core) {
-            Some(entry) if entry == core.state.rip => Entry::Inside,
-            Some(entry) => Entry::At(entry),
-            None => Entry::Left,
+            Some(entry) if entry == core.state.rip => StartupPhase::Inside,
+            Some(entry) => StartupPhase::At(entry),
+            None => StartupPhase::Left,
         };
         let pid = self.pid();
         self.event(&model::Event::Exec { pid });

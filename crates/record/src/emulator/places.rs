@@ -1,27 +1,27 @@
 //! The places of a recording in each process, and how far each thread is.
 
-use super::{Armed, Entry, Role};
+use super::{FetchedRegs, Role, StartupPhase};
 use hashbrown::HashMap;
 use unwind_sim_emulator::linux::Task;
 
 /// Where the places are in a process.
 #[derive(Clone)]
-pub(super) struct Places {
+pub(super) struct ProcessPlaces {
     /// The roles of addresses.
     pub(super) at: HashMap<u64, Vec<Role>>,
     /// Indices of names not found in any mapping of this program so far.
     pub(super) missing: Vec<usize>,
-    pub(super) entry: Entry,
+    pub(super) entry: StartupPhase,
     /// A program was started, but has no name yet.
     pub(super) unnamed: bool,
 }
 
-impl Places {
-    pub(super) fn new(names: usize) -> Places {
-        Places {
+impl ProcessPlaces {
+    pub(super) fn new(names: usize) -> ProcessPlaces {
+        ProcessPlaces {
             at: HashMap::new(),
             missing: (0..names).collect(),
-            entry: Entry::Left,
+            entry: StartupPhase::Left,
             unnamed: false,
         }
     }
@@ -30,7 +30,7 @@ impl Places {
 /// How far a thread is.
 #[derive(Clone, Default)]
 pub(super) struct Progress {
-    pub(super) armed: Vec<Armed>,
+    pub(super) armed: Vec<FetchedRegs>,
     /// rip and rsp at the last place: a signal handler may return the thread to it.
     pub(super) last_place: (u64, u64),
     /// The next instruction is the first of a program, a thread or a signal handler.
@@ -48,14 +48,14 @@ impl Progress {
 
 /// Those of processes and threads that do not run.
 #[derive(Default)]
-pub(super) struct Parked {
-    processes: HashMap<u32, Places>,
+pub(super) struct SuspendedTasks {
+    processes: HashMap<u32, ProcessPlaces>,
     threads: HashMap<Task, Progress>,
 }
 
-impl Parked {
+impl SuspendedTasks {
     /// A process was created by the running one.
-    pub(super) fn forked(&mut self, child: Task, places: &Places) {
+    pub(super) fn forked(&mut self, child: Task, places: &ProcessPlaces) {
         self.processes.insert(child.process, places.clone());
         self.threads.insert(child, Progress::beginning());
     }
@@ -68,7 +68,7 @@ impl Parked {
     pub(super) fn switch(
         &mut self,
         (from, to): (Task, Task),
-        places: &mut Places,
+        places: &mut ProcessPlaces,
         progress: &mut Progress,
     ) {
         if from.process != to.process

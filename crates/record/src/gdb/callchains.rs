@@ -25,20 +25,20 @@ const ARGUMENTS: [&str; 6] = ["rdi", "rsi", "rdx", "rcx", "r8", "r9"];
 
 /// What `get_perf_callchain` was asked for.
 #[derive(PartialEq, Eq, Debug)]
-struct Asked {
+struct CallchainArguments {
     request: CallchainRequest,
     /// How many entries are left out at the start (`init_nr`, until 6.18): they count as stored.
     skipped: u32,
 }
 
-impl Asked {
+impl CallchainArguments {
     /// From the arguments by their names in the kernel: they were reordered, added and removed.
     /// Only the low half, or byte, of a register is the argument.
-    fn from_arguments(values: &[(&str, u64)]) -> Option<Asked> {
+    fn from_arguments(values: &[(&str, u64)]) -> Option<CallchainArguments> {
         let find = |name: &str| values.iter().find(|(n, _)| *n == name).map(|(_, v)| *v);
         let flag = |name: &str| find(name).map(|value| value & 0xff != 0);
         let skipped = find("init_nr").unwrap_or(0) as u32;
-        Some(Asked {
+        Some(CallchainArguments {
             request: CallchainRequest {
                 kernel: flag("kernel")?,
                 user: flag("user")?,
@@ -78,15 +78,16 @@ impl<W: Write> Session<'_, '_, '_, W> {
         let back = self.machine.word(live.rsp())?;
         let caller_sp = live.rsp().wrapping_add(8);
 
-        let regs = match sampled.is_hardware() {
-            true => SampleRegs::hardware(sampled),
+        let regs = if sampled.is_hardware() {
+            SampleRegs::hardware(sampled)
+        } else {
             // The unwinder starts further inside, in a function called by this one; the frames
             // between are skipped in any case.
-            false => SampleRegs {
+            SampleRegs {
                 sampled: sampled.restricted(FAKE),
                 fetch: None,
                 own: Some(Regs::frame(back, caller_sp, live.get_or_zero(Reg::Rbp))),
-            },
+            }
         };
 
         // The sampled rsp may be on another stack than the live one.
@@ -136,7 +137,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
     }
 
     /// The arguments at the function's entry; `None` if the kernel's types do not name them.
-    fn asked(&mut self) -> Result<Option<Asked>, GdbError> {
+    fn asked(&mut self) -> Result<Option<CallchainArguments>, GdbError> {
         let btf = self.image.btf.as_ref();
         let Some(names) = btf.and_then(|btf: &Btf| btf.parameters(CALLCHAIN)) else {
             return Ok(None);
@@ -155,7 +156,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             };
             values.push((name, value));
         }
-        Ok(Asked::from_arguments(&values))
+        Ok(CallchainArguments::from_arguments(&values))
     }
 
     /// The returned `struct perf_callchain_entry`: a count, and that many words, of which the first
@@ -201,8 +202,8 @@ mod tests {
         ];
         let skipped = 0;
         assert_eq!(
-            Asked::from_arguments(&old),
-            Some(Asked { request, skipped })
+            CallchainArguments::from_arguments(&old),
+            Some(CallchainArguments { request, skipped })
         );
         // A BPF helper before 5.18.
         let mut skipping = old;
@@ -212,9 +213,10 @@ mod tests {
             ..request
         };
         let skipped = 123;
-        let expected = Some(Asked { request, skipped });
-        assert_eq!(Asked::from_arguments(&skipping), expected);
+        let expected = Some(CallchainArguments { request, skipped });
+        assert_eq!(CallchainArguments::from_arguments(&skipping), expected);
 
+        // Since then, without the number to skip and with a cookie.
         let new = [
             ("regs", 1),
             ("kernel", 1),
@@ -230,10 +232,11 @@ mod tests {
         };
         let skipped = 0;
         assert_eq!(
-            Asked::from_arguments(&new),
-            Some(Asked { request, skipped })
+            CallchainArguments::from_arguments(&new),
+            Some(CallchainArguments { request, skipped })
         );
 
-        assert_eq!(Asked::from_arguments(&old[..4]), None);
+        // Without one of the arguments, nothing can be said.
+        assert_eq!(CallchainArguments::from_arguments(&old[..4]), None);
     }
 }

@@ -55,9 +55,10 @@ pub(super) fn is_image(
     let release = text
         .strip_prefix(BANNER)
         .and_then(|rest| rest.split(' ').next());
-    match release == Some(version.as_str()) {
-        true => Ok(()),
-        false => Err(other_kernel(image, release)),
+    if release == Some(version.as_str()) {
+        Ok(())
+    } else {
+        Err(other_kernel(image, release))
     }
 }
 

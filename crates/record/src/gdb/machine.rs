@@ -5,7 +5,7 @@
 //! in the page before (Linux `arch/x86/include/asm/pgtable.h`, `kernel_to_user_pgdp`).
 
 use std::time::Duration;
-use unwind_sim_host::gdb::{Client, ClientOptions, GdbError, Others, Registers, Stop};
+use unwind_sim_host::gdb::{Client, ClientOptions, GdbError, OtherThreads, Registers, Stop};
 use unwind_sim_recordings::kernel::{PTI_USER, PageFault, PageTables};
 
 /// Address of the interrupt descriptor table for every processor and with any page tables: the
@@ -63,7 +63,7 @@ impl Machine {
     }
 
     /// Executes one instruction on the selected processor, which stays selected.
-    pub(super) fn step(&mut self, others: Others) -> Result<(), GdbError> {
+    pub(super) fn step(&mut self, others: OtherThreads) -> Result<(), GdbError> {
         let before = self.registers()?;
         let thread = self.thread.clone();
         for _ in 0..STEPS_MAX {
@@ -82,7 +82,7 @@ impl Machine {
     }
 
     /// Runs all processors, or only the selected one, until one stops, and selects that one.
-    pub(super) fn resume(&mut self, others: Others, most: Duration) -> Result<(), GdbError> {
+    pub(super) fn resume(&mut self, others: OtherThreads, most: Duration) -> Result<(), GdbError> {
         let stop = self.client.resume(&self.thread, others, most);
         self.stopped(stop)
     }
@@ -90,9 +90,10 @@ impl Machine {
     fn stopped(&mut self, stop: Result<Stop, GdbError>) -> Result<(), GdbError> {
         (self.registers, self.tables) = (None, None);
         let thread = stop?.thread;
-        match thread.is_empty() {
-            true => Ok(()),
-            false => self.choose(&thread),
+        if thread.is_empty() {
+            Ok(())
+        } else {
+            self.choose(&thread)
         }
     }
 

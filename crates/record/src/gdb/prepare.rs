@@ -1,7 +1,7 @@
 //! Gathers what must be known about the kernel before it is recorded.
 
 use super::machine::Machine;
-use super::world::Places;
+use super::world::KernelLayout;
 use super::{GdbOptions, GdbRecordError, PID, TraceRecorder, kaslr, loaded};
 use std::io::Write;
 use std::ops::Range;
@@ -11,10 +11,10 @@ use unwind_sim_recordings::import::VmcoreProblem;
 use unwind_sim_recordings::kernel::KernelImage;
 
 /// The prerequisites of a recording.
-pub(super) struct Ready {
+pub(super) struct RecordingSetup {
     /// KASLR offset.
     pub(super) bias: u64,
-    pub(super) places: Places,
+    pub(super) places: KernelLayout,
     /// Addresses of the kernel's image.
     pub(super) range: Range<u64>,
     pub(super) handlers: Vec<(u64, bool)>,
@@ -29,7 +29,8 @@ pub(super) fn prepare<W: Write>(
     path: &Path,
     options: &GdbOptions,
     recorder: &mut TraceRecorder<'_, W>,
-) -> Result<Ready, GdbRecordError> {
+) -> Result<RecordingSetup, GdbRecordError> {
+    // A given offset is used, and then tested like one that was found.
     let bias = match options.kaslr {
         Some(bias) => bias,
         None => kaslr::find(machine, image)?,
@@ -37,7 +38,7 @@ pub(super) fn prepare<W: Write>(
     // With another kernel's image, every address below would be wrong.
     kaslr::is_image(machine, image, bias)?;
 
-    let places = Places::new(image, bias)?;
+    let places = KernelLayout::new(image, bias)?;
     let range = image.range.start.wrapping_add(bias)..image.range.end.wrapping_add(bias);
     let request = MappingRequest {
         pid: PID,
@@ -64,7 +65,7 @@ pub(super) fn prepare<W: Write>(
     }
 
     let handlers = places.handlers(machine)?;
-    Ok(Ready {
+    Ok(RecordingSetup {
         bias,
         places,
         range,
@@ -126,6 +127,7 @@ mod tests {
         let stub = listener.local_addr().expect("an address").to_string();
         let served = std::thread::spawn(move || serve(&listener));
 
+        // An image without symbols cannot be that of any kernel.
         let image = KernelImage::of_symbols(KernelSymbols::default(), None);
         let options = GdbOptions {
             stub,

@@ -5,7 +5,7 @@ use super::world::{self, Stopped, copy_more};
 use super::{GdbRecordError, PID, Session};
 use std::io::Write;
 use std::time::Duration;
-use unwind_sim_host::gdb::{GdbError, Others, Registers};
+use unwind_sim_host::gdb::{GdbError, OtherThreads, Registers};
 use unwind_sim_recordings::kernel::Btf;
 use unwind_sim_recordings::model::{KernelSample, Sample};
 use unwind_sim_unwind::kernel::{
@@ -86,6 +86,7 @@ impl StateLayout {
             bytes.fold(0, |value, b| value << 8 | u64::from(*b))
         };
 
+        // The bounds of the stack on which the unwinder is, as it has them.
         let stack = StackInfo {
             kind: StackType::from_number(part(0, 4)).unwrap_or_default(),
             begin: part(1, 8),
@@ -201,7 +202,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         while states.len() < STATES_MAX && stray < STRAY_MAX {
             // Other processors may unwind at the same time.
             let mut is_chosen = |thread: &str, _: &Registers| thread == chosen;
-            if !self.run_until(both, Others::Wait, ALONE_MAX, &mut is_chosen)? {
+            if !self.run_until(both, OtherThreads::Wait, ALONE_MAX, &mut is_chosen)? {
                 break;
             }
 
@@ -237,7 +238,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             let mut is_back = |thread: &str, registers: &Registers| {
                 thread == chosen && registers.get("rsp") == Some(cfa)
             };
-            if !self.run_until(&[back], Others::Wait, ALONE_MAX, &mut is_back)? {
+            if !self.run_until(&[back], OtherThreads::Wait, ALONE_MAX, &mut is_back)? {
                 break;
             }
 
@@ -264,9 +265,10 @@ impl<W: Write> Session<'_, '_, '_, W> {
         }
 
         // The next unwind must not be missed if it has started already.
-        match at_start || self.summary.ended.is_some() {
-            true => Ok(at_start),
-            false => self.run_to(start),
+        if at_start || self.summary.ended.is_some() {
+            Ok(at_start)
+        } else {
+            self.run_to(start)
         }
     }
 

@@ -12,7 +12,7 @@ use unwind_sim_unwind::kernel::{GraphReturn, GraphSearch, Rethook, Task, Version
 const TAKEN_MAX: usize = 64;
 
 /// Offsets of the tracers' data.
-pub(super) struct Taken {
+pub(super) struct TracerOffsets {
     /// From a task to the list, and from a link to the next link, `ret_addr` and `frame`.
     rethooks: Option<[u64; 4]>,
     graph: Option<Graph>,
@@ -28,9 +28,9 @@ struct Graph {
     is_shadow: bool,
 }
 
-impl Taken {
-    pub(super) fn new(btf: &Btf, version: Option<Version>) -> Taken {
-        Taken {
+impl TracerOffsets {
+    pub(super) fn new(btf: &Btf, version: Option<Version>) -> TracerOffsets {
+        TracerOffsets {
             rethooks: rethooks(btf),
             graph: graph(btf, version),
         }
@@ -117,6 +117,7 @@ impl Graph {
             return Ok(out);
         };
 
+        // From the last entry backwards, at most as many as `TAKEN_MAX`.
         let mut left = last;
         if self.is_shadow {
             while left > 0 {

@@ -9,23 +9,23 @@ use unwind_sim_recordings::trace::URETPROBES_MAX;
 use unwind_sim_unwind::kernel::Uretprobes;
 
 /// Offsets of the probes' data.
-pub(super) struct Places {
+pub(super) struct UprobeOffsets {
     /// From a task to its `struct uprobe_task`, and from there to the list.
     utask: u64,
     list: u64,
     /// In `struct return_instance`.
     original: u64,
     next: u64,
-    /// From `struct mm_struct` to the pointer to `struct xol_area`, and from there to the address of
-    /// the page `[uprobes]`, which begins with the trampoline.
+    /// From `struct mm_struct` to the pointer to `struct xol_area`, and from there to the address
+    /// of the page `[uprobes]`, which begins with the trampoline.
     area: u64,
     address: u64,
 }
 
-impl Places {
+impl UprobeOffsets {
     /// `None` for a kernel without return probes (`CONFIG_UPROBES`).
-    pub(super) fn new(btf: &Btf) -> Option<Places> {
-        Some(Places {
+    pub(super) fn new(btf: &Btf) -> Option<UprobeOffsets> {
+        Some(UprobeOffsets {
             utask: btf.offset("task_struct", "utask")?,
             list: btf.offset("uprobe_task", "return_instances")?,
             original: btf.offset("return_instance", "orig_ret_vaddr")?,

@@ -7,7 +7,7 @@
 use super::GdbRecordError;
 use super::machine::Machine;
 use super::states::StateLayout;
-use super::taken::Taken;
+use super::taken::TracerOffsets;
 use super::uretprobes;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -45,7 +45,7 @@ const EXCEPTION_STACK_SIZE: u64 = 8 << 10;
 const TOP_PADDING_MAX: u64 = 64;
 
 /// The addresses and offsets of the required objects in a kernel.
-pub(super) struct Places {
+pub(super) struct KernelLayout {
     bias: u64,
     version: Option<Version>,
     encoding: Option<Encoding>,
@@ -68,14 +68,14 @@ pub(super) struct Places {
     comm: Option<u64>,
     mm: u64,
     uprobe: Option<[u64; 3]>,
-    uretprobes: Option<uretprobes::Places>,
+    uretprobes: Option<uretprobes::UprobeOffsets>,
     unwinder: Option<UnwinderKind>,
-    taken: Taken,
+    taken: TracerOffsets,
 }
 
-impl Places {
+impl KernelLayout {
     /// The places of the kernel `image` with the KASLR offset `bias`.
-    pub(super) fn new(image: &KernelImage, bias: u64) -> Result<Places, GdbRecordError> {
+    pub(super) fn new(image: &KernelImage, bias: u64) -> Result<KernelLayout, GdbRecordError> {
         let btf = image.btf.as_ref().ok_or(GdbRecordError::NoTypes)?;
 
         let symbols = &image.symbols;
@@ -119,7 +119,7 @@ impl Places {
         let entry_stack = member("cpu_entry_area", "entry_stack_page")?;
         let version = image.version.as_deref().and_then(Version::from_name);
 
-        Ok(Places {
+        Ok(KernelLayout {
             bias,
             version,
             encoding: image.encoding,
@@ -138,9 +138,9 @@ impl Places {
             comm: btf.offset("task_struct", "comm"),
             mm: member("task_struct", "mm")?,
             uprobe: uprobe(btf),
-            uretprobes: uretprobes::Places::new(btf),
+            uretprobes: uretprobes::UprobeOffsets::new(btf),
             unwinder: StateLayout::new(btf).map(|layout| layout.kind()),
-            taken: Taken::new(btf, version),
+            taken: TracerOffsets::new(btf, version),
         })
     }
 
@@ -198,7 +198,7 @@ struct Processor {
 
 /// The properties of a task that every stop needs.
 #[derive(Clone, Copy)]
-struct Known {
+struct TaskHeader {
     address: u64,
     stack: u64,
     pid: u32,
@@ -206,11 +206,11 @@ struct Known {
 
 /// The stopped kernel, with caches.
 pub(super) struct Kernel<'a> {
-    places: &'a Places,
+    places: &'a KernelLayout,
     processors: Vec<Processor>,
     /// `__per_cpu_offset`.
     bases: Vec<u64>,
-    tasks: Vec<Known>,
+    tasks: Vec<TaskHeader>,
     /// `TOP_OF_KERNEL_STACK_PADDING`, once known.
     top_padding: Option<u64>,
 }
@@ -228,7 +228,7 @@ pub(super) struct Stopped {
 }
 
 impl<'a> Kernel<'a> {
-    pub(super) const fn new(places: &'a Places) -> Kernel<'a> {
+    pub(super) const fn new(places: &'a KernelLayout) -> Kernel<'a> {
         Kernel {
             places,
             processors: Vec::new(),
@@ -281,7 +281,7 @@ impl<'a> Kernel<'a> {
         &mut self,
         machine: &mut Machine,
         base: u64,
-    ) -> Result<(Known, Option<String>), GdbError> {
+    ) -> Result<(TaskHeader, Option<String>), GdbError> {
         let places = self.places;
         let address = machine.word(places.current.wrapping_add(base))?;
         self.known(machine, address)
@@ -292,7 +292,7 @@ impl<'a> Kernel<'a> {
         &mut self,
         machine: &mut Machine,
         address: u64,
-    ) -> Result<(Known, Option<String>), GdbError> {
+    ) -> Result<(TaskHeader, Option<String>), GdbError> {
         let places = self.places;
         if let Some(known) = self.tasks.iter().find(|t| t.address == address) {
             // The address of a task may be reused, so its stack is checked.
@@ -304,7 +304,7 @@ impl<'a> Kernel<'a> {
 
         // Another task has taken the address.
         self.tasks.retain(|t| t.address != address);
-        let known = Known {
+        let known = TaskHeader {
             address,
             stack: machine.word(address.wrapping_add(places.stack))?,
             pid: machine.word(address.wrapping_add(places.pid))? as u32,
@@ -435,6 +435,7 @@ impl<'a> Kernel<'a> {
     ) -> Result<Stopped, GdbError> {
         let (known, comm) = self.known(machine, address)?;
 
+        // A byte or an int, by version.
         let on_other_cpu = match self.places.on_cpu {
             Some((at, len)) => {
                 let word = machine.word(address.wrapping_add(at))?;
@@ -473,7 +474,7 @@ impl<'a> Kernel<'a> {
     }
 
     /// The current task's user space, without its memory.
-    fn user(&self, machine: &mut Machine, known: &Known) -> Result<UserSpace, GdbError> {
+    fn user(&self, machine: &mut Machine, known: &TaskHeader) -> Result<UserSpace, GdbError> {
         let places = self.places;
         let mut user = UserSpace {
             pid: known.pid,
@@ -542,9 +543,10 @@ fn copy(
         }
 
         regions.push(Region {
-            role: match regions.is_empty() {
-                true => RegionRole::Stack,
-                false => RegionRole::OtherStack,
+            role: if regions.is_empty() {
+                RegionRole::Stack
+            } else {
+                RegionRole::OtherStack
             },
             bounds: stack.range(),
             next_sp: stack.next_sp,

@@ -1,7 +1,7 @@
 //! jitdump files while the program writes them: by system calls, or through a C stream.
 //!
-//! Most runtimes write through a stream with a buffer (CPython, V8), which reaches the file when the code
-//! has run long ago, or at exit. What they hand to `fwrite` is read there.
+//! Most runtimes write through a stream with a buffer (CPython, V8), which reaches the file when
+//! the code has run long ago, or at exit. What they hand to `fwrite` is read there.
 
 use hashbrown::HashMap;
 use unwind_sim_emulator::AddressSpace;

@@ -21,7 +21,7 @@ use unwind_sim_unwind::image::{Image, Mapping};
 
 /// What is known of a run besides the machine's state.
 #[derive(Clone, Default)]
-pub(super) struct Known {
+pub(super) struct RunState {
     pub(super) shadow: Shadow,
     pub(super) world: World,
     /// Generated code of the running process, and of the others.
@@ -40,7 +40,7 @@ pub(super) struct Search {
 
 /// Keeps what is known.
 pub(super) struct Watcher {
-    pub(super) known: Known,
+    pub(super) known: RunState,
     /// Images of files, found once.
     images: Vec<Arc<Image>>,
     finder: ImageFinder,
@@ -53,7 +53,7 @@ impl Watcher {
     /// Before a program is started whose root directory is `root`.
     pub(super) fn new(root: &Path) -> Watcher {
         Watcher {
-            known: Known::default(),
+            known: RunState::default(),
             images: Vec::new(),
             finder: ImageFinder::new(finder_options(root)),
             executed: 0,
@@ -64,7 +64,7 @@ impl Watcher {
     /// The next instruction is at `rip`.
     #[cold]
     fn look(&mut self, core: &Core, rip: u64) {
-        let Known { shadow, world, .. } = &self.known;
+        let RunState { shadow, world, .. } = &self.known;
         if let Some(search) = &mut self.search
             && search.look.is_there(core, rip, shadow.task(), world)
         {

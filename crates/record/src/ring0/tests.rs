@@ -1,7 +1,7 @@
 //! The truth of ring 0, from its entry to the way back.
 
 use super::*;
-use unwind_sim_emulator::ring0::{Event, Gates, Step};
+use unwind_sim_emulator::ring0::{Event, Gates, StepResult};
 use unwind_sim_emulator::state::reg;
 use unwind_sim_emulator::{AddressSpace, Permissions};
 use unwind_sim_unwind::truth::TrueKind;
@@ -12,7 +12,8 @@ const HANDLER: u64 = 0x3000;
 const STACK: u64 = 0x10_0000;
 const TASK: u64 = 0x11_0000;
 
-/// User code at [`CODE`] makes a system call, which runs `system_call`; both handlers return at once.
+/// User code at [`CODE`] makes a system call, which runs `system_call`; both handlers return at
+/// once.
 fn machine(system_call: &[u8]) -> Ring0 {
     let mut memory = AddressSpace::bare();
     memory.map(CODE..0x20_0000, Permissions::ALL).expect("free");
@@ -42,14 +43,14 @@ fn a_system_call_has_one_frame_until_it_returns() {
     let mut shadow = Ring0Shadow::default();
     let mut ring0 = machine(&[0x48, 0x0f, 0x07]); // sysretq
     assert_eq!(shadow.truth(&ring0), Truth::Unknown);
-    assert_eq!(ring0.step(&mut shadow), Step::Done);
+    assert_eq!(ring0.step(&mut shadow), StepResult::Done);
     assert_eq!(shadow.truth(&ring0).frames().len(), 1);
     let boundary = shadow.boundary().expect("in ring 0");
     assert_eq!(
         (boundary.ip, boundary.sp, boundary.pushed_at),
         (CODE + 2, STACK, None)
     );
-    assert_eq!(ring0.step(&mut shadow), Step::Done);
+    assert_eq!(ring0.step(&mut shadow), StepResult::Done);
     assert_eq!(
         (shadow.truth(&ring0), shadow.boundary()),
         (Truth::Unknown, None)
@@ -61,7 +62,7 @@ fn an_interrupt_puts_a_frame_on_what_it_interrupted() {
     let mut shadow = Ring0Shadow::default();
     let mut ring0 = machine(&[0xfb, 0x50, 0x90, 0x90]); // sti; push %rax; nop
     for _ in 0..3 {
-        assert_eq!(ring0.step(&mut shadow), Step::Done);
+        assert_eq!(ring0.step(&mut shadow), StepResult::Done);
     }
     let before = shadow.truth(&ring0);
     assert_eq!(ring0.deliver(Event::Interrupt, &mut shadow), Ok(true));
@@ -71,7 +72,7 @@ fn an_interrupt_puts_a_frame_on_what_it_interrupted() {
     };
     assert_eq!((top.pc, top.cfa), (HANDLER, STACK - 8));
     assert_eq!((trapped.pc, trapped.kind), (SYSCALL + 2, TrueKind::Trapped));
-    assert_eq!(ring0.step(&mut shadow), Step::Done);
+    assert_eq!(ring0.step(&mut shadow), StepResult::Done);
     assert_eq!((shadow.truth(&ring0), shadow.unknown()), (before, 0));
 }
 
@@ -83,6 +84,6 @@ fn out_of_user_mode_an_interrupt_has_one_frame() {
     assert_eq!(shadow.truth(&ring0).frames().len(), 1);
     let pushed = TASK - 40 - IRET_FRAME_OFFSET;
     assert_eq!(shadow.boundary().and_then(|b| b.pushed_at), Some(pushed));
-    assert_eq!(ring0.step(&mut shadow), Step::Done);
+    assert_eq!(ring0.step(&mut shadow), StepResult::Done);
     assert_eq!(shadow.truth(&ring0), Truth::Unknown);
 }

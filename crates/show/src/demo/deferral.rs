@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use unwind_sim_perf_data::PerfFile;
 use unwind_sim_perf_data::callchain::Context;
-use unwind_sim_perf_data::stitch::{Mode, What, items, stitch};
+use unwind_sim_perf_data::stitch::{ItemKind, Mode, items, stitch};
 
 const HEAD: &str = "\
 A sample is taken in an NMI. The user stack may be paged out, so it cannot be read there, and the
@@ -40,13 +40,15 @@ pub(super) fn text(bytes: &[u8]) -> String {
         ControlFlow::Continue(())
     });
 
+    // First what the file has, in its order: a sample whose user part is deferred holds a cookie in
+    // place of the frames, and a later record brings them.
     for item in &all {
         match &item.what {
-            What::Sample { chain, .. } => {
+            ItemKind::Sample { chain, .. } => {
                 let _ = writeln!(out, "\n  sample of thread {}", item.tid);
                 frames(&mut out, chain);
             }
-            What::Record {
+            ItemKind::Record {
                 cookie,
                 frames: user,
             } => {
@@ -63,6 +65,8 @@ pub(super) fn text(bytes: &[u8]) -> String {
     }
 
     out.push_str(JOINED);
+
+    // Then the chains that are joined from these records.
     for sample in stitch(Mode::Own, all).0 {
         let _ = writeln!(out, "\n  thread {}: {}", sample.tid, sample.how.as_str());
         frames(&mut out, &sample.chain);

@@ -8,7 +8,7 @@ mod texts;
 
 pub use texts::ALL;
 
-use pictured::Part;
+use pictured::DemoStep;
 use unwind_sim_judge::input::{Input, InputError};
 use unwind_sim_judge::run::RunError;
 use unwind_sim_recordings::trace::Trace;
@@ -23,13 +23,13 @@ pub struct Demo {
     pub recording: &'static [u8],
     /// The case or program that was recorded, below `corpus/`.
     pub source: &'static str,
-    text: Text,
+    text: Narration,
 }
 
 /// How a demo is told.
-enum Text {
+enum Narration {
     /// By pictures of its samples.
-    Pictured(&'static [Part]),
+    Pictured(&'static [DemoStep]),
     /// By a function.
     OfTrace(fn(&Input) -> Result<String, RunError>),
     /// By the records of a perf.data.
@@ -43,9 +43,9 @@ impl Demo {
     /// If the recording is damaged, which a test rules out.
     pub fn show(&self) -> Result<String, RunError> {
         match &self.text {
-            Text::Pictured(parts) => pictured::text(&self.input()?, parts),
-            Text::OfTrace(text) => text(&self.input()?),
-            Text::Deferral => Ok(deferral::text(self.recording)),
+            Narration::Pictured(parts) => pictured::text(&self.input()?, parts),
+            Narration::OfTrace(text) => text(&self.input()?),
+            Narration::Deferral => Ok(deferral::text(self.recording)),
         }
     }
 
@@ -53,15 +53,15 @@ impl Demo {
     /// view of memory.
     pub fn options(&self) -> Vec<String> {
         match &self.text {
-            Text::Pictured(parts) => pictured::options(parts),
-            Text::OfTrace(_) => seed_004::OPTIONS.map(str::to_owned).to_vec(),
-            Text::Deferral => Vec::new(),
+            Narration::Pictured(parts) => pictured::options(parts),
+            Narration::OfTrace(_) => seed_004::OPTIONS.map(str::to_owned).to_vec(),
+            Narration::Deferral => Vec::new(),
         }
     }
 
     /// Whether the recording is a trace, whose samples have a true chain.
     pub fn is_trace(&self) -> bool {
-        !matches!(self.text, Text::Deferral)
+        !matches!(self.text, Narration::Deferral)
     }
 
     /// The recording, if it is a trace.

@@ -1,6 +1,6 @@
 //! A demo as text and pictures of its samples.
 
-use crate::picture::{Hidden, Walked, chains, picture};
+use crate::picture::{DrawnWalk, Hidden, chains, picture};
 use unwind_sim_judge::engine::{Outcome, Setting};
 use unwind_sim_judge::input::Input;
 use unwind_sim_judge::run::RunError;
@@ -10,8 +10,8 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::start::Variant;
 
 /// A part of a demo.
-pub(super) enum Part {
-    /// Text.
+pub(super) enum DemoStep {
+    /// Text, printed as it is.
     Say(&'static str),
     /// The picture of a sample, or only its chains.
     Show {
@@ -27,8 +27,8 @@ pub(super) enum Part {
 }
 
 /// The picture of a sample, with all of its memory.
-pub(super) const fn words(sample: u64, unwinders: &'static [&'static str]) -> Part {
-    Part::Show {
+pub(super) const fn words(sample: u64, unwinders: &'static [&'static str]) -> DemoStep {
+    DemoStep::Show {
         sample,
         unwinders,
         memory: MemoryView::Cpu,
@@ -37,8 +37,8 @@ pub(super) const fn words(sample: u64, unwinders: &'static [&'static str]) -> Pa
 }
 
 /// The chains of a sample.
-pub(super) const fn only_chains(sample: u64, unwinders: &'static [&'static str]) -> Part {
-    Part::Show {
+pub(super) const fn only_chains(sample: u64, unwinders: &'static [&'static str]) -> DemoStep {
+    DemoStep::Show {
         sample,
         unwinders,
         memory: MemoryView::Cpu,
@@ -47,12 +47,12 @@ pub(super) const fn only_chains(sample: u64, unwinders: &'static [&'static str])
 }
 
 /// The text of a demo.
-pub(super) fn text(input: &Input, parts: &[Part]) -> Result<String, RunError> {
+pub(super) fn text(input: &Input, parts: &[DemoStep]) -> Result<String, RunError> {
     let mut out = String::new();
     for part in parts {
         match part {
-            Part::Say(text) => out.push_str(text),
-            Part::Show {
+            DemoStep::Say(text) => out.push_str(text),
+            DemoStep::Show {
                 sample,
                 unwinders,
                 memory,
@@ -66,6 +66,8 @@ pub(super) fn text(input: &Input, parts: &[Part]) -> Result<String, RunError> {
                     view: *memory,
                     ..Setting::default()
                 };
+
+                // A filter by number leaves one sample, so the closure runs once.
                 input.for_each::<RunError>(&filter, &mut |view| {
                     out.push_str(&shown(view, unwinders, &setting, *words)?);
                     Ok(())
@@ -77,10 +79,10 @@ pub(super) fn text(input: &Input, parts: &[Part]) -> Result<String, RunError> {
 }
 
 /// The options of `step` that show all that the parts show.
-pub(super) fn options(parts: &[Part]) -> Vec<String> {
+pub(super) fn options(parts: &[DemoStep]) -> Vec<String> {
     let (mut names, mut seen): (Vec<&str>, _) = (Vec::new(), MemoryView::Cpu);
     for part in parts {
-        if let Part::Show {
+        if let DemoStep::Show {
             unwinders, memory, ..
         } = part
         {
@@ -106,24 +108,30 @@ fn shown(
 ) -> Result<String, RunError> {
     let mut walks: Vec<(&str, Outcome)> = Vec::new();
     for name in unwinders {
+        // A cache of its own for each walk: no walk of a demo may profit from an earlier one.
         let engine = spec::engine(name)?;
         let outcome = engine.examine(view, Variant::Hardware, setting, &mut Cache::new());
         walks.push((name, outcome));
     }
 
-    let walked: Vec<Walked<'_>> = walks
+    let walked: Vec<DrawnWalk<'_>> = walks
         .iter()
-        .map(|(name, outcome)| Walked { name, outcome })
+        .map(|(name, outcome)| DrawnWalk { name, outcome })
         .collect();
 
-    let text = match words {
-        true => picture(view, &walked, setting, Hidden::Nothing),
-        false => chains(view, &walked),
+    let text = if words {
+        picture(view, &walked, setting, Hidden::Nothing)
+    } else {
+        chains(view, &walked)
     };
 
-    let line = |line: &str| match line.is_empty() {
-        true => "\n".to_owned(),
-        false => format!("  {line}\n"),
+    // An empty line stays empty: indented, it would end in spaces.
+    let line = |line: &str| {
+        if line.is_empty() {
+            "\n".to_owned()
+        } else {
+            format!("  {line}\n")
+        }
     };
     Ok(text.lines().map(line).collect())
 }

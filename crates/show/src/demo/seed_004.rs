@@ -203,6 +203,8 @@ const USER_PID: u32 = 1;
 
 /// The user space of one of the mail's listings: registers, memory, mappings.
 fn user_space(loaded: user::Loaded) -> (UserSpace, Vec<Region<'static>>, World) {
+    // The listing has only addresses; registers and stack are made so that a walk by rbp finds
+    // exactly these. rbp points to the first pair of words, and rsp lies somewhere below it.
     let frames = loaded.frames();
     let mut regs = Regs::frame(loaded.poll(), frames[0] - 0x40, frames[0]);
     // `__USER_CS` (`arch/x86/include/asm/segment.h`).
@@ -220,6 +222,8 @@ fn user_space(loaded: user::Loaded) -> (UserSpace, Vec<Region<'static>>, World) 
     let words = pairs
         .map(|((at, next), caller)| (*at, [next.to_le_bytes(), caller.to_le_bytes()].concat()));
 
+    // The outermost saved rbp is the address of `__libc_csu_init`. The walk takes the bytes 8
+    // behind it for a return address, as in the mail, so they must be readable.
     let code = (frames[3], user::CSU_INIT.to_vec());
     let regions = words.chain([code]).map(|(address, bytes)| Region {
         role: RegionRole::User,
@@ -229,6 +233,8 @@ fn user_space(loaded: user::Loaded) -> (UserSpace, Vec<Region<'static>>, World) 
         bytes: bytes.into(),
     });
 
+    // The images are placed where the mailed addresses say, without bytes: only names are looked up
+    // in them.
     let mut world = World::new();
     for (name, start, end, functions) in loaded.images() {
         let symbols = functions.iter().map(|(name, address)| Symbol {
@@ -261,6 +267,8 @@ fn perf_script(view: &View<'_>, variant: Variant, event: &MmPageAlloc) -> String
         return String::new();
     };
     let (space, regions, world) = user_space(event.loaded);
+
+    // The kernel's stack stays as recorded; user space is added to it.
     let mut sample = view.sample.clone();
     sample.regions.extend(regions);
     // The recording is of a program that plays the kernel's functions.
@@ -283,6 +291,8 @@ fn perf_script(view: &View<'_>, variant: Variant, event: &MmPageAlloc) -> String
     let chain = perf_chain(view, &engine, variant, &setting, options, &mut Cache::new());
     let (regs, header) = (variant.as_str(), event.header());
 
+    // The lines have the form of `perf script`, so that they can be compared with those of the
+    // mail.
     let mut out = format!("\n  --regs {regs}\n    {header}\n");
     out.push_str(&callchain_lines(view, &chain, "    "));
 
@@ -291,6 +301,7 @@ fn perf_script(view: &View<'_>, variant: Variant, event: &MmPageAlloc) -> String
     };
     let chain: &Chain = &outcome.chain;
 
+    // The name of the table says whether rows came from the file or were derived from its code.
     let frames = chain.frames.len();
     let derived = chain.steps().any(|step| match step.how {
         How::Rule { row, .. } => row.source().table.as_str().ends_with("(derived)"),
@@ -306,6 +317,8 @@ fn perf_script(view: &View<'_>, variant: Variant, event: &MmPageAlloc) -> String
         outcome.verdict
     );
 
+    // The place to blame is a pc of the recorded program, so it is looked up in its address space,
+    // not in the listing's.
     if let Some(d) = &outcome.diagnosis {
         let place = Location::of(view.space, d.pc);
         let _ = writeln!(

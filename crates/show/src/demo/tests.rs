@@ -28,6 +28,7 @@ fn each_listing_has_its_own_user_addresses() {
     let text = demo.show().unwrap();
     let (first, second) = text.split_once("--regs fake:v5.2").unwrap();
 
+    // The kernel's frames name the image of the case; all others are user space.
     let user = |listing: &str| -> Vec<String> {
         let lines = listing.lines().map(str::trim_start);
         let frames = lines.filter(|line| line.ends_with(')') && !line.ends_with("(seed-004)"));
@@ -40,6 +41,7 @@ fn each_listing_has_its_own_user_addresses() {
             .collect()
     };
 
+    // As in the mail; the last number is no address, but bytes of code that were read as one.
     let mailed = [
         "7efdf7f7d3e8",
         "5651468729c1",

@@ -1,7 +1,7 @@
 //! The demos and what they say.
 
-use super::pictured::{Part, only_chains, words};
-use super::{Demo, Text, seed_004};
+use super::pictured::{DemoStep, only_chains, words};
+use super::{Demo, Narration, seed_004};
 use unwind_sim_recordings::view::MemoryView;
 
 macro_rules! trace {
@@ -17,82 +17,82 @@ pub static ALL: [Demo; 11] = [
         about: "frame pointers, and the two instructions at which they lose a frame",
         recording: trace!("demo-fp"),
         source: "cases/frame/fp-loses-the-caller-before-push-rbp.s",
-        text: Text::Pictured(&FP),
+        text: Narration::Pictured(&FP),
     },
     Demo {
         name: "dwarf",
         about: "DWARF CFI, where a function uses rbp for something else",
         recording: trace!("demo-dwarf"),
         source: "cases/frame/rbp-as-data-in-a-middle-function.s",
-        text: Text::Pictured(&DWARF),
+        text: Narration::Pictured(&DWARF),
     },
     Demo {
         name: "orc",
         about: "ORC, and one row that leads to another stack",
         recording: trace!("demo-orc"),
         source: "cases/orc/stack-switch-through-sp-indirect.s",
-        text: Text::Pictured(&ORC),
+        text: Narration::Pictured(&ORC),
     },
     Demo {
         name: "sframe",
         about: "SFrame, and a frame that it cannot describe",
         recording: trace!("demo-sframe"),
         source: "cases/dwarf/lazy-resolver-hangs-its-cfa-on-rbx.s",
-        text: Text::Pictured(&SFRAME),
+        text: Narration::Pictured(&SFRAME),
     },
     Demo {
         name: "lbr",
         about: "branch records: the chain without the stack, as deep as the ring",
         recording: trace!("demo-lbr"),
         source: "demos/lbr.s",
-        text: Text::Pictured(&LBR),
+        text: Narration::Pictured(&LBR),
     },
     Demo {
         name: "guess",
         about: "a scan of the stack, and a function pointer that it takes for a frame",
         recording: trace!("demo-guess"),
         source: "cases/frame/guess-takes-a-function-pointer-for-a-frame.s",
-        text: Text::Pictured(&GUESS),
+        text: Narration::Pictured(&GUESS),
     },
     Demo {
         name: "seed-004",
         about: "a tracepoint's fake registers under ORC: one kernel frame where there should be eight",
         recording: trace!("seed-004"),
         source: "cases/start/seed-004.s",
-        text: Text::OfTrace(seed_004::text),
+        text: Narration::OfTrace(seed_004::text),
     },
     Demo {
         name: "copy",
         about: "a profiler's copy of the stack, and the word that it left out",
         recording: trace!("demo-copy"),
         source: "cases/copy/popped-slot-lies-outside-a-copy.s",
-        text: Text::Pictured(&COPY),
+        text: Narration::Pictured(&COPY),
     },
     Demo {
         name: "deferral",
         about: "user frames that are recorded later, and joined by a cookie",
         recording: include_bytes!("../../corpus/perfdata/A-two-samples-one-record.data"),
         source: "perfdata/A-two-samples-one-record.data",
-        text: Text::Deferral,
+        text: Narration::Deferral,
     },
     Demo {
         name: "wrong-row",
         about: "a wrong row in shipped software: a function of glibc that forgets its push %rbp",
         recording: trace!("demo-wrong-row"),
         source: "demos/wrong-row.s",
-        text: Text::Pictured(&WRONG_ROW),
+        text: Narration::Pictured(&WRONG_ROW),
     },
     Demo {
         name: "deadlock",
         about: "two threads that wait for each other, and their stacks",
         recording: trace!("demo-deadlock"),
         source: "demos/deadlock.s",
-        text: Text::Pictured(&DEADLOCK),
+        text: Narration::Pictured(&DEADLOCK),
     },
 ];
 
-const FP: [Part; 5] = [
-    Part::Say(
+const FP: [DemoStep; 5] = [
+    DemoStep::Say(
         "\
 A walk by frame pointers believes that rbp points to the frame of the function that runs: the saved
 rbp is there, and the return address is the word above. At the first instruction of leaf, rbp is
@@ -101,14 +101,14 @@ still that of mid. So the word above it is the return address of mid, and mid it
 ",
     ),
     words(0, &["fp", "dwarf"]),
-    Part::Say(
+    DemoStep::Say(
         "
 Two instructions later, after push %rbp and mov %rsp, %rbp, leaf has a frame, and the chain is right:
 
 ",
     ),
     words(1, &["fp"]),
-    Part::Say(
+    DemoStep::Say(
         "
 The same happens at the end, between pop %rbp and ret. DWARF has a row for each of these
 instructions. What to try:
@@ -119,8 +119,8 @@ instructions. What to try:
     ),
 ];
 
-const DWARF: [Part; 3] = [
-    Part::Say(
+const DWARF: [DemoStep; 3] = [
+    DemoStep::Say(
         "\
 counts uses rbp as a counter, as optimized code does. It saves its caller's rbp on the stack, and
 its row of .eh_frame says where. Frame pointers read the counter as an address; DWARF restores rbp
@@ -129,7 +129,7 @@ from its slot and goes on:
 ",
     ),
     words(0, &["dwarf", "fp"]),
-    Part::Say(
+    DemoStep::Say(
         "
 A row says, for a range of instructions, where the caller's frame begins (the CFA) and where each
 register of the caller is. What to try:
@@ -140,8 +140,8 @@ register of the caller is. What to try:
     ),
 ];
 
-const ORC: [Part; 3] = [
-    Part::Say(
+const ORC: [DemoStep; 3] = [
+    DemoStep::Say(
         "\
 on_other_stack calls callee on a stack of its own, as a kernel does for interrupts. The old stack
 pointer is in the last word of the new stack. The ORC row at the call is SP_INDIRECT: load sp from
@@ -150,7 +150,7 @@ the word at sp, then add 16. ORC is the only table in this program:
 ",
     ),
     words(0, &["orc", "dwarf"]),
-    Part::Say(
+    DemoStep::Say(
         "
 An ORC entry has 6 bytes and describes ip, sp and bp. That is enough for a kernel, and there is no
 expression to evaluate in an NMI. What to try:
@@ -161,8 +161,8 @@ expression to evaluate in an NMI. What to try:
     ),
 ];
 
-const SFRAME: [Part; 5] = [
-    Part::Say(
+const SFRAME: [DemoStep; 5] = [
+    DemoStep::Say(
         "\
 resolve realigns the stack, as the lazy resolver of ld.so does, and finds its own frame through rbx.
 While resolve itself runs, rbx is at hand, and its row can be used:
@@ -170,7 +170,7 @@ While resolve itself runs, rbx is at hand, and its row can be used:
 ",
     ),
     only_chains(0, &["dwarf", "sframe", "orc"]),
-    Part::Say(
+    DemoStep::Say(
         "
 Then it calls fixup. Now rbx of resolve would have to be carried through the frame of fixup. SFrame
 and ORC carry ip, sp and bp only; DWARF carries every callee-saved register:
@@ -178,7 +178,7 @@ and ORC carry ip, sp and bp only; DWARF carries every callee-saved register:
 ",
     ),
     words(1, &["dwarf", "sframe", "orc"]),
-    Part::Say(
+    DemoStep::Say(
         "
 Here the rows of SFrame and ORC are derived from .eh_frame, since no compiler writes them for this
 code; what cannot be held is left out. What to try:
@@ -189,8 +189,8 @@ code; what cannot be held is left out. What to try:
     ),
 ];
 
-const LBR: [Part; 3] = [
-    Part::Say(
+const LBR: [DemoStep; 3] = [
+    DemoStep::Say(
         "\
 In call-stack mode a processor writes each call into a ring and removes it when the call returns. No
 memory is read, and no table. But the ring has 8, 16 or 32 places, and this recursion is 12 calls
@@ -199,7 +199,7 @@ deep:
 ",
     ),
     only_chains(0, &["lbr:8", "lbr:16", "fp"]),
-    Part::Say(
+    DemoStep::Say(
         "
 The smaller ring is right as far as it goes. The larger one has every frame, but nothing in it says
 that the last one is the root. What to try:
@@ -210,8 +210,8 @@ that the last one is the root. What to try:
     ),
 ];
 
-const GUESS: [Part; 3] = [
-    Part::Say(
+const GUESS: [DemoStep; 3] = [
+    DemoStep::Say(
         "\
 The simplest unwinder takes every word of the stack that is the address of code. It needs nothing and
 misses nothing, but holds has a function pointer in a local variable:
@@ -219,7 +219,7 @@ misses nothing, but holds has a function pointer in a local variable:
 ",
     ),
     words(0, &["guess", "dwarf"]),
-    Part::Say(
+    DemoStep::Say(
         "
 A kernel prints such entries with a question mark. What a scan finds proves nothing, even if it is
 right: its best verdict is ~. What to try:
@@ -230,8 +230,8 @@ right: its best verdict is ~. What to try:
     ),
 ];
 
-const COPY: [Part; 5] = [
-    Part::Say(
+const COPY: [DemoStep; 5] = [
+    DemoStep::Say(
         "\
 perf record --call-graph dwarf copies the stack from rsp upwards and unwinds later. sorts has just
 popped rbp, and its row still says: rbp is saved at cfa-16. That word is below rsp now, so the copy
@@ -239,13 +239,13 @@ does not have it:
 
 ",
     ),
-    Part::Show {
+    DemoStep::Show {
         sample: 0,
         unwinders: &["dwarf", "dwarf+fp"],
         memory: MemoryView::Copy(u64::MAX),
         words: true,
     },
-    Part::Say(
+    DemoStep::Say(
         "
 The row is not wrong. An unwinder that sees all memory, such as a debugger's, finds the word still
 in place:
@@ -253,7 +253,7 @@ in place:
 ",
     ),
     only_chains(0, &["dwarf"]),
-    Part::Say(
+    DemoStep::Say(
         "
 What to try:
   unwind-sim explain US203
@@ -263,8 +263,8 @@ What to try:
     ),
 ];
 
-const WRONG_ROW: [Part; 5] = [
-    Part::Say(
+const WRONG_ROW: [DemoStep; 5] = [
+    DemoStep::Say(
         "\
 _ZGVcN4vvv_sincos is the vector version of sincos in glibc's libmvec, here of version 2.36. It is
 written by hand and starts with push %rbp, and its only row says for all of the function: the CFA is
@@ -273,7 +273,7 @@ rsp+8. After the push that is the place of the saved rbp, which is taken for the
 ",
     ),
     words(0, &["dwarf", "fp"]),
-    Part::Say(
+    DemoStep::Say(
         "
 One instruction later the function has a frame pointer. Now the walk without any table is right, and
 DWARF is still wrong:
@@ -281,7 +281,7 @@ DWARF is still wrong:
 ",
     ),
     only_chains(1, &["dwarf", "fp"]),
-    Part::Say(
+    DemoStep::Say(
         "
 unwind-sim proves rows from the code, and found this one and 1,478 other functions in Debian's
 binaries (docs/findings.md). What to try:
@@ -292,8 +292,8 @@ binaries (docs/findings.md). What to try:
     ),
 ];
 
-const DEADLOCK: [Part; 5] = [
-    Part::Say(
+const DEADLOCK: [DemoStep; 5] = [
+    DemoStep::Say(
         "\
 Two threads take two locks in opposite order. Each has one and waits in futex for the other, for ever.
 The emulated machine knows when no thread can go on, and shows where each stands. One has
@@ -302,14 +302,14 @@ lock_b and waits for lock_a:
 ",
     ),
     words(0, &["fp"]),
-    Part::Say(
+    DemoStep::Say(
         "
 The other has lock_a and waits for lock_b:
 
 ",
     ),
     words(1, &["fp"]),
-    Part::Say(
+    DemoStep::Say(
         "
 The frames above take_lock say who has to change the order. What to try:
   unwind-sim demo deadlock -o deadlock.bin

@@ -1,6 +1,6 @@
 //! Chains in one line each, innermost frame first: `leaf < mid < _start`.
 
-use super::{Walked, function, true_function};
+use super::{DrawnWalk, function, true_function};
 use std::fmt::Write as _;
 use unwind_sim_judge::engine::Outcome;
 use unwind_sim_recordings::view::View;
@@ -79,7 +79,7 @@ pub fn chain_line(names: &[Name]) -> String {
 }
 
 /// The true chain and those found, with verdict and reason.
-pub(super) fn all(view: &View<'_>, walks: &[Walked<'_>]) -> String {
+pub(super) fn all(view: &View<'_>, walks: &[DrawnWalk<'_>]) -> String {
     let from = walks.iter().map(|w| w.outcome.from).min().unwrap_or(0);
     let mut lines: Vec<Line> = Vec::new();
     if !view.sample.truth.frames().is_empty() {
@@ -107,7 +107,7 @@ struct Line {
     reason: String,
 }
 
-fn line(view: &View<'_>, walk: &Walked<'_>) -> Line {
+fn line(view: &View<'_>, walk: &DrawnWalk<'_>) -> Line {
     let outcome = walk.outcome;
     let mut chain = chain_line(&found_names(view, outcome));
     let is_root = outcome.ended() == Code::RootReached;
@@ -141,31 +141,30 @@ fn laid_out(lines: &[Line]) -> String {
     let width = fitting.max().unwrap_or(0);
 
     let mut out = String::new();
+
+    // A chain that is too long goes on below itself, so the reason is placed by its last line.
     for line in lines {
         let chain = wrapped(&line.chain, LINE_MAX - indent, indent);
         let last = chain.lines().last().map_or(0, |l| l.chars().count());
 
-        let reason = match line.reason.is_empty() {
-            true => String::new(),
-            // Beside the chain if there is room, else below it.
-            false
-                if !chain.contains('\n')
-                    && indent + last.max(width) + 2 + line.reason.len() <= LINE_MAX =>
-            {
-                format!(
-                    "{:pad$}  {}",
-                    "",
-                    line.reason,
-                    pad = width.saturating_sub(last)
-                )
-            }
-            false => format!("\n{:indent$}{}", "", line.reason),
+        // Beside the chain if there is room, else below it.
+        let has_room =
+            !chain.contains('\n') && indent + last.max(width) + 2 + line.reason.len() <= LINE_MAX;
+        let reason = if line.reason.is_empty() {
+            String::new()
+        } else if has_room {
+            let pad = width.saturating_sub(last);
+            format!("{:pad$}  {}", "", line.reason)
+        } else {
+            format!("\n{:indent$}{}", "", line.reason)
         };
 
         let text = format!(
             "{:name$}  {:verdict$}  {chain}{reason}",
             line.name, line.verdict
         );
+
+        // Padding would leave spaces at the ends of lines.
         for line in text.lines() {
             let _ = writeln!(out, "{}", line.trim_end());
         }

@@ -19,7 +19,7 @@ pub use words::{place, value};
 
 /// A walk that is drawn into the picture.
 #[derive(Clone, Copy)]
-pub struct Walked<'a> {
+pub struct DrawnWalk<'a> {
     /// The unwinder, with its start if that matters.
     pub name: &'a str,
     /// What it found.
@@ -37,7 +37,12 @@ pub enum Hidden {
 
 /// The picture of the sample's stack, with what the `walks` read. `setting` says which memory they
 /// saw.
-pub fn picture(view: &View<'_>, walks: &[Walked<'_>], setting: &Setting, hidden: Hidden) -> String {
+pub fn picture(
+    view: &View<'_>,
+    walks: &[DrawnWalk<'_>],
+    setting: &Setting,
+    hidden: Hidden,
+) -> String {
     let mut out = words::drawn(view, walks, setting, hidden);
     if hidden == Hidden::Nothing {
         out.push('\n');
@@ -47,7 +52,7 @@ pub fn picture(view: &View<'_>, walks: &[Walked<'_>], setting: &Setting, hidden:
 }
 
 /// The chains alone.
-pub fn chains(view: &View<'_>, walks: &[Walked<'_>]) -> String {
+pub fn chains(view: &View<'_>, walks: &[DrawnWalk<'_>]) -> String {
     chains::all(view, walks)
 }
 
@@ -69,9 +74,10 @@ fn true_pc(view: &View<'_>, index: usize) -> CodeAddress {
 /// The function of true frame `index`; `<signal>` for the frame of a signal's trampoline.
 fn true_function(view: &View<'_>, index: usize) -> String {
     let next = view.sample.truth.frames().get(index + 1);
-    match next.is_some_and(|f| f.kind == TrueKind::Interrupted) {
-        true => "<signal>".to_owned(),
-        false => function(view, true_pc(view, index)),
+    if next.is_some_and(|f| f.kind == TrueKind::Interrupted) {
+        "<signal>".to_owned()
+    } else {
+        function(view, true_pc(view, index))
     }
 }
 

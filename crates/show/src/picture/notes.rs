@@ -1,7 +1,7 @@
 //! What is known of the words of a stack: what each is, from the truth, and who read it.
 
 use super::words::bounds;
-use super::{Walked, true_function};
+use super::{DrawnWalk, true_function};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use unwind_sim_recordings::view::View;
@@ -40,7 +40,7 @@ impl Note {
 pub(super) type Notes = BTreeMap<u64, Note>;
 
 /// The notes on the words of a sample.
-pub(super) fn notes(view: &View<'_>, walks: &[Walked<'_>]) -> Notes {
+pub(super) fn notes(view: &View<'_>, walks: &[DrawnWalk<'_>]) -> Notes {
     let mut notes = Notes::new();
     name(view, &mut notes);
     for walk in walks {
@@ -76,7 +76,8 @@ fn name(view: &View<'_>, notes: &mut Notes) {
 }
 
 /// Notes the words that a walk read, and those that it could not read.
-fn read_by(view: &View<'_>, walk: &Walked<'_>, notes: &mut Notes) {
+fn read_by(view: &View<'_>, walk: &DrawnWalk<'_>, notes: &mut Notes) {
+    // The word of the return address is noted by the number of the frame that was found through it.
     let chain = &walk.outcome.chain;
     for (number, frame) in chain.steps().enumerate() {
         if let Some(slot) = frame.slot {
@@ -90,6 +91,7 @@ fn read_by(view: &View<'_>, walk: &Walked<'_>, notes: &mut Notes) {
             continue;
         };
 
+        // The rule was applied to the frame before, whose registers tell what each word is.
         let inner = number.checked_sub(1).and_then(|i| chain.frames.get(i));
         for word in words.iter().filter(|word| Some(word.address) != frame.slot) {
             let reg = register_at(row.rule(), inner, frame.sp, word.address);
@@ -109,6 +111,8 @@ fn read_by(view: &View<'_>, walk: &Walked<'_>, notes: &mut Notes) {
         regions.any(|region| bounds(region).contains(address))
     };
 
+    // Events say which register's word could not be read; without its address nothing can be
+    // marked.
     let lost = chain.events.iter().filter_map(|event| match event {
         Event::RegisterLost { reg, cause, .. } => {
             Some((format!("{reg} unreadable"), failed(cause)?))

@@ -66,10 +66,12 @@ fn drawn(name: &str, unwinder: &str, memory: MemoryView, hidden: Hidden) -> Stri
         let engine = spec::engine(unwinder)?;
         let outcome = engine.examine(view, Variant::Hardware, &setting, &mut Cache::new());
 
-        let walked = Walked {
+        let walked = DrawnWalk {
             name: unwinder,
             outcome: &outcome,
         };
+
+        // One sample passes the filter, so this is set once.
         out = picture(view, &[walked], &setting, hidden);
         Ok(())
     });

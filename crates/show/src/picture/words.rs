@@ -1,7 +1,7 @@
 //! The words of a stack: where each lies, its value, and what is known of it.
 
 use super::notes::{Note, Notes, TO_TRAMPOLINE, notes, text};
-use super::{Hidden, Walked};
+use super::{DrawnWalk, Hidden};
 use std::fmt::Write as _;
 use std::ops::Range;
 use unwind_sim_judge::engine::Setting;
@@ -26,7 +26,7 @@ const WORD: u64 = 8;
 /// The picture, without the chains.
 pub(super) fn drawn(
     view: &View<'_>,
-    walks: &[Walked<'_>],
+    walks: &[DrawnWalk<'_>],
     setting: &Setting,
     hidden: Hidden,
 ) -> String {
@@ -34,7 +34,10 @@ pub(super) fn drawn(
     let mut lines: Vec<[String; 4]> = vec![columns("", "word", "value", "what it is")];
     let regions = by_role(view);
 
+    // The live stack comes first and needs no title; each other region is set apart by a line with
+    // its role.
     for (number, region) in regions.iter().enumerate() {
+        // A region without a word worth showing gets no title either.
         let mut of_region = region_lines(view, region, number, &notes, setting, hidden);
         if number > 0 && !of_region.is_empty() {
             let what = match region.role {
@@ -49,6 +52,7 @@ pub(super) fn drawn(
         lines.append(&mut of_region);
     }
 
+    // The heading of the last column would announce answers that are hidden.
     if hidden == Hidden::Answers {
         lines[0][3].clear();
     }
@@ -116,6 +120,8 @@ fn region_lines(
         noted.push(live.rsp());
     }
 
+    // Values are read from all that was recorded, but where an unwinder's view ends is marked: that
+    // is the copy it would have had.
     let (all, seen) = (view.sample.memory(), view.memory(setting.view));
     if hidden == Hidden::Answers {
         // Which words are left out must not tell which ones matter.
@@ -132,6 +138,8 @@ fn region_lines(
 
     let mut lines = Vec::new();
     let mut was_seen = None;
+
+    // The loop shows noted words, and the words between two of them if they are few.
     for (index, &wanted) in noted.iter().enumerate() {
         if lines.len() >= LINES_MAX {
             let left = noted.len() - index;
@@ -143,23 +151,27 @@ fn region_lines(
             Some(last) => noted[last].saturating_add(WORD).min(wanted),
             None => wanted,
         };
+
+        // Many words without a note would hide those with one, so they become one line.
         let between = (wanted - from) / WORD;
-        let start = match between > PLAIN_MAX {
-            true => {
-                lines.push(columns("", &format!("... {between} words"), "", ""));
-                wanted
-            }
-            false => from,
+        let start = if between > PLAIN_MAX {
+            lines.push(columns("", &format!("... {between} words"), "", ""));
+            wanted
+        } else {
+            from
         };
 
+        // The mark for the copy's edge goes in where readability changes, also within the words
+        // between.
         let plain = (start..wanted).step_by(WORD as usize);
         for at in plain.chain([wanted]) {
             let is_seen = seen.read_u64(at).is_ok();
             // The processor's view has no copy.
             if setting.view != MemoryView::Cpu && was_seen.is_some_and(|was| was != is_seen) {
-                let what = match is_seen {
-                    true => "--- the copy starts here",
-                    false => "--- the copy ends here",
+                let what = if is_seen {
+                    "--- the copy starts here"
+                } else {
+                    "--- the copy ends here"
                 };
                 lines.push(columns("", what, "", ""));
             }
@@ -187,9 +199,10 @@ fn region_lines(
 /// The value of a word that has a note.
 fn noted_value(view: &View<'_>, word: u64, note: Option<&Note>) -> String {
     let is_named = |name: &str| note.is_some_and(|n| n.names.iter().any(|n| n.starts_with(name)));
-    match is_named(TO_TRAMPOLINE) {
-        true => "(trampoline)".to_owned(),
-        false => value(view, word, is_named("return")),
+    if is_named(TO_TRAMPOLINE) {
+        "(trampoline)".to_owned()
+    } else {
+        value(view, word, is_named("return"))
     }
 }
 
@@ -216,9 +229,10 @@ fn on_stack(view: &View<'_>, address: u64) -> Option<String> {
 /// A value: as code, as a place on a recorded stack, or as a number. Of a return address, the
 /// function is that of the call.
 pub fn value(view: &View<'_>, word: u64, is_return: bool) -> String {
-    let pc = match is_return {
-        true => CodeAddress::Return(word),
-        false => CodeAddress::Instruction(word),
+    let pc = if is_return {
+        CodeAddress::Return(word)
+    } else {
+        CodeAddress::Instruction(word)
     };
     if view.space.is_text(pc.symbol_address()) {
         return Location::of(view.space, pc).to_string();

@@ -10,7 +10,7 @@ const BYTES_MAX: usize = 1_700_000;
 
 /// What identifies a group: findings with one cause.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Key {
+pub(super) struct GroupKey {
     pub(super) image: String,
     pub(super) function: String,
     /// The unwinder, or the kind of table.
@@ -28,11 +28,11 @@ pub(super) struct Group {
     /// How often they were met; in `tables check` the same as `places`.
     pub(super) count: u64,
     /// One of them, the first in the file.
-    pub(super) first: First,
+    pub(super) first: GroupExample,
 }
 
 #[derive(Debug)]
-pub(super) struct First {
+pub(super) struct GroupExample {
     /// What is wrong, in words.
     pub(super) what: String,
     /// The row, and the one that would be right.
@@ -41,7 +41,7 @@ pub(super) struct First {
 }
 
 /// The table of groups, and the number of findings that it had no room for.
-pub(super) fn table(groups: &BTreeMap<Key, Group>, command: Command) -> (Markup, u64) {
+pub(super) fn table(groups: &BTreeMap<GroupKey, Group>, command: Command) -> (Markup, u64) {
     let of = match command {
         Command::Verify => "unwinder",
         Command::Check => "table",
@@ -49,16 +49,20 @@ pub(super) fn table(groups: &BTreeMap<Key, Group>, command: Command) -> (Markup,
 
     let (mut bytes, mut hidden) = (0, 0);
     let mut bodies = Vec::new();
+
+    // Groups come in the order of their keys, so the same input fills the page in the same way.
     for (key, group) in groups {
         let body = group_html(key, group);
         bytes += body.0.len();
         // What has no room is counted, so that the page can say so.
-        match bytes <= BYTES_MAX {
-            true => bodies.push(body),
-            false => hidden += group.places,
+        if bytes <= BYTES_MAX {
+            bodies.push(body)
+        } else {
+            hidden += group.places
         }
     }
 
+    // The filter is hidden until the script runs: without it nothing could be filtered.
     let table = html! {
         p #filter-box hidden { label { "Filter " input #filter type="search" autocomplete="off"; }
             " " span #filter-count role="status" {} }
@@ -73,7 +77,7 @@ pub(super) fn table(groups: &BTreeMap<Key, Group>, command: Command) -> (Markup,
     (table, hidden)
 }
 
-fn group_html(key: &Key, group: &Group) -> Markup {
+fn group_html(key: &GroupKey, group: &Group) -> Markup {
     let description = Code::from_name(&key.code).map_or("", Code::description);
     html! {
         tbody {

@@ -17,6 +17,9 @@ pub(super) fn controls(
     walkers: &[Walker],
 ) -> Markup {
     let last = states.len().saturating_sub(1);
+
+    // Everything is hidden at first, and shown by the script: without one, the page has only its
+    // first state.
     html! {
         div #controls hidden {
             (ticks(noun, states, marks))
@@ -41,6 +44,7 @@ pub(super) fn controls(
 
 /// The marks above the slider: where an unwinder becomes wrong, calls and signals.
 fn ticks(noun: &str, states: &[(u64, bool)], marks: &MarksLine) -> Markup {
+    // Ticks are placed by a state's position on the page: its first state may have any number.
     let places = states.iter().enumerate();
     let places: HashMap<u64, usize> = places.map(|(place, state)| (state.0, place)).collect();
 
@@ -48,10 +52,14 @@ fn ticks(noun: &str, states: &[(u64, bool)], marks: &MarksLine) -> Markup {
     let wrong: Vec<usize> = wrong.map(|(place, _)| place).collect();
 
     let kind = |kind: &str| -> Vec<usize> {
+        // A long run has more marks than pixels; what is beyond the bound is not drawn.
         let of_kind = marks.marks.iter().filter(|mark| mark.kind == kind);
         let found = of_kind.filter_map(|mark| places.get(&mark.number).copied());
         found.take(TICKS_MAX).collect()
     };
+
+    // One path for all ticks of a kind, half a unit in, so that each stands in the middle of its
+    // state.
     let path = |places: &[usize], top: u32, bottom: u32| -> String {
         let ticks = places.iter();
         ticks.map(|at| format!("M{at}.5 {top}V{bottom}")).collect()
@@ -62,6 +70,8 @@ fn ticks(noun: &str, states: &[(u64, bool)], marks: &MarksLine) -> Markup {
     let label = format!("Marks: an unwinder becomes wrong at {becoming}");
 
     html! {
+        // The width of the picture is the number of states; the browser stretches it to the
+        // slider's.
         svg .ticks viewBox=(format!("0 0 {count} 12")) preserveAspectRatio="none" role="img"
             aria-label=(label) {
             path .wrong d=(path(&wrong, 0, 6)) {}

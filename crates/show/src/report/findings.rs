@@ -1,7 +1,7 @@
 //! The page of what `verify --json` or `tables check --json` found.
 
-use super::Written;
-use super::causes::{First, Group, Key, table};
+use super::PageSummary;
+use super::causes::{Group, GroupExample, GroupKey, table};
 use super::input::{Command, LinesError, lines};
 use super::page::Page;
 use maud::{Markup, html};
@@ -18,34 +18,35 @@ const OTHERS_MAX: usize = 300;
 
 /// A table of something else than findings.
 #[derive(Default, Debug)]
-struct Others {
+struct OtherTable {
     rows: Vec<Vec<String>>,
     left_out: u64,
 }
 
-impl Others {
+impl OtherTable {
     fn add(&mut self, row: Vec<String>) {
-        match self.rows.len() < OTHERS_MAX {
-            true => self.rows.push(row),
-            false => self.left_out += 1,
+        if self.rows.len() < OTHERS_MAX {
+            self.rows.push(row)
+        } else {
+            self.left_out += 1
         }
     }
 }
 
 /// What the lines say.
 #[derive(Default, Debug)]
-struct Found {
-    groups: BTreeMap<Key, Group>,
+struct ReportContent {
+    groups: BTreeMap<GroupKey, Group>,
     /// Findings, and those that are in no group.
     findings: u64,
     left_out: u64,
-    totals: Others,
-    unproven: Others,
-    stores: Others,
-    jit: Others,
-    deadlock: Others,
-    index: Others,
-    unreadable: Others,
+    totals: OtherTable,
+    unproven: OtherTable,
+    stores: OtherTable,
+    jit: OtherTable,
+    deadlock: OtherTable,
+    index: OtherTable,
+    unreadable: OtherTable,
     /// The command and the end of `verify`.
     about: Vec<String>,
 }
@@ -59,10 +60,14 @@ pub fn findings(
     again: String,
     input: &mut dyn BufRead,
     out: &mut dyn Write,
-) -> Result<Written, LinesError> {
-    let mut found = Found::default();
+) -> Result<PageSummary, LinesError> {
+    // The lines are read one by one and only sums and groups are kept, so the page's size bounds
+    // the memory.
+    let mut found = ReportContent::default();
     let command = lines(input, &mut |kind, line| found.add(kind, line))?;
 
+    // Groups beyond the page's size are counted here, those beyond the number of groups while
+    // reading.
     let (groups, hidden) = table(&found.groups, command);
     let left_out = found.left_out + hidden;
 
@@ -96,7 +101,7 @@ pub fn findings(
 
     let page = page.html();
     out.write_all(page.as_bytes())?;
-    Ok(Written {
+    Ok(PageSummary {
         shown: found.findings - left_out,
         left_out: Some(left_out),
         bytes: page.len(),
@@ -111,9 +116,13 @@ fn text(line: &Value, name: &str) -> String {
     }
 }
 
-impl Found {
+impl ReportContent {
     fn add(&mut self, kind: &str, line: &Value) {
+        // Missing fields are empty text: lines of older versions have fewer fields.
         let t = |name: &str| text(line, name);
+
+        // Lines of other types, such as the rows of a sweep, have no place on the page and are
+        // passed over.
         match kind {
             "contradiction" => self.contradiction(line),
             "wrong_row" => self.wrong_row(line),
@@ -138,6 +147,7 @@ impl Found {
                 .to_vec(),
             ),
             "check" => {
+                // A `check` line has the number of functions for all and for each verdict.
                 let number = |part: &str| text(&line[part], "functions");
                 self.totals.add(vec![
                     t("file"),
@@ -166,6 +176,8 @@ impl Found {
             "unproven" => self.unproven(line),
             "function" if line["verdict"].as_str() == Some("unproven") => self.unproven(line),
             "unreadable" => self.unreadable.add(vec![t("file"), t("error")]),
+            // `verify` ends with a summary that says how the program ended; other summaries have no
+            // `end`.
             "summary" if line.get("end").is_some() => {
                 self.about.push(format!("The program {}", t("end")));
                 let counts = [("instructions", "instruction"), ("addresses", "address")];
@@ -203,7 +215,9 @@ impl Found {
             _ => String::new(),
         };
 
-        let key = Key {
+        // The address is not part of the key, so that a fault at many instructions of a function is
+        // one group.
+        let key = GroupKey {
             image,
             function,
             table: t("unwinder"),
@@ -212,6 +226,7 @@ impl Found {
             register: t("register"),
         };
 
+        // Without a value, the row gave none at all: it is not a wrong value.
         let (register, truth) = (t("register"), t("truth"));
         let given = match t("given") {
             none if none.is_empty() => format!("no value for {register}"),
@@ -221,6 +236,8 @@ impl Found {
 
         let row = &line["row"];
         let mut rules = Vec::new();
+
+        // Lines about code without a row have none to show.
         if row.is_object() {
             let table = text(row, "table");
             let place = match table.as_str() {
@@ -237,13 +254,14 @@ impl Found {
     }
 
     fn wrong_row(&mut self, line: &Value) {
+        // A function without a symbol is known by its start.
         let t = |name: &str| text(line, name);
         let function = match t("function") {
             name if name.is_empty() => t("function_start"),
             name => name,
         };
 
-        let key = Key {
+        let key = GroupKey {
             image: file_name(&t("file")).to_owned(),
             function,
             table: t("table"),
@@ -266,6 +284,7 @@ impl Found {
             t("sp")
         );
 
+        // `right` is missing where no row can be derived from the code.
         let mut rules = vec![("row", rule(&line["row"]))];
         if line["right"].is_object() {
             rules.push(("right", rule(&line["right"])));
@@ -275,7 +294,7 @@ impl Found {
 
     fn finding(
         &mut self,
-        key: Key,
+        key: GroupKey,
         count: u64,
         what: String,
         rules: Vec<(&'static str, String)>,
@@ -284,6 +303,8 @@ impl Found {
         // Of an unwinder that is expected to err, a line stands for many.
         let places = line["stands_for"].as_u64().unwrap_or(1);
         self.findings = self.findings.saturating_add(places);
+
+        // The example of a group is its first finding; later ones are only counted.
         if let Some(group) = self.groups.get_mut(&key) {
             group.places = group.places.saturating_add(places);
             group.count = group.count.saturating_add(count);
@@ -296,6 +317,7 @@ impl Found {
             return;
         }
 
+        // The instruction at fault is marked in the listing around it.
         let listed = line["listing"].as_array().into_iter().flatten();
         let listing = listed.map(|insn| {
             let is_it = insn["is_marked"].as_bool() == Some(true);
@@ -305,7 +327,7 @@ impl Found {
         let group = Group {
             places,
             count,
-            first: First {
+            first: GroupExample {
                 what,
                 rules,
                 listing: listing.collect(),
@@ -329,7 +351,8 @@ fn rule(rule: &Value) -> String {
     out
 }
 
-fn totals(totals: &Others, command: Command) -> Markup {
+fn totals(totals: &OtherTable, command: Command) -> Markup {
+    // The columns are in the order in which `add` collects them.
     match command {
         Command::Verify => others(
             "Totals",
@@ -362,7 +385,7 @@ fn totals(totals: &Others, command: Command) -> Markup {
     }
 }
 
-fn others<const N: usize>(title: &str, columns: [&str; N], others: &Others) -> Markup {
+fn others<const N: usize>(title: &str, columns: [&str; N], others: &OtherTable) -> Markup {
     html! { @if !others.rows.is_empty() {
         section { h2 { (title) }
             div .scroll tabindex="0" role="region" aria-label=(title) {

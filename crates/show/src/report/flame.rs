@@ -4,7 +4,7 @@
 //! found ones, each by a colour and a pattern.
 
 use super::pieces::Fragment;
-use super::tally::{Fate, Graphs, Node};
+use super::tally::{FrameFate, Graphs, Node};
 use maud::html;
 use unwind_sim_recordings::counted::counted;
 
@@ -22,12 +22,12 @@ const DRAWN_MAX: usize = 1_000;
 const LISTED_MAX: usize = 20;
 
 /// A box: x and width, its row from the root, and what is in it.
-struct Drawn<'a> {
+struct FlameBox<'a> {
     x: u64,
     width: u64,
     depth: u64,
     name: &'a str,
-    fate: Fate,
+    fate: FrameFate,
     count: u64,
 }
 
@@ -54,6 +54,7 @@ pub(super) fn graphs(name: &str, graphs: &Graphs, out: &mut Fragment) {
 }
 
 fn graph(title: &str, special: &str, root: &Node, out: &mut Fragment) {
+    // First all boxes are placed: the picture's height depends on the deepest that is wide enough.
     let mut boxes = Vec::new();
     let mut small = 0;
     lay(root, (0, 0), root.count, &mut boxes, &mut small);
@@ -66,12 +67,15 @@ fn graph(title: &str, special: &str, root: &Node, out: &mut Fragment) {
         div .scroll tabindex="0" role="region" aria-label=(label) {
         svg .flame viewBox=(format!("0 0 {WIDTH} {height}")) role="img" aria-label=(label) {
             @for at in &boxes {
+                // The root is at the bottom, and SVG counts rows from the top.
                 @let y = height - (at.depth + 1) * ROW;
-                @let class = match at.fate { Fate::Kept => "kept", _ => special };
+                @let class = match at.fate { FrameFate::Kept => "kept", _ => special };
                 g {
                     title { (at.name) ": " (at.count) " of " (root.count)
-                        @if at.fate != Fate::Kept { ", " (special) } }
+                        @if at.fate != FrameFate::Kept { ", " (special) } }
                     rect .(class) x=(at.x) y=(y) width=(at.width) height=(ROW - 1) {}
+
+                    // A box that has no room for four letters gets no text; its title has the name.
                     @if at.width >= 4 * LETTER {
                         text x=(at.x + 3) y=(y + 11) { (cut(at.name, (at.width - 6) / LETTER)) }
                     }
@@ -87,7 +91,7 @@ fn lay<'a>(
     node: &'a Node,
     (x, depth): (u64, u64),
     total: u64,
-    out: &mut Vec<Drawn<'a>>,
+    out: &mut Vec<FlameBox<'a>>,
     small: &mut u64,
 ) {
     let mut before = 0;
@@ -104,7 +108,7 @@ fn lay<'a>(
             continue;
         }
 
-        out.push(Drawn {
+        out.push(FlameBox {
             x: from,
             width,
             depth,
@@ -119,13 +123,13 @@ fn lay<'a>(
 
 fn cut(name: &str, letters: u64) -> String {
     let letters = letters as usize;
-    match name.chars().count() <= letters {
-        true => name.to_owned(),
-        false => name
-            .chars()
+    if name.chars().count() <= letters {
+        name.to_owned()
+    } else {
+        name.chars()
             .take(letters.saturating_sub(1))
             .chain(['…'])
-            .collect(),
+            .collect()
     }
 }
 

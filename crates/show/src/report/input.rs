@@ -88,6 +88,8 @@ pub(super) fn lines(
             return Err(fail("it is too long".to_owned()));
         }
 
+        // The first error decides: a line that ends early is a cut file only if lines before it
+        // were read.
         let value: Value = match (serde_json::from_slice(&bytes), command) {
             (Ok(value), _) => value,
             // The piece of a line at the end of a file.
@@ -95,6 +97,7 @@ pub(super) fn lines(
             (Err(error), _) => return Err(fail(format!("it is not JSON: {error}"))),
         };
 
+        // Lines of another schema could have the same names with other meanings.
         if value["schema"].as_str() != Some(SCHEMA) {
             return Err(fail(format!("it is not a line of {SCHEMA}")));
         }
@@ -104,6 +107,7 @@ pub(super) fn lines(
         };
 
         // Summaries are lines of both commands.
+        // The command is not stated anywhere: the types of the lines tell it.
         let its = match (Command::of(kind), kind) {
             (Some(its), _) => Some(its),
             (None, "summary") if is_summary_of_either(&value) => command.or(summary_of(&value)),
@@ -113,6 +117,9 @@ pub(super) fn lines(
         let Some(its) = its else {
             return Err(fail(format!("it is of another command (`{kind}`)")));
         };
+
+        // Two outputs in one file would be counted together, although their findings mean different
+        // things.
         if command.is_some_and(|command| command != its) {
             return Err(fail(
                 "it is of another command than the lines before".to_owned(),
@@ -125,6 +132,7 @@ pub(super) fn lines(
         take(kind, &value);
     }
 
+    // Without its sums a file may lack any number of findings, so it is refused, not shown in part.
     match command {
         None => Err(LinesError::Line {
             line: 1,
@@ -180,6 +188,8 @@ mod tests {
 
     #[test]
     fn other_and_cut_files_are_refused() {
+        // Each text is a way in which a real file is damaged: empty, cut, mixed up, or of another
+        // command.
         let both = format!("{TALLY}{END}");
         for (text, what) in [
             (String::new(), "line 1: the file is empty"),

@@ -24,6 +24,8 @@ pub(super) fn title(function: &FunctionCells) -> String {
 
 /// Adds the map of a function.
 pub(super) fn matrix(function: &FunctionCells, walkers: &[Walker], out: &mut Fragment) {
+    // The parts are written as they come, since a fragment is cut where neighbouring entries
+    // differ; tags that span parts are therefore written as text.
     out.put(html! {
         (PreEscaped("<table class=\"heat\"><caption>")) (title(function))
         (PreEscaped("</caption>"))
@@ -36,12 +38,15 @@ pub(super) fn matrix(function: &FunctionCells, walkers: &[Walker], out: &mut Fra
     let mut shown = 0;
     let columns = walkers.len() + 1;
 
+    // The rows are in the order of the code, so that a wrong stretch is seen as one.
     for line in &function.code.lines {
+        // Runs of instructions without states become one line.
         let Some(cells) = function.cells.get(&line.address.0) else {
             skipped += 1;
             continue;
         };
 
+        // What is behind the last row is counted below.
         if shown == ROWS_MAX {
             break;
         }
@@ -98,6 +103,7 @@ fn one(cell: &Cell, walker: &Walker) -> Markup {
         return html! { td {} };
     };
 
+    // A cell that is wrong in only some states must not look like one that is wrong in all.
     let class = match (words::class(*letter), wrong < total) {
         ("wrong", true) => "mixed",
         (class, _) => class,

@@ -26,7 +26,7 @@ pub use timeline::{TimelineError, timeline};
 
 /// What a page shows and what it leaves out.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Written {
+pub struct PageSummary {
     /// The number of states or findings that the page shows.
     pub shown: u64,
     /// The number of others in the input, if it is known.

@@ -5,7 +5,7 @@ use super::words::clean;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use unwind_sim_unwind::verdict::Verdict;
 
-/// A page.
+/// What a page is made of.
 pub(super) struct Page {
     /// What it is of.
     pub(super) source: String,
@@ -13,7 +13,7 @@ pub(super) struct Page {
     pub(super) summary: Markup,
     /// The command that makes it again.
     pub(super) command: String,
-    /// The content.
+    /// The content, below the heading.
     pub(super) main: Markup,
     /// The packed entries, if there are any.
     pub(super) packed: Option<[String; 2]>,
@@ -23,6 +23,9 @@ impl Page {
     /// The page as HTML.
     pub(super) fn html(self) -> String {
         let title = format!("{} · unwind-sim", self.source);
+
+        // The policy comes before everything that it governs. It allows only what is in the page:
+        // no address is loaded, so the page can be opened anywhere.
         let page = html! {
             (DOCTYPE)
             html lang="en" {

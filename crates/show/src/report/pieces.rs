@@ -60,7 +60,7 @@ impl Fragment {
         self.tag(&html);
     }
 
-    /// The whole.
+    /// The HTML of the whole entry.
     pub(super) fn html(&self) -> String {
         self.pieces.concat()
     }
@@ -132,6 +132,7 @@ impl Entries {
 /// - `+N`: `N` pieces that are used for the first time;
 /// - `=I`: piece `I`.
 fn difference(last: &[u32], ids: &[u32], mut known: u32) -> String {
+    // A piece may be in the last entry more than once.
     let mut places: HashMap<u32, Vec<usize>> = HashMap::new();
     for (place, &id) in last.iter().enumerate() {
         places.entry(id).or_default().push(place);
@@ -140,6 +141,9 @@ fn difference(last: &[u32], ids: &[u32], mut known: u32) -> String {
 
     let mut cursor = 0;
     let mut at = 0;
+
+    // Three kinds of words, tried from the cheapest: new pieces need only a count, known ones a
+    // place.
     while at < ids.len() {
         // Pieces that are new got their numbers one after the other.
         let fresh = (at..ids.len()).take_while(|&i| ids[i] == known + (i - at) as u32);
@@ -151,6 +155,7 @@ fn difference(last: &[u32], ids: &[u32], mut known: u32) -> String {
             continue;
         }
 
+        // A run goes on as long as both entries agree, so most entries are a few words.
         let run = |place: usize| {
             let pairs = last[place..].iter().zip(&ids[at..]);
             pairs.take_while(|(a, b)| a == b).count()
@@ -164,6 +169,8 @@ fn difference(last: &[u32], ids: &[u32], mut known: u32) -> String {
 
         match found {
             Some(place) => {
+                // The distance is counted from the end of the last run: it is mostly 0 and
+                // compresses well.
                 let len = run(place);
                 let _ = write!(out, " {}:{len}", place as i64 - cursor as i64);
                 cursor = place + len;
@@ -185,6 +192,8 @@ mod tests {
 
     /// Reads the entries as `page.js` does.
     fn unpack(packed: [String; 2]) -> Vec<(String, String)> {
+        // The text is base64 of a raw deflate stream, which the browser's `DecompressionStream`
+        // reads.
         let [texts, lines] = packed.map(|text| {
             let bytes = STANDARD.decode(text).expect("base64");
             let mut text = String::new();
@@ -194,6 +203,7 @@ mod tests {
             text
         });
 
+        // The numbers of pieces are not stored: they are positions in the stream.
         let texts: Vec<&str> = texts.split('\n').collect();
         let (mut last, mut known) = (Vec::<usize>::new(), 0);
         let mut out = Vec::new();
@@ -233,6 +243,7 @@ mod tests {
             (random >> 33) % below
         };
 
+        // Entries that differ a little from the one before, as states of a run do.
         let mut entries = Entries::new();
         let mut wanted = Vec::new();
         let mut words: Vec<u64> = (0..30).collect();
@@ -251,6 +262,8 @@ mod tests {
             for word in &words {
                 fragment.text(&format!("<{word} (rsp+{word}) & more"));
             }
+
+            // What is packed is HTML that was already escaped.
             assert!(fragment.html().contains("&lt;"));
             entries.add(&number.to_string(), &fragment);
             wanted.push((number.to_string(), fragment.html()));

@@ -43,6 +43,7 @@ pub(super) fn picture(state: &State, walkers: &[Walker], out: &mut Fragment) {
         @if !state.knows_rsp() { " Nor was rsp, so no unwinder can start." } } });
     }
 
+    // Arrows connect rows by their numbers, so the rows are settled before anything is drawn.
     let lines = lines(state);
     let mut rows: HashMap<u64, usize> = HashMap::new();
     for (row, line) in lines.iter().enumerate() {
@@ -58,6 +59,8 @@ pub(super) fn picture(state: &State, walkers: &[Walker], out: &mut Fragment) {
         .max(1);
 
     out.tag("<div class=\"picture\" tabindex=\"0\" role=\"region\" aria-label=\"Stack\">");
+
+    // The pictures of all unwinders are in the page, and the script shows the chosen one.
     for (walk, walker) in state.walks.iter().zip(walkers) {
         found(walk, &walker.name(), &rows, height, out);
     }
@@ -88,6 +91,7 @@ fn lines(state: &State) -> Vec<Line> {
     }
 
     // Walks also read words of other memory, which the state does not list.
+    // This is how a word of another stack comes into the list, if a walk crossed to it.
     let steps = state.walks.iter().flat_map(|walk| &walk.steps);
     for frame in steps.filter_map(|step| step.frame.as_ref()) {
         for [address, value] in &frame.words {
@@ -101,6 +105,8 @@ fn lines(state: &State) -> Vec<Line> {
     let mut out = Vec::new();
     let mut plain: Vec<Line> = Vec::new();
 
+    // A short run of unremarkable words is shown, a long one folded: the neighbours of known words
+    // give context.
     let flush = |plain: &mut Vec<Line>, out: &mut Vec<Line>| match plain.len() {
         0..=PLAIN_MAX => out.append(plain),
         n => {
@@ -115,17 +121,19 @@ fn lines(state: &State) -> Vec<Line> {
             value,
             notes: notes.to_vec(),
         };
-        match kept.contains(&address) {
-            true => {
-                flush(&mut plain, &mut out);
-                out.push(line);
-            }
-            false => plain.push(line),
+        if kept.contains(&address) {
+            flush(&mut plain, &mut out);
+            out.push(line);
+        } else {
+            plain.push(line)
         }
     }
 
     flush(&mut plain, &mut out);
+
+    // The list grows upward from rsp, so what is cut off is farthest from the innermost frame.
     if out.len() > WORDS_MAX {
+        // A folded line stands for many words, and each counts as left out.
         let words = |line: &Line| match line {
             Line::Folded(n) => *n,
             _ => 1,
@@ -143,6 +151,7 @@ pub(super) fn number(text: &str) -> Option<u64> {
 }
 
 fn word_list(state: &State, lines: &[Line], out: &mut Fragment) {
+    // `data-word` is what the script finds a word by when a step that reads it is chosen.
     for line in lines {
         match line {
             Line::Word {
@@ -164,6 +173,9 @@ fn word_list(state: &State, lines: &[Line], out: &mut Fragment) {
                 if is_top {
                     out.tag("<b>rsp</b> ");
                 }
+
+                // A word may be several things, such as a saved register of one frame and the CFA
+                // of another.
                 for (nth, note) in notes.iter().enumerate() {
                     if nth > 0 {
                         out.tag(", ");
@@ -196,9 +208,13 @@ fn note_text(note: &Note, is_known: bool, out: &mut Fragment) {
             out.tag("CFA of #");
             out.text(&frame.to_string());
         }
+
+        // The reason why a word is outside of the copy does not matter to the reader of the
+        // picture.
         Note::BelowCopy | Note::BeyondCopy => out.tag("outside the copy"),
         Note::BelowRsp => out.tag("below rsp"),
         Note::Poisoned => out.tag("poisoned"),
+        // Only if all true frames are known can an address of code be called stale.
         Note::CodeAddress { place } if is_known => {
             out.text(&format!("not a return address: {place}"));
         }
@@ -210,6 +226,7 @@ fn note_text(note: &Note, is_known: bool, out: &mut Fragment) {
 fn truth(state: &State, rows: &HashMap<u64, usize>, height: usize, out: &mut Fragment) {
     start_arrows(height, out);
 
+    // Only frames that are listed can have an arrow.
     let shown = state.frames.iter().take(FRAMES_MAX).enumerate();
     for (index, frame) in shown.clone() {
         if let Some(&row) = frame.slot.and_then(|slot| rows.get(&slot.0)) {
@@ -217,6 +234,7 @@ fn truth(state: &State, rows: &HashMap<u64, usize>, height: usize, out: &mut Fra
         }
     }
 
+    // The words in which the frames saved registers have thinner arrows.
     for word in &state.stack.words {
         for note in &word.notes {
             if let Note::Saved { frame, .. } = note
@@ -228,6 +246,7 @@ fn truth(state: &State, rows: &HashMap<u64, usize>, height: usize, out: &mut Fra
         }
     }
 
+    // The arrows stand between the words that they start at and the frames that they lead to.
     out.tag("</svg>");
     out.tag("<div class=\"side\"><h4>True frames</h4><ol class=\"frames\">");
     for (index, frame) in shown {
@@ -235,6 +254,8 @@ fn truth(state: &State, rows: &HashMap<u64, usize>, height: usize, out: &mut Fra
     }
 
     more(state.frames.len(), out);
+
+    // With a truth that ends early, missing frames are not lost ones.
     if state.truth != "complete" {
         let known = match state.truth {
             "unknown" => "The true chain is not known.",
@@ -285,6 +306,7 @@ fn found(walk: &Walk, name: &str, rows: &HashMap<u64, usize>, height: usize, out
         (PreEscaped("\"><h4>Found by ")) (name) (PreEscaped("</h4><ol class=\"frames\">"))
     });
 
+    // Frames that a walk missed are listed, too, so that the eye sees the gap.
     let steps = walk.steps.iter().enumerate();
     let frames = steps.filter(|(_, s)| matches!(s.kind, StepKind::Frame | StepKind::Missing));
     for (step, at) in frames.clone().take(FRAMES_MAX) {
@@ -296,6 +318,7 @@ fn found(walk: &Walk, name: &str, rows: &HashMap<u64, usize>, height: usize, out
             None => format!("missing: true frame {}", at.truth.unwrap_or_default()),
         };
 
+        // `data-step` and `data-reads` let the script light up the words that a step has read.
         out.put(html! {
             (PreEscaped("<li tabindex=\"0\" class=\"")) (class) (PreEscaped("\" data-step=\""))
         });
@@ -318,9 +341,13 @@ fn found(walk: &Walk, name: &str, rows: &HashMap<u64, usize>, height: usize, out
             let Some(&row) = rows.get(&read.0) else {
                 continue;
             };
-            match slot.and_then(number) == Some(read.0) {
-                true => arrow(class, row, nth, false, out),
-                false => arrow(&format!("{class} saved"), row, nth, false, out),
+
+            // The word of the return address has a strong arrow, all others that the rule read a
+            // thin one.
+            if slot.and_then(number) == Some(read.0) {
+                arrow(class, row, nth, false, out)
+            } else {
+                arrow(&format!("{class} saved"), row, nth, false, out)
             }
         }
     }
@@ -363,9 +390,10 @@ fn start_arrows(height: usize, out: &mut Fragment) {
 fn arrow(class: &str, row: usize, frame: usize, to_right: bool, out: &mut Fragment) {
     let middle = |row: usize| row * ROW + ROW / 2;
     let (from, to) = (middle(row), middle(frame));
-    let (a, b, c, d, tip) = match to_right {
-        true => (0, 30, WIDTH - 30, WIDTH - 2, -6),
-        false => (WIDTH, WIDTH - 30, 30, 2, 6),
+    let (a, b, c, d, tip) = if to_right {
+        (0, 30, WIDTH - 30, WIDTH - 2, -6)
+    } else {
+        (WIDTH, WIDTH - 30, 30, 2, 6)
     };
     out.tag(&format!(
         "<path class=\"{class}\" data-frame=\"{frame}\" \

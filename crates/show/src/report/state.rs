@@ -43,6 +43,8 @@ fn heading(state: &State, kind: SourceKind, out: &mut Fragment) {
         SourceKind::Recording => "Sample ",
     };
 
+    // Numbers and places are pieces of their own: from state to state only they change, and the
+    // rest of the heading is stored once.
     out.put(html! { (PreEscaped("<h3 id=\"state-heading\">")) (noun) });
     out.text(&state.number.to_string());
     out.put(html! { ": " (words::place(&state.place)) (PreEscaped("</h3><p>")) });
@@ -58,6 +60,7 @@ fn heading(state: &State, kind: SourceKind, out: &mut Fragment) {
         }
     });
 
+    // Rows can be wrong here although no walk is: a wrong row for a register that nobody needs.
     out.put(html! {
         (PreEscaped("</p>"))
         @if !state.faults.is_empty() {
@@ -110,6 +113,9 @@ fn verdicts(state: &State, walkers: &[Walker], out: &mut Fragment) {
     });
     for (walk, walker) in state.walks.iter().zip(walkers) {
         let verdict = &walk.verdict;
+
+        // Each unwinder's row is cut into three pieces, as mostly just one of them differs from the
+        // last state.
         out.put(html! {
             (PreEscaped("<tr data-walker=\"")) (walker.name()) (PreEscaped("\">"))
             th scope="row" { (walker.name()) }
@@ -118,6 +124,7 @@ fn verdicts(state: &State, walkers: &[Walker], out: &mut Fragment) {
             td .(words::class(walk.letter)) { b { (walk.letter) } " " (verdict.word)
                 @if let Some(why) = &verdict.why { ": " (why.text) } }
             td {
+                // Without a truth there is nothing to compare the number of frames with.
                 @if state.truth == "unknown" { (frames(walk)) }
                 @else { (verdict.found) " of " (verdict.known) }
             }
@@ -127,6 +134,7 @@ fn verdicts(state: &State, walkers: &[Walker], out: &mut Fragment) {
             td {
                 @if let Some(cause) = &walk.cause {
                     (cause.code) " in " (words::place(&cause.place))
+                    // Not every cause has a register: an image may be missing.
                     @if let (Some(register), Some(truth)) = (cause.register, &cause.truth) {
                         ": " (register) " "
                         @match &cause.given {
@@ -172,6 +180,7 @@ fn steps(walk: &Walk, walker: &Walker, out: &mut Fragment) {
 }
 
 fn one_step(step: &Step, out: &mut Fragment) {
+    // A step without a frame is marked only if a true frame is missing there.
     let (mark, class, word) = match &step.frame {
         Some(_) => stack::mark(step.judged, step.kind),
         None => match step.truth {
@@ -224,6 +233,7 @@ fn one_step(step: &Step, out: &mut Fragment) {
 }
 
 fn listing(state: &State, code: &Code, out: &mut Fragment) {
+    // Without the instruction's line in the listing, there is nothing to centre.
     let Some(at) = state
         .instruction
         .as_ref()
@@ -238,12 +248,14 @@ fn listing(state: &State, code: &Code, out: &mut Fragment) {
         (PreEscaped("</h4><ol class=\"code\">"))
     });
 
+    // The rows around the instruction: a whole function would be in every state.
     let from = at.saturating_sub(AROUND);
     let lines = code.lines.iter().enumerate().skip(from);
     for (index, line) in lines.take(at - from + AROUND + 1) {
-        match index == at {
-            true => out.tag("<li aria-current=\"true\">"),
-            false => out.tag("<li>"),
+        if index == at {
+            out.tag("<li aria-current=\"true\">")
+        } else {
+            out.tag("<li>")
         }
         out.put(html! {
             code { (line.address) " " (line.text) }
@@ -258,9 +270,10 @@ fn listing(state: &State, code: &Code, out: &mut Fragment) {
 fn registers(state: &State, out: &mut Fragment) {
     out.tag("<section><h4>Registers</h4><ul class=\"registers\">");
     for register in &state.registers {
-        match state.changed.contains(&register.name) {
-            true => out.tag("<li class=\"changed\">"),
-            false => out.tag("<li>"),
+        if state.changed.contains(&register.name) {
+            out.tag("<li class=\"changed\">")
+        } else {
+            out.tag("<li>")
         }
         out.put(html! { (register.name) " " code { (register.value) } (PreEscaped("</li>")) });
     }

@@ -18,7 +18,7 @@ const BOXES_MAX: usize = 50_000;
 
 /// What identifies a finding: the walker, the verdict's word, the reason code and the place.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Key {
+pub(super) struct FindingKey {
     /// The number of the walker.
     pub(super) walker: usize,
     /// The reason code of the cause, or else of the end.
@@ -33,14 +33,14 @@ pub(super) struct Key {
 
 /// How often something was found.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Met {
+pub(super) struct Occurrences {
     pub(super) count: u64,
     /// The number of the first state.
     pub(super) first: u64,
 }
 
 /// The verdicts at an instruction, by letter.
-pub(super) type Cell = BTreeMap<char, Met>;
+pub(super) type Cell = BTreeMap<char, Occurrences>;
 
 /// The instructions of a function, with a cell for each walker.
 pub(super) struct FunctionCells {
@@ -52,7 +52,7 @@ pub(super) struct FunctionCells {
 
 /// What became of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Fate {
+pub(super) enum FrameFate {
     /// It is true, and was found.
     Kept,
     /// It is true, and was not found.
@@ -65,7 +65,7 @@ pub(super) enum Fate {
 #[derive(Default, Debug)]
 pub(super) struct Node {
     pub(super) count: u64,
-    pub(super) children: BTreeMap<(String, Fate), Node>,
+    pub(super) children: BTreeMap<(String, FrameFate), Node>,
 }
 
 /// The stacks of a walker beside the true ones.
@@ -82,11 +82,11 @@ pub(super) struct Graphs {
     pub(super) cut: u64,
 }
 
-/// The counts.
+/// What was counted over the states of a page.
 pub(super) struct Tally {
     /// By walker: the number of states by letter, in the order of [`Verdict::WORDS`].
     pub(super) letters: Vec<[u64; Verdict::WORDS.len()]>,
-    pub(super) findings: BTreeMap<Key, Met>,
+    pub(super) findings: BTreeMap<FindingKey, Occurrences>,
     /// Findings that are not among `findings`.
     pub(super) findings_left_out: u64,
     pub(super) functions: BTreeMap<(String, String, u64), FunctionCells>,
@@ -137,6 +137,8 @@ impl Tally {
         self.wrong = wrong;
 
         for (walker, walk) in state.walks.iter().enumerate() {
+            // The table of verdicts has a column for each letter; a walk that was not judged has
+            // none.
             let word = Verdict::WORDS.iter().position(|w| w.0 == walk.letter);
             if let Some(word) = word {
                 self.letters[walker][word] += 1;
@@ -144,6 +146,8 @@ impl Tally {
             if is_wrong(walk) {
                 self.finding(state, walker, walk);
             }
+
+            // Right walks are counted in the graphs, too: they are the frames that were kept.
             self.graphs[walker].add(state, walk);
         }
 
@@ -154,7 +158,7 @@ impl Tally {
 
     fn finding(&mut self, state: &State, walker: usize, walk: &Walk) {
         let place = walk.cause.as_ref().map_or(&state.place, |c| &c.place);
-        let key = Key {
+        let key = FindingKey {
             walker,
             code: walk.cause.as_ref().map_or(walk.end.code, |c| c.code),
             verdict: walk.verdict.word,
@@ -165,7 +169,7 @@ impl Tally {
             met.count += 1;
         } else if self.findings.len() < FINDINGS_MAX {
             let first = state.number;
-            self.findings.insert(key, Met { count: 1, first });
+            self.findings.insert(key, Occurrences { count: 1, first });
         } else {
             self.findings_left_out += 1;
         }
@@ -176,6 +180,7 @@ impl Tally {
             return;
         };
 
+        // A name is not unique, so the start of the function is part of the key.
         let start = code.lines.first().map_or(0, |line| line.address.0);
         let key = (
             code.image.clone().unwrap_or_default(),
@@ -196,13 +201,17 @@ impl Tally {
             wrong: 0,
         });
 
+        // All walkers have a cell from the start, or the columns would shift for those that come
+        // later.
         let walks = state.walks.len();
         let row = function.cells.entry(instruction.address.0);
         let row = row.or_insert_with(|| vec![Cell::new(); walks]);
 
         for (cell, walk) in row.iter_mut().zip(&state.walks) {
             let first = state.number;
-            let met = cell.entry(walk.letter).or_insert(Met { count: 0, first });
+            let met = cell
+                .entry(walk.letter)
+                .or_insert(Occurrences { count: 0, first });
             met.count += 1;
             function.wrong += u64::from(words::class(walk.letter) == "wrong");
         }
@@ -211,6 +220,7 @@ impl Tally {
 
 impl Graphs {
     fn add(&mut self, state: &State, walk: &Walk) {
+        // What is not judged can be neither lost nor invented.
         if words::class(walk.letter) == "open" {
             self.unjudged += 1;
             return;
@@ -229,36 +239,41 @@ impl Graphs {
             .len()
             .saturating_sub(walk.verdict.known as usize);
 
+        // Flame graphs grow from the root, and chains are listed from the innermost frame.
         let truth = state.frames.iter().enumerate().skip(from).rev();
         let truth = truth.map(|(index, frame)| {
-            let fate = match kept.contains(&index) {
-                true => Fate::Kept,
-                false => Fate::Lost,
+            let fate = if kept.contains(&index) {
+                FrameFate::Kept
+            } else {
+                FrameFate::Lost
             };
             (words::frame(&frame.place), fate)
         });
         let truth: Vec<_> = truth.collect();
 
+        // Steps that are no frames, such as skipped ones, have no box.
         let frames = walk.steps.iter().rev();
         let frames = frames.filter(|step| step.kind == StepKind::Frame);
         let found = frames.filter_map(|step| {
             let fate = match step.judged {
-                Some("same") => Fate::Kept,
-                Some("wrong" | "extra") => Fate::Invented,
+                Some("same") => FrameFate::Kept,
+                Some("wrong" | "extra") => FrameFate::Invented,
                 _ => return None,
             };
             Some((words::frame(&step.frame.as_ref()?.place), fate))
         });
         let found: Vec<_> = found.collect();
 
+        // A frame that was kept needs no line in the table of what was lost or invented.
         for (name, fate) in truth.iter().chain(&found) {
             match fate {
-                Fate::Kept => {}
-                Fate::Lost => self.frames.entry(name.clone()).or_default()[0] += 1,
-                Fate::Invented => self.frames.entry(name.clone()).or_default()[1] += 1,
+                FrameFate::Kept => {}
+                FrameFate::Lost => self.frames.entry(name.clone()).or_default()[0] += 1,
+                FrameFate::Invented => self.frames.entry(name.clone()).or_default()[1] += 1,
             }
         }
 
+        // Both graphs take boxes from one budget, so that their sizes stay comparable.
         let whole = grow(&mut self.truth, truth, &mut self.boxes);
         let whole = grow(&mut self.found, found, &mut self.boxes) && whole;
         self.cut += u64::from(!whole);
@@ -266,7 +281,7 @@ impl Graphs {
 }
 
 /// Adds a stack, outermost frame first. Returns whether it is whole.
-fn grow(root: &mut Node, stack: Vec<(String, Fate)>, boxes: &mut usize) -> bool {
+fn grow(root: &mut Node, stack: Vec<(String, FrameFate)>, boxes: &mut usize) -> bool {
     root.count += 1;
     let is_whole = stack.len() <= DEPTH_MAX;
     let mut node = root;

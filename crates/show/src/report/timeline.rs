@@ -9,7 +9,7 @@ use super::page::{Page, legend};
 use super::pieces::{Entries, Fragment};
 use super::state::state;
 use super::tally::{FunctionCells, Tally};
-use super::{Written, flame, words};
+use super::{PageSummary, flame, words};
 use maud::{Markup, PreEscaped, html};
 use std::io::{self, Write};
 use unwind_sim_judge::input::InputError;
@@ -45,7 +45,7 @@ pub fn timeline(
     index: &Index<'_>,
     (first, count): (u64, u64),
     out: &mut dyn Write,
-) -> Result<Written, TimelineError> {
+) -> Result<PageSummary, TimelineError> {
     let kind = kind_of(states);
     let walkers = builder.walkers();
     let mut tally = Tally::new(walkers.len());
@@ -62,9 +62,12 @@ pub fn timeline(
         plain + entries.bytes() >= STATES_BYTES_MAX
     };
 
+    // States are taken in pieces that double: a page that is soon full reads few in vain, and a
+    // long one needs few calls.
     while next < end && !is_full(&entries, &opening) {
         let wanted = piece.min(end - next);
         let taken = states.range(next, wanted, &mut |at| {
+            // After the page is full, the rest of the piece is passed over.
             if is_full(&entries, &opening) {
                 is_cut = true;
                 return;
@@ -73,6 +76,8 @@ pub fn timeline(
             let built = builder.state(at);
             let mut fragment = Fragment::default();
             state(&built, kind, &walkers, code.as_deref(), &mut fragment);
+
+            // Counted before the next state comes: neither states nor views are kept.
             tally.add(&built, code.as_ref());
             entries.add(&built.number.to_string(), &fragment);
             opening.get_or_insert_with(|| fragment.html());
@@ -86,11 +91,13 @@ pub fn timeline(
         }
     }
 
+    // Only if states are known to be left is it worth saying so.
     is_cut |= next < end && states.total().is_some_and(|total| next < total);
     let Some(opening) = opening else {
         return Err(TimelineError::NoState(first));
     };
 
+    // Marks are looked up for the shown range only: the index covers the whole run.
     let shown = tally.states.len() as u64;
     let found = MarksLine::of(index, first..first.saturating_add(shown));
     let content = Content {
@@ -104,6 +111,7 @@ pub fn timeline(
         is_cut,
     };
 
+    // The maps and graphs become entries, too, so the pieces are finished last.
     let main = content.main(&opening, &mut entries);
     let page = Page {
         summary: content.summary(),
@@ -115,7 +123,7 @@ pub fn timeline(
     let html = page.html();
 
     out.write_all(html.as_bytes())?;
-    Ok(Written {
+    Ok(PageSummary {
         shown,
         left_out: states.total().map(|total| total.saturating_sub(shown)),
         bytes: html.len(),
@@ -242,6 +250,8 @@ impl Content<'_> {
         let mut all: Vec<_> = tally.findings.iter().collect();
         // Ties are broken by what is shown, so that the same run gives the same page.
         all.sort_by(|a, b| b.1.count.cmp(&a.1.count).then_with(|| a.0.cmp(b.0)));
+
+        // What the list has no room for is counted with what the tally had none for.
         let more: u64 = all.iter().skip(FINDINGS_MAX).map(|f| f.1.count).sum();
         let more = more + tally.findings_left_out;
 
@@ -249,10 +259,13 @@ impl Content<'_> {
         let last = tally.states.last().map_or(0, |s| s.0);
         let is_here = |number: u64| shown.contains(&number) && number <= last;
 
+        // The index knows more than the page: where the whole run is wrong, not only the shown
+        // states.
         let here = self.marks.marks.iter();
         let here = here.filter(|mark| mark.kind == "wrong" && is_here(mark.number));
         let here = here.count();
 
+        // All states without a truth: "nothing is wrong" would claim too much.
         if tally.without_truth == tally.states.len() as u64 && self.marks.wrong == 0 {
             return html! {
                 section { h2 { "Findings" }
@@ -293,6 +306,7 @@ impl Content<'_> {
 
     /// The heat maps. The first is plain HTML.
     fn maps(&self, entries: &mut Entries) -> Markup {
+        // The worst functions come first, and with the bound on bytes are the ones that stay.
         let mut functions: Vec<&FunctionCells> = self.tally.functions.values().collect();
         functions.sort_by_key(|function| std::cmp::Reverse(function.wrong));
 
@@ -301,6 +315,7 @@ impl Content<'_> {
         let mut titles = Vec::new();
 
         for (number, function) in functions.iter().enumerate() {
+            // The bound is on what the maps add, not on the page: the states came before.
             if number == MAPS_MAX || entries.bytes() >= before + MORE_BYTES_MAX {
                 break;
             }
@@ -339,12 +354,14 @@ impl Content<'_> {
 
     /// The flame graphs. Those of the walker that is wrong most often are plain HTML.
     fn graphs(&self, entries: &mut Entries) -> Markup {
+        // What is open or right is not a reason to show a walker first.
         let wrong = |walker: &usize| -> u64 {
             let counts = Verdict::WORDS.iter().zip(&self.tally.letters[*walker]);
             let wrong = counts.filter(|(word, _)| words::class(word.0) == "wrong");
             wrong.map(|(_, n)| n).sum()
         };
 
+        // Of equals the first, so that the choice does not depend on the order of iteration.
         let all = 0..self.walkers.len();
         let worst = all
             .clone()
@@ -352,6 +369,9 @@ impl Content<'_> {
         let worst = worst.unwrap_or(0);
 
         let mut opening = None;
+
+        // All graphs become entries; the one that is shown at first is also plain HTML, for readers
+        // without a script.
         for walker in all {
             let mut fragment = Fragment::default();
             let graphs = &self.tally.graphs[walker];
@@ -376,9 +396,10 @@ impl Content<'_> {
 /// The HTML of a map or graph, unless it is large: then only the packed one is in the page.
 fn plain(fragment: &Fragment) -> String {
     let html = fragment.html();
-    match html.len() <= PLAIN_BYTES_MAX {
-        true => html,
-        false => html! { p .packed { "This part is large, and needs JavaScript." } }.into_string(),
+    if html.len() <= PLAIN_BYTES_MAX {
+        html
+    } else {
+        html! { p .packed { "This part is large, and needs JavaScript." } }.into_string()
     }
 }
 

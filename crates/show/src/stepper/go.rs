@@ -114,9 +114,10 @@ impl Stepper<'_> {
                 Direction::Forward => ("after", "becomes"),
                 Direction::Backward => ("before", "became"),
             };
-            self.message = match names.is_empty() {
-                true => "no unwinder with rows is shown".to_owned(),
-                false => format!("none of {names} {when} wrong {beyond} this state"),
+            self.message = if names.is_empty() {
+                "no unwinder with rows is shown".to_owned()
+            } else {
+                format!("none of {names} {when} wrong {beyond} this state")
             };
             return Ok(());
         };

@@ -14,7 +14,7 @@ pub(super) enum Pane {
 
 /// What is under the mouse.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum What {
+pub(super) enum HitTarget {
     Pane(Pane),
     /// A row or cell of the unwinders.
     Walker(usize),
@@ -27,25 +27,25 @@ pub(super) enum What {
 
 /// A part of the screen.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hit {
+pub(super) struct HitArea {
     pub(super) area: Rect,
-    pub(super) what: What,
+    pub(super) what: HitTarget,
 }
 
-impl What {
+impl HitTarget {
     /// The pane that it is in, if that can be scrolled.
     pub(super) fn pane(self) -> Option<Pane> {
         match self {
-            What::Pane(pane) => Some(pane),
-            What::Step(_) => Some(Pane::Story),
-            What::Code(_) => Some(Pane::Code),
-            What::Walker(_) | What::Thread(_) => None,
+            HitTarget::Pane(pane) => Some(pane),
+            HitTarget::Step(_) => Some(Pane::Story),
+            HitTarget::Code(_) => Some(Pane::Code),
+            HitTarget::Walker(_) | HitTarget::Thread(_) => None,
         }
     }
 }
 
 /// What was drawn last at this place.
-pub(super) fn at(hits: &[Hit], column: u16, row: u16) -> Option<What> {
+pub(super) fn at(hits: &[HitArea], column: u16, row: u16) -> Option<HitTarget> {
     let at = Position::new(column, row);
     let found = hits.iter().rfind(|hit| hit.area.contains(at));
     found.map(|hit| hit.what)

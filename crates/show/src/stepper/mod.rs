@@ -12,7 +12,7 @@ mod tests;
 
 pub use key::{Key, KeyError, parse_keys};
 
-use hit::{Hit, Pane, What};
+use hit::{HitArea, HitTarget, Pane};
 use std::cell::RefCell;
 use std::sync::Arc;
 use unwind_sim_judge::input::InputError;
@@ -28,7 +28,7 @@ const PIECE: u64 = 1 << 16;
 
 /// What covers the panes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Over {
+enum Overlay {
     Nothing,
     /// The keys.
     Help,
@@ -37,12 +37,12 @@ enum Over {
     /// The threads.
     Threads,
     /// A line that is being typed.
-    Prompt(Ask, String),
+    Prompt(PromptFor, String),
 }
 
 /// What a line is typed for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Ask {
+enum PromptFor {
     /// Where to go.
     Go,
     /// What to look for.
@@ -60,7 +60,7 @@ struct Scroll {
 
 /// Where the stepper is, for the command that leads there again.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Spot {
+pub struct StepperPosition {
     /// The number of the state.
     pub number: u64,
     /// The name of the column whose walk is told.
@@ -70,22 +70,22 @@ pub struct Spot {
 }
 
 /// The command that leads to a spot.
-pub type Again<'a> = Box<dyn Fn(&Spot) -> String + 'a>;
+pub type CommandAt<'a> = Box<dyn Fn(&StepperPosition) -> String + 'a>;
 
-/// The stepper.
+/// The stepper: where it is, and what of it is shown.
 pub struct Stepper<'a> {
     states: States,
     index: Index<'a>,
     builder: Builder<'a>,
     walkers: Vec<Walker>,
-    again: Again<'a>,
+    again: CommandAt<'a>,
     state: State,
     code: Option<Arc<Code>>,
     /// The index of the chosen walker.
     walker: usize,
     /// The number of steps of its walk that are made; all, if there is no number.
     step: Option<usize>,
-    over: Over,
+    over: Overlay,
     scroll: Scroll,
     /// Whether words of the stack of which nothing is known are shown.
     all_words: bool,
@@ -94,7 +94,7 @@ pub struct Stepper<'a> {
     message: String,
     copied: Option<String>,
     /// What was drawn where, for the mouse.
-    hits: RefCell<Vec<Hit>>,
+    hits: RefCell<Vec<HitArea>>,
     is_explored: bool,
     is_done: bool,
 }
@@ -109,7 +109,7 @@ impl<'a> Stepper<'a> {
         states: States,
         index: Index<'a>,
         builder: Builder<'a>,
-        again: Again<'a>,
+        again: CommandAt<'a>,
         number: u64,
     ) -> Result<Option<Stepper<'a>>, InputError> {
         let mut stepper = Stepper {
@@ -122,7 +122,7 @@ impl<'a> Stepper<'a> {
             code: None,
             walker: 0,
             step: None,
-            over: Over::Nothing,
+            over: Overlay::Nothing,
             scroll: Scroll::default(),
             all_words: false,
             sought: String::new(),
@@ -133,6 +133,7 @@ impl<'a> Stepper<'a> {
             is_done: false,
         };
 
+        // Going there reads and builds the state, so from here on `state` is never the default.
         if stepper.go_to(number)? {
             return Ok(Some(stepper));
         }
@@ -196,19 +197,19 @@ impl<'a> Stepper<'a> {
     pub fn press(&mut self, key: Key) -> Result<(), InputError> {
         self.message.clear();
         match self.over.clone() {
-            Over::Prompt(ask, typed) => self.type_key(ask, typed, key)?,
-            Over::Help | Over::Page(_) | Over::Threads => match key {
+            Overlay::Prompt(ask, typed) => self.type_key(ask, typed, key)?,
+            Overlay::Help | Overlay::Page(_) | Overlay::Threads => match key {
                 Key::Down => self.scroll.over += 1,
                 Key::Up => self.scroll.over -= 1,
                 Key::PageDown => self.scroll.over += 16,
                 Key::PageUp => self.scroll.over -= 16,
-                Key::Char('q' | 't' | 'T') if self.over == Over::Threads => {
-                    self.over = Over::Nothing;
+                Key::Char('q' | 't' | 'T') if self.over == Overlay::Threads => {
+                    self.over = Overlay::Nothing;
                     self.command_key(key)?;
                 }
-                _ => self.over = Over::Nothing,
+                _ => self.over = Overlay::Nothing,
             },
-            Over::Nothing => self.command_key(key)?,
+            Overlay::Nothing => self.command_key(key)?,
         }
         if self.states.is_stopped() {
             self.message = "stopped".to_owned();
@@ -217,6 +218,7 @@ impl<'a> Stepper<'a> {
     }
 
     fn command_key(&mut self, key: Key) -> Result<(), InputError> {
+        // The keys are those of debuggers where there is a custom: s(tep), n(ext), c(ontinue).
         match key {
             Key::Char('q') => self.is_done = true,
             Key::Char('s') | Key::Right => self.one(Direction::Forward)?,
@@ -231,13 +233,15 @@ impl<'a> Stepper<'a> {
             Key::Char('F') => self.walk_back(),
             Key::Char('r') => self.next_start(),
             Key::Char(digit @ '1'..='9') => self.choose(digit as usize - '1' as usize),
-            Key::Char('g') => self.over = Over::Prompt(Ask::Go, String::new()),
-            Key::Char('/') => self.over = Over::Prompt(Ask::Search, String::new()),
+            Key::Char('g') => self.over = Overlay::Prompt(PromptFor::Go, String::new()),
+            Key::Char('/') => self.over = Overlay::Prompt(PromptFor::Search, String::new()),
             Key::Char('w') => self.all_words = !self.all_words,
             Key::Char('y') => self.copy_command(),
-            Key::Char('?') => self.open(Over::Help),
+            Key::Char('?') => self.open(Overlay::Help),
             Key::Enter => self.open_page(),
-            Key::Tab => self.open(Over::Threads),
+            Key::Tab => self.open(Overlay::Threads),
+            // The panes clamp the scroll when they are drawn: only they know how many lines they
+            // have.
             Key::Down => self.scroll.stack += 1,
             Key::Up => self.scroll.stack -= 1,
             Key::PageDown => self.scroll.stack += 16,
@@ -257,16 +261,19 @@ impl<'a> Stepper<'a> {
     pub fn mouse(&mut self, column: u16, row: u16, lines: i32) -> Result<(), InputError> {
         self.message.clear();
 
+        // What was drawn last is what the user has clicked on, so areas are remembered from
+        // drawing.
         let hit = hit::at(&self.hits.borrow(), column, row);
 
         let Some(hit) = hit else {
             // A click beside what covers the panes closes it, but not a line that is being typed.
-            if lines == 0 && !matches!(self.over, Over::Prompt(..)) {
-                self.over = Over::Nothing;
+            if lines == 0 && !matches!(self.over, Overlay::Prompt(..)) {
+                self.over = Overlay::Nothing;
             }
             return Ok(());
         };
 
+        // The wheel scrolls what is under the pointer, whether or not it is chosen.
         if lines != 0 {
             match hit.pane() {
                 Some(Pane::Code) => self.scroll.code += lines,
@@ -279,34 +286,34 @@ impl<'a> Stepper<'a> {
         }
 
         match hit {
-            What::Walker(index) => self.choose_walker(index),
-            What::Step(step) => self.step = Some(step.min(self.walk_len())),
-            What::Code(address) => self.go_address(address)?,
-            What::Thread(tid) => self.go_thread(tid)?,
-            What::Pane(Pane::Over) => self.over = Over::Nothing,
-            What::Pane(_) => {}
+            HitTarget::Walker(index) => self.choose_walker(index),
+            HitTarget::Step(step) => self.step = Some(step.min(self.walk_len())),
+            HitTarget::Code(address) => self.go_address(address)?,
+            HitTarget::Thread(tid) => self.go_thread(tid)?,
+            HitTarget::Pane(Pane::Over) => self.over = Overlay::Nothing,
+            HitTarget::Pane(_) => {}
         }
         Ok(())
     }
 
-    fn open(&mut self, over: Over) {
+    fn open(&mut self, over: Overlay) {
         self.over = over;
         self.scroll.over = 0;
     }
 
-    fn type_key(&mut self, ask: Ask, mut typed: String, key: Key) -> Result<(), InputError> {
+    fn type_key(&mut self, ask: PromptFor, mut typed: String, key: Key) -> Result<(), InputError> {
         /// Characters of a line, at most.
         const TYPED_MAX: usize = 200;
         match key {
             Key::Enter => {
-                self.over = Over::Nothing;
+                self.over = Overlay::Nothing;
                 return match ask {
-                    Ask::Go => self.go_where(typed.trim()),
-                    Ask::Search => self.search(&typed),
+                    PromptFor::Go => self.go_where(typed.trim()),
+                    PromptFor::Search => self.search(&typed),
                 };
             }
             Key::Escape => {
-                self.over = Over::Nothing;
+                self.over = Overlay::Nothing;
                 return Ok(());
             }
             Key::Backspace => {
@@ -315,7 +322,7 @@ impl<'a> Stepper<'a> {
             Key::Char(c) if typed.chars().count() < TYPED_MAX => typed.push(c),
             _ => {}
         }
-        self.over = Over::Prompt(ask, typed);
+        self.over = Overlay::Prompt(ask, typed);
         Ok(())
     }
 
@@ -415,13 +422,13 @@ impl<'a> Stepper<'a> {
             None => walk.end.code,
         };
         match reason::Code::from_name(code) {
-            Some(code) if !pages::page(code).is_empty() => self.open(Over::Page(code)),
+            Some(code) if !pages::page(code).is_empty() => self.open(Overlay::Page(code)),
             _ => self.message = format!("{code} has no page"),
         }
     }
 
     fn copy_command(&mut self) {
-        let spot = Spot {
+        let spot = StepperPosition {
             number: self.state.number,
             walk: self
                 .walkers

@@ -37,12 +37,14 @@ pub fn play(
         lines.push(Vec::new());
     }
 
+    // The backend for tests cannot fail: its error type has no values.
     let Ok(mut terminal) = Terminal::new(TestBackend::new(columns, rows));
     for (index, keys) in lines.into_iter().enumerate() {
         for key in keys {
             stepper.press(key)?;
         }
 
+        // Drawn once for a line of keys, not for each key, as a fast typist would see it.
         let Ok(_) = terminal.draw(|frame| draw(stepper, frame, false));
         if index > 0 {
             writeln!(out, "{}", "-".repeat(usize::from(columns)))?;
@@ -55,6 +57,7 @@ pub fn play(
             writeln!(out, "{}", line.trim_end())?;
         }
 
+        // What follows the key that ends the stepper is not pressed.
         if stepper.is_done() {
             break;
         }

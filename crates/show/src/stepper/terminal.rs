@@ -36,7 +36,7 @@ pub enum TerminalError {
 }
 
 /// Something from outside.
-enum Happened {
+enum TerminalEvent {
     Event(Event),
     /// The terminal is gone, or a signal wants the end.
     End,
@@ -44,7 +44,7 @@ enum Happened {
 
 /// What the thread that reads keys shares with the one that draws.
 #[derive(Default)]
-struct Shared {
+struct SharedState {
     /// Since when the drawing thread has been busy.
     busy: Mutex<Option<Instant>>,
     /// The reading thread has written to the screen.
@@ -84,7 +84,7 @@ pub fn interact(
     ended: &'static AtomicBool,
 ) -> Result<(), TerminalError> {
     lend(|terminal| {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedState::default());
         let (sender, receiver) = channel();
         let (theirs, stop_it) = (shared.clone(), stop.clone());
         std::thread::spawn(move || read_events(&sender, &theirs, &stop_it, ended));
@@ -104,13 +104,13 @@ struct Session<'t, 's> {
     stepper: &'t mut Stepper<'s>,
     colour: bool,
     stop: &'t AtomicBool,
-    shared: &'t Shared,
+    shared: &'t SharedState,
 }
 
 impl Session<'_, '_> {
     fn run(
         &mut self,
-        events: &Receiver<Happened>,
+        events: &Receiver<TerminalEvent>,
         ended: &AtomicBool,
     ) -> Result<(), TerminalError> {
         let mut drawn = Instant::now();
@@ -121,13 +121,13 @@ impl Session<'_, '_> {
             // Work fills the time in which nothing happens.
             let wait = if is_working { Duration::ZERO } else { TICK };
             match events.recv_timeout(wait) {
-                Ok(Happened::Event(event)) => {
+                Ok(TerminalEvent::Event(event)) => {
                     self.take(&event)?;
                     // Keys that are waiting are done before the screen is drawn.
                     while let Ok(happened) = events.try_recv() {
                         match happened {
-                            Happened::Event(event) => self.take(&event)?,
-                            Happened::End => return Ok(()),
+                            TerminalEvent::Event(event) => self.take(&event)?,
+                            TerminalEvent::End => return Ok(()),
                         }
                         if self.stepper.is_done() {
                             return Ok(());
@@ -136,9 +136,13 @@ impl Session<'_, '_> {
                     self.draw()?;
                     drawn = Instant::now();
                 }
-                Ok(Happened::End) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Ok(TerminalEvent::End) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Err(RecvTimeoutError::Timeout) if is_working => {
+                    // A piece of work is short, so a key never waits for more than that.
                     is_working = self.stepper.work()?;
+
+                    // Progress is drawn at most once a tick: drawing each piece would slow the work
+                    // down.
                     if drawn.elapsed() > TICK || !is_working {
                         self.draw()?;
                         drawn = Instant::now();
@@ -197,14 +201,22 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Reads events until the terminal or the other thread is gone. Escape and Ctrl-C stop what the
 /// other thread is busy with.
-fn read_events(sender: &Sender<Happened>, shared: &Shared, stop: &AtomicBool, ended: &AtomicBool) {
+fn read_events(
+    sender: &Sender<TerminalEvent>,
+    shared: &SharedState,
+    stop: &AtomicBool,
+    ended: &AtomicBool,
+) {
     loop {
         if ended.load(Ordering::Relaxed) {
+            // The process is to end: the drawing thread may be in the midst of work, and must stop
+            // it.
             stop.store(true, Ordering::Relaxed);
-            let _ = sender.send(Happened::End);
+            let _ = sender.send(TerminalEvent::End);
             return;
         }
 
+        // The wait is bounded, so that the end and the other thread's state are seen in time.
         match event::poll(TICK) {
             Ok(false) => tell_busy(shared),
             Ok(true) => {
@@ -215,7 +227,7 @@ fn read_events(sender: &Sender<Happened>, shared: &Shared, stop: &AtomicBool, en
                 let is_busy = lock(&shared.busy).is_some_and(|since| since.elapsed() > LONG);
                 if is_busy && is_stop(&event) {
                     stop.store(true, Ordering::Relaxed);
-                } else if sender.send(Happened::Event(event)).is_err() {
+                } else if sender.send(TerminalEvent::Event(event)).is_err() {
                     return;
                 }
             }
@@ -225,11 +237,11 @@ fn read_events(sender: &Sender<Happened>, shared: &Shared, stop: &AtomicBool, en
 
     // The other thread may be busy, and would not see the end before its work is done.
     stop.store(true, Ordering::Relaxed);
-    let _ = sender.send(Happened::End);
+    let _ = sender.send(TerminalEvent::End);
 }
 
 /// Says in the last line that the other thread, which does not draw now, is busy.
-fn tell_busy(shared: &Shared) {
+fn tell_busy(shared: &SharedState) {
     let busy = lock(&shared.busy);
     let is_long = busy.is_some_and(|since| since.elapsed() > LONG);
     if !is_long || shared.is_soiled.swap(true, Ordering::Relaxed) {

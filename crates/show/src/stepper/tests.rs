@@ -2,7 +2,7 @@
 
 use super::screen::draw;
 use super::script::play;
-use super::{Key, Spot, Stepper};
+use super::{Key, Stepper, StepperPosition};
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -48,7 +48,8 @@ fn run(names: &[&str], starts: &[&str], view: MemoryView) -> Run {
 }
 
 fn stepper(input: Input, run: &Run) -> Stepper<'_> {
-    let again = |spot: &Spot| format!("go to {} {} {:?}", spot.number, spot.walk, spot.step);
+    let again =
+        |spot: &StepperPosition| format!("go to {} {} {:?}", spot.number, spot.walk, spot.step);
     let states = States::of_recording(input);
     let (index, builder) = (Index::of_recording(run), Builder::new(run));
     let made = Stepper::new(states, index, builder, Box::new(again), 0);
@@ -176,9 +177,11 @@ fn a_recording_without_samples_has_no_stepper() {
 fn c_finds_the_wrong_states() {
     let run = run(&["fp"], &[], MemoryView::Cpu);
 
+    // The truth of the test: each state is looked at, one after the other.
     let mut all = Vec::new();
     let mut steps = stepper(open("traces/throws.bin"), &run);
     for _ in 0..30 {
+        // All other letters are of wrong verdicts.
         let letter = steps.state.walks[0].letter;
         if !matches!(letter, '.' | '~' | '?' | 'u') {
             all.push(steps.state.number);
@@ -188,6 +191,8 @@ fn c_finds_the_wrong_states() {
 
     assert!(all.len() > 1, "{all:?}");
     let mut steps = stepper(open("traces/throws.bin"), &run);
+
+    // The key goes to the next wrong state, so a first one at the start must be added by hand.
     let mut found: Vec<u64> = (all[0] == 0).then_some(0).into_iter().collect();
 
     for _ in found.len()..all.len() {
@@ -221,14 +226,14 @@ fn the_command_leads_to_the_place() {
 
 /// What a user does.
 #[derive(Clone, Debug)]
-enum Does {
+enum UserInput {
     Key(Key),
     Mouse(u16, u16, i32),
     Size(u16, u16),
 }
 
-impl Arbitrary for Does {
-    fn arbitrary(g: &mut Gen) -> Does {
+impl Arbitrary for UserInput {
+    fn arbitrary(g: &mut Gen) -> UserInput {
         const NAMED: [Key; 12] = [
             Key::Enter,
             Key::Escape,
@@ -244,16 +249,18 @@ impl Arbitrary for Does {
             Key::End,
         ];
         const KEYS: &[u8] = b"sSnNfFcCgtTrw123456789/y?0xmain ";
+
+        // Mostly characters, since most keys are; a few sizes and clicks between.
         match u8::arbitrary(g) % 8 {
-            0 => Does::Key(NAMED[usize::arbitrary(g) % NAMED.len()]),
-            1 => Does::Size(u16::arbitrary(g) % 130 + 1, u16::arbitrary(g) % 50 + 1),
-            2 => Does::Mouse(
+            0 => UserInput::Key(NAMED[usize::arbitrary(g) % NAMED.len()]),
+            1 => UserInput::Size(u16::arbitrary(g) % 130 + 1, u16::arbitrary(g) % 50 + 1),
+            2 => UserInput::Mouse(
                 u16::arbitrary(g) % 130,
                 u16::arbitrary(g) % 50,
                 i32::from(i8::arbitrary(g) % 4),
             ),
-            3 if bool::arbitrary(g) => Does::Key(Key::Char(char::arbitrary(g))),
-            _ => Does::Key(Key::Char(KEYS[usize::arbitrary(g) % KEYS.len()].into())),
+            3 if bool::arbitrary(g) => UserInput::Key(Key::Char(char::arbitrary(g))),
+            _ => UserInput::Key(Key::Char(KEYS[usize::arbitrary(g) % KEYS.len()].into())),
         }
     }
 }
@@ -261,29 +268,31 @@ impl Arbitrary for Does {
 /// Any keys on a screen of any size: no panic, and the code and the stack stay in view.
 #[test]
 fn any_keys_on_any_screen() {
-    fn holds(all: Vec<Does>) -> bool {
+    fn holds(all: Vec<UserInput>) -> bool {
         let run = self::run(
             &["dwarf", "orc", "guess"],
             &["hw", "fake:v5.2"],
             MemoryView::Cpu,
         );
 
+        // One recording with everything, and one without memory, rows or truth.
         let bare = trace(&[bare(Some(0x1234)), bare(None)]);
         for input in [open("traces/seed-004.bin"), bare] {
             let mut steps = stepper(input, &run);
             let mut size = (80, 24);
             for does in &all {
                 match *does {
-                    Does::Key(Key::Char('q')) => continue,
-                    Does::Key(key) => steps.press(key).expect("it is read"),
-                    Does::Mouse(x, y, lines) => steps.mouse(x, y, lines).expect("it is read"),
-                    Does::Size(columns, rows) => size = (columns, rows),
+                    // Leaving would end the run of keys.
+                    UserInput::Key(Key::Char('q')) => continue,
+                    UserInput::Key(key) => steps.press(key).expect("it is read"),
+                    UserInput::Mouse(x, y, lines) => steps.mouse(x, y, lines).expect("it is read"),
+                    UserInput::Size(columns, rows) => size = (columns, rows),
                 }
 
                 let Ok(mut terminal) = Terminal::new(TestBackend::new(size.0, size.1));
                 let Ok(_) = terminal.draw(|frame| draw(&steps, frame, true));
                 let text = terminal.backend().to_string();
-                let covered = steps.over != super::Over::Nothing;
+                let covered = steps.over != super::Overlay::Nothing;
 
                 // A smaller screen has no room for both panes.
                 if size.0 >= 12 && size.1 >= 6 && !covered {
@@ -300,7 +309,7 @@ fn any_keys_on_any_screen() {
     };
     QuickCheck::new()
         .tests(runs)
-        .quickcheck(holds as fn(Vec<Does>) -> bool);
+        .quickcheck(holds as fn(Vec<UserInput>) -> bool);
 }
 
 /// A click chooses what is drawn there.
@@ -311,6 +320,7 @@ fn the_mouse_chooses() {
     let Ok(mut terminal) = Terminal::new(TestBackend::new(200, 60));
     let Ok(_) = terminal.draw(|frame| draw(&steps, frame, false));
 
+    // The screen as text; a click is aimed at where a text was drawn.
     let rows: Vec<String> = terminal
         .backend()
         .to_string()

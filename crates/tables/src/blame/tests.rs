@@ -106,6 +106,7 @@ const MOV: &[u8] = &[0x48, 0x89, 0xfb, 0x90];
 
 #[test]
 fn a_moved_stack_pointer_names_the_cause() {
+    // The address at which the row is wrong, where the row starts, and how far its CFA is off.
     let all = [
         (Row::cfa(PUSH, (1, 0), -8), Cause::Push),
         (Row::cfa(SUB, (4, 0), -40), Cause::Lowered),
@@ -130,6 +131,8 @@ fn a_moved_stack_pointer_names_the_cause() {
         is_jump_target: true,
         ..row
     };
+
+    // Behind a jump the instruction before has not been executed, so it is not to blame.
     assert_eq!(jump(Row::cfa(PUSH, (1, 0), -8)).cause(), Cause::Way);
 
     let by_rbp = |row: Row| Row {
@@ -137,6 +140,7 @@ fn a_moved_stack_pointer_names_the_cause() {
         ..row
     };
 
+    // A CFA by rbp goes wrong when rbp is popped, not when rsp moves.
     assert_eq!(by_rbp(Row::cfa(POP, (1, 0), 8)).cause(), Cause::BaseLost);
     assert_eq!(by_rbp(Row::cfa(PUSH, (1, 0), 8)).cause(), Cause::Distance);
 
@@ -158,6 +162,7 @@ fn a_registers_rule_names_the_cause() {
         load: true,
     });
 
+    // The address, what the row says of the register, and what would be right.
     let all = [
         (Row::register(MOV, 3, same, lost), Cause::Changed),
         // Its rule is taken back where it is still to be popped, behind another register.

@@ -60,9 +60,12 @@ pub fn gaps(program: &Program<'_>) -> Vec<Gap> {
         hole: Hole::Overlap,
         range: range.clone(),
     };
+
+    // The number of gaps is bounded in all three parts, since a damaged table may have any number.
     gaps.extend(program.overlapping.iter().take(GAPS_MAX).map(overlap));
 
     for code in program.file.code() {
+        // Functions are sorted, so what lies between two of them is one range.
         let mut at = code.range.start;
         let first = program
             .functions
@@ -74,11 +77,14 @@ pub fn gaps(program: &Program<'_>) -> Vec<Gap> {
         for function in inside {
             uncovered(program.file, before, at..function.range.start, &mut gaps);
             before = Some(&function.range);
+
+            // Functions may overlap: the next gap begins behind the one that reaches furthest.
             at = at.max(function.range.end);
         }
         uncovered(program.file, before, at..code.range.end, &mut gaps);
     }
 
+    // FDEs without code are gaps as well: they point to where nothing is.
     let without = &program.without_code;
     for range in without.dead.iter().chain(&without.misplaced) {
         if gaps.len() < GAPS_MAX {
@@ -122,6 +128,7 @@ fn runs_on(file: &File, function: &Range<u64>) -> bool {
 /// Adds the part of `range` that is not padding. Where the function `before` it runs on into it, its
 /// no-operations are executed, too.
 fn uncovered(file: &File, before: Option<&Range<u64>>, range: Range<u64>, gaps: &mut Vec<Gap>) {
+    // No more gaps are decoded than are kept.
     if range.is_empty() || gaps.len() >= GAPS_MAX {
         return;
     }
@@ -137,6 +144,7 @@ fn uncovered(file: &File, before: Option<&Range<u64>>, range: Range<u64>, gaps: 
     let bytes = file.bytes(range.start);
     let bytes = &bytes[..bytes.len().min(length)];
 
+    // No-operations behind a function that runs on are executed, so they need a row.
     let starts_with_nop = body.insn(file, 0).is_some_and(|insn| is_nop(&insn));
     let runs_on =
         starts_with_nop && before.is_some_and(|b| b.end == range.start && runs_on(file, b));
@@ -159,6 +167,8 @@ fn uncovered(file: &File, before: Option<&Range<u64>>, range: Range<u64>, gaps: 
         }
     }
 
+    // What counts depends on whether the code runs into the gap, and whether there is more than
+    // padding in it.
     let code = range.start + offset as u64;
     let uncovered = match (runs_on, offset < length) {
         (true, true) => range.start..range.end,

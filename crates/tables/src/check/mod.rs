@@ -75,13 +75,13 @@ impl Count {
 /// A report's numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Everything.
+    /// All functions and rows.
     pub all: Count,
     /// Proven functions.
     pub proven: Count,
     /// Functions with a contradicted row.
     pub contradicted: Count,
-    /// All others.
+    /// Functions that are neither proven nor contradicted.
     pub unproven: Count,
     /// Rows that are proven, in whatever functions.
     pub rows_proven: u64,
@@ -111,8 +111,9 @@ impl Report {
         }
     }
 
-    /// Its numbers.
+    /// The numbers of the report by verdict, doubt and assumption.
     pub fn totals(&self) -> Totals {
+        // Every doubt and assumption has a place first, so that their order is fixed.
         let mut totals = Totals {
             doubts: Doubt::ALL.map(|d| (d, 0)).to_vec(),
             assumptions: Assumption::ALL.map(|a| (a, 0)).to_vec(),
@@ -128,10 +129,12 @@ impl Report {
                 Verdict::Contradicted => totals.contradicted.add(checked),
             }
 
+            // Tables of stubs are counted among the others, and once more by themselves.
             if checked.entry == Entry::Plt {
                 totals.plt.add(checked);
             }
 
+            // There are few conventions, so a list is enough.
             let by = (checked.convention, checked.evidence);
             match totals.conventions.iter_mut().find(|c| c.0 == by) {
                 Some((_, count)) => *count += 1,
@@ -153,6 +156,7 @@ impl Report {
             }
         }
 
+        // What did not occur is left out of the report.
         totals.doubts.retain(|d| d.1 != 0);
         totals.assumptions.retain(|a| a.1 != 0);
         totals.conventions.sort_unstable();

@@ -3,9 +3,9 @@
 
 use crate::batches;
 use crate::proof::body::Reached;
-use crate::proof::program::{Effect, Entry, Program, Returns, Seen};
+use crate::proof::program::{Effect, Entry, EntryEvidence, Program, Returns};
 use crate::proof::verdict::{FunctionVerdict, Verdict};
-use crate::proof::walk::{Followed, Found, Misfit, Walker};
+use crate::proof::walk::{FunctionAnalysis, FunctionFindings, Misfit, Walker};
 use hashbrown::HashSet;
 
 /// The maximum number of rounds in which functions are found that never return, each because of
@@ -17,8 +17,8 @@ const RECONSIDERED_MAX: usize = 4;
 const BATCH: usize = 32;
 
 /// What following one function gave, without its instructions.
-pub(crate) struct Outcome {
-    pub(crate) parts: Vec<Part>,
+pub(crate) struct FollowOutcome {
+    pub(crate) parts: Vec<FunctionOutcome>,
     pub(crate) returns: Returns,
     pub(crate) breaks_the_abi: bool,
     pub(crate) effect: Effect,
@@ -34,7 +34,7 @@ pub(crate) struct Outcome {
 }
 
 /// What was found in a function, whoever led there.
-pub(crate) struct Part {
+pub(crate) struct FunctionOutcome {
     pub(crate) function: usize,
     pub(crate) verdict: FunctionVerdict,
     /// The bytes reached, unless it is all of them, and each by a way that exists.
@@ -46,18 +46,22 @@ pub(crate) struct Part {
 
 /// Follows all functions of `program`, and learns how they are entered. By function; none for parts,
 /// and for those without code.
-pub(crate) fn follow(program: &mut Program<'_>, threads: usize) -> Vec<Option<Outcome>> {
+pub(crate) fn follow(program: &mut Program<'_>, threads: usize) -> Vec<Option<FollowOutcome>> {
     let count = program.functions.len();
-    let mut outcomes: Vec<Option<Outcome>> = Vec::new();
+
+    // A slot for each function: an outcome is replaced when its function is followed again.
+    let mut outcomes: Vec<Option<FollowOutcome>> = Vec::new();
     outcomes.resize_with(count, || None);
     // Parts are followed from the functions that jump into them.
     let mut todo: Vec<usize> = (0..count)
         .filter(|&i| program.functions[i].entry != Entry::Part)
         .collect();
 
+    // What changes an entry may bring others to light, so all begins anew, but not without a bound.
     for _ in 0..RECONSIDERED_MAX {
         // What functions leave changed only grows, so that there are not many rounds without a limit.
         for round in 0.. {
+            // Only functions whose callees turned out otherwise are followed again.
             follow_all(program, &todo, threads, &mut outcomes);
             let new = todo.iter().filter_map(|&index| outcomes[index].as_ref());
             let called = program.learn_called(new.flat_map(|o| &o.called));
@@ -81,7 +85,8 @@ pub(crate) fn follow(program: &mut Program<'_>, threads: usize) -> Vec<Option<Ou
 
 /// Changes the entries of functions for which only another way in is possible. Returns what is to be
 /// followed again.
-fn reconsider(program: &mut Program<'_>, outcomes: &mut [Option<Outcome>]) -> Vec<usize> {
+fn reconsider(program: &mut Program<'_>, outcomes: &mut [Option<FollowOutcome>]) -> Vec<usize> {
+    // What all outcomes together show of each function: who leads to it, and how.
     let mut is_led_to = vec![false; outcomes.len()];
     let mut jumped: HashSet<u64> = HashSet::new();
 
@@ -96,19 +101,24 @@ fn reconsider(program: &mut Program<'_>, outcomes: &mut [Option<Outcome>]) -> Ve
         jumped.extend(&outcome.jumped);
     }
 
+    // Only those that are jumped to as well are of interest.
     let callees = outcomes.iter().flatten().flat_map(|o| &o.callees);
     let called: HashSet<u64> = callees.filter(|c| jumped.contains(*c)).copied().collect();
 
     let mut todo = Vec::new();
     for index in 0..outcomes.len() {
         let unit = &program.functions[index];
-        let seen = Seen {
+        let seen = EntryEvidence {
             is_led_to: is_led_to[index],
             is_called: called.contains(&unit.range.start),
             is_jumped_to: jumped.contains(&unit.range.start),
-            is_proven: outcomes[index].as_ref().is_some_and(Outcome::is_proven),
+            is_proven: outcomes[index]
+                .as_ref()
+                .is_some_and(FollowOutcome::is_proven),
             pops_error_code: outcomes[index].as_ref().is_some_and(|o| o.pops_error_code),
         };
+
+        // A part that nobody leads to may belong to the very function that is looked at.
         let is_orphan = |i: usize| program.functions[i].entry == Entry::Part && !is_led_to[i];
         let Some(entry) = program.reconsider(index, seen, is_orphan) else {
             continue;
@@ -120,7 +130,7 @@ fn reconsider(program: &mut Program<'_>, outcomes: &mut [Option<Outcome>]) -> Ve
             // It has no outcome of its own any more: those that jump to it follow it from now on.
             outcomes[index] = None;
             program.set_returns(index, Returns::Maybe);
-            let jumps_here = |o: &Outcome| o.jumped.contains(&start);
+            let jumps_here = |o: &FollowOutcome| o.jumped.contains(&start);
             let all = outcomes.iter().enumerate();
             let jumpers = all.filter(|(_, o)| o.as_ref().is_some_and(jumps_here));
             todo.extend(jumpers.map(|(jumper, _)| jumper));
@@ -136,7 +146,7 @@ fn reconsider(program: &mut Program<'_>, outcomes: &mut [Option<Outcome>]) -> Ve
     todo
 }
 
-impl Outcome {
+impl FollowOutcome {
     /// Whether the function that was followed is proven.
     fn is_proven(&self) -> bool {
         let first = self.parts.first();
@@ -150,7 +160,7 @@ fn follow_all(
     program: &Program<'_>,
     todo: &[usize],
     threads: usize,
-    outcomes: &mut [Option<Outcome>],
+    outcomes: &mut [Option<FollowOutcome>],
 ) {
     let worker = || Walker::new(program);
     let done = batches::work(todo, (threads, BATCH), worker, |walker, index| {
@@ -162,8 +172,12 @@ fn follow_all(
     }
 }
 
-fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_>) -> Outcome {
-    let Followed {
+fn outcome(
+    program: &Program<'_>,
+    followed: FunctionAnalysis,
+    walker: &mut Walker<'_, '_>,
+) -> FollowOutcome {
+    let FunctionAnalysis {
         found,
         returns,
         surely_returns,
@@ -180,8 +194,9 @@ fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_
         steps,
     } = followed;
 
+    // The body is large, so only what others need of it is kept.
     let parts = found.into_iter().map(|found| {
-        let Found {
+        let FunctionFindings {
             function,
             verdict,
             mut body,
@@ -192,8 +207,10 @@ fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_
         let is_partly = !is_whole || body.reached.has_dead();
         // Merging asks what was reached only where something was not, or is dead.
         let reached = is_partly.then(|| std::mem::take(&mut body.reached));
+
+        // The memory of a body is used for the next function.
         walker.recycle(body);
-        Part {
+        FunctionOutcome {
             function,
             verdict,
             reached,
@@ -203,8 +220,10 @@ fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_
     });
 
     let parts = parts.collect();
-    Outcome {
+    FollowOutcome {
         parts,
+        // From the most to the least that is known: returns through a register, never, surely,
+        // perhaps.
         returns: match (returns, surely_returns, returns_as) {
             (false, _, Some(reg)) => Returns::As(reg),
             (false, ..) => Returns::Never,
@@ -229,19 +248,22 @@ fn outcome(program: &Program<'_>, followed: Followed, walker: &mut Walker<'_, '_
 fn callers_of_news(
     program: &Program<'_>,
     todo: &[usize],
-    outcomes: &[Option<Outcome>],
+    outcomes: &[Option<FollowOutcome>],
     about_returns: bool,
 ) -> Vec<usize> {
     // The starts (svma) of functions that turned out never to return, or to do otherwise.
     let mut news: HashSet<u64> = HashSet::new();
     let mut any = false;
 
+    // The atomics are written here, between two rounds, so that a round sees one state.
     for &index in todo {
         let returns = outcomes[index].as_ref().map(|o| o.returns);
         let entered = program.functions[index].entry == Entry::Call;
         let returns = returns.filter(|_| entered).unwrap_or(Returns::Maybe);
         // What is not entered by calls says nothing to callers.
         let effect = outcomes[index].as_ref().filter(|_| entered);
+
+        // An effect is news only if it differs from what callers were followed with.
         let does_otherwise =
             program.set_effect(index, effect.map_or(Effect::default(), |o| o.effect));
         let is_new = program.set_returns(index, returns);
@@ -252,11 +274,14 @@ fn callers_of_news(
         any |= is_new | does_otherwise;
     }
 
+    // Without any news nobody has to be followed again.
     if !any {
         return Vec::new();
     }
 
-    let calls_news = |outcome: &Outcome| {
+    // A caller is concerned by a callee that changed, or by one that it took for final and that
+    // returns.
+    let calls_news = |outcome: &FollowOutcome| {
         let returns = |&target: &u64| program.surely_returns(target);
         let awaited = &outcome.awaited;
         let is_awaited = outcome.taken_as_final.iter().any(returns)

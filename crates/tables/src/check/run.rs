@@ -1,12 +1,12 @@
 //! Runs the proof over all functions of a file.
 
 use super::cover::gaps;
-use super::rounds::{Outcome, Part, follow};
+use super::rounds::{FollowOutcome, FunctionOutcome, follow};
 use super::{Checked, Report, Unchecked};
 use crate::file::File;
 use crate::index;
 use crate::proof::body::{Body, Reached};
-use crate::proof::claims::Choice;
+use crate::proof::claims::UserChoice;
 use crate::proof::entry::instructions;
 use crate::proof::no_throw;
 use crate::proof::program::{Effect, Entry, Pops, Program, Returns, Unit};
@@ -25,7 +25,7 @@ pub struct Options {
     /// What proofs may rest on.
     pub assume: Assumptions,
     /// The conventions and claims that the user chooses.
-    pub choice: Choice,
+    pub choice: UserChoice,
 }
 
 impl Default for Options {
@@ -33,7 +33,7 @@ impl Default for Options {
         Options {
             threads: 1,
             assume: Assumptions::ALL,
-            choice: Choice::default(),
+            choice: UserChoice::default(),
         }
     }
 }
@@ -64,7 +64,7 @@ pub(crate) fn prove<'f>(mut program: Program<'f>, options: &Options) -> Proven<'
 /// What following all functions of `program` gave.
 pub(crate) fn proven<'f>(
     program: Program<'f>,
-    outcomes: Vec<Option<Outcome>>,
+    outcomes: Vec<Option<FollowOutcome>>,
     options: &Options,
 ) -> Proven<'f> {
     let steps = outcomes.iter().flatten().map(|o| u64::from(o.steps)).sum();
@@ -85,6 +85,7 @@ pub(crate) fn proven<'f>(
 impl<'f> Proven<'f> {
     /// The report, and the program that it is of.
     pub(crate) fn report(self) -> (Program<'f>, Report) {
+        // Tables of one kind stand next to each other.
         let program = self.program;
         let mut kinds: Vec<_> = program.tables.iter().map(Table::kind).collect();
         kinds.dedup();
@@ -99,6 +100,7 @@ impl<'f> Proven<'f> {
             ..Report::default()
         };
 
+        // Problems of a table are those of its bytes; the proof goes on with what could be read.
         for table in &program.tables {
             let problems = table.problems().iter();
             report.problems.extend(problems.map(ToString::to_string));
@@ -112,11 +114,13 @@ impl<'f> Proven<'f> {
                 .map(|range| doubted(&program, range, Doubt::Overlap)),
         );
 
+        // Such an FDE has rows for addresses at which there is no code.
         let misplaced = program.without_code.misplaced.iter();
         report
             .functions
             .extend(misplaced.map(|range| doubted(&program, range, Doubt::NoCode)));
 
+        // The order of the report is that of addresses, whatever a function's part in it.
         report.functions.sort_by_key(|f| f.range.start);
         report.problems.extend(absence(program.file));
         (program, report)
@@ -124,8 +128,12 @@ impl<'f> Proven<'f> {
 }
 
 /// Puts together what each function's own analysis and those of others found in it.
-fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Options) -> Vec<Checked> {
-    let mut merged: Vec<Option<Part>> = Vec::new();
+fn merge(
+    program: &Program<'_>,
+    outcomes: Vec<Option<FollowOutcome>>,
+    options: &Options,
+) -> Vec<Checked> {
+    let mut merged: Vec<Option<FunctionOutcome>> = Vec::new();
     merged.resize_with(outcomes.len(), || None);
 
     // What its effect says, its callers were followed with.
@@ -140,6 +148,8 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
         .collect();
 
     let misread = misread(program, &outcomes);
+
+    // Misfits are put aside until all is known of where they lead.
     let mut misfits = Vec::new();
     // For each function: those that lead into it.
     let mut leaders = vec![Vec::new(); outcomes.len()];
@@ -150,6 +160,8 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
             if part.function != function {
                 leaders[part.function].push(function);
             }
+
+            // A function may have been followed from several others; what each has found is added.
             match &mut merged[part.function] {
                 Some(known) => known.add(part),
                 place => *place = Some(part),
@@ -168,6 +180,7 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
         .map(|(((part, unit), broken), misread)| {
             let mut verdict = match part {
                 Some(part) => part.finish(program),
+                // What nobody followed is told why: by its convention, as a part, or without code.
                 None => {
                     let mut verdict = FunctionVerdict::default();
                     let doubt = match unit.entry {
@@ -197,6 +210,7 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
                 verdict.doubt(Doubt::Callee, unit.range.start);
             }
 
+            // Doubts and contradictions come in the order of addresses, whoever found them.
             verdict.sort();
             let (convention, evidence) = program.convention(unit.range.start);
             Checked {
@@ -214,9 +228,9 @@ fn merge(program: &Program<'_>, outcomes: Vec<Option<Outcome>>, options: &Option
 /// For each function, whether it is called, though marked as a signal frame, and walks read a wrong
 /// row for its callers because of that: they look up the return address itself. There, the frame is
 /// that of the call only if the function returns, and pops nothing.
-fn misread(program: &Program<'_>, outcomes: &[Option<Outcome>]) -> Vec<bool> {
+fn misread(program: &Program<'_>, outcomes: &[Option<FollowOutcome>]) -> Vec<bool> {
     let functions = program.functions.iter().zip(outcomes);
-    let is_misread = |(unit, outcome): (&Unit, &Option<Outcome>)| {
+    let is_misread = |(unit, outcome): (&Unit, &Option<FollowOutcome>)| {
         let table = program.tables.get(unit.table);
         let row = table.and_then(|table| table.row_at(unit.range.start));
         let is_marked = row.is_some_and(|row| row.rule.kind == RuleKind::Signal);
@@ -267,16 +281,17 @@ fn doubted(program: &Program<'_>, range: &Range<u64>, doubt: Doubt) -> Checked {
 /// those of both functions: a linker has folded them.
 fn settle(
     program: &Program<'_>,
-    merged: &mut [Option<Part>],
+    merged: &mut [Option<FunctionOutcome>],
     from: usize,
     mut misfit: Misfit,
     owners: &[Vec<usize>],
 ) {
+    // Where in the function the way arrives, which may be behind its start.
     let start = program.functions[misfit.function].range.start;
     let offset = usize::try_from(misfit.target.wrapping_sub(start)).unwrap_or(usize::MAX);
     let known = merged[misfit.function].as_ref();
-    let is_reached = |p: &Part| p.reached.as_ref().is_none_or(|r| r.has(offset));
-    let is_alive = |p: &Part| p.reached.as_ref().is_none_or(|r| r.is_alive(offset));
+    let is_reached = |p: &FunctionOutcome| p.reached.as_ref().is_none_or(|r| r.has(offset));
+    let is_alive = |p: &FunctionOutcome| p.reached.as_ref().is_none_or(|r| r.is_alive(offset));
     let is_doubtful = throws_nothing(program, misfit.from) || tests_a_bound(program, misfit.from);
 
     // Behind what never returns, nothing says which frame is right.
@@ -290,6 +305,8 @@ fn settle(
         return;
     }
 
+    // A frame that fits is there already, and the code at the address is one function's own: the
+    // way may not exist.
     if fits && !is_folded(program, misfit.target) {
         if let Some(part) = &mut merged[misfit.function] {
             part.verdict.doubt(Doubt::Guessed, misfit.target);
@@ -310,10 +327,11 @@ fn settle(
         }
     }
 
+    // What is found counts for the function that it leads into.
     match &mut merged[misfit.function] {
         Some(part) => part.verdict.add(misfit.verdict),
         place => {
-            *place = Some(Part {
+            *place = Some(FunctionOutcome {
                 function: misfit.function,
                 verdict: misfit.verdict,
                 reached: Some(Reached::default()),
@@ -371,8 +389,8 @@ fn jump_to(program: &Program<'_>, index: usize, target: u64) -> Option<u64> {
     jump.map(|jump| jump.ip())
 }
 
-impl Part {
-    fn add(&mut self, other: Part) {
+impl FunctionOutcome {
+    fn add(&mut self, other: FunctionOutcome) {
         self.verdict.add(other.verdict);
         self.is_whole |= other.is_whole;
         match (&mut self.reached, &other.reached) {
@@ -395,6 +413,8 @@ impl Part {
         let mut verdict = self.verdict;
         let range = &program.functions[self.function].range;
         let mut unreached = Vec::new();
+
+        // Without a list of what was reached, all of it was.
         if let Some(reached) = self.reached
             && let Some(mut body) = Body::new(program.file, range.clone())
         {
@@ -406,6 +426,8 @@ impl Part {
         }
         for (number, marks) in &self.marks {
             verdict.rows += marks.len() as u32;
+
+            // A row counts as proven only if it was reached, and nothing speaks against it.
             let are_right = marks.iter().filter(|&&mark| mark == REACHED).count() as u32;
             verdict.rows_proven += are_right;
             if unreached.is_empty() || are_right == 0 {
@@ -418,6 +440,8 @@ impl Part {
                 let mut open = unreached.iter();
                 open.any(|code| code.start < row.end && row.start < code.end)
             };
+
+            // Rows that cover unreached code are open, though what was reached of them is right.
             let rows = rows.iter().zip(marks);
             let open = rows.filter(|(row, mark)| **mark == REACHED && is_open(row));
             verdict.rows_proven -= open.count() as u32;

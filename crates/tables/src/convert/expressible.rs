@@ -168,6 +168,8 @@ fn orc_cfa(cfa: Value, encoding: Encoding) -> bool {
             base: Base::Reg(reg),
             offset,
         } => match reg {
+            // These are the base registers of ORC (`arch/x86/include/asm/orc_types.h`); only rsp
+            // and rbp have an offset of use.
             Reg::Rsp | Reg::Rbp => is_16_bits(offset),
             Reg::R10 | Reg::R13 | Reg::Rdi | Reg::Rdx => offset == 0,
             Reg::Rax => offset == 0 && encoding.layout == Layout::V7_1,

@@ -66,7 +66,7 @@ pub enum InFileError {
 
 /// A file with a converted table.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct ConvertedFile {
     /// The file's bytes.
     pub bytes: Vec<u8>,
     /// What was converted.
@@ -88,7 +88,8 @@ pub fn convert_in_file(
     data: &[u8],
     options: &Options,
     replace: bool,
-) -> Result<Written, InFileError> {
+) -> Result<ConvertedFile, InFileError> {
+    // A program has only one `.eh_frame`, which its exceptions need.
     let has_eh_frame = file.image().section(SectionKind::EhFrame).is_some();
     if options.to == Target::EhFrame && has_eh_frame && !replace {
         return Err(InFileError::HasEhFrame {
@@ -97,6 +98,9 @@ pub fn convert_in_file(
     }
 
     let source = read_source(file, options)?;
+
+    // Where the table will lie is known only once the file has been looked at, and its offsets
+    // depend on it.
     let editor = Editor::open(file.name(), data)?;
     let options = Options {
         address: editor.room(),
@@ -104,6 +108,7 @@ pub fn convert_in_file(
     };
     let converted = convert_table(file, &source, &options)?;
 
+    // In the place of the old one if it fits there, else at the end of the file.
     let (bytes, converted, reused) = match over_old(&editor, file, &source, &options, &converted)? {
         Some((bytes, converted)) => (bytes, converted, true),
         None => (editor.add(&converted.sections)?, converted, false),
@@ -112,6 +117,8 @@ pub fn convert_in_file(
     // From here on only the bytes count, read again as any reader would.
     let owner = Arc::new(bytes);
     let new = File::read(file.name(), owner.clone())?;
+
+    // A table that no reader finds is none, whatever it says.
     if !is_found(&new, &converted) {
         return Err(InFileError::Hidden {
             file: file.name().to_owned(),
@@ -119,6 +126,7 @@ pub fn convert_in_file(
         });
     }
 
+    // Nothing is given out that was not compared with its source at every address.
     let comparison = compare(&source, &new, options.to, &converted.report);
     if let Some(first) = comparison.listed.first() {
         return Err(InFileError::Differs {
@@ -134,7 +142,7 @@ pub fn convert_in_file(
     drop(new);
     let mut converted = converted;
     converted.report.lose_others(file, &source);
-    Ok(Written {
+    Ok(ConvertedFile {
         bytes: Arc::unwrap_or_clone(owner),
         converted,
         reused,
@@ -167,10 +175,12 @@ fn over_old(
     options: &Options,
     converted: &Converted,
 ) -> Result<Option<(Vec<u8>, Converted)>, InFileError> {
+    // A table of several sections cannot take the place of one.
     let [section] = &converted.sections[..] else {
         return Ok(None);
     };
 
+    // It must fit, and be aligned as the new table has to be.
     let room = editor.reusable(section.name, PT_GNU_SFRAME);
     let room = room.filter(|room| {
         let fits = room.end - room.start >= section.bytes.len() as u64;

@@ -11,7 +11,7 @@ use unwind_sim_unwind::row::TableKind;
 /// A part of the source that the format cannot hold.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
-pub enum Lost {
+pub enum LossReason {
     /// A part of a rule.
     Rule(Loss),
     /// The format cannot say that a frame is the outermost.
@@ -28,31 +28,33 @@ pub enum Lost {
     OtherTable,
 }
 
-impl Lost {
+impl LossReason {
     /// The stable name.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Lost::Rule(loss) => loss.as_str(),
-            Lost::Outermost => "outermost",
-            Lost::SignalMark => "signal-mark",
-            Lost::Lsda => "lsda",
-            Lost::Overlap => "overlap",
-            Lost::Unreadable => "unreadable",
-            Lost::OtherTable => "other-table",
+            LossReason::Rule(loss) => loss.as_str(),
+            LossReason::Outermost => "outermost",
+            LossReason::SignalMark => "signal-mark",
+            LossReason::Lsda => "lsda",
+            LossReason::Overlap => "overlap",
+            LossReason::Unreadable => "unreadable",
+            LossReason::OtherTable => "other-table",
         }
     }
 
     /// A short description for display.
     pub const fn description(self) -> &'static str {
         match self {
-            Lost::Rule(Loss::SignalFrame) => "the registers are in a struct that the format lacks",
-            Lost::Rule(loss) => loss.description(),
-            Lost::Outermost => "the format cannot say that a frame is the outermost",
-            Lost::SignalMark => "the format cannot mark a signal frame",
-            Lost::Lsda => "the format has no exception handlers; the rows are kept",
-            Lost::Overlap => "hidden by a function that starts inside",
-            Lost::Unreadable => "the source cannot be read here",
-            Lost::OtherTable => "only another table of the file has it (--from)",
+            LossReason::Rule(Loss::SignalFrame) => {
+                "the registers are in a struct that the format lacks"
+            }
+            LossReason::Rule(loss) => loss.description(),
+            LossReason::Outermost => "the format cannot say that a frame is the outermost",
+            LossReason::SignalMark => "the format cannot mark a signal frame",
+            LossReason::Lsda => "the format has no exception handlers; the rows are kept",
+            LossReason::Overlap => "hidden by a function that starts inside",
+            LossReason::Unreadable => "the source cannot be read here",
+            LossReason::OtherTable => "only another table of the file has it (--from)",
         }
     }
 
@@ -61,7 +63,7 @@ impl Lost {
     pub const fn costs_rows(self) -> bool {
         !matches!(
             self,
-            Lost::Rule(Loss::CalleeSaved) | Lost::Lsda | Lost::OtherTable
+            LossReason::Rule(Loss::CalleeSaved) | LossReason::Lsda | LossReason::OtherTable
         )
     }
 }
@@ -71,8 +73,8 @@ impl Lost {
 pub struct FunctionLoss {
     /// The function's addresses (svma), as in the source.
     pub function: Range<u64>,
-    /// Why.
-    pub lost: Lost,
+    /// Why they were lost.
+    pub lost: LossReason,
     /// The number of rows concerned; 0 if the whole function is.
     pub rows: u64,
     /// The addresses that they cover.
@@ -102,9 +104,15 @@ pub struct Report {
 
 impl Report {
     /// Counts a loss of `function` at the addresses `range`, with this number of rows.
-    pub(crate) fn lose(&mut self, function: &Range<u64>, lost: Lost, rows: u64, range: Range<u64>) {
+    pub(crate) fn lose(
+        &mut self,
+        function: &Range<u64>,
+        lost: LossReason,
+        rows: u64,
+        range: Range<u64>,
+    ) {
         let bytes = range.end.saturating_sub(range.start);
-        if matches!(lost, Lost::Rule(Loss::TooManyRows | Loss::TooLarge)) {
+        if matches!(lost, LossReason::Rule(Loss::TooManyRows | Loss::TooLarge)) {
             self.limited.push(range.clone());
         }
         // A function has few reasons, and its losses come together.
@@ -140,14 +148,14 @@ impl Report {
                 let is_lost = has_code && source.function_at(range.start).is_none();
                 if is_lost && seen.insert(range.start) {
                     let rows = table.rows(function).len() as u64;
-                    self.lose(range, Lost::OtherTable, rows, range.clone());
+                    self.lose(range, LossReason::OtherTable, rows, range.clone());
                 }
             }
         }
     }
 
     /// Functions, rows and bytes lost for each reason.
-    pub fn by_reason(&self) -> BTreeMap<Lost, (u64, u64, u64)> {
+    pub fn by_reason(&self) -> BTreeMap<LossReason, (u64, u64, u64)> {
         let mut sums = BTreeMap::new();
         for loss in &self.losses {
             let (functions, rows, bytes): &mut (u64, u64, u64) = sums.entry(loss.lost).or_default();

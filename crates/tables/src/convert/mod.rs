@@ -18,7 +18,7 @@ pub mod round_trip;
 pub(crate) mod source;
 pub mod target;
 
-pub use loss::{FunctionLoss, Lost, Report};
+pub use loss::{FunctionLoss, LossReason, Report};
 pub use target::Target;
 
 use crate::file::File;
@@ -96,7 +96,7 @@ pub enum ConvertError {
         from: &'static str,
         /// The format to write.
         to: &'static str,
-        /// Rows read.
+        /// The number of rows read from the source.
         rows: u64,
     },
     /// The source has this format already.
@@ -112,7 +112,7 @@ pub enum ConvertError {
     Write {
         /// The file's name.
         file: String,
-        /// The limit.
+        /// Which limit of the format was exceeded.
         error: WriteError,
     },
 }
@@ -236,6 +236,7 @@ pub fn convert_table(
         error,
     })?;
 
+    // An empty table would pass for a conversion without losses.
     if report.rows_written == 0 {
         return Err(ConvertError::Nothing {
             file: file.name().to_owned(),

@@ -3,8 +3,8 @@
 //! A piece ends at a row that cannot be held, where a signal frame begins or ends, where rows begin
 //! to repeat, and at the format's maximum number of rows. Equal neighbours become one row.
 
-use super::loss::{Lost, Report};
-use super::source::{Part, Repeat, Source, SourceFunction, says_nothing};
+use super::loss::{LossReason, Report};
+use super::source::{Repeat, RowSpan, Source, SourceFunction, says_nothing};
 use crate::write::{Function, WriteError, Writer};
 use std::ops::Range;
 use unwind_sim_unwind::derived::{Loss, PLT_ROWS_MAX};
@@ -24,7 +24,7 @@ pub(super) fn write<W: Writer>(
     let mut rows = Vec::new();
     let mut expanded = 0;
     source.each(report, |function, report| {
-        let mut piece = Piece {
+        let mut piece = PieceBuilder {
             writer,
             report,
             function,
@@ -49,7 +49,7 @@ pub(crate) fn write_each<W: Writer>(
     for function in functions {
         report.functions_read += 1;
         report.rows_read += function.parts.len() as u64;
-        let mut piece = Piece {
+        let mut piece = PieceBuilder {
             writer,
             report,
             function: &function,
@@ -64,7 +64,7 @@ pub(crate) fn write_each<W: Writer>(
 }
 
 /// The piece that is being filled.
-struct Piece<'a, W: Writer> {
+struct PieceBuilder<'a, W: Writer> {
     writer: &'a mut W,
     report: &'a mut Report,
     function: &'a SourceFunction,
@@ -75,28 +75,30 @@ struct Piece<'a, W: Writer> {
     expanded: &'a mut usize,
 }
 
-impl<W: Writer> Piece<'_, W> {
+impl<W: Writer> PieceBuilder<'_, W> {
     fn add_all(&mut self) -> Result<(), WriteError> {
         for part in &self.function.parts {
             match part {
-                Part::Row(range, rule) => self.add(range, rule)?,
-                Part::Repeat(range, repeat) => self.add_repeat(range, repeat)?,
+                RowSpan::Row(range, rule) => self.add(range, rule)?,
+                RowSpan::Repeat(range, repeat) => self.add_repeat(range, repeat)?,
             }
         }
         self.flush()
     }
 
-    fn lose(&mut self, lost: Lost, range: &Range<u64>) {
+    fn lose(&mut self, lost: LossReason, range: &Range<u64>) {
         self.report
             .lose(&self.function.range, lost, 1, range.clone());
     }
 
     /// Adds the row of `range`.
     fn add(&mut self, range: &Range<u64>, rule: &Rule) -> Result<(), WriteError> {
+        // Where the source says nothing, the new table must have no row either.
         if says_nothing(rule) {
             return self.flush();
         }
 
+        // A row that the format cannot hold ends the piece, and is counted as lost.
         let row = match self.writer.row(rule) {
             Ok(row) => row,
             Err(lost) => {
@@ -106,21 +108,26 @@ impl<W: Writer> Piece<'_, W> {
         };
 
         if !W::HOLDS_CALLEE_SAVED && has_callee_saved(rule) {
-            self.lose(Lost::Rule(Loss::CalleeSaved), range);
+            self.lose(LossReason::Rule(Loss::CalleeSaved), range);
         }
 
         // Signal frames are marked by function, not by row, so a piece is all of one kind.
         let signal = self.writer.signal(&row);
+
+        // Rows that fit both kinds do not part a piece.
         let parted = matches!((signal, self.signal), (Some(a), Some(b)) if a != b);
         let full = self.rows.len() >= self.writer.rows_max();
+
+        // Formats have a limit on the size of a function and on the number of its rows.
         let size_max = u64::from(self.writer.size_max());
         let large = range.end - self.range.start.min(range.start) > size_max;
         if parted || full || large || self.range.end != range.start {
             self.flush()?;
         }
 
+        // One row alone may be larger than a function can be.
         if range.end - range.start > size_max {
-            self.lose(Lost::Rule(Loss::TooLarge), range);
+            self.lose(LossReason::Rule(Loss::TooLarge), range);
             return Ok(());
         }
 
@@ -163,11 +170,13 @@ impl<W: Writer> Piece<'_, W> {
 
     /// Adds repeated rows: as such where the format can repeat them all, else one by one.
     fn add_repeat(&mut self, range: &Range<u64>, repeat: &Repeat) -> Result<(), WriteError> {
+        // Where the first whole block begins, if the range starts inside of one.
         let block = u64::from(repeat.size);
         let lead = (block - u64::from(repeat.phase)) % block.max(1);
         let middle = range.start.saturating_add(lead).min(range.end);
         let fits = range.end - middle > block && u32::try_from(range.end - middle).is_ok();
 
+        // All or none: a block with a row that the format cannot hold is not a block any more.
         let rows = repeat.rows.iter().map(|(_, rule)| self.writer.row(rule));
         let rows: Option<Vec<W::Row>> = rows.map(Result::ok).collect();
         let marks = |row: &W::Row| self.writer.signal(row);
@@ -183,22 +192,25 @@ impl<W: Writer> Piece<'_, W> {
         self.expand(range.start..middle, repeat)?;
         self.flush()?;
 
+        // One block's rows stand for all.
         for ((offset, rule), row) in repeat.rows.iter().zip(rows) {
             if !W::HOLDS_CALLEE_SAVED && has_callee_saved(rule) {
-                self.lose(Lost::Rule(Loss::CalleeSaved), range);
+                self.lose(LossReason::Rule(Loss::CalleeSaved), range);
             }
             if self.rows.last().is_none_or(|last| last.1 != row) {
                 self.rows.push(((*offset).into(), row));
             }
         }
 
+        // A repeated function may be of any size in the source, so the number of blocks has a
+        // bound.
         let end = middle.saturating_add(block * BLOCKS_MAX).min(range.end);
         self.range = middle..end;
         self.write(Some(repeat.size))?;
         self.rows.clear();
 
         if end < range.end {
-            self.lose(Lost::Rule(Loss::TooManyRows), &(end..range.end));
+            self.lose(LossReason::Rule(Loss::TooManyRows), &(end..range.end));
         }
         self.flush()
     }
@@ -213,7 +225,7 @@ impl<W: Writer> Piece<'_, W> {
             let end = range.start.saturating_add(end).min(range.end);
             *self.expanded += 1;
             if *self.expanded > PLT_ROWS_MAX || end <= at {
-                self.lose(Lost::Rule(Loss::TooManyRows), &(at..range.end));
+                self.lose(LossReason::Rule(Loss::TooManyRows), &(at..range.end));
                 return self.flush();
             }
             self.add(&(at..end), rule)?;

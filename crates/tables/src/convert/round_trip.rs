@@ -52,10 +52,14 @@ pub fn compare(source: &Table, new: &Table, target: Target, report: &Report) -> 
     for (function, next) in with_next(source) {
         // Readers find no row from the first malformed one on.
         let error = function.error.as_ref().map_or(u64::MAX, |error| error.0);
+
+        // Where readers take an address for the next function's, the source says nothing of this
+        // one.
         let end = function.range.end.min(next).min(error);
 
         let mut at = function.range.start;
         for row in source.rows(function) {
+            // Rows of a damaged table may overlap; the first counts.
             let range = row.start.max(at)..row.end.min(end);
             if range.is_empty() {
                 continue;
@@ -73,6 +77,7 @@ pub fn compare(source: &Table, new: &Table, target: Target, report: &Report) -> 
         }
     }
 
+    // Nothing may be in the new table that the source does not have.
     nothing_more(source, new, &mut out);
     out
 }
@@ -106,6 +111,7 @@ fn compare_row(
             end = end.min(block.saturating_add(next));
         }
 
+        // The new table is asked as a reader would do it, by address.
         let found = new.row_at(at).filter(|row| !says_nothing(row.rule));
         end = match (&found, new.function_at(at)) {
             (Some(row), _) => end.min(row.end),
@@ -115,6 +121,7 @@ fn compare_row(
         // Rows of a damaged table may end where they start; the loop must get on.
         let end = end.max(at + 1);
 
+        // Both sides are brought to what the format can say at all.
         let expected = expressible(&rule, target).then(|| projected(&rule, target));
         let expected = expected.filter(|_| !says_nothing(&rule));
         let found = found.map(|row| projected(&simplify(row.rule, new.section()), target));
@@ -126,6 +133,7 @@ fn compare_row(
             continue;
         }
 
+        // Expressions are compared by their bytes, which lie in two sections.
         let same = same(expected.as_ref(), section, found.as_ref(), new.section());
         out.count(at..end, expected, found, same);
         at = end;

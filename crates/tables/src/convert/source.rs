@@ -6,7 +6,7 @@
 //!
 //! ORC has no functions. A run of entries without a gap becomes one, divided where a symbol starts.
 
-use super::loss::{Lost, Report};
+use super::loss::{LossReason, Report};
 use crate::file::File;
 use crate::table::{Row, Table};
 use std::ops::Range;
@@ -33,8 +33,8 @@ pub(crate) struct Repeat {
 
 /// A part of a function.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Part {
-    /// One row.
+pub(crate) enum RowSpan {
+    /// One row, for these addresses (svma).
     Row(Range<u64>, Rule),
     /// Repeated rows.
     Repeat(Range<u64>, Repeat),
@@ -46,7 +46,7 @@ pub(crate) struct SourceFunction {
     /// The addresses (svma) that the table gives.
     pub(crate) range: Range<u64>,
     /// Its parts, by address, within what readers find.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<RowSpan>,
 }
 
 /// A table to convert.
@@ -61,10 +61,10 @@ pub(crate) fn says_nothing(rule: &Rule) -> bool {
 }
 
 /// `row`'s part of its function: a row, or the repeated rows of a PLT formula.
-fn part(row: &Row<'_>, range: Range<u64>, section: &[u8]) -> Part {
+fn part(row: &Row<'_>, range: Range<u64>, section: &[u8]) -> RowSpan {
     let rule = simplify(row.rule, section);
     let Some(threshold) = repeated_cfa(&rule, section) else {
-        return Part::Row(range, rule);
+        return RowSpan::Row(range, rule);
     };
     let [before, after] = [8, 16].map(|offset| Rule {
         cfa: Value::reg(Reg::Rsp, offset),
@@ -76,7 +76,7 @@ fn part(row: &Row<'_>, range: Range<u64>, section: &[u8]) -> Part {
         phase,
         rows: vec![(0, before), (threshold, after)],
     };
-    Part::Repeat(range, repeat)
+    RowSpan::Repeat(range, repeat)
 }
 
 impl<'a> Source<'a> {
@@ -125,6 +125,7 @@ impl<'a> Source<'a> {
             let repeat = repeat.and_then(|i| repeats.get(i)).map(|r| r.1);
             let repeat = repeat.filter(|_| first.error.is_none());
 
+            // They have one FDE, and one lies behind the other.
             let mut last = at;
             while let (Some(_), Some(this), Some(next)) =
                 (repeat, functions.get(last), functions.get(last + 1))
@@ -138,24 +139,26 @@ impl<'a> Source<'a> {
             report.functions_read += 1;
             // Only `.eh_frame` leads to LSDAs, and it is never converted into itself.
             if first.lsda.is_some() {
-                report.lose(&range, Lost::Lsda, 0, range.clone());
+                report.lose(&range, LossReason::Lsda, 0, range.clone());
             }
 
             // Readers take an address for that of the last function which starts at or before it.
             let next = functions.get(last + 1);
             let found = range.start..range.end.min(next.map_or(u64::MAX, |n| n.range.start));
             if found.end < range.end {
-                report.lose(&range, Lost::Overlap, 0, found.end..range.end);
+                report.lose(&range, LossReason::Overlap, 0, found.end..range.end);
             }
 
+            // The rows before the first malformed one are readable.
             let readable = match &first.error {
                 Some((from, _)) => found.start..found.end.min(*from),
                 None => found.clone(),
             };
             if readable.end < found.end {
-                report.lose(&range, Lost::Unreadable, 0, readable.end..found.end);
+                report.lose(&range, LossReason::Unreadable, 0, readable.end..found.end);
             }
 
+            // Blocks that repeat are passed on as such; the writer may have to expand them.
             let parts = match repeat {
                 Some(size) if last > at => vec![self.repeated(first, size, readable)],
                 _ => self.parts(first, &readable),
@@ -168,7 +171,7 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    fn repeated(&self, first: &crate::table::Function, size: u8, range: Range<u64>) -> Part {
+    fn repeated(&self, first: &crate::table::Function, size: u8, range: Range<u64>) -> RowSpan {
         let rows = self.table.rows(first).map(|row| {
             let offset = row.start.saturating_sub(first.range.start);
             (u8::try_from(offset).unwrap_or(u8::MAX), *row.rule)
@@ -178,10 +181,10 @@ impl<'a> Source<'a> {
             phase: 0,
             rows: rows.collect(),
         };
-        Part::Repeat(range, repeat)
+        RowSpan::Repeat(range, repeat)
     }
 
-    fn parts(&self, function: &crate::table::Function, found: &Range<u64>) -> Vec<Part> {
+    fn parts(&self, function: &crate::table::Function, found: &Range<u64>) -> Vec<RowSpan> {
         let rows = self.table.rows(function);
         let rows = rows.filter_map(|row| {
             let range = row.start.max(found.start)..row.end.min(found.end);
@@ -196,6 +199,7 @@ impl<'a> Source<'a> {
         report: &mut Report,
         mut each: impl FnMut(&SourceFunction, &mut Report) -> Result<(), E>,
     ) -> Result<(), E> {
+        // One run is open at a time; it is passed on when something ends it.
         let mut run = SourceFunction {
             range: 0..0,
             parts: Vec::new(),
@@ -215,6 +219,8 @@ impl<'a> Source<'a> {
         for function in self.table.functions() {
             for row in self.table.rows(function) {
                 let nothing = says_nothing(row.rule) || row.start >= row.end;
+
+                // A symbol starts a function, although ORC does not say so.
                 let starts = self.file.symbol_at(row.start).is_some();
                 if nothing || starts || row.start != run.range.end {
                     flush(&mut run, report)?;
@@ -228,7 +234,7 @@ impl<'a> Source<'a> {
                     run.range = row.start..row.end;
                 }
                 run.range.end = row.end;
-                run.parts.push(Part::Row(row.start..row.end, *row.rule));
+                run.parts.push(RowSpan::Row(row.start..row.end, *row.rule));
             }
         }
 

@@ -1,6 +1,6 @@
 //! Conversions of small files whose tables other tools wrote.
 
-use super::in_file::{InFileError, Written, convert_in_file};
+use super::in_file::{ConvertedFile, InFileError, convert_in_file};
 use super::*;
 use crate::elf_write::Editor;
 use crate::write::Function;
@@ -25,7 +25,7 @@ fn options(to: Target) -> Options {
     }
 }
 
-fn convert_bytes(data: &[u8], options: &Options) -> Result<Written, InFileError> {
+fn convert_bytes(data: &[u8], options: &Options) -> Result<ConvertedFile, InFileError> {
     let file = File::read("file", Arc::new(data.to_vec())).expect("an ELF file");
     convert_in_file(&file, data, options, true)
 }
@@ -62,9 +62,12 @@ fn a_table_of_gnu_does_not_get_larger() {
 fn the_source_is_the_best_table_there_is() {
     let file = File::read("file", Arc::new(PROGRAM.to_vec())).expect("an ELF file");
     let orc = Target::from_name("orc").expect("a name");
+
+    // The default source is the best table of another format.
     assert_eq!(source_kind(&file, orc), Some(TableKind::EhFrame));
     assert_eq!(source_kind(&file, Target::EhFrame), Some(TableKind::Sframe));
 
+    // A source that is named must be there.
     let missing = Options {
         from: Some(TableKind::DebugFrame),
         ..options(orc)
@@ -132,6 +135,8 @@ fn a_function_is_divided_around_rows_that_cannot_be_held() {
     let lost = Rule::call(Value::reg(Reg::R10, 0));
     let saved = held.with_saved(Reg::Rbx, Value::at_cfa(-24));
 
+    // Two bytes that can be held, two that cannot, and one with a register that the format leaves
+    // out.
     let data = with_function([held, held, lost, lost, saved, held].into_iter());
     let written = convert_bytes(&data, &options(Target::Sframe(Version::V2))).expect("converted");
 
@@ -171,6 +176,7 @@ fn a_plt_of_gigabytes_is_cut_off() {
         load: false,
     };
 
+    // What matters is that time and memory are bounded, whatever a table claims.
     let size = 1 << 30;
     let mut writer = EhFrameWriter::new(&formula);
     let function = Function {
@@ -186,6 +192,7 @@ fn a_plt_of_gigabytes_is_cut_off() {
     let sections = writer.finish(editor.room()).expect("sections");
     let data = editor.add(&sections).expect("a file");
 
+    // Each format has another bound, and what lies behind it is counted as left out.
     for (to, equal) in [
         ("sframe-v1", 1 << 19),
         ("sframe-v3", 1 << 20),

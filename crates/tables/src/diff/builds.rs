@@ -18,7 +18,7 @@ pub struct Builds {
     pub functions: u64,
     /// Functions whose code differs, and its first difference in each file (svma). Their rows are
     /// not compared.
-    pub changed: Vec<Changed>,
+    pub changed: Vec<ChangedFunction>,
     /// The number of functions that only the first and only the second file has.
     pub only: [u64; 2],
     /// The number of names that one of the files has more than once.
@@ -27,7 +27,7 @@ pub struct Builds {
 
 /// A function with different code.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Changed {
+pub struct ChangedFunction {
     /// Its name, as in the file.
     pub name: String,
     /// Where the code parts, in each file (svma).
@@ -41,6 +41,7 @@ pub fn diff(first: Input<'_>, second: Input<'_>) -> Builds {
     let mut join = Join::new(first, second);
     let mut windows: Vec<(Range<u64>, u64)> = Vec::new();
 
+    // By name, since addresses differ between builds.
     for (name, own) in &symbols[0] {
         let Some(other) = symbols[1].get(name) else {
             builds.only[0] += 1;
@@ -53,11 +54,12 @@ pub fn diff(first: Input<'_>, second: Input<'_>) -> Builds {
         };
 
         match parting([first.file, second.file], [a, b]) {
+            // Only functions with equal code are compared: rows follow the code.
             None => {
                 let range = a.address..a.address.saturating_add(a.size);
                 windows.push((range, b.address.wrapping_sub(a.address)));
             }
-            Some(at) => builds.changed.push(Changed {
+            Some(at) => builds.changed.push(ChangedFunction {
                 name: (*name).to_owned(),
                 at,
             }),
@@ -96,6 +98,7 @@ fn functions(file: &File) -> BTreeMap<&str, Option<&Symbol>> {
 
 /// The first instruction in which the code of two functions differs, in each file (svma).
 fn parting(files: [&File; 2], symbols: [&Symbol; 2]) -> Option<[u64; 2]> {
+    // A symbol may claim more than the file has.
     let bytes = [0, 1].map(|i| {
         let bytes = files[i].bytes(symbols[i].address);
         let len = usize::try_from(symbols[i].size).unwrap_or(usize::MAX);
@@ -108,6 +111,7 @@ fn parting(files: [&File; 2], symbols: [&Symbol; 2]) -> Option<[u64; 2]> {
     // Bytes also differ where only addresses have moved.
     let mut decoders =
         [0, 1].map(|i| Decoder::with_ip(64, bytes[i], symbols[i].address, DecoderOptions::NONE));
+    // Decoded side by side, instruction by instruction, until they part.
     loop {
         let at = decoders.each_ref().map(Decoder::ip);
         match decoders.each_ref().map(Decoder::can_decode) {
@@ -127,6 +131,7 @@ fn parting(files: [&File; 2], symbols: [&Symbol; 2]) -> Option<[u64; 2]> {
 /// Whether two instructions are the same for a table: the same operation on the same registers and
 /// slots. Addresses of other functions and of data move from build to build.
 fn is_same(a: &Instruction, b: &Instruction, starts: [u64; 2], size: u64) -> bool {
+    // The same code means the same form of the instruction, so that the lengths are equal, too.
     if a.code() != b.code() || a.len() != b.len() {
         return false;
     }
@@ -147,11 +152,13 @@ fn is_same(a: &Instruction, b: &Instruction, starts: [u64; 2], size: u64) -> boo
         return offsets[0] == offsets[1] || offsets.iter().all(|offset| *offset >= size);
     }
 
+    // Registers in addresses count like those of operands.
     if a.memory_base() != b.memory_base() || a.memory_index() != b.memory_index() {
         return false;
     }
 
     if a.memory_base() != Register::None && !a.is_ip_rel_memory_operand() {
+        // A slot at another distance would be another slot in the tables.
         let same = a.memory_displacement64() == b.memory_displacement64();
         if !same && frame(a.memory_base()) {
             return false;

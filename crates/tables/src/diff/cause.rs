@@ -86,7 +86,7 @@ pub struct Causes(u32);
 const _: () = assert!(Cause::ALL.len() <= u32::BITS as usize);
 
 impl Causes {
-    /// No cause.
+    /// The empty set: the rows do not differ.
     pub const NONE: Causes = Causes(0);
 
     /// Only this one.

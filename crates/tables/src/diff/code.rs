@@ -32,7 +32,7 @@ type Distances = [Option<i32>; 16];
 
 /// What is known of the code of one function.
 #[derive(Clone, Debug)]
-pub(super) struct Code {
+pub(super) struct CodeScan {
     /// Before the instruction at this address (svma). By address.
     distances: Vec<(u64, Distances)>,
     /// The first instruction that writes each callee-saved register. 0 if the code is not known.
@@ -41,19 +41,21 @@ pub(super) struct Code {
     padding: Vec<Range<u64>>,
 }
 
-impl Code {
+impl CodeScan {
     /// Decodes the function at `range` (svma).
-    pub(super) fn of(file: &File, range: &Range<u64>) -> Code {
-        let mut code = Code {
+    pub(super) fn of(file: &File, range: &Range<u64>) -> CodeScan {
+        let mut code = CodeScan {
             distances: Vec::new(),
             first_writes: [u64::MAX; Reg::CALLEE_SAVED.len()],
             padding: padding(file, range),
         };
 
+        // The factory keeps memory between instructions, so it is made once.
         let mut factory = InstructionInfoFactory::new();
         let mut known = [None; 16];
         let mut reached = range.start;
         for instruction in instructions(file, range) {
+            // Where nothing is known, nothing has to be kept.
             if known.iter().any(Option::is_some) {
                 code.distances.push((instruction.ip(), known));
             }
@@ -65,6 +67,7 @@ impl Code {
                 }
             }
 
+            // From instruction to instruction along the code, without jumps: see `after`.
             known = after(&instruction, known, &mut factory);
             reached = instruction.next_ip();
         }
@@ -147,6 +150,7 @@ fn padding(file: &File, range: &Range<u64>) -> Vec<Range<u64>> {
             continue;
         }
 
+        // Only behind what never goes on can there be padding that nothing executes.
         is_dead = matches!(
             insn.flow_control(),
             FlowControl::Return | FlowControl::UnconditionalBranch | FlowControl::IndirectBranch
@@ -211,6 +215,7 @@ fn after(
         _ => step(instruction),
     };
 
+    // The registers are looked up before any is forgotten.
     let moves_rsp = writes(factory, instruction, Some(RSP));
     let written: Vec<usize> = (0..known.len())
         .filter(|&register| register != RSP && writes(factory, instruction, Some(register)))
@@ -219,6 +224,7 @@ fn after(
         known[register] = None;
     }
 
+    // If rsp moves, all distances from it change by the same number.
     if moves_rsp {
         for distance in &mut known {
             *distance = distance.zip(step).and_then(|(d, step)| d.checked_sub(step));

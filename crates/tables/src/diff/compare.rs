@@ -23,7 +23,7 @@
 //!   `struct pt_regs` against anything else differs in form.
 
 use super::cause::{Cause, Causes};
-use super::code::Code;
+use super::code::CodeScan;
 use super::format::Format;
 use crate::file::File;
 use std::cell::OnceCell;
@@ -34,13 +34,13 @@ use unwind_sim_unwind::rule::{Base, Expression, Rule, RuleKind, Value};
 
 /// A row of one of the tables, in normal form.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Side<'a> {
+pub(super) struct RowSide<'a> {
     pub(super) rule: Rule,
     pub(super) format: Format,
     pub(super) section: &'a [u8],
 }
 
-impl Side<'_> {
+impl RowSide<'_> {
     fn expression(&self, e: Expression) -> Option<&[u8]> {
         let start = e.start as usize;
         self.section.get(start..start.checked_add(e.len.into())?)
@@ -49,7 +49,7 @@ impl Side<'_> {
 
 /// What was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct RowDifference {
     pub(super) causes: Causes,
     /// What a format has no word for.
     pub(super) loss: Option<Loss>,
@@ -61,26 +61,27 @@ pub(super) struct Function<'a> {
     pub(super) file: &'a File,
     /// Its addresses (svma).
     pub(super) range: Range<u64>,
-    pub(super) code: OnceCell<Code>,
+    pub(super) code: OnceCell<CodeScan>,
 }
 
 impl Function<'_> {
-    pub(super) fn code(&self) -> &Code {
-        self.code.get_or_init(|| Code::of(self.file, &self.range))
+    pub(super) fn code(&self) -> &CodeScan {
+        self.code
+            .get_or_init(|| CodeScan::of(self.file, &self.range))
     }
 }
 
 /// The address of the rows, and its function.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct RowContext<'a> {
     pub(super) address: u64,
     pub(super) function: &'a Function<'a>,
 }
 
 /// Compares two rules for the same address.
-pub(super) fn compare(a: &Side<'_>, b: &Side<'_>, place: &Place<'_>) -> Found {
-    let mut found = Found::default();
-    let is_root = |side: &Side<'_>| side.rule.kind == RuleKind::Outermost;
+pub(super) fn compare(a: &RowSide<'_>, b: &RowSide<'_>, place: &RowContext<'_>) -> RowDifference {
+    let mut found = RowDifference::default();
+    let is_root = |side: &RowSide<'_>| side.rule.kind == RuleKind::Outermost;
     // Where the stack ends there is no caller whose registers could differ.
     if is_root(a) || is_root(b) {
         if is_root(a) != is_root(b) {
@@ -89,6 +90,8 @@ pub(super) fn compare(a: &Side<'_>, b: &Side<'_>, place: &Place<'_>) -> Found {
         return found;
     }
 
+    // Frames of different kinds have their values in different places, so nothing else can be
+    // compared.
     kind(a, b, &mut found);
     if found.causes.has(Cause::Kind) {
         return found;
@@ -98,6 +101,7 @@ pub(super) fn compare(a: &Side<'_>, b: &Side<'_>, place: &Place<'_>) -> Found {
         found.causes.add(cause);
     }
 
+    // Return address and rsp differ in form if one of them is only told in another way.
     let (ra, form) = (Cause::ReturnAddress, Cause::ReturnAddressForm);
     value(a, b, (a.rule.ra, b.rule.ra), (ra, form), &mut found);
     value(
@@ -114,7 +118,7 @@ pub(super) fn compare(a: &Side<'_>, b: &Side<'_>, place: &Place<'_>) -> Found {
     found
 }
 
-fn kind(a: &Side<'_>, b: &Side<'_>, found: &mut Found) {
+fn kind(a: &RowSide<'_>, b: &RowSide<'_>, found: &mut RowDifference) {
     let (ka, kb) = (a.rule.kind, b.rule.kind);
     if ka == kb {
         return;
@@ -130,7 +134,7 @@ fn kind(a: &Side<'_>, b: &Side<'_>, found: &mut Found) {
 }
 
 /// Whether the values are the same expression.
-fn same_expression(a: &Side<'_>, b: &Side<'_>, values: (Value, Value)) -> bool {
+fn same_expression(a: &RowSide<'_>, b: &RowSide<'_>, values: (Value, Value)) -> bool {
     match values {
         (Value::Expression(x), Value::Expression(y)) => {
             let (x_bytes, y_bytes) = (a.expression(x), b.expression(y));
@@ -140,7 +144,7 @@ fn same_expression(a: &Side<'_>, b: &Side<'_>, values: (Value, Value)) -> bool {
     }
 }
 
-fn cfa(a: &Side<'_>, b: &Side<'_>, place: &Place<'_>) -> Option<Cause> {
+fn cfa(a: &RowSide<'_>, b: &RowSide<'_>, place: &RowContext<'_>) -> Option<Cause> {
     let values = (a.rule.cfa, b.rule.cfa);
     if same_expression(a, b, values) {
         return None;
@@ -164,6 +168,7 @@ fn cfa(a: &Side<'_>, b: &Side<'_>, place: &Place<'_>) -> Option<Cause> {
         return Some(Cause::CfaUnchanged);
     }
 
+    // By one register, two offsets cannot both be right.
     match values {
         (
             Value::Offset {
@@ -174,9 +179,10 @@ fn cfa(a: &Side<'_>, b: &Side<'_>, place: &Place<'_>) -> Option<Cause> {
                 base: Base::Reg(rb),
                 offset: ob,
             },
-        ) => Some(match ra == rb {
-            true => Cause::CfaOffset,
-            false => distance((ra, oa), (rb, ob), place),
+        ) => Some(if ra == rb {
+            Cause::CfaOffset
+        } else {
+            distance((ra, oa), (rb, ob), place)
         }),
         (
             Value::Load {
@@ -195,7 +201,7 @@ fn cfa(a: &Side<'_>, b: &Side<'_>, place: &Place<'_>) -> Option<Cause> {
 }
 
 /// For CFAs of different registers plus offsets: whether the code shows that they differ.
-fn distance(a: (Reg, i32), b: (Reg, i32), place: &Place<'_>) -> Cause {
+fn distance(a: (Reg, i32), b: (Reg, i32), place: &RowContext<'_>) -> Cause {
     let code = place.function.code();
     let from_rsp = |(reg, offset): (Reg, i32)| {
         let distance = code.distance(reg, place.address)?;
@@ -209,11 +215,11 @@ fn distance(a: (Reg, i32), b: (Reg, i32), place: &Place<'_>) -> Cause {
 
 /// Compares the return address or sp.
 fn value(
-    a: &Side<'_>,
-    b: &Side<'_>,
+    a: &RowSide<'_>,
+    b: &RowSide<'_>,
     values: (Value, Value),
     (contradiction, form): (Cause, Cause),
-    found: &mut Found,
+    found: &mut RowDifference,
 ) {
     let is_vague = |value| matches!(value, Value::Expression(_) | Value::Unspecified);
     if same_expression(a, b, values) {
@@ -233,7 +239,13 @@ fn value(
     found.causes.add(if is_form { form } else { contradiction });
 }
 
-fn register(a: &Side<'_>, b: &Side<'_>, reg: Reg, place: &Place<'_>, found: &mut Found) {
+fn register(
+    a: &RowSide<'_>,
+    b: &RowSide<'_>,
+    reg: Reg,
+    place: &RowContext<'_>,
+    found: &mut RowDifference,
+) {
     let values = (a.rule.saved(reg), b.rule.saved(reg));
     if same_expression(a, b, values) {
         return;
@@ -249,6 +261,7 @@ fn register(a: &Side<'_>, b: &Side<'_>, reg: Reg, place: &Place<'_>, found: &mut
         return;
     }
 
+    // A register that is saved and has not been written since is in both places.
     let has = |is: fn(Value) -> bool| is(values.0) || is(values.1);
     let is_saved_but_unwritten = || {
         has(|v| v == Value::Same)

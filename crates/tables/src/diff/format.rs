@@ -67,6 +67,7 @@ impl Format {
 /// What V3 can express and V1 and V2 cannot: no control words, and no row without a word (the
 /// second errata of V2, which has one, was never released).
 fn not_in_v2(rule: &Rule) -> Option<Loss> {
+    // In the order in which a reader would ask: kind of frame, CFA, return address, rbp.
     match rule.kind {
         RuleKind::Outermost => return Some(Loss::RaUndefined),
         RuleKind::Call => {}
@@ -89,6 +90,7 @@ fn not_in_v2(rule: &Rule) -> Option<Loss> {
         _ => return Some(Loss::RaRegister),
     }
 
+    // rbp is the only callee-saved register that these versions have.
     match rule.saved(Reg::Rbp) {
         Value::Same | Value::Unspecified => None,
         Value::Load {

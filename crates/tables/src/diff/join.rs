@@ -1,10 +1,10 @@
 //! Goes through two tables side by side.
 
 use super::cause::{Cause, Causes};
-use super::compare::{Function, Place, Side, compare};
+use super::compare::{Function, RowContext, RowSide, compare};
 use super::format::Format;
-use super::segments::{FunctionRange, Said, Segment, Segments};
-use super::{Claim, Diff, Difference, Input, Which};
+use super::segments::{FunctionRange, Segment, Segments, TableAnswer};
+use super::{Claim, Diff, Difference, Input, TableSide};
 use crate::file::File;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ pub(super) struct Join<'a> {
     unread: [BTreeSet<u64>; 2],
     diff: Diff,
     /// The function of each table that is being compared with the other table.
-    open: [Open; 2],
+    open: [OpenFunction; 2],
     function: Function<'a>,
     /// Subtracted from addresses of the second file.
     shift: u64,
@@ -30,7 +30,7 @@ pub(super) struct Join<'a> {
 
 /// A function of one table, while it is compared.
 #[derive(Clone, Copy, Debug, Default)]
-struct Open {
+struct OpenFunction {
     range: FunctionRange,
     /// Whether the other table has any row for it.
     is_known: bool,
@@ -40,7 +40,7 @@ struct Open {
     first: usize,
 }
 
-const SIDES: [Which; 2] = [Which::First, Which::Second];
+const SIDES: [TableSide; 2] = [TableSide::First, TableSide::Second];
 
 impl<'a> Join<'a> {
     pub(super) fn new(first: Input<'a>, second: Input<'a>) -> Self {
@@ -53,7 +53,7 @@ impl<'a> Join<'a> {
                 _ => BTreeSet::new(),
             }),
             diff: Diff::default(),
-            open: [Open::default(); 2],
+            open: [OpenFunction::default(); 2],
             function: Function {
                 file: first.file,
                 range: 0..0,
@@ -72,6 +72,7 @@ impl<'a> Join<'a> {
             _ => range.start.wrapping_add(shift)..range.end.wrapping_add(shift),
         };
 
+        // Both tables are gone through once, in the order of addresses.
         let [first, second] = self.inputs.map(|input| input.table);
         let mut a = Segments::new(first, range);
         let mut b = Segments::new(second, other).map(|mut segment| {
@@ -95,19 +96,21 @@ impl<'a> Join<'a> {
                 now[1] = b.next();
             }
 
+            // The next address at which either table says something.
             let starts = now.iter().flatten().map(|s| s.start.max(at));
             let Some(start) = starts.min() else { break };
             let active = now.map(|s| s.filter(|s| s.start <= start));
             // Nothing changes before one that is active ends, or the other starts.
-            let limits = now.iter().flatten().map(|s| match s.start <= start {
-                true => s.end,
-                false => s.start,
-            });
+            let limits = now
+                .iter()
+                .flatten()
+                .map(|s| if s.start <= start { s.end } else { s.start });
             let end = limits.min().unwrap_or(u64::MAX);
             self.visit(start..end, active);
             at = end;
         }
 
+        // The last functions have no successor that would close them.
         for side in [0, 1] {
             self.close(side);
         }
@@ -115,15 +118,16 @@ impl<'a> Join<'a> {
 
     /// Compares what the tables say of a range of addresses.
     fn visit(&mut self, range: Range<u64>, said: [Option<Segment>; 2]) {
+        // Functions may begin and end in one table only, so each side is told by itself.
         for (side, segment) in said.iter().enumerate() {
             let Some(segment) = segment else { continue };
             // Another function begins: nothing more will be known of the last one.
             if self.open[side].range != segment.function {
                 self.close(side);
-                self.open[side] = Open {
+                self.open[side] = OpenFunction {
                     range: segment.function,
                     first: self.diff.differences.len(),
-                    ..Open::default()
+                    ..OpenFunction::default()
                 };
             }
             self.open[side].is_known |= said[1 - side].is_some();
@@ -131,15 +135,17 @@ impl<'a> Join<'a> {
 
         // What cannot be read differs from whatever the other table says there.
         let is_malformed =
-            |s: &Option<Segment>| matches!(s.map(|s| s.said), Some(Said::Malformed(_)));
+            |s: &Option<Segment>| matches!(s.map(|s| s.said), Some(TableAnswer::Malformed(_)));
         if said.iter().any(is_malformed) {
             return self.differ(range, said, Causes::one(Cause::Malformed));
         }
 
         let rule = |s: Option<Segment>| match s.map(|s| s.said) {
-            Some(Said::Row(rule, _)) => Some(rule),
+            Some(TableAnswer::Row(rule, _)) => Some(rule),
             _ => None,
         };
+
+        // A row against nothing is a missing row, on one side or the other.
         match (rule(said[0]), rule(said[1])) {
             (Some(_), Some(_)) => self.compare(range, said),
             (Some(_), None) => self.missing(range, said, 1),
@@ -152,8 +158,9 @@ impl<'a> Join<'a> {
         self.diff.rows += 1;
         self.diff.bytes += range.end - range.start;
 
+        // Both have a row; what differs is compared in normal form.
         let side = |i: usize| match said[i].map(|s| s.said) {
-            Some(Said::Row(rule, _)) => Some(Side {
+            Some(TableAnswer::Row(rule, _)) => Some(RowSide {
                 rule,
                 format: self.formats[i],
                 section: self.inputs[i].table.section(),
@@ -165,8 +172,9 @@ impl<'a> Join<'a> {
             return;
         };
 
+        // The code of the function is decoded only if it is asked for.
         self.enter(said[0]);
-        let place = Place {
+        let place = RowContext {
             address: range.start,
             function: &self.function,
         };
@@ -209,7 +217,7 @@ impl<'a> Join<'a> {
     /// The table `side` has no row, the other has one.
     fn missing(&mut self, range: Range<u64>, said: [Option<Segment>; 2], side: usize) {
         let other = 1 - side;
-        let Some(Said::Row(rule, _)) = said[other].map(|s| s.said) else {
+        let Some(TableAnswer::Row(rule, _)) = said[other].map(|s| s.said) else {
             return;
         };
         match self.formats[side].loss(&rule) {
@@ -235,10 +243,11 @@ impl<'a> Join<'a> {
         let function = said[0].or(said[1]).map(|s| s.function).unwrap_or_default();
         let function = function.start..function.end;
 
+        // What both tables say is kept with the difference, as it was compared.
         let claims = said.map(|segment| match segment.map(|s| s.said) {
-            Some(Said::Row(rule, offset)) => Claim::Row { rule, offset },
-            Some(Said::Malformed(reason)) => Claim::Malformed(reason),
-            Some(Said::Nothing) | None => Claim::Nothing,
+            Some(TableAnswer::Row(rule, offset)) => Claim::Row { rule, offset },
+            Some(TableAnswer::Malformed(reason)) => Claim::Malformed(reason),
+            Some(TableAnswer::Nothing) | None => Claim::Nothing,
         });
 
         // The next row differs in the same way: one difference, however many rows it has.
@@ -248,6 +257,7 @@ impl<'a> Join<'a> {
             && last.function == function
             && has_rows(&last.claims) == has_rows(&claims)
         {
+            // Its range grows, and the claims stay those of the first row.
             last.range.end = range.end;
             last.rows += 1;
             return;
@@ -277,9 +287,10 @@ impl<'a> Join<'a> {
             0 => open.range.start,
             _ => open.range.start.wrapping_add(self.shift),
         };
-        let cause = match self.unread[other].contains(&of_second) {
-            true => Cause::Unread,
-            false => Cause::MissingFunction,
+        let cause = if self.unread[other].contains(&of_second) {
+            Cause::Unread
+        } else {
+            Cause::MissingFunction
         };
 
         let missing = Causes::one(Cause::MissingRow);
@@ -289,6 +300,7 @@ impl<'a> Join<'a> {
             .diff
             .differences
             .split_off(open.first.min(self.diff.differences.len()));
+        // Only what was missing of this very function changes its cause.
         for difference in &mut rest {
             let is_missing = has_rows(&difference.claims)[other];
             if is_missing || difference.causes != missing || difference.function != range {
@@ -297,6 +309,8 @@ impl<'a> Join<'a> {
             difference.causes = Causes::one(cause);
         }
 
+        // If the format could not express the function, its missing rows are a loss, not a
+        // difference.
         if let (Some(loss), Cause::MissingFunction) = (open.loss, cause) {
             let (lost, kept): (Vec<_>, Vec<_>) = rest
                 .into_iter()

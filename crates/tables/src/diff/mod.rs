@@ -38,7 +38,7 @@ pub struct Input<'a> {
 
 /// One of the two tables.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Which {
+pub enum TableSide {
     /// The first.
     First,
     /// The second.
@@ -87,7 +87,7 @@ impl Difference {
 
 /// What a format could not express.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Lost {
+pub struct LossTotals {
     /// Pairs of rows.
     pub rows: u64,
     /// Bytes of code.
@@ -100,7 +100,7 @@ pub struct Diff {
     /// Where they disagree, by address.
     pub differences: Vec<Difference>,
     /// What a format has no word for, and the table that lost it.
-    pub losses: BTreeMap<(Which, Loss), Lost>,
+    pub losses: BTreeMap<(TableSide, Loss), LossTotals>,
     /// Pairs of rows that were compared.
     pub rows: u64,
     /// Bytes of code for which both tables have a row.

@@ -17,6 +17,7 @@ pub(super) fn normal(rule: &Rule, section: &[u8]) -> Rule {
         return Rule::OUTERMOST;
     }
 
+    // Only a CFA that is a register plus a number can take the place of that register.
     let own = match rule.cfa {
         Value::Offset {
             base: Base::Reg(reg),
@@ -67,6 +68,7 @@ pub(super) fn normal(rule: &Rule, section: &[u8]) -> Rule {
         sp => sp,
     };
 
+    // A callee-saved register without a rule is unchanged: psABI 3.2.1.
     for (reg, value) in Reg::CALLEE_SAVED.into_iter().zip(&mut rule.saved) {
         let itself = Value::reg(reg, 0);
         *value = match *value {

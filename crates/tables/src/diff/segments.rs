@@ -16,7 +16,7 @@ const PLT_BLOCK: u64 = 16;
 pub(super) struct Segment {
     pub(super) start: u64,
     pub(super) end: u64,
-    pub(super) said: Said,
+    pub(super) said: TableAnswer,
     /// The addresses of the function.
     pub(super) function: FunctionRange,
 }
@@ -30,7 +30,7 @@ pub(super) struct FunctionRange {
 
 /// What a table says.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Said {
+pub(super) enum TableAnswer {
     /// A rule in normal form, and the offset of its row in the section.
     Row(Rule, u64),
     /// Nothing: the row has no CFA.
@@ -96,6 +96,7 @@ impl<'a> Segments<'a> {
             let start = function.range.start.max(self.range.start);
             let end = function.range.end.min(limit).min(self.range.end);
 
+            // Nothing is left of a function that starts where the next one does.
             if start >= end {
                 continue;
             }
@@ -120,7 +121,7 @@ impl<'a> Segments<'a> {
         let end = block.saturating_add(if is_pushed { PLT_BLOCK } else { plt.threshold });
         let end = end.min(plt.left.end);
         let cfa = Value::reg(Reg::Rsp, if is_pushed { 16 } else { 8 });
-        let said = Said::Row(Rule { cfa, ..plt.rule }, plt.offset);
+        let said = TableAnswer::Row(Rule { cfa, ..plt.rule }, plt.offset);
         plt.left.start = end;
         if plt.left.is_empty() || end <= start {
             self.plt = None;
@@ -136,6 +137,8 @@ impl<'a> Segments<'a> {
     /// The segment of a row, cut to the current function.
     fn segment(&mut self, row: &Row<'a>) -> Option<Segment> {
         let start = row.start.max(self.current.start);
+
+        // Rows may reach beyond the function in a damaged table.
         let end = row.end.min(self.current.end);
         if start >= end {
             return None;
@@ -149,6 +152,8 @@ impl<'a> Segments<'a> {
             let from = e.start as usize;
             let bytes = section.get(from..from.saturating_add(e.len.into()));
             if let Some(threshold) = bytes.and_then(plt_threshold) {
+                // It is parted into segments while they are asked for: a PLT may have any number
+                // of entries.
                 self.plt = Some(Plt {
                     rule,
                     offset: row.offset,
@@ -159,9 +164,10 @@ impl<'a> Segments<'a> {
             }
         }
 
-        let said = match says_something(&rule) {
-            true => Said::Row(rule, row.offset),
-            false => Said::Nothing,
+        let said = if says_something(&rule) {
+            TableAnswer::Row(rule, row.offset)
+        } else {
+            TableAnswer::Nothing
         };
         Some(Segment {
             start,
@@ -178,7 +184,7 @@ impl<'a> Segments<'a> {
         (start < self.current.end).then_some(Segment {
             start,
             end: self.current.end,
-            said: Said::Malformed(reason),
+            said: TableAnswer::Malformed(reason),
             function: self.function,
         })
     }

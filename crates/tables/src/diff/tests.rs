@@ -1,8 +1,8 @@
 //! Pairs of rules, and what the comparison says of them.
 
 use super::cause::{Cause, Causes, Gravity};
-use super::code::Code;
-use super::compare::{Found, Function, Place, Side, compare};
+use super::code::CodeScan;
+use super::compare::{Function, RowContext, RowDifference, RowSide, compare};
 use super::format::Format;
 use super::normal::normal;
 use crate::file::File;
@@ -35,19 +35,19 @@ fn file(code: &[u8]) -> File {
     File::read("code", Arc::new(bytes)).expect("an ELF file")
 }
 
-fn found_in(code: &[u8], offset: u64, rules: [Rule; 2], formats: [Format; 2]) -> Found {
+fn found_in(code: &[u8], offset: u64, rules: [Rule; 2], formats: [Format; 2]) -> RowDifference {
     let file = file(code);
     let function = Function {
         file: &file,
         range: START..START + code.len() as u64,
         code: OnceCell::new(),
     };
-    let side = |i: usize| Side {
+    let side = |i: usize| RowSide {
         rule: normal(&rules[i], &[]),
         format: formats[i],
         section: &[],
     };
-    let place = Place {
+    let place = RowContext {
         address: START + offset,
         function: &function,
     };
@@ -86,15 +86,18 @@ fn load(reg: Reg, offset: i32) -> Value {
 
 #[test]
 fn the_same_in_other_words_is_no_difference() {
+    // Each pair says the same in two ways.
     let by_register = rbp(16).with_saved(Reg::Rbp, load(Reg::Rbp, 0));
     assert_eq!(causes(rbp(16), by_register), []);
 
+    // rsp of the caller is the CFA if there is no rule for it.
     let by_sp = Rule {
         sp: Value::reg(Reg::Rsp, 8),
         ..rsp(8)
     };
     assert_eq!(causes(rsp(8), by_sp), []);
 
+    // A register that is its own value is unchanged.
     let by_itself = rsp(8).with_saved(Reg::Rbx, Value::reg(Reg::Rbx, 0));
     assert_eq!(
         causes(rsp(8).with_saved(Reg::Rbx, Value::Same), by_itself),
@@ -109,6 +112,7 @@ fn the_same_in_other_words_is_no_difference() {
     let unchanged = rbp(16).with_saved(Reg::Rbp, Value::Same);
     assert_eq!(causes(unchanged, rbp(16).with_saved(Reg::Rbp, own)), []);
 
+    // The return address lies at the CFA minus 8, which is rsp here.
     let ra = Rule {
         ra: load(Reg::Rsp, 0),
         ..rsp(8)
@@ -181,7 +185,7 @@ fn what_a_format_cannot_say_is_a_loss() {
     let formats = [Format::Dwarf, Format::Sframe(Version::V3)];
     let saved = rsp(16).with_saved(Reg::Rbx, Value::at_cfa(-16));
     let found = found_in(NOTHING, 1, [saved, rsp(16)], formats);
-    let lost = Found {
+    let lost = RowDifference {
         causes: Causes::NONE,
         loss: Some(Loss::CalleeSaved),
     };
@@ -242,7 +246,7 @@ fn older_versions_of_sframe_can_say_less() {
 fn padding_behind_what_ends_a_way_is_not_code() {
     let code = |code: &[u8]| {
         let range = START..START + code.len() as u64;
-        let found = Code::of(&file(code), &range);
+        let found = CodeScan::of(&file(code), &range);
         let parts = found.without_padding(&range).into_iter();
         parts
             .map(|part| (part.start - START, part.end - START))

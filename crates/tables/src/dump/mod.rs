@@ -23,7 +23,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Everything.
+    /// A filter that hides nothing.
     pub const ALL: Filter = Filter { ranges: None };
 
     /// The functions that have an address (svma) in one of these ranges.
@@ -57,12 +57,12 @@ pub struct Problem {
     /// Offset in the section, bytes.
     pub offset: u64,
     /// What is wrong.
-    pub what: Wrong,
+    pub what: DumpError,
 }
 
 /// What is wrong with a part of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Wrong {
+pub enum DumpError {
     /// A word of our own readers.
     #[error("{0}")]
     Reader(&'static str),
@@ -73,10 +73,10 @@ pub enum Wrong {
 
 /// What was written.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Dumped {
+pub struct DumpSummary {
     /// Functions (FDEs; for ORC, 0).
     pub functions: u64,
-    /// Rows.
+    /// The number of rows written.
     pub rows: u64,
     /// The first [`PROBLEMS_MAX`] parts that could not be read.
     pub problems: Vec<Problem>,
@@ -84,8 +84,8 @@ pub struct Dumped {
     pub problem_count: u64,
 }
 
-impl Dumped {
-    fn problem(&mut self, section: &'static str, offset: u64, what: Wrong) {
+impl DumpSummary {
+    fn problem(&mut self, section: &'static str, offset: u64, what: DumpError) {
         self.problem_count += 1;
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(Problem {
@@ -97,7 +97,7 @@ impl Dumped {
     }
 
     /// Adds what was written of another table.
-    pub fn add(&mut self, other: Dumped) {
+    pub fn add(&mut self, other: DumpSummary) {
         self.functions += other.functions;
         self.rows += other.rows;
         self.problem_count += other.problem_count;

@@ -5,7 +5,7 @@
 //! of a module are given as offsets in its sections.
 
 use super::output::Text;
-use super::{Dumped, Filter, Wrong};
+use super::{DumpError, DumpSummary, Filter};
 use crate::file::File;
 use std::io::{self, Write};
 use unwind_sim_unwind::image::SectionKind;
@@ -22,11 +22,12 @@ pub fn write(
     encoding: Option<Encoding>,
     filter: &Filter,
     out: impl Write,
-) -> io::Result<Dumped> {
+) -> io::Result<DumpSummary> {
     let mut out = Text::new(out);
-    let mut dumped = Dumped::default();
+    let mut dumped = DumpSummary::default();
     let image = file.image();
 
+    // Both sections are needed: entries have no addresses of their own.
     let sections = image
         .section(SectionKind::OrcUnwind)
         .zip(image.section(SectionKind::OrcUnwindIp));
@@ -37,7 +38,7 @@ pub fn write(
     let table = match Table::new(&entries.data, &ips.data, ips.address) {
         Ok(table) => table,
         Err(error) => {
-            dumped.problem(error.section, error.offset, Wrong::Reader(error.what));
+            dumped.problem(error.section, error.offset, DumpError::Reader(error.what));
             return Ok(dumped);
         }
     };
@@ -45,17 +46,20 @@ pub fn write(
     // No entry says which layout it has.
     let Some(encoding) = encoding.or_else(|| detect(image, &table)) else {
         let what = "the entries fit no known layout; give the kernel's version";
-        dumped.problem(".orc_unwind", 0, Wrong::Reader(what));
+        dumped.problem(".orc_unwind", 0, DumpError::Reader(what));
         return Ok(dumped);
     };
 
     for index in 0..table.len() {
+        // An entry holds up to the next one's address, but is shown by where it starts.
         let Some(ip) = table.ip(index) else { break };
         if !filter.shows(&(ip..ip.saturating_add(1))) {
             continue;
         }
         match table.entry(index, encoding.layout) {
             Some(Ok(entry)) => {
+                // In a relocatable object, addresses are made up, so the place is an offset in a
+                // section.
                 match file.place(ip) {
                     Some((section, offset)) => out.text(&format!("{section}+{offset:x}:")),
                     None => out.text(&format!("{ip:x}:")),
@@ -66,7 +70,7 @@ pub fn write(
                 out.line()?;
             }
             Some(Err(error)) => {
-                dumped.problem(error.section, error.offset, Wrong::Reader(error.what));
+                dumped.problem(error.section, error.offset, DumpError::Reader(error.what));
             }
             None => break,
         }

@@ -6,7 +6,7 @@
 //! every reader; the rest is reported as a problem.
 
 use super::output::Text;
-use super::{Dumped, Filter, Wrong};
+use super::{DumpError, DumpSummary, Filter};
 use crate::file::File;
 use std::io::{self, Write};
 use unwind_sim_unwind::image::{Section, SectionKind};
@@ -25,12 +25,12 @@ const ROWS_PER_BYTE_MAX: u64 = 4;
 ///
 /// # Errors
 /// Only those of `out`. What cannot be read is in the result.
-pub fn write(file: &File, filter: &Filter, out: impl Write) -> io::Result<Dumped> {
+pub fn write(file: &File, filter: &Filter, out: impl Write) -> io::Result<DumpSummary> {
     let mut writer = Writer {
         file,
         filter,
         out: Text::new(out),
-        dumped: Dumped::default(),
+        dumped: DumpSummary::default(),
     };
     for section in file.image().sections() {
         if section.kind == SectionKind::Sframe {
@@ -45,13 +45,13 @@ struct Writer<'a, W> {
     file: &'a File,
     filter: &'a Filter,
     out: Text<W>,
-    dumped: Dumped,
+    dumped: DumpSummary,
 }
 
 impl<W: Write> Writer<'_, W> {
     fn problem(&mut self, error: Malformed) {
         self.dumped
-            .problem(NAME, error.offset, Wrong::Reader(error.what));
+            .problem(NAME, error.offset, DumpError::Reader(error.what));
     }
 
     fn section(&mut self, section: &Section) -> io::Result<()> {
@@ -80,6 +80,7 @@ impl<W: Write> Writer<'_, W> {
     }
 
     fn header(&mut self, header: &Header) {
+        // The text is objdump's, line by line, so that both can be compared.
         let out = &mut self.out;
         out.text("Contents of the SFrame section .sframe:\n  Header :\n\n");
         out.text("    Version: SFRAME_VERSION_");
@@ -92,6 +93,7 @@ impl<W: Write> Writer<'_, W> {
             (FLAG_FUNC_START_PCREL, "SFRAME_F_FDE_FUNC_START_PCREL"),
         ];
 
+        // Flags without a name are not printed, as in objdump.
         let mut separator = "";
         for (_, name) in FLAGS.iter().filter(|(flag, _)| header.has(*flag)) {
             out.text(separator);
@@ -122,12 +124,14 @@ impl<W: Write> Writer<'_, W> {
     }
 
     fn function(&mut self, table: &Table<'_>, fde: &Fde, left: &mut u64) -> io::Result<()> {
+        // Rows of functions that are left out are not read.
         let range = fde.start..fde.start.saturating_add(fde.size.into());
         if !self.filter.shows(&range) {
             return Ok(());
         }
         self.dumped.functions += 1;
 
+        // In an object, addresses are made up, so the offset in the section is shown.
         let place = self.file.place(fde.start);
         let base = place.map_or(0, |(_, offset)| fde.start.wrapping_sub(offset));
         let attributes = match (fde.signal, fde.flex) {
@@ -148,6 +152,7 @@ impl<W: Write> Writer<'_, W> {
         ));
         self.out.line()?;
 
+        // Functions may share rows, so the number of rows of all of them is bounded.
         for row in text_rows(table, fde) {
             let Some(rest) = left.checked_sub(1) else {
                 let what = "too many functions share these rows";

@@ -17,7 +17,7 @@ pub enum ElfWriteError {
     Cut {
         /// The file's name.
         name: String,
-        /// Which part.
+        /// The part of the file that is cut short.
         what: &'static str,
         /// Offset in the file, bytes.
         offset: u64,
@@ -50,7 +50,7 @@ pub enum ElfWriteError {
         name: String,
         /// Offset in the file, bytes.
         offset: u64,
-        /// How many.
+        /// The number of bytes that no header accounts for.
         len: u64,
     },
 }
@@ -182,7 +182,7 @@ impl Section {
 }
 
 /// What is read of a file.
-pub(super) struct Parts {
+pub(super) struct ElfHeaders {
     pub(super) programs: Vec<Program>,
     /// At least the null section.
     pub(super) sections: Vec<Section>,
@@ -192,18 +192,18 @@ pub(super) struct Parts {
     pub(super) kept: u64,
 }
 
-/// `e_shoff`.
+/// The offset of the section header table, `e_shoff`.
 pub(super) fn section_table(data: &[u8]) -> u64 {
     u64_at(data, 0x28).unwrap_or(0)
 }
 
-/// `e_phoff`.
+/// The offset of the program header table, `e_phoff`.
 pub(super) fn program_table(data: &[u8]) -> u64 {
     u64_at(data, 0x20).unwrap_or(0)
 }
 
 /// Reads the headers.
-pub(super) fn read(name: &str, data: &[u8]) -> Result<Parts, ElfWriteError> {
+pub(super) fn read(name: &str, data: &[u8]) -> Result<ElfHeaders, ElfWriteError> {
     let not_elf = || ElfWriteError::NotElf {
         name: name.to_owned(),
     };
@@ -227,6 +227,7 @@ pub(super) fn read(name: &str, data: &[u8]) -> Result<Parts, ElfWriteError> {
         return Err(many());
     }
 
+    // The table must lie inside of the file, whatever its header says.
     let offset = program_table(data);
     let programs = table(data, offset, count, entry, phdr::LEN, Program::read);
     let programs = programs.ok_or_else(|| cut("program headers", offset))?;
@@ -242,6 +243,7 @@ pub(super) fn read(name: &str, data: &[u8]) -> Result<Parts, ElfWriteError> {
     let mut sections = sections.ok_or_else(|| cut("section headers", offset))?;
     let table_end = offset.saturating_add((count * shdr::LEN) as u64);
 
+    // Index 0 means that there are no names (`SHN_UNDEF`).
     let names_section = sections.get(index).filter(|_| index != 0);
     if index != 0 && names_section.is_none() {
         return Err(cut("section names", offset));
@@ -258,6 +260,8 @@ pub(super) fn read(name: &str, data: &[u8]) -> Result<Parts, ElfWriteError> {
         }
     };
 
+    // What headers account for ends here; behind it is nothing, or data that only the program
+    // knows.
     let before = used(&programs, &sections);
     let used = before.max(table_end).max(EHDR_LEN);
     let len = data.len() as u64;
@@ -283,7 +287,7 @@ pub(super) fn read(name: &str, data: &[u8]) -> Result<Parts, ElfWriteError> {
     }
 
     let names_index = has_names.then_some(index);
-    Ok(Parts {
+    Ok(ElfHeaders {
         programs,
         sections,
         names,

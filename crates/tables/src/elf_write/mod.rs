@@ -84,17 +84,20 @@ impl<'a> Editor<'a> {
             name: self.name.to_owned(),
         };
 
+        // The kernel maps a program by its `PT_LOAD` segments.
         let loads = || self.programs.iter().filter(|p| p.kind == PT_LOAD);
         let first = loads().min_by_key(|p| p.address);
         let first = first.ok_or_else(|| ElfWriteError::NoSegments {
             name: self.name.to_owned(),
         })?;
 
+        // Behind the highest address of all, so that nothing in memory has to move.
         let end = loads().map(|p| p.address.checked_add(p.memory_size));
         let end = end.collect::<Option<Vec<_>>>().ok_or_else(no_room)?;
         let end = end.into_iter().max().unwrap_or(0);
         let end = end.checked_next_multiple_of(PAGE).ok_or_else(no_room)?;
 
+        // In the file, the segment goes behind everything that is kept.
         let offset = self
             .kept
             .checked_next_multiple_of(PAGE)
@@ -172,6 +175,8 @@ impl<'a> Editor<'a> {
         let no_room = || ElfWriteError::NoRoom {
             name: self.name.to_owned(),
         };
+
+        // A section without a program header is not replaced in this way: it is not loaded.
         let program = new.program.ok_or_else(no_room)?;
         let range = self.reusable(new.name, program).ok_or_else(no_room)?;
         let (index, old) = self.section(new.name).ok_or_else(no_room)?;
@@ -180,11 +185,13 @@ impl<'a> Editor<'a> {
             return Err(no_room());
         }
 
+        // What the new contents leave over of the old ones must not be read as a part of them.
         let mut out = self.data.to_vec();
         let mut contents = new.bytes.clone();
         contents.resize(old.size as usize, 0);
         put(&mut out, old.offset, &contents);
 
+        // Flags and address stay, as the section stays where it is.
         let mut section = old.clone();
         section.size = new.bytes.len() as u64;
         section.kind = new.kind;
@@ -199,6 +206,8 @@ impl<'a> Editor<'a> {
         );
 
         let table = headers::program_table(self.data);
+
+        // Its size is in its program header as well, by which loaded programs find it.
         for (index, found) in self.programs.iter().enumerate() {
             if found.kind == program {
                 let size = new.bytes.len() as u64;
@@ -225,14 +234,19 @@ impl<'a> Editor<'a> {
             name: self.name.to_owned(),
         };
         let (offset, address) = self.segment;
+
+        // The segment maps addresses to offsets in the file one to one.
         let at = |a: u64| offset.checked_add(a.checked_sub(address)?);
 
         let end = new.last().map_or(self.room(), NewSection::end);
         let room = new.first().map_or(self.room(), |first| first.address);
+
+        // Below this address is the program header table.
         if room < self.room() {
             return Err(no_room());
         }
 
+        // The old section header table is left out if it was at the end.
         let mut out = self
             .data
             .get(..self.kept as usize)
@@ -240,6 +254,8 @@ impl<'a> Editor<'a> {
             .to_vec();
 
         let programs = self.new_programs(new, end)?;
+
+        // The table of program headers comes first in the segment.
         resize(&mut out, offset, no_room)?;
         for program in &programs {
             out.extend(program.bytes());
@@ -250,6 +266,7 @@ impl<'a> Editor<'a> {
             out.extend_from_slice(&section.bytes);
         }
 
+        // All sections are in their places, so headers can say where.
         let (mut sections, names) = self.new_sections(new);
         // Without a table of names, the one to be added comes last.
         let names_index = self.names_index.unwrap_or(sections.len() - 1);
@@ -274,6 +291,7 @@ impl<'a> Editor<'a> {
             out.extend(section.bytes());
         }
 
+        // Only the file header is changed in place; everything else is new or as it was.
         headers::patch(
             &mut out,
             offset,
@@ -289,8 +307,11 @@ impl<'a> Editor<'a> {
     /// The program headers of the new file; the new segment ends at the address `end`.
     fn new_programs(&self, new: &[NewSection], end: u64) -> Result<Vec<Program>, ElfWriteError> {
         let (offset, address) = self.segment;
+
+        // All old segments stay, in their order.
         let mut out = self.programs.clone();
 
+        // Behind the last loadable one.
         let last = out.iter().rposition(|p| p.kind == PT_LOAD);
         let load = Program {
             kind: PT_LOAD,
@@ -321,12 +342,14 @@ impl<'a> Editor<'a> {
                 align: section.align,
             };
 
+            // A program header of this kind that is there already leads to the old section.
             match out.iter_mut().find(|p| p.kind == kind) {
                 Some(old) => *old = program,
                 None => out.push(program),
             }
         }
 
+        // The count has 16 bits in the header, and the table has a limited room.
         let size = (out.len() * phdr::LEN) as u64;
         if out.len() > self.programs_max() || out.len() >= headers::PROGRAMS_MAX {
             return Err(ElfWriteError::TooManyHeaders {
@@ -351,6 +374,7 @@ impl<'a> Editor<'a> {
         let (offset, address) = self.segment;
         let (mut sections, mut names) = (self.sections.clone(), self.names.clone());
 
+        // A section that is there already keeps its index, since others refer to it.
         for added in new {
             let old = self
                 .section(added.name)

@@ -20,7 +20,7 @@ fn section(name: &'static str, address: u64, len: usize, program: Option<u32>) -
     }
 }
 
-fn headers_of(data: &[u8]) -> headers::Parts {
+fn headers_of(data: &[u8]) -> headers::ElfHeaders {
     headers::read("new", data).expect("headers")
 }
 
@@ -58,6 +58,7 @@ fn the_new_segment_holds_the_program_headers_and_the_sections() {
         let new = section(".new", editor.room(), 5000, Some(0x6fff_0001));
         let out = editor.add(std::slice::from_ref(&new)).expect("a file");
 
+        // The headers are read from the bytes, as a loader would do it.
         let (before, after) = (headers_of(data), headers_of(&out));
         let loads: Vec<_> = after
             .programs
@@ -70,6 +71,8 @@ fn the_new_segment_holds_the_program_headers_and_the_sections() {
         let old = before.programs.iter().filter(|p| p.kind == PT_LOAD);
         assert!(others.iter().copied().eq(old), "{name}");
 
+        // A page of the file is mapped to a page of memory, so both have the same offset in it
+        // (gABI, `p_align`).
         assert_eq!(load.address % PAGE, load.offset % PAGE);
         let first = loads[0];
         assert_eq!(
@@ -78,6 +81,7 @@ fn the_new_segment_holds_the_program_headers_and_the_sections() {
             "{name}"
         );
 
+        // The table has moved to the start of the new segment, and has room there.
         let table = headers::program_table(&out);
         assert_eq!(table, load.offset);
         let len = (after.programs.len() * phdr::LEN) as u64;
@@ -89,6 +93,7 @@ fn the_new_segment_holds_the_program_headers_and_the_sections() {
             assert_eq!(phdr.file_size, len);
         }
 
+        // The new section has a program header of its own, by which it is found at run time.
         let found = after.programs.iter().find(|p| p.kind == 0x6fff_0001);
         let found = found.expect("the new program header");
         assert_eq!((found.address, found.file_size), (new.address, 5000));
@@ -151,6 +156,7 @@ fn large_zeroed_memory_leaves_no_hole_in_the_file() {
         .rposition(|p| p.kind == PT_LOAD)
         .expect("a segment");
 
+    // A large `.bss` takes memory, but no bytes of the file.
     let size = 1u64 << 34;
     // `p_memsz`.
     field(
@@ -165,6 +171,7 @@ fn large_zeroed_memory_leaves_no_hole_in_the_file() {
         .expect("a file");
     assert!(out.len() < data.len() + 0x4000, "{}", out.len());
 
+    // The segment is above that memory, in a file that is hardly larger.
     let after = headers_of(&out);
     let mut loads = after.programs.iter().filter(|p| p.kind == PT_LOAD);
     let load = loads.next_back().expect("a segment");
@@ -180,6 +187,8 @@ fn what_cannot_be_changed_is_refused() {
 
     let cut = &data[..data.len() - 1];
     assert!(matches!(refused(cut), ElfWriteError::Cut { .. }));
+
+    // Bytes that no header accounts for may be the program's own data.
     let longer = [data, &[7; 100]].concat();
 
     let ElfWriteError::Overlay { offset, len, .. } = refused(&longer) else {

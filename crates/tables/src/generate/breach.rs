@@ -3,7 +3,7 @@
 //! Source: Linux `tools/objtool/check.c`, 6.1 and 6.12; `tools/objtool/Documentation/objtool.txt`.
 //! Not here: rules that are not about stacks (`--uaccess`, `--noinstr`, `--ibt`, ..).
 
-use super::rows::Frame;
+use super::rows::FrameKind;
 use crate::proof::state::State;
 use crate::proof::value::Value;
 use std::fmt;
@@ -18,7 +18,7 @@ const BP_INDIRECT: i32 = -4;
 
 /// A register and an offset, in objtool's numbers: `cfa1=4+64`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Based {
+pub struct BaseOffset {
     /// The register's number in instructions, or a negative one.
     pub base: i32,
     /// Offset, bytes.
@@ -31,9 +31,9 @@ pub enum Breach {
     /// No way leads to the instruction.
     Unreachable,
     /// Ways that lead to the instruction have the frame in different places.
-    CfaMismatch(Based, Based),
+    CfaMismatch(BaseOffset, BaseOffset),
     /// Ways that lead to the instruction have a register in different places.
-    RegMismatch(i32, Based, Based),
+    RegMismatch(i32, BaseOffset, BaseOffset),
     /// Ways that lead to the instruction have different kinds of frames.
     TypeMismatch,
     /// A return with something left on the stack.
@@ -86,7 +86,7 @@ impl Breach {
     }
 
     /// How two frames differ.
-    pub(super) fn between(old: (&State, Frame), new: (&State, Frame)) -> Breach {
+    pub(super) fn between(old: (&State, FrameKind), new: (&State, FrameKind)) -> Breach {
         let rows = [old, new].map(|(state, frame)| super::rows::row(state, frame));
         let [Some(a), Some(b)] = rows else {
             let cfa = |row: Option<Rule>, state: &State| match row {
@@ -111,7 +111,7 @@ impl Breach {
 }
 
 /// A value in objtool's numbers.
-fn based(value: rule::Value) -> Based {
+fn based(value: rule::Value) -> BaseOffset {
     let (base, offset) = match value {
         rule::Value::Offset { base, offset } => (number(base), offset),
         rule::Value::Load {
@@ -127,20 +127,20 @@ fn based(value: rule::Value) -> Based {
         rule::Value::Load { base, offset, .. } => (number(base), offset),
         _ => (UNDEFINED, 0),
     };
-    Based { base, offset }
+    BaseOffset { base, offset }
 }
 
 /// rsp's distance from the CFA, where there is no row.
-fn by_sp(state: &State) -> Based {
+fn by_sp(state: &State) -> BaseOffset {
     match state.reg(Reg::Rsp) {
         Value::Entry {
             reg: Reg::Rsp,
             offset,
-        } => Based {
+        } => BaseOffset {
             base: number(Base::Reg(Reg::Rsp)),
             offset: 8i32.saturating_sub(offset),
         },
-        _ => Based {
+        _ => BaseOffset {
             base: UNDEFINED,
             offset: 0,
         },
@@ -163,7 +163,7 @@ fn encoded(reg: Reg) -> i32 {
         .unwrap_or(UNDEFINED)
 }
 
-impl fmt::Display for Based {
+impl fmt::Display for BaseOffset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{:+}", self.base, self.offset)
     }
@@ -171,6 +171,7 @@ impl fmt::Display for Based {
 
 impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The words are those of objtool, so that a search for a message finds both.
         match self {
             Breach::Unreachable => f.write_str("unreachable instruction"),
             Breach::CfaMismatch(a, b) => {
@@ -221,7 +222,7 @@ pub(super) fn has_frame(state: &State) -> bool {
     };
     // Most calls of kernels without frame pointers need no whole row.
     super::rows::cfa(state).is_some_and(|cfa| cfa == by_rbp || is_realigned(cfa))
-        && super::rows::row(state, Frame::Function).is_some_and(|row| {
+        && super::rows::row(state, FrameKind::Function).is_some_and(|row| {
             is_realigned(row.cfa) || row.saved(Reg::Rbp) == rule::Value::at_cfa(-16)
         })
 }

@@ -56,7 +56,7 @@ impl Class {
     }
 }
 
-/// The result.
+/// How many addresses are of each class.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Comparison {
     /// Addresses of each class.
@@ -76,6 +76,7 @@ pub fn compare(
     old: &Table,
     target: Target,
 ) -> Result<(Generated, Comparison), HintError> {
+    // What old rows mean is known only while the states of their function are there.
     let mut meanings: HashMap<u64, bool> = HashMap::new();
     let new = generate_with(
         file,
@@ -84,6 +85,8 @@ pub fn compare(
     )?;
 
     let mut out = Comparison::default();
+
+    // By address: rows may begin and end at different places in both tables.
     for code in file.code() {
         if NOT_EXECUTED.contains(&code.name.as_str()) {
             continue;
@@ -130,6 +133,7 @@ fn judge_function(
             // No table stores this, so that it is no difference.
             wanted.by_frame_pointer = false;
             for address in range.clone() {
+                // Only addresses that were followed have a state, by which a row can be judged.
                 let Some(known) = walker.known(address) else {
                     continue;
                 };
@@ -140,6 +144,7 @@ fn judge_function(
                     continue;
                 }
 
+                // All claims must be right for a row to be; one that is wrong is enough against it.
                 let (mut proven, mut wrong) = (true, false);
                 let claims = Claims::of(Convention::SystemV);
                 claim::judge(
@@ -158,6 +163,7 @@ fn judge_function(
                     },
                 );
 
+                // Every byte of the instruction has the same rows.
                 if proven || wrong {
                     let end = address + u64::from(known.len);
                     meanings.extend((address..end).map(|a| (a, proven)));
@@ -174,21 +180,26 @@ fn class(
     address: u64,
     meanings: &HashMap<u64, bool>,
 ) -> Class {
+    // What the format cannot hold is as good as no row.
     let found = new.rule_at(address).filter(|r| expressible(r, target));
     match (row_at(old, address), found) {
         (None, None) => Class::Equal,
         (Some(_), None) => {
+            // Without the hint that the row came from, the code does not tell it.
             let function = new.function_at(address);
             let gaps = function.map_or(&[][..], |f| &f.gaps);
-            match gaps.iter().any(|gap| gap.0 == Gap::Hint) {
-                true => Class::NeedsHint,
-                false => Class::OnlyOld,
+            if gaps.iter().any(|gap| gap.0 == Gap::Hint) {
+                Class::NeedsHint
+            } else {
+                Class::OnlyOld
             }
         }
         (None, Some(_)) => Class::OnlyNew,
         (Some(row), Some(rule)) if projected(row.rule, target) == projected(rule, target) => {
             Class::Equal
         }
+
+        // Where both have a row and they differ, the code decides, if it can.
         _ => match meanings.get(&address) {
             Some(true) => Class::EqualInMeaning,
             Some(false) => Class::Contradicted,

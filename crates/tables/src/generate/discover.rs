@@ -7,7 +7,7 @@
 //! rsp and all registers that a callee keeps as they were, on all of its ways, or jumps to the start of a known
 //! function, and it goes on into no other code. A part of a function with a frame does not. In doubt there is no row.
 
-use super::Kept;
+use super::FollowedUnit;
 use super::breach::Breach;
 use super::function::{Function, Gap};
 use super::functions::{NOT_EXECUTED, Unit};
@@ -25,11 +25,11 @@ const ACROSS_MAX: u64 = 8 << 10;
 const ALIGN: u64 = 16;
 
 /// Ranges of addresses (svma) that functions have, in order.
-pub(super) struct Taken(Vec<Range<u64>>);
+pub(super) struct OccupiedRanges(Vec<Range<u64>>);
 
-impl Taken {
+impl OccupiedRanges {
     /// What of `units` is known to be theirs: of one whose end is not known, what was found.
-    pub(super) fn new(units: &[Unit], followed: &HashMap<u64, Kept>) -> Taken {
+    pub(super) fn new(units: &[Unit], followed: &HashMap<u64, FollowedUnit>) -> OccupiedRanges {
         let mut all = Vec::new();
         for unit in units {
             if !unit.is_open {
@@ -45,11 +45,11 @@ impl Taken {
             }
         }
         all.sort_by_key(|range| (range.start, range.end));
-        Taken(all)
+        OccupiedRanges(all)
     }
 
     /// The same ranges, in order, and joined where they overlap.
-    fn joined(mut all: Vec<Range<u64>>) -> Taken {
+    fn joined(mut all: Vec<Range<u64>>) -> OccupiedRanges {
         all.sort_by_key(|range| (range.start, range.end));
         let mut out: Vec<Range<u64>> = Vec::new();
         for range in all {
@@ -58,7 +58,7 @@ impl Taken {
                 _ => out.push(range),
             }
         }
-        Taken(out)
+        OccupiedRanges(out)
     }
 
     /// The addresses of `code` that are left.
@@ -92,6 +92,7 @@ impl Taken {
 /// which no jump leads, or nothing up to instructions that functions begin with. Within a function,
 /// compilers align nothing but where jumps lead, so that the callee does not return.
 pub(super) fn ends(file: &File) -> HashSet<u64> {
+    // Conditional jumps stay inside of a function; others may be tail calls.
     let (mut jumped, mut branched) = (HashSet::new(), HashSet::new());
     for code in file.code() {
         for insn in instructions(file, &code.range) {
@@ -108,6 +109,7 @@ pub(super) fn ends(file: &File) -> HashSet<u64> {
     for code in file.code() {
         let mut behind_a_call = None;
         for insn in instructions(file, &code.range) {
+            // What lies between the call and the next instruction is padding, or nothing.
             let (at, before) = (insn.ip(), behind_a_call);
             if is_padding(&insn) {
                 continue;
@@ -115,13 +117,16 @@ pub(super) fn ends(file: &File) -> HashSet<u64> {
 
             if let Some(end) = before {
                 // A jump to what begins as a function does may be a tail call.
-                let is_next = match begins_function(&insn) {
-                    true => !branched.contains(&at),
-                    false => end < at && !jumped.contains(&at),
+                let is_next = if begins_function(&insn) {
+                    !branched.contains(&at)
+                } else {
+                    end < at && !jumped.contains(&at)
                 } && at % ALIGN == 0;
                 out.extend(is_next.then_some(end));
             }
 
+            // Only calls are of interest: behind other instructions it is clear whether code goes
+            // on.
             behind_a_call = is_call(&insn).then_some(insn.next_ip());
         }
     }
@@ -130,8 +135,10 @@ pub(super) fn ends(file: &File) -> HashSet<u64> {
 }
 
 /// The addresses (svma) in code that no function has at which one may start.
-pub(super) fn find(file: &File, taken: &Taken, ends: &HashSet<u64>) -> BTreeSet<u64> {
+pub(super) fn find(file: &File, taken: &OccupiedRanges, ends: &HashSet<u64>) -> BTreeSet<u64> {
     let mut out = BTreeSet::new();
+
+    // An address that data contains or code computes may be the start of a function.
     let pointed: HashSet<u64> = file.pointers().iter().map(|pointer| pointer.1).collect();
     let mut named = pointed;
     let mut left = Vec::new();
@@ -141,10 +148,13 @@ pub(super) fn find(file: &File, taken: &Taken, ends: &HashSet<u64>) -> BTreeSet<
         if NOT_EXECUTED.contains(&name) || name.starts_with(".plt") || name == ".iplt" {
             continue;
         }
+
+        // Only code that no function has is looked at below.
         left.extend(taken.left(&code.range));
         named.extend(instructions(file, &code.range).filter_map(|insn| computed(&insn)));
     }
 
+    // Jumps inside of that code say where no function starts.
     let mut jumped: HashSet<u64> = HashSet::new();
     let mut across: Vec<Range<u64>> = Vec::new();
     for range in &left {
@@ -159,7 +169,7 @@ pub(super) fn find(file: &File, taken: &Taken, ends: &HashSet<u64>) -> BTreeSet<
         }
     }
 
-    let across = Taken::joined(across);
+    let across = OccupiedRanges::joined(across);
     for range in left {
         let mut is_behind_an_end = true;
         for insn in instructions(file, &range) {
@@ -170,6 +180,8 @@ pub(super) fn find(file: &File, taken: &Taken, ends: &HashSet<u64>) -> BTreeSet<
                 continue;
             }
 
+            // Several signs together: an end before it, alignment, instructions that functions
+            // begin with, a name.
             let is_named = named.contains(&at);
             let begins = begins_function(&insn);
             let is_aligned = at % ALIGN == 0;
@@ -178,6 +190,7 @@ pub(super) fn find(file: &File, taken: &Taken, ends: &HashSet<u64>) -> BTreeSet<
                 out.insert(at);
             }
 
+            // The next instruction may start a function if no way goes on from here.
             is_behind_an_end = ends_way(&insn) || ends.contains(&insn.next_ip());
         }
     }
@@ -192,9 +205,12 @@ pub(super) fn is_function(file: &File, units: &[Unit], start: u64, functions: &[
         return false;
     };
 
+    // A jump to the start of a known function is a tail call, not a mistake.
     let is_start = |at: u64| units.binary_search_by_key(&at, |u| u.range.start).is_ok();
     let mut is_left = false;
     let mut last_call = 0;
+
+    // Everything that was reached must be what a function does: it returns or jumps away.
     for (range, _) in &function.rows {
         for insn in instructions(file, range) {
             if is_call(&insn) {
@@ -223,6 +239,7 @@ pub(super) fn is_function(file: &File, units: &[Unit], start: u64, functions: &[
         _ => false,
     };
 
+    // All of this must hold; what is doubtful is not made a function.
     function.range.start == start
         && is_left
         && function.silent.is_empty()

@@ -183,14 +183,18 @@ impl Function {
         edges.dedup();
 
         let mut merged = Function::default();
+
+        // So each piece has at most one row of each.
         for (&start, &end) in edges.iter().zip(edges.iter().skip(1)) {
             match (self.rule_at(start), other.rule_at(start)) {
+                // Where both disagree, neither is right on all ways.
                 (Some(a), Some(b)) if a != b => self.gaps.push((Gap::Disagree, start)),
                 (Some(rule), _) | (_, Some(rule)) => merged.push(start..end, *rule),
                 (None, None) => {}
             }
         }
 
+        // What was found besides rows is joined as it is.
         self.rows = merged.rows;
         self.silent.extend(other.silent);
         self.breaches.extend(other.breaches);

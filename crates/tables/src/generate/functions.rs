@@ -110,6 +110,7 @@ pub fn open(file: &File, units: &mut Vec<Unit>, starts: &BTreeSet<u64>) -> Vec<u
             continue;
         };
 
+        // The function that has this address so far, if any.
         let after = units.partition_point(|u| u.range.start <= start);
         let before = after.checked_sub(1).and_then(|at| units.get_mut(at));
         if let Some(before) = before.filter(|before| start < before.range.end) {
@@ -122,6 +123,7 @@ pub fn open(file: &File, units: &mut Vec<Unit>, starts: &BTreeSet<u64>) -> Vec<u
             changed.push(before.range.start);
         }
 
+        // The end is not known, so it is as far as anything else allows.
         let next = units.get(after).map_or(u64::MAX, |u| u.range.start);
         let end = code.range.end.min(next);
         let end = end.min(start.saturating_add(OPEN_LEN_MAX));
@@ -136,6 +138,7 @@ pub fn open(file: &File, units: &mut Vec<Unit>, starts: &BTreeSet<u64>) -> Vec<u
         changed.push(start);
     }
 
+    // A function may have been shortened more than once.
     changed.sort_unstable();
     changed.dedup();
     changed
@@ -157,11 +160,13 @@ fn from_symbols(file: &File) -> Vec<Unit> {
     let symbols = file.image().symbols().iter().filter(|s| s.size > 0);
     let mut units: Vec<Unit> = symbols
         .filter_map(|symbol| {
+            // A symbol may claim more than its section has.
             let code = file.code_at(symbol.address)?;
             let end = symbol.address.checked_add(symbol.size)?.min(code.range.end);
-            let entry = match is_untyped(file, symbol.address) {
-                true => Entry::Part,
-                false => entry(&symbol.name),
+            let entry = if is_untyped(file, symbol.address) {
+                Entry::Part
+            } else {
+                entry(&symbol.name)
             };
             Some(Unit {
                 range: symbol.address..end,
@@ -179,6 +184,7 @@ fn from_symbols(file: &File) -> Vec<Unit> {
         key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
     });
 
+    // Functions are in order now, so one comparison is enough for each.
     let mut end = 0;
     units.retain(|unit| {
         let apart = unit.range.start >= end;

@@ -34,18 +34,18 @@ pub use functions::Boundaries;
 
 use crate::convert::Target;
 use crate::hints::{HintError, Hints};
-use crate::kernel::Edges;
+use crate::kernel::SpecialSections;
 use crate::proof::program::Entry;
 use breach::Breach;
-use discover::Taken;
+use discover::OccupiedRanges;
 use functions::Unit;
 use hashbrown::{HashMap, HashSet};
-use outside::Outside;
+use outside::UncoveredCode;
 use std::collections::BTreeSet;
 use std::num::NonZero;
 use unwind_sim_unwind::orc::{Encoding, Layout};
 use unwind_sim_unwind::rule::Rule;
-use walk::{Followed, Walker};
+use walk::{FollowSummary, Walker};
 
 /// The maximum number of times that functions are followed until it is known which return, and all are
 /// found.
@@ -71,7 +71,7 @@ pub struct Generated {
     /// The functions, by address.
     pub functions: Vec<Function>,
     /// Code in no function, by section.
-    pub outside: Vec<Outside>,
+    pub outside: Vec<UncoveredCode>,
 }
 
 /// What to generate from.
@@ -109,18 +109,18 @@ pub fn generate(file: &File, options: Options) -> Result<Generated, HintError> {
 }
 
 /// Called after each function was followed, with the walker, which still has the states.
-pub(crate) type Each<'a> = &'a mut dyn FnMut(&mut Walker<'_>);
+pub(crate) type FollowedHook<'a> = &'a mut dyn FnMut(&mut Walker<'_>);
 
 /// Like [`generate`]; `each` gets what following each function gave, with all states.
 pub(crate) fn generate_with(
     file: &File,
     options: Options,
-    each: Option<Each<'_>>,
+    each: Option<FollowedHook<'_>>,
 ) -> Result<Generated, HintError> {
-    let edges = Edges::read(file);
+    let edges = SpecialSections::read(file);
     let hints = Hints::read(file, options.encoding)?;
     let sources = (&edges, &hints);
-    let Settled {
+    let FollowedProgram {
         units,
         never,
         mut followed,
@@ -138,7 +138,8 @@ pub(crate) fn generate_with(
         }
     }
 
-    let mut found = Collected::default();
+    // Functions are put together by address, whoever led to them.
+    let mut found = FunctionSet::default();
     for unit in &units {
         let kept = followed.remove(&unit.range.start).unwrap_or_default();
         for function in kept.functions {
@@ -146,12 +147,14 @@ pub(crate) fn generate_with(
         }
     }
 
+    // Assembly that is no function (`SYM_CODE_START`) was not followed, but is listed.
     for unit in &units {
         if functions::is_untyped(file, unit.range.start) {
             found.add_unfollowed(unit);
         }
     }
 
+    // In stubs, what lies behind the jump is not reached, which is no breach.
     let plts = units.iter().filter(|unit| unit.entry == Entry::Plt);
     let plts: BTreeSet<u64> = plts.map(|unit| unit.range.start).collect();
 
@@ -171,27 +174,28 @@ pub(crate) fn generate_with(
 }
 
 /// What is known when all functions were followed.
-struct Settled {
+struct FollowedProgram {
     /// The functions, by address.
     units: Vec<Unit>,
     /// The starts (svma) of those that never return.
     never: BTreeSet<u64>,
     /// What following each gave last, by its start (svma).
-    followed: HashMap<u64, Kept>,
+    followed: HashMap<u64, FollowedUnit>,
     /// Where functions whose ends are not known end, behind calls (svma).
     ends: HashSet<u64>,
 }
 
 /// What is kept of a function that was followed.
 #[derive(Default)]
-struct Kept {
+struct FollowedUnit {
     callees: Vec<u64>,
     functions: Vec<Function>,
 }
 
 /// Follows all functions, and those in code that none of them has, until nothing is found.
-fn settle(file: &File, sources: (&Edges, &Hints), options: Options) -> Settled {
-    let mut settled = Settled {
+fn settle(file: &File, sources: (&SpecialSections, &Hints), options: Options) -> FollowedProgram {
+    // What symbols and tables say is where it starts from.
+    let mut settled = FollowedProgram {
         units: functions::find(file, options.boundaries),
         never: BTreeSet::new(),
         followed: HashMap::new(),
@@ -203,6 +207,8 @@ fn settle(file: &File, sources: (&Edges, &Hints), options: Options) -> Settled {
     if discovers {
         settled.ends = discover::ends(file);
     }
+
+    // What enters code may be a function that no table or symbol names.
     if finds_more {
         let mut entries: BTreeSet<u64> = functions::entries(file).into_iter().collect();
         entries.extend(gopclntab::starts(file));
@@ -210,12 +216,15 @@ fn settle(file: &File, sources: (&Edges, &Hints), options: Options) -> Settled {
         functions::open(file, &mut settled.units, &entries);
     }
 
+    // All functions are followed first; what is discovered depends on what they left.
     let todo = (0..settled.units.len()).collect();
     rounds(file, sources, options, &mut settled, todo);
     if !discovers {
         return settled;
     }
 
+    // Discovering goes by what is known, and makes more known: so it is repeated, but not without
+    // end.
     let mut refused = BTreeSet::new();
     for _ in 0..DISCOVERIES_MAX {
         let mut found = discovered(file, sources, options, &settled, &mut refused);
@@ -240,17 +249,19 @@ fn settle(file: &File, sources: (&Edges, &Hints), options: Options) -> Settled {
 /// is `refused` from then on.
 fn discovered(
     file: &File,
-    sources: (&Edges, &Hints),
+    sources: (&SpecialSections, &Hints),
     options: Options,
-    settled: &Settled,
+    settled: &FollowedProgram,
     refused: &mut BTreeSet<u64>,
 ) -> Vec<Unit> {
-    let taken = Taken::new(&settled.units, &settled.followed);
+    let taken = OccupiedRanges::new(&settled.units, &settled.followed);
     let mut starts = discover::find(file, &taken, &settled.ends);
     starts.retain(|start| !refused.contains(start));
 
     // Tried on a copy: only what turns out to be a function is kept.
     let mut units = settled.units.clone();
+
+    // A candidate ends where the next one starts, or where the section does.
     functions::open(file, &mut units, &starts);
     let number = |start: &u64| units.binary_search_by_key(start, |u| u.range.start).ok();
     let todo: Vec<usize> = starts.iter().filter_map(number).collect();
@@ -263,14 +274,17 @@ fn discovered(
     );
 
     let mut found = Vec::new();
+
+    // They are judged one by one, by what following them gave.
     for done in tried {
         let Some(unit) = units.get(done.index) else {
             continue;
         };
         let start = unit.range.start;
-        match discover::is_function(file, &settled.units, start, &done.functions) {
-            true => found.push(unit.clone()),
-            false => drop(refused.insert(start)),
+        if discover::is_function(file, &settled.units, start, &done.functions) {
+            found.push(unit.clone());
+        } else {
+            refused.insert(start);
         }
     }
 
@@ -281,12 +295,14 @@ fn discovered(
 /// out never to return again, until nothing changes.
 fn rounds(
     file: &File,
-    sources: (&Edges, &Hints),
+    sources: (&SpecialSections, &Hints),
     options: Options,
-    settled: &mut Settled,
+    settled: &mut FollowedProgram,
     mut todo: Vec<usize>,
 ) {
     let finds_more = options.boundaries == Boundaries::All;
+
+    // Each round follows what the last one has changed.
     for _ in 0..ROUNDS_MAX {
         let (mut fresh, mut entered) = (BTreeSet::new(), BTreeSet::new());
         let (units, never, ends) = (&settled.units, &settled.never, &settled.ends);
@@ -300,6 +316,8 @@ fn rounds(
             let Some(unit) = units.get(done.index) else {
                 continue;
             };
+
+            // The newest rows count, since more is known now.
             let start = unit.range.start;
             let kept = settled.followed.entry(start).or_default();
             kept.functions = done.functions;
@@ -317,13 +335,15 @@ fn rounds(
         }
 
         // The new functions, and those that have become shorter by them, are followed next.
-        let mut starts = match finds_more {
-            true => functions::open(file, &mut settled.units, &entered),
-            false => Vec::new(),
+        let mut starts = if finds_more {
+            functions::open(file, &mut settled.units, &entered)
+        } else {
+            Vec::new()
         };
 
         // Callers of what never returns were followed behind their calls, where no way leads.
-        let calls_fresh = |kept: &Kept| kept.callees.iter().any(|callee| fresh.contains(callee));
+        let calls_fresh =
+            |kept: &FollowedUnit| kept.callees.iter().any(|callee| fresh.contains(callee));
         if !fresh.is_empty() {
             let concerned = settled
                 .followed
@@ -338,6 +358,7 @@ fn rounds(
             break;
         }
 
+        // Functions may have been inserted, so numbers are looked up again by address.
         starts.sort_unstable();
         starts.dedup();
         let number = |start: u64| {
@@ -349,18 +370,22 @@ fn rounds(
 }
 
 /// What following a unit gave.
-struct Done {
-    /// Which unit.
+struct UnitResult {
+    /// The number of the unit.
     index: usize,
     /// `None` if it is not entered by itself.
-    followed: Option<Followed>,
+    followed: Option<FollowSummary>,
     /// Its rows, and those of its cold parts.
     functions: Vec<Function>,
 }
 
 /// Follows the units `todo`, on as many threads as there is work for. The result does not depend on
 /// their number, but for its order.
-fn follow_all<'g>(todo: &[usize], walker: impl Fn() -> Walker<'g> + Sync, pads: bool) -> Vec<Done> {
+fn follow_all<'g>(
+    todo: &[usize],
+    walker: impl Fn() -> Walker<'g> + Sync,
+    pads: bool,
+) -> Vec<UnitResult> {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     let threads = processors.min(todo.len().div_ceil(THREAD_MIN));
     batches::work(todo, (threads, BATCH), walker, |walker, index| {
@@ -369,7 +394,7 @@ fn follow_all<'g>(todo: &[usize], walker: impl Fn() -> Walker<'g> + Sync, pads: 
             Some(_) => walker.functions(pads),
             None => Vec::new(),
         };
-        Done {
+        UnitResult {
             index,
             followed,
             functions,
@@ -379,13 +404,13 @@ fn follow_all<'g>(todo: &[usize], walker: impl Fn() -> Walker<'g> + Sync, pads: 
 
 /// Functions being collected: parts of functions can be entered from several.
 #[derive(Default)]
-struct Collected {
+struct FunctionSet {
     functions: Vec<Function>,
     /// By start (svma).
     index: HashMap<u64, usize>,
 }
 
-impl Collected {
+impl FunctionSet {
     /// Adds a function, or the rows of another way into one that is there. One whose end was not known
     /// when it was followed has that of its unit.
     fn add(&mut self, mut new: Function, units: &[Unit]) {

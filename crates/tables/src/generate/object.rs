@@ -69,12 +69,15 @@ pub(super) fn add_orc(
         what,
     };
     let mut object = Object::read(data).map_err(wrong)?;
+
+    // Each section is put behind what the object has; its own bytes do not move.
     for section in new {
         let mut bytes = section.bytes.clone();
         let is_addresses = section.name == ADDRESSES;
-        let relocations = match is_addresses {
-            true => Some(object.relocations(file, section).map_err(wrong)?),
-            false => None,
+        let relocations = if is_addresses {
+            Some(object.relocations(file, section).map_err(wrong)?)
+        } else {
+            None
         };
         // With `SHT_RELA` the relocations have the addends, and the words in place do not count.
         if is_addresses {
@@ -135,6 +138,8 @@ impl Object {
         }
 
         let names_index = usize::from(header.e_shstrndx(LE).0);
+
+        // Headers are copied, since some are changed and others added.
         let headers: Vec<SectionHeader> = table.iter().copied().collect();
         let names = headers.get(names_index).ok_or("it has no section names")?;
         let names = names
@@ -146,6 +151,7 @@ impl Object {
             String::from_utf8_lossy(name).into_owned()
         });
 
+        // Relocations need a symbol of each section that they lead to.
         let symbols = table
             .symbols(LE, data, elf::SHT_SYMTAB)
             .map_err(|_| "its symbol table is not readable")?;
@@ -164,13 +170,10 @@ impl Object {
             // start.
             let is_section = symbol.st_type() == elf::STT_SECTION;
             let value = (index, symbol.st_value(LE));
-            match is_section {
-                true => {
-                    by_section.insert(section, value);
-                }
-                false => {
-                    by_section.entry(section).or_insert(value);
-                }
+            if is_section {
+                by_section.insert(section, value);
+            } else {
+                by_section.entry(section).or_insert(value);
             }
         }
 
@@ -207,12 +210,14 @@ impl Object {
 
     /// Puts the contents at the end. Returns the section's index.
     fn put(&mut self, new: Contents) -> u32 {
+        // The bytes before are padded, as the contents have to be aligned.
         let align = usize::try_from(new.align.max(1)).unwrap_or(1);
         self.bytes
             .resize(self.bytes.len().next_multiple_of(align), 0);
         let offset = self.bytes.len() as u64;
         self.bytes.extend(&new.bytes);
 
+        // A section that is there already keeps its index and name.
         let index = match self.section_names.iter().position(|n| n == new.name) {
             Some(index) => index,
             None => {

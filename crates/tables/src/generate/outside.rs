@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// The code of a section that belongs to no function.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Outside {
+pub struct UncoveredCode {
     /// The section's name; empty for a segment of a file without section headers.
     pub section: String,
     /// The number of the section's bytes.
@@ -24,17 +24,22 @@ pub struct Outside {
 
 /// The sections that have code in none of `units`, and in none of `functions`. A unit whose end is
 /// not known has what was found of it.
-pub(super) fn find(file: &File, units: &[Unit], functions: &[Function]) -> Vec<Outside> {
+pub(super) fn find(file: &File, units: &[Unit], functions: &[Function]) -> Vec<UncoveredCode> {
     let units = units.iter().filter(|unit| !unit.is_open);
     let units = units.map(|unit| unit.range.clone());
+
+    // What is taken is what functions have: those with a known end, and what was followed of
+    // others.
     let mut taken: Vec<Range<u64>> = units.collect();
     taken.extend(functions.iter().map(|function| function.range.clone()));
     taken.sort_by_key(|range| (range.start, range.end));
 
     let mut found = Vec::new();
+
+    // Sections that are never executed in this form are left out.
     let executed = file.code().iter();
     for code in executed.filter(|code| !NOT_EXECUTED.contains(&code.name.as_str())) {
-        let mut outside = Outside {
+        let mut outside = UncoveredCode {
             section: code.name.clone(),
             section_bytes: code.range.end - code.range.start,
             bytes: 0,
@@ -54,9 +59,12 @@ pub(super) fn find(file: &File, units: &[Unit], functions: &[Function]) -> Vec<O
             if at < range.start {
                 outside.add(file, at..range.start);
             }
+
+            // Ranges may overlap: the next gap begins behind the one that reaches furthest.
             at = at.max(range.end);
         }
 
+        // Padding and zeros are no code that lacks a row.
         if outside.code_bytes > 0 {
             found.push(outside);
         }
@@ -64,7 +72,7 @@ pub(super) fn find(file: &File, units: &[Unit], functions: &[Function]) -> Vec<O
     found
 }
 
-impl Outside {
+impl UncoveredCode {
     fn add(&mut self, file: &File, range: Range<u64>) {
         self.bytes += range.end - range.start;
         let bytes = file.bytes(range.start);

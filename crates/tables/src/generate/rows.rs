@@ -35,7 +35,7 @@ const PLACES_MAX: usize = 1 + Reg::CALLEE_SAVED.len();
 
 /// What frame a state describes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Frame {
+pub enum FrameKind {
     /// That of a function that was called.
     Function,
     /// What a hint says; where the caller's registers are, it does not say.
@@ -47,10 +47,10 @@ pub enum Frame {
 }
 
 /// The row for `state`, which describes `frame`; `None` if there is none.
-pub fn row(state: &State, frame: Frame) -> Option<Rule> {
+pub fn row(state: &State, frame: FrameKind) -> Option<Rule> {
     match frame {
-        Frame::Function => rule(state),
-        Frame::Hinted(kind) => {
+        FrameKind::Function => rule(state),
+        FrameKind::Hinted(kind) => {
             let known = rule(state).filter(|_| kind == RuleKind::Call || kind == RuleKind::Signal);
             let rbp = known.map_or(rule::Value::Same, |rule| rule.saved(Reg::Rbp));
             let rbp = match rbp {
@@ -60,8 +60,8 @@ pub fn row(state: &State, frame: Frame) -> Option<Rule> {
             let said = Rule::call(cfa(state)?).with_saved(Reg::Rbp, rbp);
             Some(Rule { kind, ..said })
         }
-        Frame::Outermost => Some(Rule::OUTERMOST),
-        Frame::Undefined => None,
+        FrameKind::Outermost => Some(Rule::OUTERMOST),
+        FrameKind::Undefined => None,
     }
 }
 
@@ -77,9 +77,13 @@ fn rule(state: &State) -> Option<Rule> {
         saved: [rule::Value::Unspecified; 6],
     };
 
+    // In this order: a slot at a distance from the CFA, the register itself, another slot or
+    // register.
     for (reg, saved) in Reg::CALLEE_SAVED.into_iter().zip(&mut rule.saved) {
         let entry = Value::entry(reg);
         let kept = || (state.reg(reg) == entry).then_some(rule::Value::Same);
+
+        // A register may have been moved into another one.
         let moved = || {
             let mut others = OTHERS.into_iter();
             let other = others.find(|&other| state.reg(other) == entry)?;

@@ -12,10 +12,10 @@ mod leave;
 use super::breach::{self, Breach};
 use super::function::Gap;
 use super::functions::Unit;
-use super::rows::{self, Frame};
+use super::rows::{self, FrameKind};
 use crate::file::File;
 use crate::hints::{Hint, Hints};
-use crate::kernel::{Alternative, Edges};
+use crate::kernel::{Alternative, SpecialSections};
 use crate::proof::access::general;
 use crate::proof::body::{Bits, Body};
 use crate::proof::exec::Machine;
@@ -23,9 +23,11 @@ use crate::proof::lsda::{CallSite, call_sites};
 use crate::proof::program::Entry;
 use crate::proof::state::State;
 use crate::proof::value::{Anchor, Value};
-use crate::proof::walk::meet::Meetings;
-use crate::proof::ways::{REPLACEMENT_MAX, Replaced, Way, not_taken, replaced, taken};
-use found::Found;
+use crate::proof::walk::meet::Worklist;
+use crate::proof::ways::{
+    BranchOutcome, REPLACEMENT_MAX, ReplacedInsn, not_taken, replaced, taken,
+};
+use found::RowOrGap;
 use hashbrown::{HashMap, HashSet};
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +44,7 @@ const SPARE_MAX: usize = 1 << 18;
 const IRET_LEN: i32 = 40;
 
 /// What following a function gave, beside its rows.
-pub struct Followed {
+pub struct FollowSummary {
     /// Whether it may return.
     pub returns: bool,
     /// The functions that it calls (svma).
@@ -53,7 +55,7 @@ pub struct Followed {
 }
 
 /// What is known before an instruction.
-pub struct Known {
+pub struct InsnState {
     /// The state on all ways.
     pub state: State,
     /// Length of the instruction, bytes.
@@ -62,22 +64,22 @@ pub struct Known {
 
 /// What is known at an instruction beside the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct FrameContext {
     /// What frame the state describes.
-    pub frame: Frame,
+    pub frame: FrameKind,
     /// Whether ways disagree here or before.
     pub is_spoilt: bool,
 }
 
-impl Standing {
+impl FrameContext {
     /// At the entry of a function.
-    const ENTRY: Standing = Standing {
-        frame: Frame::Function,
+    const ENTRY: FrameContext = FrameContext {
+        frame: FrameKind::Function,
         is_spoilt: false,
     };
 }
 
-struct Part {
+struct UnitWalk {
     unit: usize,
     body: Body,
     sites: Vec<CallSite>,
@@ -98,18 +100,18 @@ enum Next {
 pub struct Walker<'g> {
     file: &'g File,
     units: &'g [Unit],
-    edges: &'g Edges,
+    edges: &'g SpecialSections,
     hints: &'g Hints,
     never: &'g BTreeSet<u64>,
     ends: Option<&'g HashSet<u64>>,
     machine: Machine<'g>,
-    parts: Vec<Part>,
+    parts: Vec<UnitWalk>,
     /// What is known where ways meet.
-    meetings: Meetings<Standing>,
-    /// What was found, see [`Part::found`].
-    found: Vec<Found>,
+    meetings: Worklist<FrameContext>,
+    /// What was found, see [`UnitWalk::found`].
+    found: Vec<RowOrGap>,
     /// What is known before every instruction (svma), if that is wanted.
-    states: Option<HashMap<u64, Known>>,
+    states: Option<HashMap<u64, InsnState>>,
     /// Memory of functions followed before.
     spare: Vec<(Body, Vec<u32>)>,
     /// Rules inside of instructions, where an alternative has other boundaries.
@@ -130,7 +132,7 @@ impl<'g> Walker<'g> {
     pub fn new(
         file: &'g File,
         units: &'g [Unit],
-        (edges, hints): (&'g Edges, &'g Hints),
+        (edges, hints): (&'g SpecialSections, &'g Hints),
         never: &'g BTreeSet<u64>,
     ) -> Walker<'g> {
         let mut machine = Machine::new(file);
@@ -147,7 +149,7 @@ impl<'g> Walker<'g> {
             ends: None,
             machine,
             parts: Vec::new(),
-            meetings: Meetings::default(),
+            meetings: Worklist::default(),
             found: Vec::new(),
             states: None,
             spare: Vec::new(),
@@ -180,7 +182,8 @@ impl<'g> Walker<'g> {
     }
 
     /// Follows function `index`. `None` if it is entered only from others, or has no code.
-    pub fn follow(&mut self, index: usize) -> Option<Followed> {
+    pub fn follow(&mut self, index: usize) -> Option<FollowSummary> {
+        // The walker is used for many functions; what it has allocated is used again.
         self.machine.reset();
         let parts = self.parts.drain(..);
         let spare = parts.filter(|part| part.body.len() <= SPARE_MAX);
@@ -214,18 +217,23 @@ impl<'g> Walker<'g> {
             return None;
         }
 
+        // A function without code in the file has nothing to follow.
         self.open(index)?;
+
+        // All starts are entries, so what is known is what holds at every call.
         for at in starts {
-            self.meet(at, &State::entry(), Standing::ENTRY);
+            self.meet(at, &State::entry(), FrameContext::ENTRY);
         }
 
+        // Ways are followed one after the other, from where they meet.
         while let Some(meeting) = self.meetings.next() {
             self.run(meeting);
         }
 
+        // Only now are all states there, with which replacements are compared.
         self.examine_alternatives();
 
-        Some(Followed {
+        Some(FollowSummary {
             returns: self.returns,
             callees: std::mem::take(&mut self.callees),
             entered: std::mem::take(&mut self.entered),
@@ -239,6 +247,7 @@ impl<'g> Walker<'g> {
     }
 
     fn open(&mut self, index: usize) -> Option<usize> {
+        // A function may jump into any number of others, so their number is bounded.
         if self.parts.len() >= PARTS_MAX {
             return None;
         }
@@ -248,6 +257,7 @@ impl<'g> Walker<'g> {
             return None;
         }
 
+        // No instruction has a row at first.
         found.clear();
         found.resize(body.len(), 0);
         let sites = unit
@@ -275,7 +285,7 @@ impl<'g> Walker<'g> {
             }
         }
 
-        self.parts.push(Part {
+        self.parts.push(UnitWalk {
             unit: index,
             body,
             sites: sites.unwrap_or_default(),
@@ -301,6 +311,7 @@ impl<'g> Walker<'g> {
 
     /// Follows a way from where it met others until it ends or meets the next.
     fn run(&mut self, meeting: u32) {
+        // What is known here is what all ways that lead here agree on.
         let known = self.meetings.get(meeting);
         let (part, mut pc, mut standing) = (known.part as usize, known.pc, known.way);
         let mut state = known.state.clone();
@@ -323,6 +334,7 @@ impl<'g> Walker<'g> {
                 return self.leave(part, pc.wrapping_sub(1), pc, &state, standing);
             };
 
+            // A damaged file could have a way of any length.
             self.steps += 1;
             if self.steps > STEPS_MAX {
                 return self.gap(part, Gap::Limit, pc);
@@ -333,6 +345,8 @@ impl<'g> Walker<'g> {
             };
 
             let is_told_of = here.is_told_of.has(offset);
+
+            // Where ways meet, what this one knows is joined with what the others know.
             if !is_first && here.body.is_leader(offset) {
                 let Some(met) = self.arrive(part, offset, &state, standing) else {
                     return;
@@ -352,9 +366,10 @@ impl<'g> Walker<'g> {
 
             if let Some(states) = &mut self.states {
                 let (state, len) = (state.clone(), insn.len() as u8);
-                states.insert(pc, Known { state, len });
+                states.insert(pc, InsnState { state, len });
             }
 
+            // Rows are numbered, since most instructions have the row of the one before.
             let number = self.number(&mut row, &state, standing);
             if let Some(place) = self
                 .parts
@@ -368,6 +383,7 @@ impl<'g> Walker<'g> {
                 self.side_ways(part, pc, &insn, &state, standing);
             }
 
+            // Examined with the state behind the instruction.
             let next = self.step(part, &insn, &mut state, standing);
             self.examine(&insn, &state, standing);
             match self.told(&insn, next) {
@@ -384,7 +400,7 @@ impl<'g> Walker<'g> {
         pc: u64,
         insn: &Instruction,
         state: &State,
-        standing: Standing,
+        standing: FrameContext,
     ) {
         let edges = self.edges;
         for to in edges.ways(pc, insn.next_ip()) {
@@ -401,8 +417,10 @@ impl<'g> Walker<'g> {
         part: usize,
         alternative: &Alternative,
         mut state: State,
-        standing: Standing,
+        standing: FrameContext,
     ) {
+        // The kernel writes the replacement over the original when it boots, if the processor has a
+        // feature.
         let Alternative {
             original,
             replacement,
@@ -422,12 +440,12 @@ impl<'g> Walker<'g> {
             }
 
             let insn = match replaced(self.file, alternative, pc, &mut state) {
-                Replaced::Done(next) => {
+                ReplacedInsn::Done(next) => {
                     pc = next;
                     continue;
                 }
-                Replaced::Execute(insn) => insn,
-                Replaced::Undecodable => return,
+                ReplacedInsn::Execute(insn) => insn,
+                ReplacedInsn::Undecodable => return,
             };
 
             match self.step(part, &insn, &mut state, standing) {
@@ -459,10 +477,11 @@ impl<'g> Walker<'g> {
         part: usize,
         insn: &Instruction,
         state: &mut State,
-        standing: Standing,
+        standing: FrameContext,
     ) -> Next {
         let (pc, next) = (insn.ip(), insn.next_ip());
 
+        // What comes next depends on the kind of instruction; only ordinary ones are executed here.
         match insn.flow_control() {
             FlowControl::Next => {
                 self.machine.execute(insn, state);
@@ -478,8 +497,10 @@ impl<'g> Walker<'g> {
                 if insn.op0_kind() == OpKind::NearBranch64 {
                     // Code that is never executed has rows, too.
                     match taken(insn, state) {
-                        Way::Same | Way::Impossible => self.branch(part, insn, state, standing),
-                        Way::With(taken) => self.branch(part, insn, &taken, standing),
+                        BranchOutcome::Same | BranchOutcome::Impossible => {
+                            self.branch(part, insn, state, standing)
+                        }
+                        BranchOutcome::With(taken) => self.branch(part, insn, &taken, standing),
                     }
                     not_taken(insn, state);
                 }
@@ -488,9 +509,10 @@ impl<'g> Walker<'g> {
             FlowControl::IndirectBranch => {
                 self.jump_indirect(part, insn, state, standing);
                 // What follows in a procedure linkage table is where the slot leads at first.
-                match self.is_plt(part) && state.is_as_at_entry() {
-                    true => Next::Go(next),
-                    false => Next::End,
+                if self.is_plt(part) && state.is_as_at_entry() {
+                    Next::Go(next)
+                } else {
+                    Next::End
                 }
             }
             // `sync_core` returns to itself.
@@ -526,7 +548,7 @@ impl<'g> Walker<'g> {
 }
 
 /// Whether `iretq` takes words off the stack that the function itself has pushed.
-fn pops_own_frame(state: &State, standing: Standing) -> bool {
+fn pops_own_frame(state: &State, standing: FrameContext) -> bool {
     let own = matches!(state.reg(Reg::Rsp), Value::Entry { reg: Reg::Rsp, offset } if offset <= -IRET_LEN);
-    own && standing.frame == Frame::Function
+    own && standing.frame == FrameKind::Function
 }

@@ -7,7 +7,7 @@ use super::object::{self, ObjectWriteError};
 use super::{Function, Generated};
 use crate::convert::expressible::{expressible, projected};
 use crate::convert::pieces::write_each;
-use crate::convert::source::{Part, SourceFunction, says_nothing};
+use crate::convert::source::{RowSpan, SourceFunction, says_nothing};
 use crate::convert::{Report, Target, text};
 use crate::elf_write::{Editor, ElfWriteError};
 use crate::file::{File, FileError};
@@ -55,7 +55,7 @@ pub enum GenerateError {
     Write {
         /// The file's name.
         file: String,
-        /// The limit.
+        /// Which limit of the format was exceeded.
         error: WriteError,
     },
     /// The file cannot be changed.
@@ -82,7 +82,7 @@ pub enum GenerateError {
 
 /// A file with a generated table.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct GeneratedFile {
     /// The file's bytes.
     pub bytes: Vec<u8>,
     /// The new sections.
@@ -102,7 +102,7 @@ pub fn write_in_file(
     data: &[u8],
     generated: &Generated,
     to: Target,
-) -> Result<Written, GenerateError> {
+) -> Result<GeneratedFile, GenerateError> {
     let name = file.name().to_owned();
     if file.is_relocatable() && !matches!(to, Target::Orc(_)) {
         let (file, to) = (name, to.as_str());
@@ -116,18 +116,15 @@ pub fn write_in_file(
         return Err(GenerateError::HasEhFrame { file: name });
     }
 
-    let (bytes, sections, report) = match file.is_relocatable() {
-        true => {
-            let (sections, report) = sections(file, generated, to, 0)?;
-            let sections = object::without_lookup(sections);
-            let bytes = object::add_orc(file, data, &sections)?;
-            (bytes, sections, report)
-        }
-        false => {
-            let editor = Editor::open(file.name(), data)?;
-            let (sections, report) = sections(file, generated, to, editor.room())?;
-            (editor.add(&sections)?, sections, report)
-        }
+    let (bytes, sections, report) = if file.is_relocatable() {
+        let (sections, report) = sections(file, generated, to, 0)?;
+        let sections = object::without_lookup(sections);
+        let bytes = object::add_orc(file, data, &sections)?;
+        (bytes, sections, report)
+    } else {
+        let editor = Editor::open(file.name(), data)?;
+        let (sections, report) = sections(file, generated, to, editor.room())?;
+        (editor.add(&sections)?, sections, report)
     };
 
     let owner = Arc::new(bytes);
@@ -141,7 +138,7 @@ pub fn write_in_file(
         })?
     };
 
-    Ok(Written {
+    Ok(GeneratedFile {
         bytes: Arc::unwrap_or_clone(owner),
         sections,
         report,
@@ -199,7 +196,7 @@ fn source(function: &Function) -> SourceFunction {
     SourceFunction {
         range: function.range.clone(),
         parts: rows
-            .map(|(range, rule)| Part::Row(range.clone(), *rule))
+            .map(|(range, rule)| RowSpan::Row(range.clone(), *rule))
             .collect(),
     }
 }
@@ -211,7 +208,6 @@ fn read_back(new: &File, generated: &Generated, to: Target) -> Result<u64, u64> 
         Target::Orc(encoding) => Some(encoding),
         _ => None,
     };
-
     let table = Table::read_as(new, to.kind(), encoding).ok_or(0u64)?;
 
     let mut equal = 0;

@@ -6,13 +6,13 @@
 
 mod shelf;
 
-pub use shelf::Shelf;
+pub use shelf::FileArena;
 
 use crate::check::{Checked, Options, prove};
 use crate::file::File;
 use crate::proof::program::Program;
 use crate::proof::verdict::{Assumption, Assumptions, Doubt};
-use crate::proof::walk::{Sight, Sights, Walker};
+use crate::proof::walk::{InsnProof, InsnProofs, Walker};
 use hashbrown::HashMap;
 use std::rc::Rc;
 use unwind_sim_unwind::address::CodeAddress;
@@ -29,7 +29,7 @@ const SIGNAL_RETURNS: [&[u8]; 2] = [
 
 /// Why no rule is proven at an address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Why {
+pub enum NoProof {
     /// Neither a table nor a symbol that is called says where the function begins.
     NoFunction,
     /// The code is not in the recording, and no file with it was found.
@@ -44,31 +44,33 @@ pub enum Why {
     TooLarge,
 }
 
-impl Why {
+impl NoProof {
     /// The stable name.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Why::NoFunction => "no-function",
-            Why::NoCode => "no-code",
-            Why::Unproven(doubt) => doubt.as_str(),
-            Why::NotReached => "not-reached",
-            Why::NotBehindCall => "not-behind-call",
-            Why::TooLarge => "too-large",
+            NoProof::NoFunction => "no-function",
+            NoProof::NoCode => "no-code",
+            NoProof::Unproven(doubt) => doubt.as_str(),
+            NoProof::NotReached => "not-reached",
+            NoProof::NotBehindCall => "not-behind-call",
+            NoProof::TooLarge => "too-large",
         }
     }
 
     /// A short description for display.
     pub const fn description(self) -> &'static str {
         match self {
-            Why::NoFunction => "it is not known where the function begins",
-            Why::NoCode => {
+            NoProof::NoFunction => "it is not known where the function begins",
+            NoProof::NoCode => {
                 "the recording has only parts of the code, and no file with it was found"
             }
-            Why::Unproven(Doubt::StackPointer) => "where the frame is cannot be told from the code",
-            Why::Unproven(doubt) => doubt.description(),
-            Why::NotReached => "no way to the instruction was found",
-            Why::NotBehindCall => "the return address is not behind a call",
-            Why::TooLarge => "the file has too many functions",
+            NoProof::Unproven(Doubt::StackPointer) => {
+                "where the frame is cannot be told from the code"
+            }
+            NoProof::Unproven(doubt) => doubt.description(),
+            NoProof::NotReached => "no way to the instruction was found",
+            NoProof::NotBehindCall => "the return address is not behind a call",
+            NoProof::TooLarge => "the file has too many functions",
         }
     }
 }
@@ -84,9 +86,9 @@ pub struct ProvenRule {
 }
 
 /// What is known of one function.
-struct Known {
+struct FunctionProof {
     /// The instructions that were followed, by address (svma).
-    sights: Vec<(u64, Sight)>,
+    sights: Vec<(u64, InsnProof)>,
     assumptions: Assumptions,
     /// Whether a table says where the function begins.
     is_listed: bool,
@@ -98,7 +100,7 @@ pub struct Prover<'f> {
     program: Program<'f>,
     functions: Vec<Checked>,
     owners: Vec<Vec<u32>>,
-    known: HashMap<usize, Rc<Result<Known, Why>>>,
+    known: HashMap<usize, Rc<Result<FunctionProof, NoProof>>>,
     is_too_large: bool,
 }
 
@@ -143,9 +145,9 @@ impl<'f> Prover<'f> {
     ///
     /// # Errors
     /// Why none is proven.
-    pub fn rule(&mut self, pc: CodeAddress) -> Result<ProvenRule, Why> {
+    pub fn rule(&mut self, pc: CodeAddress) -> Result<ProvenRule, NoProof> {
         if self.is_too_large {
-            return Err(Why::TooLarge);
+            return Err(NoProof::TooLarge);
         }
 
         // Where the kernel or the loader starts a program, nothing has been called; the loader's own
@@ -159,9 +161,10 @@ impl<'f> Prover<'f> {
 
         let at = pc.symbol_address();
         let index = self.program.function_at(at);
-        let index = index.ok_or(match self.file.bytes(at).is_empty() {
-            true => Why::NoCode,
-            false => Why::NoFunction,
+        let index = index.ok_or(if self.file.bytes(at).is_empty() {
+            NoProof::NoCode
+        } else {
+            NoProof::NoFunction
         })?;
 
         let known = match self.known.get(&index) {
@@ -177,7 +180,7 @@ impl<'f> Prover<'f> {
         let after = known.sights.partition_point(|(start, _)| *start <= at);
         let (start, sight) = match after.checked_sub(1) {
             Some(index) => &known.sights[index],
-            None => return Err(Why::NotReached),
+            None => return Err(NoProof::NotReached),
         };
         let assumptions = known.assumptions;
 
@@ -187,28 +190,28 @@ impl<'f> Prover<'f> {
             CodeAddress::Return(pc) => sight.end == pc,
         };
         if !is_there {
-            return Err(Why::NotReached);
+            return Err(NoProof::NotReached);
         }
 
         let rule = match sight.rule {
             _ if !known.is_listed && self.program.is_start(at) => OUTERMOST,
             Err(Doubt::Outermost) if self.program.is_start(at) => OUTERMOST,
-            Err(doubt) => return Err(Why::Unproven(doubt)),
+            Err(doubt) => return Err(NoProof::Unproven(doubt)),
             Ok(rule) => rule,
         };
 
         // A signal handler returns to the first instruction of the trampoline.
         let is_called = sight.is_call || rule.kind == RuleKind::Signal;
         if !pc.is_instruction() && !is_called {
-            return Err(Why::NotBehindCall);
+            return Err(NoProof::NotBehindCall);
         }
 
         Ok(ProvenRule { rule, assumptions })
     }
 
     /// Follows function `index` again, and all that lead into it.
-    fn look(&self, index: usize) -> Result<Known, Why> {
-        let checked = self.functions.get(index).ok_or(Why::NoFunction)?;
+    fn look(&self, index: usize) -> Result<FunctionProof, NoProof> {
+        let checked = self.functions.get(index).ok_or(NoProof::NoFunction)?;
         let start = checked.range.start;
 
         let mut tables = self.program.tables.iter();
@@ -217,7 +220,7 @@ impl<'f> Prover<'f> {
 
         // A symbol may name code that is not entered by calls.
         if !is_listed && !self.program.is_called(start) && !self.program.is_start(start) {
-            return Err(Why::NoFunction);
+            return Err(NoProof::NoFunction);
         }
 
         let owners = &self.owners[index];
@@ -233,15 +236,15 @@ impl<'f> Prover<'f> {
             assumptions.add_all(function.verdict.assumptions);
             let mut doubts = function.verdict.doubts.iter().map(|d| d.0);
             match doubts.find(|&doubt| hides_ways(doubt)) {
-                Some(Doubt::NoCode) => return Err(Why::NoCode),
-                Some(doubt) => return Err(Why::Unproven(doubt)),
+                Some(Doubt::NoCode) => return Err(NoProof::NoCode),
+                Some(doubt) => return Err(NoProof::Unproven(doubt)),
                 None => {}
             }
         }
 
         // Followed once more: of single instructions nothing was kept the first time.
         let mut walker = Walker::new(&self.program);
-        let mut sights = Sights::of(index);
+        let mut sights = InsnProofs::of(index);
         // Each of them may lead there by other ways, and all must agree.
         for &owner in owners {
             let (followed, seen) = walker.look(owner as usize, sights);
@@ -262,7 +265,7 @@ impl<'f> Prover<'f> {
             }
         }
 
-        Ok(Known {
+        Ok(FunctionProof {
             sights,
             assumptions,
             is_listed,

@@ -5,24 +5,24 @@ use std::cell::OnceCell;
 
 /// A list of files that only grows.
 #[derive(Default)]
-pub struct Shelf {
-    first: OnceCell<Box<Place>>,
+pub struct FileArena {
+    first: OnceCell<Box<ArenaNode>>,
 }
 
-struct Place {
+struct ArenaNode {
     file: File,
-    next: OnceCell<Box<Place>>,
+    next: OnceCell<Box<ArenaNode>>,
 }
 
-impl Shelf {
-    /// Adds a file.
+impl FileArena {
+    /// Adds a file, which stays where it is as long as the arena lives.
     pub fn add(&self, file: File) -> &File {
         let mut cell = &self.first;
         while let Some(place) = cell.get() {
             cell = &place.next;
         }
         let place = cell.get_or_init(|| {
-            Box::new(Place {
+            Box::new(ArenaNode {
                 file,
                 next: OnceCell::new(),
             })
@@ -31,7 +31,7 @@ impl Shelf {
     }
 }
 
-impl Drop for Shelf {
+impl Drop for FileArena {
     /// One after the other: the list may be long.
     fn drop(&mut self) {
         let mut next = self.first.take();
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn files_stay_in_order() {
-        let shelf = Shelf::default();
+        let shelf = FileArena::default();
         let image = |name: &str| {
             let name = name.to_owned();
             let parts = ImageParts {

@@ -173,9 +173,10 @@ fn check_use(file: &File, table: &Table, out: &mut Findings) {
         return;
     }
     let mut all = table.functions().iter().take(WIDE_SAMPLE);
-    let flaw = match all.all(|f| is_code_if_wide(file, table, f)) {
-        true => Flaw::WideCieReference,
-        false => Flaw::NoCode,
+    let flaw = if all.all(|f| is_code_if_wide(file, table, f)) {
+        Flaw::WideCieReference
+    } else {
+        Flaw::NoCode
     };
     out.add(Finding {
         code: None,

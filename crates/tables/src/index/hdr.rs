@@ -21,7 +21,7 @@ const ENTRY: u64 = 8;
 
 /// An entry of the search table.
 #[derive(Clone, Copy)]
-struct Pair {
+struct SearchEntry {
     /// The first address (svma) of the function.
     start: u64,
     /// Offset of the FDE in `.eh_frame`, bytes.
@@ -147,7 +147,7 @@ fn check_segment(file: &File, flaw: &impl Fn(Flaw, u64) -> Finding, out: &mut Fi
 }
 
 /// Checks that each entry leads to an FDE that starts at its address.
-fn check_entries(table: &Table, pairs: &[Pair], first: u64, out: &mut Findings) {
+fn check_entries(table: &Table, pairs: &[SearchEntry], first: u64, out: &mut Findings) {
     let starts = by_offset(table);
     for (number, pair) in (0..).zip(pairs) {
         let found = starts.binary_search_by_key(&pair.fde, |f| f.0);
@@ -174,14 +174,14 @@ fn by_offset(table: &Table) -> Vec<(u64, Range<u64>)> {
 
 /// The search table, and what it leads to.
 struct Index<'a> {
-    pairs: &'a [Pair],
+    pairs: &'a [SearchEntry],
     ranges: Vec<(u64, Range<u64>)>,
     /// The offsets of the FDEs that entries lead to, in order.
     listed: Vec<u64>,
 }
 
 impl<'a> Index<'a> {
-    fn new(table: &Table, pairs: &'a [Pair]) -> Index<'a> {
+    fn new(table: &Table, pairs: &'a [SearchEntry]) -> Index<'a> {
         let mut listed: Vec<u64> = pairs.iter().map(|pair| pair.fde).collect();
         listed.sort_unstable();
         Index {
@@ -221,9 +221,10 @@ impl<'a> Index<'a> {
         let at = self.search(address).ok_or(0_usize)?;
         let offset = self.pairs[at].fde;
         let found = self.ranges.binary_search_by_key(&offset, |f| f.0);
-        match found.is_ok_and(|i| self.ranges[i].1.contains(&address)) {
-            true => Ok(()),
-            false => Err(at),
+        if found.is_ok_and(|i| self.ranges[i].1.contains(&address)) {
+            Ok(())
+        } else {
+            Err(at)
         }
     }
 
@@ -237,18 +238,19 @@ impl<'a> Index<'a> {
         let mut probes = [start, end - 1].into_iter().chain(inside);
         let at = probes.find_map(|address| self.finds(address).err())?;
         let is_listed = self.listed.binary_search(&function.offset).is_ok();
-        let flaw = match is_listed {
-            true => Flaw::HdrHidden,
-            false => Flaw::HdrMissing,
+        let flaw = if is_listed {
+            Flaw::HdrHidden
+        } else {
+            Flaw::HdrMissing
         };
         Some((flaw, at))
     }
 }
 
 /// The entries in `bytes`.
-fn pairs(bytes: &[u8], hdr: u64, eh_frame: u64) -> Vec<Pair> {
+fn pairs(bytes: &[u8], hdr: u64, eh_frame: u64) -> Vec<SearchEntry> {
     let word = |bytes: [u8; 4]| hdr.wrapping_add_signed(i32::from_le_bytes(bytes).into());
-    let pair = |&[a, b, c, d, e, f, g, h]: &[u8; ENTRY as usize]| Pair {
+    let pair = |&[a, b, c, d, e, f, g, h]: &[u8; ENTRY as usize]| SearchEntry {
         start: word([a, b, c, d]),
         fde: word([e, f, g, h]).wrapping_sub(eh_frame),
     };

@@ -8,7 +8,7 @@ use unwind_sim_unwind::regs::Reg;
 
 /// What an instruction with this code reads and writes, whatever its operands are.
 #[derive(Clone, Copy, Default)]
-struct Uses {
+struct OpcodeUses {
     /// Whether this entry has been filled.
     known: bool,
     /// Bit n: operand n is written.
@@ -27,12 +27,12 @@ struct Uses {
 /// longer than everything else.
 pub struct Accesses {
     factory: InstructionInfoFactory,
-    by_code: Vec<Uses>,
+    by_code: Vec<OpcodeUses>,
 }
 
 /// What one instruction reads and writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Used {
+pub struct InsnUses {
     /// Bit n: the general register with DWARF number n is written.
     pub regs: u16,
     /// Bit n: what the instruction writes may depend on that register, apart from addresses.
@@ -47,7 +47,7 @@ pub struct Used {
 
 /// Memory that an instruction writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Written {
+pub struct WrittenMemory {
     /// The base register.
     pub base: Register,
     /// The index register.
@@ -168,12 +168,12 @@ impl Accesses {
     pub fn new() -> Accesses {
         Accesses {
             factory: InstructionInfoFactory::new(),
-            by_code: vec![Uses::default(); Code::values().len()],
+            by_code: vec![OpcodeUses::default(); Code::values().len()],
         }
     }
 
     /// What `insn` reads and writes.
-    pub fn of(&mut self, insn: &Instruction) -> Used {
+    pub fn of(&mut self, insn: &Instruction) -> InsnUses {
         let index = insn.code() as usize;
         let known = self.by_code.get(index).copied().unwrap_or_default();
         // A repetition uses rcx as well, but has the code of the instruction without it.
@@ -188,11 +188,11 @@ impl Accesses {
             asked
         };
 
-        let mut used = Used {
+        let mut used = InsnUses {
             regs: uses.implied,
             reads: uses.implied_reads,
             is_special: uses.is_special || writes_beside(insn),
-            ..Used::default()
+            ..InsnUses::default()
         };
 
         // No instruction has more than five operands in iced.
@@ -217,11 +217,11 @@ impl Accesses {
     }
 
     /// The memory that `insn` writes.
-    pub fn places(&mut self, insn: &Instruction) -> ArrayVec<Written, PLACES_MAX> {
+    pub fn places(&mut self, insn: &Instruction) -> ArrayVec<WrittenMemory, PLACES_MAX> {
         let mut places = ArrayVec::new();
         if insn.mnemonic() == Mnemonic::Clzero {
             // The line of the cache that has the byte at rax, whose size the processor says.
-            let _ = places.try_push(Written {
+            let _ = places.try_push(WrittenMemory {
                 base: Register::RAX,
                 index: Register::None,
                 scale: 1,
@@ -237,7 +237,7 @@ impl Accesses {
         for used in info.used_memory().iter().filter(|u| writes(u.access())) {
             let size = u32::try_from(used.memory_size().size()).ok();
             let is_small = !matches!(used.address_size(), CodeSize::Code64 | CodeSize::Unknown);
-            let _ = places.try_push(Written {
+            let _ = places.try_push(WrittenMemory {
                 // Half of a register says nothing.
                 base: if is_small { Register::EAX } else { used.base() },
                 index: used.index(),
@@ -259,13 +259,13 @@ impl Accesses {
         places
     }
 
-    fn ask(&mut self, insn: &Instruction) -> Uses {
+    fn ask(&mut self, insn: &Instruction) -> OpcodeUses {
         // Registers of operands are replaced, to tell them from those that are always used.
         let other = with_other_registers(insn);
         let info = self.factory.info(&other);
-        let mut out = Uses {
+        let mut out = OpcodeUses {
             known: true,
-            ..Uses::default()
+            ..OpcodeUses::default()
         };
 
         for operand in 0..insn.op_count().min(5) {

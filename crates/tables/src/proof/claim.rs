@@ -50,13 +50,13 @@ pub enum Outcome {
 
 const PROVEN: Outcome = Outcome::Proven { below_sp: false };
 
-/// The CFA.
+/// The CFA of a function that was called: 8 above rsp at entry.
 pub const CFA: Value = Value::frame(8);
 
 /// A row of the usual form: the CFA is a register plus a number, and every other value lies at the CFA
 /// plus a number or is unchanged. Proven at once by [`State::proves`].
 #[derive(Clone, Debug)]
-pub struct Usual {
+pub struct CommonRow {
     /// The register that the CFA is based on.
     pub(super) base: Reg,
     /// Its value if the CFA is right.
@@ -73,12 +73,12 @@ pub struct Usual {
     pub(super) red_zone: i32,
 }
 
-/// The place of the return address in [`Usual::slots`].
+/// The place of the return address in [`CommonRow::slots`].
 pub(super) const RETURN_ADDRESS: usize = 6;
 
-impl Usual {
+impl CommonRow {
     /// The `claims` of `rule` of `table`, if it has the usual form.
-    pub fn new(table: &Table, rule: &Rule, claims: &Claims) -> Option<Usual> {
+    pub fn new(table: &Table, rule: &Rule, claims: &Claims) -> Option<CommonRow> {
         let rule::Value::Offset {
             base: Base::Reg(base),
             offset,
@@ -92,7 +92,7 @@ impl Usual {
 
         // The CFA lies 8 bytes above rsp at the entry (psABI 3.2.2): so much must the base register
         // have.
-        let mut usual = Usual {
+        let mut usual = CommonRow {
             base,
             base_value: Packed::new(Value::frame(8i32.checked_sub(offset)?)),
             unchanged: 0,
@@ -150,7 +150,7 @@ pub fn judge(
         return;
     }
 
-    let eye = Eye {
+    let eye = ClaimCheck {
         table,
         pc,
         state,
@@ -255,14 +255,14 @@ fn expect(wanted: Value, found: Value, anchors: &[Anchor]) -> Outcome {
     }
 }
 
-struct Eye<'a> {
+struct ClaimCheck<'a> {
     table: &'a Table,
     pc: u64,
     state: &'a State,
     red_zone: i32,
 }
 
-impl Eye<'_> {
+impl ClaimCheck<'_> {
     /// What the rule's value is in this state.
     fn value(&self, value: rule::Value, cfa: Value) -> Value {
         let base = |base| match base {
@@ -365,11 +365,12 @@ impl Eye<'_> {
         };
 
         // psABI 3.2.2, the red zone: what lies deeper below rsp, a signal handler overwrites.
-        match distance > self.red_zone.max(0) {
-            true => Outcome::Overwritten,
-            false => Outcome::Proven {
+        if distance > self.red_zone.max(0) {
+            Outcome::Overwritten
+        } else {
+            Outcome::Proven {
                 below_sp: distance > 0,
-            },
+            }
         }
     }
 }

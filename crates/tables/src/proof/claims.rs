@@ -82,14 +82,14 @@ fn bits(registers: RegMask) -> u8 {
 
 /// What the user chooses instead of what the file says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Choice {
+pub struct UserChoice {
     /// The convention of all functions.
     pub convention: Option<Convention>,
     /// The claims that are judged in all functions.
     pub claims: Option<Claims>,
 }
 
-impl Choice {
+impl UserChoice {
     /// The convention of a function of which the file says `said`.
     pub fn convention(&self, said: (Convention, Evidence)) -> (Convention, Evidence) {
         match self.convention {

@@ -17,9 +17,10 @@ pub fn rule(state: &State) -> Option<Rule> {
         saved: [rule::Value::Unspecified; 6],
     };
     for reg in Reg::CALLEE_SAVED {
-        let value = match state.reg(reg) == Value::entry(reg) {
-            true => rule::Value::Same,
-            false => place(state, Value::entry(reg)),
+        let value = if state.reg(reg) == Value::entry(reg) {
+            rule::Value::Same
+        } else {
+            place(state, Value::entry(reg))
         };
         rule = rule.with_saved(reg, value);
     }

@@ -126,9 +126,10 @@ impl Effect {
     #[must_use]
     pub fn or(self, other: Effect) -> Effect {
         Effect {
-            pops: match self.pops == other.pops {
-                true => self.pops,
-                false => Pops::Varies,
+            pops: if self.pops == other.pops {
+                self.pops
+            } else {
+                Pops::Varies
             },
             changed: self.changed | other.changed,
         }

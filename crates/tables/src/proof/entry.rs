@@ -35,7 +35,7 @@ pub enum Entry {
 
 /// What following the functions of a file showed of one of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Seen {
+pub struct EntryEvidence {
     /// A way from another function leads into it, whether its frame fits or not.
     pub is_led_to: bool,
     /// Something calls it, or jumps to it with everything as at entry.
@@ -90,6 +90,8 @@ impl References {
         let starts: HashSet<u64> = functions.iter().map(|f| f.range.start).collect();
         for (index, function) in functions.iter().enumerate() {
             for insn in instructions(file, &function.range) {
+                // Only direct branches name their target; where indirect ones lead is found while
+                // following the code.
                 if insn.op0_kind() == OpKind::NearBranch64 {
                     let target = insn.near_branch64();
                     if insn.flow_control() == FlowControl::Call {
@@ -113,6 +115,8 @@ impl References {
         }
 
         for range in outside(file, functions) {
+            // Without an FDE it is not known where code starts there, so this may decode data as
+            // well.
             let insns = instructions(file, &range);
             let branches = insns.filter(|insn| insn.op0_kind() == OpKind::NearBranch64);
             out.outside
@@ -201,7 +205,7 @@ impl Program<'_> {
     pub fn reconsider(
         &self,
         index: usize,
-        seen: Seen,
+        seen: EntryEvidence,
         is_orphan: impl Fn(usize) -> bool,
     ) -> Option<Entry> {
         let unit = self.functions.get(index)?;
@@ -211,6 +215,8 @@ impl Program<'_> {
             Entry::Resolver if !seen.is_proven => Some(Entry::Call),
             Entry::Part if !seen.is_led_to => {
                 let references = self.references();
+
+                // Pointers in data may be those of a jump table that leads into the part.
                 let is_table_entry = |pointer: &(u64, u64)| unit.range.contains(&pointer.1);
                 let is_called = self.is_pointed_to(start)
                     || references.has_call(start)
@@ -219,6 +225,9 @@ impl Program<'_> {
                         && !references.has_jump_into(&unit.range, |from| !is_orphan(from));
                 is_called.then_some(Entry::Call)
             }
+
+            // A handler is entered by the processor alone, so anything that calls the function
+            // speaks against it.
             Entry::Call
                 if seen.pops_error_code
                     && !seen.is_called
@@ -228,6 +237,8 @@ impl Program<'_> {
                 Some(Entry::Interrupt)
             }
             Entry::Call if seen.is_jumped_to && !seen.is_called && !self.is_called(start) => {
+                // A symbol, a pointer or the entry of the file says that somebody may call it; a
+                // cold part of GCC has a name of its own.
                 let mut names = self.file.names_at(start).peekable();
                 let is_named = names.peek().is_some() && !is_named_as_part(self.file, start);
                 let is_known = is_named
@@ -260,6 +271,8 @@ pub(super) fn entry(
 ) -> Entry {
     let start = function.range.start;
     let section = file.code_at(start);
+
+    // The sections that linkers make for stubs: `.plt`, `.plt.sec`, `.plt.got`, `.iplt`.
     if section.is_some_and(|s| s.name.starts_with(".plt") || s.name == ".iplt") {
         return Entry::Plt;
     }
@@ -268,6 +281,7 @@ pub(super) fn entry(
         return Entry::Plt;
     }
 
+    // A function without a row is taken for one that is called.
     let Some(first) = table.rows(function).next() else {
         return Entry::Call;
     };
@@ -278,6 +292,7 @@ pub(super) fn entry(
         return Entry::Signal;
     }
 
+    // What is known to be called is a function, whatever its first row says.
     if called.contains(&start) || first.rule.kind == RuleKind::Outermost {
         return Entry::Call;
     }
@@ -291,6 +306,7 @@ pub(super) fn entry(
         return Entry::Part;
     }
 
+    // At the entry of a function that is called, the CFA is rsp+8.
     match first.rule {
         rule if is_resolver_rule(rule) && jumps_anywhere(file, &function.range) => Entry::Resolver,
         rule if is_entry_rule(rule) => Entry::Call,

@@ -28,12 +28,12 @@ const FIRST_OF_VENDORS: u8 = 0xe0;
 
 /// An entry of the evaluation stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Entry {
+enum StackEntry {
     Number(u64),
     Value(Value),
 }
 
-const UNKNOWN: Entry = Entry::Value(Value::Unknown);
+const UNKNOWN: StackEntry = StackEntry::Value(Value::Unknown);
 
 /// Why an expression has no value.
 enum Fault {
@@ -48,8 +48,8 @@ enum Fault {
 /// register's rule) on the stack. [`Value::Unknown`] if it cannot be told.
 pub fn evaluate(expression: &[u8], state: &State, pc: u64, initial: Option<Value>) -> Value {
     match run(expression, state, pc, initial) {
-        Ok(Entry::Value(value)) => value,
-        Ok(Entry::Number(n)) => {
+        Ok(StackEntry::Value(value)) => value,
+        Ok(StackEntry::Number(n)) => {
             i32::try_from(n.cast_signed()).map_or(Value::Computed, Value::Const)
         }
         Err(_) => Value::Unknown,
@@ -62,29 +62,36 @@ pub fn is_invalid(expression: &[u8], state: &State, pc: u64, initial: Option<Val
 }
 
 /// The stack of an evaluation.
-struct Stack(ArrayVec<Entry, STACK_MAX>);
+struct Stack(ArrayVec<StackEntry, STACK_MAX>);
 
 impl Stack {
-    fn pop(&mut self) -> Result<Entry, Fault> {
+    fn pop(&mut self) -> Result<StackEntry, Fault> {
         self.0.pop().ok_or(Fault::Invalid)
     }
 
-    fn push(&mut self, entry: Entry) -> Result<(), Fault> {
+    fn push(&mut self, entry: StackEntry) -> Result<(), Fault> {
         self.0.try_push(entry).map_err(|_| Fault::Unknown)
     }
 
     /// The entry `depth` below the top.
-    fn peek(&self, depth: usize) -> Result<Entry, Fault> {
+    fn peek(&self, depth: usize) -> Result<StackEntry, Fault> {
         let at = self.0.len().checked_sub(depth + 1);
         at.map(|at| self.0[at]).ok_or(Fault::Invalid)
     }
 }
 
-fn run(expression: &[u8], state: &State, pc: u64, initial: Option<Value>) -> Result<Entry, Fault> {
+fn run(
+    expression: &[u8],
+    state: &State,
+    pc: u64,
+    initial: Option<Value>,
+) -> Result<StackEntry, Fault> {
+    // For a register's `DW_CFA_expression`, the CFA lies on the stack before.
     let mut stack = Stack(ArrayVec::new());
-    stack.0.extend(initial.map(Entry::Value));
+    stack.0.extend(initial.map(StackEntry::Value));
     let mut rest = EndianSlice::new(expression, LittleEndian);
 
+    // The steps are bounded, as expressions come from the file.
     for _ in 0..STEPS_MAX {
         if rest.is_empty() {
             return stack.pop();
@@ -97,21 +104,22 @@ fn run(expression: &[u8], state: &State, pc: u64, initial: Option<Value>) -> Res
         })?;
 
         let next = match operation {
-            Operation::UnsignedConstant { value } => Entry::Number(value),
-            Operation::SignedConstant { value } => Entry::Number(value.cast_unsigned()),
+            Operation::UnsignedConstant { value } => StackEntry::Number(value),
+            Operation::SignedConstant { value } => StackEntry::Number(value.cast_unsigned()),
+            // A register in an expression has its value at the instruction, as far as it is known.
             Operation::RegisterOffset {
                 register, offset, ..
             } => match Reg::from_dwarf(register.0) {
-                Some(Reg::Rip) => Entry::Number(pc.wrapping_add_signed(offset)),
-                Some(reg) => Entry::Value(state.reg(reg).plus(offset)),
+                Some(Reg::Rip) => StackEntry::Number(pc.wrapping_add_signed(offset)),
+                Some(reg) => StackEntry::Value(state.reg(reg).plus(offset)),
                 None => unknown_register(register)?,
             },
             // DWARF has it in location descriptions alone; libgcc takes it for the register's value.
             Operation::Register { register } => unknown_register(register)?,
             Operation::PlusConstant { value } => match stack.pop()? {
-                Entry::Number(n) => Entry::Number(n.wrapping_add(value)),
-                Entry::Value(v) => {
-                    i64::try_from(value).map_or(UNKNOWN, |n| Entry::Value(v.plus(n)))
+                StackEntry::Number(n) => StackEntry::Number(n.wrapping_add(value)),
+                StackEntry::Value(v) => {
+                    i64::try_from(value).map_or(UNKNOWN, |n| StackEntry::Value(v.plus(n)))
                 }
             },
             Operation::Deref {
@@ -119,9 +127,10 @@ fn run(expression: &[u8], state: &State, pc: u64, initial: Option<Value>) -> Res
                 space: false,
                 ..
             } => match stack.pop()? {
-                Entry::Value(at) if at.is_stack() => Entry::Value(state.load(at, 8)),
+                // Only slots of this frame have known values.
+                StackEntry::Value(at) if at.is_stack() => StackEntry::Value(state.load(at, 8)),
                 // A register that the function has to keep leads into another frame.
-                Entry::Value(at) if at.is_callers() => Entry::Value(Value::Computed),
+                StackEntry::Value(at) if at.is_callers() => StackEntry::Value(Value::Computed),
                 _ => UNKNOWN,
             },
             Operation::Deref { space: false, .. } => {
@@ -162,6 +171,7 @@ fn run(expression: &[u8], state: &State, pc: u64, initial: Option<Value>) -> Res
             _ => return Err(Fault::Invalid),
         };
 
+        // The bound of the stack is checked when pushing.
         stack.push(next)?;
     }
 
@@ -169,25 +179,26 @@ fn run(expression: &[u8], state: &State, pc: u64, initial: Option<Value>) -> Res
 }
 
 /// The value of `register`, which is none of [`Reg`] or not taken in the usual way.
-fn unknown_register(register: gimli::Register) -> Result<Entry, Fault> {
-    match register.0 <= LAST_REGISTER {
-        true => Ok(UNKNOWN),
-        false => Err(Fault::Invalid),
+fn unknown_register(register: gimli::Register) -> Result<StackEntry, Fault> {
+    if register.0 <= LAST_REGISTER {
+        Ok(UNKNOWN)
+    } else {
+        Err(Fault::Invalid)
     }
 }
 
 type Op<'a> = Operation<EndianSlice<'a, LittleEndian>>;
 
-fn unary(operation: &Op<'_>, value: Entry) -> Entry {
+fn unary(operation: &Op<'_>, value: StackEntry) -> StackEntry {
     match (operation, value) {
-        (Operation::Abs, Entry::Number(n)) => {
-            Entry::Number(n.cast_signed().wrapping_abs().cast_unsigned())
+        (Operation::Abs, StackEntry::Number(n)) => {
+            StackEntry::Number(n.cast_signed().wrapping_abs().cast_unsigned())
         }
-        (Operation::Neg, Entry::Number(n)) => Entry::Number(n.wrapping_neg()),
-        (Operation::Not, Entry::Number(n)) => Entry::Number(!n),
+        (Operation::Neg, StackEntry::Number(n)) => StackEntry::Number(n.wrapping_neg()),
+        (Operation::Not, StackEntry::Number(n)) => StackEntry::Number(!n),
         // Addresses of the stack are positive.
-        (Operation::Abs, Entry::Value(value)) if value.is_stack() => Entry::Value(value),
-        (_, Entry::Value(value)) if value.is_stack() => Entry::Value(Value::Computed),
+        (Operation::Abs, StackEntry::Value(value)) if value.is_stack() => StackEntry::Value(value),
+        (_, StackEntry::Value(value)) if value.is_stack() => StackEntry::Value(Value::Computed),
         _ => UNKNOWN,
     }
 }
@@ -215,19 +226,21 @@ fn is_binary(operation: &Op<'_>) -> bool {
     )
 }
 
-fn binary(operation: &Op<'_>, a: Entry, b: Entry) -> Option<Entry> {
+fn binary(operation: &Op<'_>, a: StackEntry, b: StackEntry) -> Option<StackEntry> {
+    // A number added to an address gives an address; of two addresses nothing is known.
     let (a, b) = match (a, b) {
-        (Entry::Number(a), Entry::Number(b)) => (a, b),
-        (Entry::Value(v), Entry::Number(n)) | (Entry::Number(n), Entry::Value(v))
+        (StackEntry::Number(a), StackEntry::Number(b)) => (a, b),
+        (StackEntry::Value(v), StackEntry::Number(n))
+        | (StackEntry::Number(n), StackEntry::Value(v))
             if matches!(operation, Operation::Plus) =>
         {
-            return Some(Entry::Value(v.plus(n.cast_signed())));
+            return Some(StackEntry::Value(v.plus(n.cast_signed())));
         }
-        (Entry::Value(v), Entry::Number(n)) if matches!(operation, Operation::Minus) => {
-            return Some(Entry::Value(v.plus(n.cast_signed().checked_neg()?)));
+        (StackEntry::Value(v), StackEntry::Number(n)) if matches!(operation, Operation::Minus) => {
+            return Some(StackEntry::Value(v.plus(n.cast_signed().checked_neg()?)));
         }
         // No address any more.
-        (Entry::Value(v), Entry::Number(n))
+        (StackEntry::Value(v), StackEntry::Number(n))
             if v.is_stack()
                 && n > 1
                 && matches!(
@@ -239,14 +252,14 @@ fn binary(operation: &Op<'_>, a: Entry, b: Entry) -> Option<Entry> {
                         | Operation::Shra
                 ) =>
         {
-            return Some(Entry::Value(Value::Computed));
+            return Some(StackEntry::Value(Value::Computed));
         }
         _ => return None,
     };
 
     let (x, y) = (a.cast_signed(), b.cast_signed());
     // DWARF 5, sections 2.5.1.4 and 2.5.1.5: division and comparisons are signed.
-    Some(Entry::Number(match operation {
+    Some(StackEntry::Number(match operation {
         Operation::Plus => a.wrapping_add(b),
         Operation::Minus => a.wrapping_sub(b),
         Operation::Mul => a.wrapping_mul(b),

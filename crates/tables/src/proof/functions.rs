@@ -15,7 +15,7 @@ use unwind_sim_unwind::row::TableKind;
 
 /// Where functions of one table share code.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct SharedCode {
     /// All such ranges (svma).
     pub(super) all: Vec<Range<u64>>,
     /// The functions that a search never finds, because another one starts at the same address.
@@ -28,7 +28,7 @@ pub(super) fn listed(
     file: &File,
     tables: &[Table],
     called: &HashSet<u64>,
-) -> Option<(Vec<Unit>, Shared)> {
+) -> Option<(Vec<Unit>, SharedCode)> {
     let mut all = tables.iter().enumerate();
     let mut all = all.by_ref().filter(|(_, t)| t.kind() != TableKind::Orc);
     let (number, first) = all.next()?;
@@ -41,8 +41,8 @@ pub(super) fn listed(
 }
 
 /// Lets each of `units`, in order, end where the next one starts, as a search sees them.
-fn separate(units: &mut Vec<Unit>) -> Shared {
-    let mut shared = Shared::default();
+fn separate(units: &mut Vec<Unit>) -> SharedCode {
+    let mut shared = SharedCode::default();
     let mut next = u64::MAX..u64::MAX;
     for unit in units.iter_mut().rev() {
         let range = unit.range.clone();
@@ -128,6 +128,8 @@ fn unit(
 /// Adds the functions `more` of another table where `units` have no code. A longer one with the same
 /// start lends its end to the known one, whose own rows end too early.
 fn add(file: &File, units: &mut Vec<Unit>, more: Vec<Unit>) {
+    // The functions that were there before are the ones that pieces are cut out of, so new ones do
+    // not count.
     let known = units.len();
     let mut end = 0;
     for unit in more {
@@ -137,13 +139,19 @@ fn add(file: &File, units: &mut Vec<Unit>, more: Vec<Unit>) {
         }
         end = unit.range.end;
 
+        // What no known function covers: nothing, all of it, or pieces before, between and behind.
         let pieces = uncovered(&units[..known], &unit.range);
         let is_whole = pieces.first().is_some_and(|p| p.range == unit.range);
+
+        // Linkers and assemblers fill the room between functions, and some tables cover that as
+        // well.
         for piece in pieces {
             if !is_whole && is_all_padding(file, &piece.range) {
                 continue;
             }
             let same = piece.before.and_then(|i| units.get_mut(i));
+
+            // The table that starts the function knows less of it, so its end moves.
             match same.filter(|same| same.range.start == unit.range.start) {
                 Some(same) => same.range.end = piece.range.end,
                 None => units.push(Unit {
@@ -159,14 +167,14 @@ fn add(file: &File, units: &mut Vec<Unit>, more: Vec<Unit>) {
 }
 
 /// A part of a function that no other has.
-struct Piece {
+struct ExclusiveRange {
     range: Range<u64>,
     /// The number of the function before it, if that ends where this starts.
     before: Option<usize>,
 }
 
 /// The parts of `range` that none of `units` has, which are in order and apart from each other.
-fn uncovered(units: &[Unit], range: &Range<u64>) -> Vec<Piece> {
+fn uncovered(units: &[Unit], range: &Range<u64>) -> Vec<ExclusiveRange> {
     let mut pieces = Vec::new();
     let mut at = range.start;
     let mut before = None;
@@ -174,7 +182,7 @@ fn uncovered(units: &[Unit], range: &Range<u64>) -> Vec<Piece> {
     let inside = units.iter().enumerate().skip(first);
     for (number, unit) in inside.take_while(|(_, u)| u.range.start < range.end) {
         if at < unit.range.start {
-            pieces.push(Piece {
+            pieces.push(ExclusiveRange {
                 range: at..unit.range.start,
                 before,
             });
@@ -183,7 +191,7 @@ fn uncovered(units: &[Unit], range: &Range<u64>) -> Vec<Piece> {
     }
     if at < range.end {
         let range = at..range.end;
-        pieces.push(Piece { range, before });
+        pieces.push(ExclusiveRange { range, before });
     }
     pieces
 }
@@ -206,9 +214,10 @@ pub(super) fn by_symbols(file: &File) -> Vec<Unit> {
             range: symbol.address..end,
             own_end: end,
             lsda: None,
-            entry: match symbol.name.contains(".cold") {
-                true => Entry::Part,
-                false => Entry::Call,
+            entry: if symbol.name.contains(".cold") {
+                Entry::Part
+            } else {
+                Entry::Call
             },
             table: 0,
             offset: 0,

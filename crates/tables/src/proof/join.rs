@@ -52,11 +52,16 @@ impl State {
     /// (rsp, a callee-saved register, where one is saved), it has a new version.
     pub fn weaken(&mut self, other: &State) -> bool {
         let (mut changed, mut matters) = (false, false);
+
+        // Registers are compared as packed numbers, so equal ones cost nothing.
         for reg in registers(self.differing(other)) {
             let mine = self.packed(reg);
             let joined = join_values(mine, other.packed(reg));
             if joined != mine {
                 changed = true;
+
+                // Only rsp and callee-saved registers are in rows; others may change without a new
+                // proof.
                 matters |= joined.matters() && (reg == Reg::Rsp || is_callee_saved(reg));
                 self.regs[reg as usize & 15] = joined;
             }
@@ -90,6 +95,8 @@ impl State {
         });
 
         changed |= self.slots.len() != before;
+
+        // A way that may not exist makes the joined state a guess as well.
         matters |= other.is_guessed && !self.is_guessed;
 
         for reg in registers(other.loaded & !self.loaded) {
@@ -113,6 +120,7 @@ impl State {
             *mine |= theirs;
         }
 
+        // Flags and directions have no order: what differs is not known.
         if self.direction != other.direction && self.direction != Direction::Unknown {
             self.direction = Direction::Unknown;
             changed = true;
@@ -125,6 +133,7 @@ impl State {
             changed = true;
         }
 
+        // The version tells those who have judged a row with this state that they must judge again.
         if matters {
             self.version = self.version.wrapping_add(1);
         }
@@ -143,6 +152,7 @@ fn join_values(a: Packed, b: Packed) -> Packed {
     }
 
     let joined = match (a.value(), b.value()) {
+        // The first of these reasons wins, so that the order of joins does not matter.
         (Value::ByCallee, _) | (_, Value::ByCallee) => Value::ByCallee,
         (Value::Unknown, _) | (_, Value::Unknown) => Value::Unknown,
         (Value::Guessed, _) | (_, Value::Guessed) => Value::Guessed,
@@ -163,6 +173,8 @@ fn join_values(a: Packed, b: Packed) -> Packed {
             width: width.min(w),
             max: x.max(y),
         },
+        // Different values that a row could need are told apart from those that are merely
+        // computed.
         _ if a.matters() || b.matters() => Value::Varies,
         _ => Value::Computed,
     };

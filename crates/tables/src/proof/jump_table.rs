@@ -44,6 +44,7 @@ impl JumpTable {
         next: Option<u64>,
         mut may_be: impl FnMut(u64) -> bool,
     ) -> Targets {
+        // Without a count, the table is read until an entry does not fit.
         let count = self
             .count
             .map_or(GUESSED_MAX, |count| count.min(ENTRIES_MAX));
@@ -51,6 +52,7 @@ impl JumpTable {
         // A limit may come from a mask that is larger than the table.
         let end = next.unwrap_or(u64::MAX);
         let addresses = (0..count).map_while(|index| {
+            // The first entry that cannot be one ends the table.
             let distance = u64::from(index) * u64::from(self.stride);
             let at = self.at.wrapping_add(distance);
             let target = self.entry(file, base, at)?;

@@ -24,6 +24,8 @@ pub struct CallSite {
 pub fn call_sites(file: &File, lsda: u64, start: u64) -> Option<Vec<CallSite>> {
     let all = EndianSlice::new(file.bytes(lsda), LittleEndian);
     let mut input = all;
+
+    // The header: where landing pads are relative to, where types are, how call sites are encoded.
     let encoding = DwEhPe(input.read_u8().ok()?);
     let base = match encoding {
         // Without `LPStart`, landing pads are relative to the start of the function.
@@ -40,10 +42,12 @@ pub fn call_sites(file: &File, lsda: u64, start: u64) -> Option<Vec<CallSite>> {
         input.read_uleb128().ok()?;
     }
 
+    // The size of the table is in its header; what lies behind are actions and types.
     let encoding = DwEhPe(input.read_u8().ok()?);
     let length = usize::try_from(input.read_uleb128().ok()?).ok()?;
     let mut table = input.split(length).ok()?;
 
+    // Malformed data may claim any number of sites.
     let mut sites = Vec::new();
     while !table.is_empty() && sites.len() < SITES_MAX {
         let from = number(&mut table, encoding)?;
@@ -53,6 +57,8 @@ pub fn call_sites(file: &File, lsda: u64, start: u64) -> Option<Vec<CallSite>> {
         table.read_uleb128().ok()?;
         // 0 means that the call site has no landing pad.
         if pad != 0 {
+            // The start of a call site is relative to the function, that of a landing pad to
+            // `LPStart`.
             let first = start.wrapping_add(from);
             sites.push(CallSite {
                 calls: first..first.checked_add(length)?,

@@ -52,6 +52,8 @@ impl Packed {
             Value::Guessed => with(GUESSED, 0, 0),
             Value::ByCallee => with(BY_CALLEE, 0, 0),
             Value::Computed => with(COMPUTED, 0, 0),
+            // The kind is in the lowest byte; what is added to an address is in the upper half,
+            // where it can be changed by a sum.
             Value::Entry { reg, offset } => with(ENTRY, (reg as u64) << 8, offset.cast_unsigned()),
             Value::ReturnAddress => with(RETURN_ADDRESS, 0, 0),
             Value::Inside => with(INSIDE, 0, 0),
@@ -120,7 +122,7 @@ impl Packed {
         }
     }
 
-    /// The place in [`super::claim::Usual::slots`] of a register's value at entry, or of the return
+    /// The place in [`super::claim::CommonRow::slots`] of a register's value at entry, or of the return
     /// address.
     #[inline]
     pub(super) fn number_in_row(self) -> Option<usize> {
@@ -131,9 +133,10 @@ impl Packed {
         }
     }
 
-    /// The value.
+    /// The value, as it was before it was packed.
     #[inline]
     pub(super) const fn value(self) -> Value {
+        // The fields lie where `new` has put them.
         let high = (self.0 >> 32) as u32;
         let middle = (self.0 >> 16) as u16;
         match self.kind() {
@@ -175,17 +178,17 @@ impl fmt::Debug for Packed {
 
 /// The place of a slot: a stack address, and the slot's size.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Key(u64);
+pub(super) struct SlotKey(u64);
 
-impl Key {
+impl SlotKey {
     /// Where the size is, which no stack address uses.
     const SIZE_SHIFT: u32 = 12;
     const SIZE: u64 = 0xf << Self::SIZE_SHIFT;
 
     /// The `size` bytes, 4 or 8, at the stack address `at`.
     #[inline]
-    pub(super) const fn new(at: Value, size: u8) -> Key {
-        Key(Packed::new(at).0 | (size as u64 & 0xf) << Self::SIZE_SHIFT)
+    pub(super) const fn new(at: Value, size: u8) -> SlotKey {
+        SlotKey(Packed::new(at).0 | (size as u64 & 0xf) << Self::SIZE_SHIFT)
     }
 
     #[inline]
@@ -193,7 +196,7 @@ impl Key {
         (self.0 >> Self::SIZE_SHIFT) as u8 & 0xf
     }
 
-    /// The address.
+    /// The stack address of the slot.
     #[inline]
     pub(super) const fn at(self) -> Packed {
         Packed(self.0 & !Self::SIZE)
@@ -219,7 +222,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for SlotKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes at {:?}", self.size(), self.at())
     }
@@ -241,6 +244,7 @@ mod tests {
 
     #[test]
     fn a_packed_value_is_the_same_value() {
+        // The ends of what 32 bits hold, since offsets are packed into half a word.
         let numbers = [0, 1, -1, 8, i32::MIN, i32::MAX];
         let mut values = vec![
             Value::Unknown,
@@ -281,13 +285,16 @@ mod tests {
             let packed = Packed::new(value);
             assert_eq!(packed.value(), value);
             assert_eq!(packed.is_stack(), value.is_stack(), "{value:?}");
+
+            // Two values are equal if and only if their numbers are: states compare nothing else.
             for &other in &values {
                 assert_eq!(packed == Packed::new(other), value == other);
             }
 
+            // A slot's key packs an address once more, with a size.
             if value.is_stack() {
                 for size in [4, 8] {
-                    let key = Key::new(value, size);
+                    let key = SlotKey::new(value, size);
                     assert_eq!((key.at(), key.size()), (packed, size));
                 }
             }
@@ -296,7 +303,7 @@ mod tests {
 
     #[test]
     fn slots_overlap_if_they_share_a_byte() {
-        let slot = Key::new(Value::frame(-16), 8);
+        let slot = SlotKey::new(Value::frame(-16), 8);
         let hits = |offset, size| slot.overlaps(Packed::new(Value::frame(offset)), size);
         assert!(hits(-16, 1) && hits(-9, 1) && hits(-20, 5) && hits(-24, 32));
         assert!(!hits(-8, 8) && !hits(-20, 4) && !hits(-17, 1));
@@ -305,7 +312,7 @@ mod tests {
             offset: -16,
         };
         assert!(!slot.overlaps(Packed::new(below(0)), 8));
-        assert!(Key::new(below(1), 8).overlaps(Packed::new(below(1)), 8));
-        assert!(!Key::new(below(1), 8).overlaps(Packed::new(below(2)), 8));
+        assert!(SlotKey::new(below(1), 8).overlaps(Packed::new(below(1)), 8));
+        assert!(!SlotKey::new(below(1), 8).overlaps(Packed::new(below(2)), 8));
     }
 }

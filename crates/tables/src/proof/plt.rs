@@ -11,7 +11,7 @@ use std::ops::Range;
 /// The opcode of `push disp32(%rip)`.
 const PUSH_MEMORY: [u8; 2] = [0xff, 0x35];
 
-/// `endbr64`
+/// The bytes of `endbr64`.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 /// The prefix `bnd`.
 const BND: u8 = 0xf2;

@@ -2,17 +2,17 @@
 
 pub(super) use super::effect::Endings;
 pub use super::effect::{Effect, Pops, Returns};
-pub use super::entry::{Entry, References, Seen};
+pub use super::entry::{Entry, EntryEvidence, References};
 
-use super::claims::{Choice, Claims};
+use super::claims::{Claims, UserChoice};
 use super::entry::entry;
-use super::functions::{Shared, by_symbols, listed};
+use super::functions::{SharedCode, by_symbols, listed};
 use super::no_return;
 use super::returning;
 pub use super::without_code::WithoutCode;
 use crate::file::File;
 use crate::gopclntab;
-use crate::kernel::{self, Edges};
+use crate::kernel::{self, SpecialSections};
 use crate::table::{KINDS, Table};
 use hashbrown::{HashMap, HashSet};
 use std::ops::Range;
@@ -57,7 +57,7 @@ pub struct Program<'f> {
     /// another's.
     empty: HashSet<u64>,
     /// What a kernel module says of its own code.
-    edges: Option<Edges>,
+    edges: Option<SpecialSections>,
     /// Whether it is a kernel, or a module of one.
     is_kernel: bool,
     /// What its instructions name. Few programs are asked.
@@ -65,7 +65,7 @@ pub struct Program<'f> {
     /// The addresses (svma) inside of functions that pointers in the file's data lead to, in order.
     labels: Vec<u64>,
     /// What the user says of all functions.
-    choice: Choice,
+    choice: UserChoice,
     /// Go's functions that defer calls, and where they continue after a recovered panic (svma).
     deferreturns: OnceLock<HashMap<u64, u64>>,
 }
@@ -94,6 +94,8 @@ impl<'f> Program<'f> {
         let mut program = Program::new(file);
         let listed = &program.functions;
         let mut others = by_symbols(file);
+
+        // Where a table has code, it decides; symbols fill the room between.
         others.retain(|unit| {
             let next = listed.partition_point(|f| f.range.end <= unit.range.start);
             let is_apart = listed
@@ -103,6 +105,9 @@ impl<'f> Program<'f> {
         });
 
         let mut end = 0;
+
+        // Symbols may overlap: several names for one function, or one within another. The first
+        // wins.
         others.retain(|unit| {
             let is_apart = unit.range.start >= end;
             end = end.max(unit.range.end);
@@ -123,6 +128,7 @@ impl<'f> Program<'f> {
 
     /// Reads all tables of `file`.
     pub fn new(file: &'f File) -> Program<'f> {
+        // The order is that in which walks use the tables.
         let mut tables: Vec<Table> = KINDS
             .into_iter()
             .filter_map(|k| Table::read(file, k))
@@ -139,18 +145,20 @@ impl<'f> Program<'f> {
 
         let (functions, shared) = match listed(file, &tables, &called) {
             Some(listed) => listed,
-            None if tables.is_empty() => (Vec::new(), Shared::default()),
+            None if tables.is_empty() => (Vec::new(), SharedCode::default()),
             // ORC has no functions.
-            None => (by_symbols(file), Shared::default()),
+            None => (by_symbols(file), SharedCode::default()),
         };
 
+        // Pointers in data lead to functions, or to labels inside of them, as those of jump tables
+        // do.
         let is_listed = tables.iter().any(|t| t.kind() != TableKind::Orc);
         let (pointed, labels) = pointed(file, if is_listed { &functions } else { &[] });
         let pointed: HashSet<u64> = pointed.into_iter().collect();
 
         // Linking drops the sections that say where modules branch.
         let is_module = file.is_relocatable() && tables.iter().any(|t| t.kind() == TableKind::Orc);
-        let edges = is_module.then(|| Edges::read(file));
+        let edges = is_module.then(|| SpecialSections::read(file));
         let returns = functions.iter().map(|_| AtomicU8::new(0)).collect();
         let effects = functions.iter().map(|_| AtomicU64::new(0)).collect();
 
@@ -173,12 +181,14 @@ impl<'f> Program<'f> {
                 .any(|name| file.section_range(name).is_some()),
             references: OnceLock::new(),
             labels,
-            choice: Choice::default(),
+            choice: UserChoice::default(),
             deferreturns: OnceLock::new(),
             start: 0..0,
         };
 
         program.find_resolvers();
+
+        // The function that the kernel or the loader enters first has no caller.
         let start = file.start().and_then(|entry| program.function_at(entry));
         program.start = start.map_or(0..0, |start| program.functions[start].range.clone());
 
@@ -203,7 +213,7 @@ impl<'f> Program<'f> {
     }
 
     /// Lets the user's choice overrule what the file says.
-    pub fn choose(&mut self, choice: Choice) {
+    pub fn choose(&mut self, choice: UserChoice) {
         self.choice = choice;
     }
 
@@ -216,9 +226,10 @@ impl<'f> Program<'f> {
     /// What the rows of the function at `address` (svma) claim.
     pub fn claims(&self, address: u64) -> Claims {
         let claims = self.choice.claims(self.convention(address).0);
-        match self.is_kernel {
-            true => claims.in_kernel(),
-            false => claims,
+        if self.is_kernel {
+            claims.in_kernel()
+        } else {
+            claims
         }
     }
 
@@ -365,9 +376,10 @@ impl<'f> Program<'f> {
     pub fn set_effect(&self, index: usize, effect: Effect) -> bool {
         let old = self.effects[index].load(Ordering::Relaxed);
         let known = Effect::of_number(old);
-        let effect = match known == Effect::default() {
-            true => effect,
-            false => known.or(effect),
+        let effect = if known == Effect::default() {
+            effect
+        } else {
+            known.or(effect)
         };
         self.effects[index].store(effect.number(), Ordering::Relaxed);
         effect != known
@@ -380,14 +392,15 @@ impl<'f> Program<'f> {
 
     /// Whether a call of a function of this name returns, which may be another file's.
     pub fn returns_by_name(&self, name: &str) -> Returns {
-        match self.is_known_not_to_return(name) {
-            true => Returns::Never,
-            false => Returns::Maybe,
+        if self.is_known_not_to_return(name) {
+            Returns::Never
+        } else {
+            Returns::Maybe
         }
     }
 
     /// What a kernel module says of its own code; `None` for all else.
-    pub fn edges(&self) -> Option<&Edges> {
+    pub fn edges(&self) -> Option<&SpecialSections> {
         self.edges.as_ref()
     }
 
@@ -395,7 +408,6 @@ impl<'f> Program<'f> {
     /// of another file, its name. A function of this file with such a name is what its code is.
     pub fn surely_returns(&self, target: u64) -> bool {
         let is_known = |name: &str| name.ends_with("@plt") && returning::is_known(name);
-
         self.returns(target) == Returns::Surely || self.file.names_at(target).any(is_known)
     }
 
@@ -425,6 +437,7 @@ const WORD: u64 = 8;
 /// inside of functions, in order. What lies beside labels is no function: a jump table leads to parts
 /// of functions as well.
 fn pointed(file: &File, functions: &[Unit]) -> (Vec<u64>, Vec<u64>) {
+    // A label lies inside of a function, and not at the start of another one.
     let is_label = |&(_, to): &(u64, u64)| {
         let after = functions.partition_point(|f| f.range.start < to);
         let before = after.checked_sub(1).and_then(|i| functions.get(i));

@@ -44,6 +44,8 @@ pub fn judge(table: &Table, rule: &Rule, mut each: impl FnMut(Subject, Option<bo
     // glibc's trampoline has expressions for all of these rules.
     let rule = simplify(rule, table.section());
     let saved_at = |reg: Reg| offset(reg).map(|o| o + MCONTEXT);
+
+    // Rules give an address by rsp or by the CFA, and each is followed to its distance from rsp.
     let place = |value: Value, cfa: Option<i32>| match value {
         Value::Load {
             base: Base::Reg(Reg::Rsp),
@@ -75,10 +77,13 @@ pub fn judge(table: &Table, rule: &Rule, mut each: impl FnMut(Subject, Option<bo
 
     let at = |value| place(value, by_register);
     let is = |reg, value| at(value).map(|at| Some(at) == saved_at(reg));
+
+    // The return address of a signal frame is the interrupted rip.
     each(Subject::ReturnAddress, is(Reg::Rip, rule.ra));
 
     for (reg, value) in Reg::CALLEE_SAVED.into_iter().zip(rule.saved) {
         match value {
+            // A register that is not told about is lost, which is no wrong claim.
             Value::Undefined => {}
             // Interrupted code may have changed it.
             Value::Same | Value::Unspecified => each(Subject::Register(reg), Some(false)),

@@ -1,8 +1,8 @@
 //! What is known at one instruction: registers, slots of the stack, the last comparison.
 
-use super::claim::Usual;
+use super::claim::CommonRow;
 pub use super::packed::registers;
-use super::packed::{Key, Packed};
+use super::packed::{Packed, SlotKey};
 use super::swizzle::Swizzle;
 use super::value::Value;
 use arrayvec::ArrayVec;
@@ -28,7 +28,7 @@ pub struct Slot {
 
 /// A place that an instruction compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum ComparedPlace {
     /// A register.
     Reg(Reg),
     /// A word on the stack.
@@ -39,17 +39,17 @@ pub enum Place {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Comparison {
     /// What was compared.
-    pub place: Place,
+    pub place: ComparedPlace,
     /// With how many bytes of it.
     pub width: u8,
-    /// With what.
+    /// What it was compared with.
     pub with: Value,
 }
 
 /// A slot, as a state keeps it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Kept {
-    pub(super) key: Key,
+pub(super) struct PackedSlot {
+    pub(super) key: SlotKey,
     pub(super) value: Packed,
 }
 
@@ -69,7 +69,7 @@ pub enum Direction {
 #[derive(Debug)]
 pub struct State {
     pub(super) regs: [Packed; 16],
-    pub(super) slots: ArrayVec<Kept, SLOTS_MAX>,
+    pub(super) slots: ArrayVec<PackedSlot, SLOTS_MAX>,
     /// The last comparison, if the flags still hold its outcome.
     pub comparison: Option<Comparison>,
     /// The first half of a change of stacks.
@@ -138,11 +138,12 @@ impl State {
     pub fn entry_of(preserved: RegMask) -> State {
         // The call has pushed the return address, to which rsp points (psABI 3.2.2).
         let mut slots = ArrayVec::new();
-        slots.push(Kept {
-            key: Key::new(Value::frame(0), 8),
+        slots.push(PackedSlot {
+            key: SlotKey::new(Value::frame(0), 8),
             value: Packed::new(Value::ReturnAddress),
         });
 
+        // Every register has the value that it had at entry.
         let mut regs = [Packed::UNKNOWN; 16];
         for (value, reg) in regs.iter_mut().zip(Reg::ALL) {
             *value = Packed::new(Value::entry(reg));
@@ -201,6 +202,7 @@ impl State {
     /// Changes a general register.
     #[inline]
     pub fn set(&mut self, reg: Reg, value: Value) {
+        // rsp is followed only as a stack address, since every slot is found by it.
         let value = match reg {
             // Another stack, or a place in this one that was not followed.
             Reg::Rsp if !value.is_stack() && value != Value::ByCallee => {
@@ -214,6 +216,8 @@ impl State {
         let value = Packed::new(value);
         self.loaded &= !(1 << (reg as usize & 15));
         let place = &mut self.regs[reg as usize & 15];
+
+        // Only values that rows can need make a new version.
         if *place != value {
             if place.matters() || value.matters() {
                 self.version = self.version.wrapping_add(1);
@@ -224,7 +228,7 @@ impl State {
         // Nothing that was known of the register's old value is true of the new one.
         self.swizzle = self.swizzle.filter(|swizzle| swizzle.top != reg);
         if let Some(c) = self.comparison
-            && c.place == Place::Reg(reg)
+            && c.place == ComparedPlace::Reg(reg)
         {
             self.comparison = None;
         }
@@ -252,7 +256,7 @@ impl State {
 
     /// The value of the `size` bytes at the stack address `at`.
     pub fn load(&self, at: Value, size: u8) -> Value {
-        let key = Key::new(at, size);
+        let key = SlotKey::new(at, size);
         match self.slots.iter().find(|s| s.key == key) {
             Some(slot) => slot.value.value(),
             None if self.is_lossy => Value::Unknown,
@@ -266,7 +270,7 @@ impl State {
 
     /// Whether a part of the word at `at` is a part of a slot.
     pub fn is_parted(&self, at: Value) -> bool {
-        let (packed, key) = (Packed::new(at), Key::new(at, 8));
+        let (packed, key) = (Packed::new(at), SlotKey::new(at, 8));
         let mut slots = self.slots.iter().filter(|s| s.key != key);
         at.is_stack() && slots.any(|s| s.value.matters() && s.key.overlaps(packed, 8))
     }
@@ -293,9 +297,10 @@ impl State {
         }
         let packed = Packed::new(at);
         let mut slots = self.slots.iter();
-        match self.is_lossy || slots.any(|s| s.value.matters() && s.key.overlaps(packed, size)) {
-            true => Value::Unknown,
-            false => Value::Computed,
+        if self.is_lossy || slots.any(|s| s.value.matters() && s.key.overlaps(packed, size)) {
+            Value::Unknown
+        } else {
+            Value::Computed
         }
     }
 
@@ -315,7 +320,7 @@ impl State {
                 self.version = self.version.wrapping_add(1);
             }
         }
-        if matches!(self.comparison, Some(c) if matches!(c.place, Place::Memory(_))) {
+        if matches!(self.comparison, Some(c) if matches!(c.place, ComparedPlace::Memory(_))) {
             self.comparison = None;
         }
     }
@@ -333,7 +338,7 @@ impl State {
         if hit {
             self.version = self.version.wrapping_add(1);
         }
-        if matches!(self.comparison, Some(c) if matches!(c.place, Place::Memory(_))) {
+        if matches!(self.comparison, Some(c) if matches!(c.place, ComparedPlace::Memory(_))) {
             self.comparison = None;
         }
     }
@@ -360,7 +365,7 @@ impl State {
     /// Stores `size` bytes at the stack address `at`.
     pub fn store(&mut self, at: Value, size: u32, value: Value) {
         let packed = Packed::new(at);
-        let is_hit = |s: &Kept| s.key.overlaps(packed, size);
+        let is_hit = |s: &PackedSlot| s.key.overlaps(packed, size);
         if self.slots.iter().any(is_hit) {
             // A slot that is hit in part is lost as a whole.
             self.slots.retain(|s| !is_hit(s));
@@ -369,12 +374,13 @@ impl State {
 
         // The memory compared may be what is stored to.
         if let Some(c) = self.comparison
-            && matches!(c.place, Place::Memory(_))
+            && matches!(c.place, ComparedPlace::Memory(_))
         {
             self.comparison = None;
         }
 
         // Only whole words are kept, and the indexes of jump tables, which may have 4 bytes.
+        // Everything else would only push out what a row needs.
         let fits = size == 8 || size == 4 && matches!(value, Value::Index { .. });
         if !fits || !value.is_worth_keeping() {
             return;
@@ -382,10 +388,10 @@ impl State {
 
         // One has to go: at first one that only a jump table needs.
         if self.slots.is_full() {
-            let spare = |s: &Kept| matches!(s.value.value(), Value::Index { .. });
-            let unknown = |s: &Kept| s.value == Packed::UNKNOWN;
+            let spare = |s: &PackedSlot| matches!(s.value.value(), Value::Index { .. });
+            let unknown = |s: &PackedSlot| s.value == Packed::UNKNOWN;
             // Spilled addresses of locals outnumber saved registers; a saved CFA is above the frame.
-            let local = |s: &Kept| match s.value.value() {
+            let local = |s: &PackedSlot| match s.value.value() {
                 Value::Below { .. } => true,
                 Value::Entry { reg, offset } => reg == Reg::Rsp && offset < 0,
                 _ => false,
@@ -401,9 +407,10 @@ impl State {
             self.slots.remove(drop);
         }
 
+        // A row may say where this value is, so it has to be judged again.
         self.version = self.version.wrapping_add(1);
-        self.slots.push(Kept {
-            key: Key::new(at, size as u8),
+        self.slots.push(PackedSlot {
+            key: SlotKey::new(at, size as u8),
             value: Packed::new(value),
         });
     }
@@ -443,11 +450,12 @@ impl State {
             return;
         }
         let frame = Packed::new(Value::frame(0));
-        let is_kept = |slot: &Kept| {
+        let is_kept = |slot: &PackedSlot| {
             let at = slot.key.at();
-            match at.has_base_of(sp) {
-                true => at.offset() >= sp.offset(),
-                false => !sp.has_base_of(frame),
+            if at.has_base_of(sp) {
+                at.offset() >= sp.offset()
+            } else {
+                !sp.has_base_of(frame)
             }
         };
         if !self.slots.iter().all(is_kept) {
@@ -458,7 +466,7 @@ impl State {
 
     /// Whether all that a row of the usual form claims is so, and if so, whether one of the slots that
     /// it names lies below rsp.
-    pub fn proves(&self, row: &Usual) -> Option<bool> {
+    pub fn proves(&self, row: &CommonRow) -> Option<bool> {
         if self.packed(row.base) != row.base_value {
             return None;
         }
@@ -470,7 +478,7 @@ impl State {
         let mut left = row.in_slots;
         for slot in &self.slots {
             if let Some(number) = slot.value.number_in_row()
-                && slot.key == Key::new(Value::frame(row.slots[number]), 8)
+                && slot.key == SlotKey::new(Value::frame(row.slots[number]), 8)
             {
                 left &= !(1 << number);
             }

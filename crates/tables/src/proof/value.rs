@@ -110,6 +110,7 @@ impl Value {
     /// The value plus a number. Nothing is known of addresses further away than 2 GiB: a sum may lead back.
     #[must_use]
     pub const fn plus(self, number: i64) -> Value {
+        // Sums are made in 64 bits, and are dropped if they do not fit into 32.
         const fn add(offset: i32, number: i64) -> Option<i32> {
             let Some(sum) = (offset as i64).checked_add(number) else {
                 return None;
@@ -127,6 +128,7 @@ impl Value {
         match self {
             // What is not known stays so, and for the same reason.
             Value::Unknown | Value::Varies | Value::Guessed | Value::ByCallee => self,
+            // An address keeps its base: that is what rows are about.
             Value::Entry { reg, offset } => match add(offset, number) {
                 Some(offset) => Value::Entry { reg, offset },
                 None => Value::Unknown,
@@ -135,6 +137,7 @@ impl Value {
                 Some(offset) => Value::Below { anchor, offset },
                 None => Value::Unknown,
             },
+            // A number that is too large is still a number, but not a known one.
             Value::Const(offset) => match add(offset, number) {
                 Some(sum) => Value::Const(sum),
                 None => Value::Computed,

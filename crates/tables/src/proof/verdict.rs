@@ -60,7 +60,7 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// All doubts.
+    /// All doubts, in the order of reports.
     pub const ALL: [Doubt; 22] = [
         Doubt::Unreached,
         Doubt::NoEntry,
@@ -203,7 +203,7 @@ impl Assumption {
 pub struct Assumptions(u16);
 
 impl Assumptions {
-    /// None.
+    /// No assumption: the proof rests on the code alone.
     pub const NONE: Assumptions = Assumptions(0);
     /// All of the list.
     pub const ALL: Assumptions = Assumptions((1 << Assumption::ALL.len()) - 1);
@@ -247,7 +247,7 @@ pub struct Contradiction {
     pub subject: Subject,
     /// What the row's rule evaluates to there.
     pub found: Value,
-    /// rsp there.
+    /// What is known of rsp at that instruction.
     pub sp: Value,
     /// The row that would be right there, if it can be computed.
     pub right: Option<Rule>,
@@ -335,7 +335,7 @@ pub struct FunctionVerdict {
     pub below_sp: u32,
     /// The number of rows of all tables, and of those without contradiction and doubt.
     pub rows: u32,
-    /// See `rows`.
+    /// The number of these rows that are proven.
     pub rows_proven: u32,
 }
 

@@ -17,7 +17,7 @@ pub const REPLACEMENT_MAX: usize = 256;
     clippy::large_enum_variant,
     reason = "it is looked at once, and not kept"
 )]
-pub enum Way {
+pub enum BranchOutcome {
     /// It is never taken.
     Impossible,
     /// Nothing more is known there than before the jump.
@@ -28,7 +28,7 @@ pub enum Way {
 
 /// What is known where a conditional jump is taken, `state` being what is known before it; of a loop, its
 /// counter is changed in that, too. Where it is not taken, [`not_taken`] says the rest.
-pub fn taken(insn: &Instruction, state: &mut State) -> Way {
+pub fn taken(insn: &Instruction, state: &mut State) -> BranchOutcome {
     // It counts down before it decides, and changes no flags (Intel SDM volume 2, LOOP/LOOPcc).
     if insn.is_loop() || insn.is_loopcc() {
         let is_whole = counts_in_rcx(insn.code());
@@ -45,22 +45,23 @@ pub fn taken(insn: &Instruction, state: &mut State) -> Way {
         // Why the transaction was aborted.
         let mut aborted = state.clone();
         aborted.set(Reg::Rax, Value::Computed);
-        return Way::With(aborted);
+        return BranchOutcome::With(aborted);
     }
 
+    // If the flags tell nothing, both ways go on with the same state.
     let condition = insn.condition_code();
     if !tells(state, condition, true) {
         state.has_branched = true;
-        return Way::Same;
+        return BranchOutcome::Same;
     }
 
+    // The jump is taken: what was compared is known better there.
     let mut taken = state.clone();
-    match refine(&mut taken, condition, true) {
-        true => {
-            (taken.has_branched, state.has_branched) = (true, true);
-            Way::With(taken)
-        }
-        false => Way::Impossible,
+    if refine(&mut taken, condition, true) {
+        (taken.has_branched, state.has_branched) = (true, true);
+        BranchOutcome::With(taken)
+    } else {
+        BranchOutcome::Impossible
     }
 }
 
@@ -79,7 +80,7 @@ pub fn not_taken(insn: &Instruction, state: &mut State) -> bool {
 }
 
 /// An instruction of a replacement.
-pub enum Replaced {
+pub enum ReplacedInsn {
     /// It is done: the next one is at this address (svma).
     Done(u64),
     /// To be executed.
@@ -89,20 +90,20 @@ pub enum Replaced {
 }
 
 /// The instruction at `pc` (svma) of a replacement, which is followed once, without its own loops.
-pub fn replaced(file: &File, by: &Alternative, pc: u64, state: &mut State) -> Replaced {
+pub fn replaced(file: &File, by: &Alternative, pc: u64, state: &mut State) -> ReplacedInsn {
     let insn = Decoder::with_ip(64, file.bytes(pc), pc, DecoderOptions::NONE).decode();
     if insn.is_invalid() {
-        return Replaced::Undecodable;
+        return ReplacedInsn::Undecodable;
     }
     let target = insn.near_branch64();
     let is_inside = insn.op0_kind() == OpKind::NearBranch64 && by.replacement.contains(&target);
     if is_inside && target > pc && insn.mnemonic() == Mnemonic::Call {
         // A return stack is filled: what lies behind the call catches speculation.
         push(state, 8, Value::Computed);
-        return Replaced::Done(target);
+        return ReplacedInsn::Done(target);
     }
     if is_inside && insn.flow_control() == FlowControl::ConditionalBranch {
-        return Replaced::Done(insn.next_ip());
+        return ReplacedInsn::Done(insn.next_ip());
     }
-    Replaced::Execute(insn)
+    ReplacedInsn::Execute(insn)
 }

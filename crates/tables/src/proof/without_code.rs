@@ -12,7 +12,7 @@ use unwind_sim_unwind::rule::{Expression, Rule, Value};
 pub struct WithoutCode {
     /// Those of functions that the linker discarded.
     pub dead: Vec<Range<u64>>,
-    /// All others.
+    /// FDEs at addresses without code that are not those of dropped functions.
     pub misplaced: Vec<Range<u64>>,
 }
 
@@ -25,6 +25,7 @@ impl WithoutCode {
             return out;
         }
 
+        // The sum of all code bounds what an FDE can rightly claim.
         let code = file.code().iter().map(|c| c.range.end - c.range.start);
         let code: u64 = code.fold(0, u64::saturating_add);
 
@@ -38,14 +39,18 @@ impl WithoutCode {
 
             // No function is longer than all code: such a length is not one.
             let Range { start, end } = function.range;
-            let range = match end - start > code {
-                true => start..start,
-                false => start..end,
+            let range = if end - start > code {
+                start..start
+            } else {
+                start..end
             };
 
-            match index::is_dead(file, table, function) {
-                true => out.dead.push(range),
-                false => out.misplaced.push(range),
+            // FDEs of code that the linker has dropped are told from those that point to a wrong
+            // place.
+            if index::is_dead(file, table, function) {
+                out.dead.push(range)
+            } else {
+                out.misplaced.push(range)
             }
         }
 

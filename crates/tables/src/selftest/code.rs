@@ -13,7 +13,7 @@ use unwind_sim_unwind::regs::RegMask;
 pub(super) const BYTES_MAX: u64 = 1 << 16;
 
 /// A function's instructions, decoded in order from its first byte.
-pub(super) struct Code {
+pub(super) struct FunctionCode {
     pub(super) insns: Vec<Instruction>,
     /// Whether jumps may lead to it that no instruction names: landing pads, jump tables.
     pub(super) has_hidden_jumps: bool,
@@ -26,11 +26,12 @@ pub(super) struct Code {
     pub(super) final_calls: HashSet<u64>,
 }
 
-impl Code {
-    pub(super) fn read(program: &Program<'_>, range: &Range<u64>, has_pads: bool) -> Code {
+impl FunctionCode {
+    pub(super) fn read(program: &Program<'_>, range: &Range<u64>, has_pads: bool) -> FunctionCode {
         let mut insns = decode(program.file, range);
         // A jump table behind the code decodes as instructions that nothing executes.
         if let Some(table) = table_at_end(program.file, range, &insns) {
+            // Zeros before the table are its alignment.
             insns.truncate(insns.partition_point(|insn| insn.ip() < table));
             let zeros = |insn: &Instruction| {
                 let len = insn.next_ip().min(table) - insn.ip();
@@ -52,7 +53,8 @@ impl Code {
         let final_calls = insns.iter().filter(is_final);
         let indirect = |insn: &Instruction| insn.flow_control() == FlowControl::IndirectBranch;
 
-        Code {
+        // A landing pad is a jump that no instruction shows.
+        FunctionCode {
             has_hidden_jumps: has_pads || insns.iter().any(indirect),
             claims: program.claims(range.start),
             preserved: convention.preserves(),

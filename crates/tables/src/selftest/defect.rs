@@ -1,6 +1,6 @@
 //! Defects: one wrong row, or range, of a function.
 
-use super::code::Code;
+use super::code::FunctionCode;
 use super::random::Random;
 use std::ops::Range;
 use unwind_sim_unwind::cache::NewRow;
@@ -33,7 +33,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
+    /// All kinds, in the order in which defects are drawn.
     pub const ALL: [Kind; 10] = [
         Kind::CfaOffset,
         Kind::CfaRegister,
@@ -68,26 +68,27 @@ impl Kind {
 pub(super) struct Defect {
     /// The start (svma) of the row.
     pub(super) row: u64,
-    /// All rows.
+    /// The rows of the function, with the defect.
     pub(super) rows: Vec<NewRow>,
     /// Where they end (svma).
     pub(super) end: u64,
 }
 
 /// A function as defects are put into it.
-pub(super) struct Victim<'a> {
+pub(super) struct MutationTarget<'a> {
     pub(super) range: Range<u64>,
     pub(super) rows: &'a [NewRow],
-    pub(super) code: &'a Code,
+    pub(super) code: &'a FunctionCode,
     /// The rows and the start (svma) of another function.
     pub(super) other: (&'a [NewRow], u64),
 }
 
-impl Victim<'_> {
+impl MutationTarget<'_> {
     /// A defect of this kind; `None` if the row drawn has no place for it.
     pub(super) fn defect(&self, kind: Kind, random: &mut Random) -> Option<Defect> {
         match kind {
             Kind::CfaOffset => self.in_row(random, |row, random| {
+                // Small errors, by words or within one, and some that are far off.
                 let by = *random.one(&[8, -8, 16, -16, 24, -24, 1, 4, 64, 4096])?;
                 if let Value::Offset { offset, .. } = &mut row.rule.cfa {
                     *offset = offset.checked_add(by)?;
@@ -96,6 +97,7 @@ impl Victim<'_> {
                 None
             }),
             Kind::CfaRegister => self.in_row(random, |row, random| {
+                // rsp and rbp are the usual bases, so they are drawn more often.
                 let to =
                     *random.one(&[Reg::Rsp, Reg::Rbp, Reg::Rsp, Reg::Rbp, Reg::Rbx, Reg::R10])?;
                 match &mut row.rule.cfa {
@@ -122,6 +124,7 @@ impl Victim<'_> {
                 Some(())
             }),
             Kind::MissingRow => {
+                // Not the first row, without which the function would begin with none.
                 let index = self.later_row(random)?;
                 let mut rows = self.rows.to_vec();
                 let row = rows.remove(index).start;
@@ -141,6 +144,7 @@ impl Victim<'_> {
             Kind::DroppedRestore => self.dropped_restore(random),
             Kind::SwappedFde => self.swapped(),
             Kind::ShortenedRange => {
+                // The range ends at the start of an instruction.
                 let end = random.one(self.code.insns.get(1..)?)?.ip();
                 let rows = self.rows.iter().filter(|row| row.start < end);
                 Some(Defect {
@@ -203,7 +207,7 @@ impl Victim<'_> {
     fn moved(
         &self,
         random: &mut Random,
-        to: impl FnOnce(&Code, u64) -> Option<u64>,
+        to: impl FnOnce(&FunctionCode, u64) -> Option<u64>,
     ) -> Option<Defect> {
         let index = self.later_row(random)?;
         let mut rows = self.rows.to_vec();

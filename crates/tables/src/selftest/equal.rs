@@ -1,7 +1,7 @@
 //! Whether changed rows are as right as those that they replace, by arguments that do not use the
 //! proof.
 
-use super::code::{Code, Targets, ends_way, is_filler};
+use super::code::{FunctionCode, Targets, ends_way, is_filler};
 use super::machine::Machine;
 use super::random::Random;
 use super::unwritten::is_unwritten;
@@ -67,8 +67,8 @@ pub(super) fn rule_at(rows: &[NewRow], end: u64, pc: u64) -> Option<&Rule> {
 }
 
 /// A function, with its right rows and with changed ones.
-pub(super) struct Pair<'a> {
-    pub(super) code: &'a Code,
+pub(super) struct MutatedFunction<'a> {
+    pub(super) code: &'a FunctionCode,
     /// The function's addresses (svma).
     pub(super) range: Range<u64>,
     pub(super) right: &'a [NewRow],
@@ -79,7 +79,7 @@ pub(super) struct Pair<'a> {
     pub(super) targets: &'a Targets,
 }
 
-impl Pair<'_> {
+impl MutatedFunction<'_> {
     /// Whether the rows differ at `pc` (svma).
     pub(super) fn differs_at(&self, pc: u64) -> bool {
         let right = rule_at(self.right, self.range.end, pc);
@@ -88,6 +88,7 @@ impl Pair<'_> {
 
     /// Why the changed rows are right, if that can be shown.
     pub(super) fn argument(&self, seed: u64) -> Option<Argument> {
+        // Only instructions at which the rules differ can show a difference.
         let insns = self.code.insns.iter().enumerate();
         let mut touched: Vec<usize> = insns
             .filter(|(_, insn)| self.differs_at(insn.ip()))
@@ -113,6 +114,8 @@ impl Pair<'_> {
         }
 
         let first = touched.get(..1)?;
+
+        // A row that tells the CFA by another register is right as long as both are kept.
         let same = self.keeps_registers(&touched)
             && (0..STACKS).all(|_| self.same_frame(first, &mut random));
         same.then_some(Argument::SameRegister)

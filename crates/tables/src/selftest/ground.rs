@@ -1,12 +1,12 @@
 //! The proof of a file without defects, and of single functions with one.
 
-use super::equal::Pair;
+use super::equal::MutatedFunction;
 use crate::check::Options;
 use crate::check::rounds::follow;
 use crate::check::run::proven;
 use crate::file::File;
-use crate::proof::claims::Choice;
-use crate::proof::program::{Entry, Program, Seen, Unit};
+use crate::proof::claims::UserChoice;
+use crate::proof::program::{Entry, EntryEvidence, Program, Unit};
 use crate::proof::verdict::{FunctionVerdict, Verdict};
 use crate::proof::walk::Walker;
 use crate::table::Function;
@@ -21,7 +21,7 @@ const RECONSIDERED_MAX: usize = 4;
 const OWNERS_MAX: usize = 64;
 
 /// What the proof said of a defect.
-pub(super) enum Answer {
+pub(super) enum ProofAnswer {
     /// It contradicts the row that is wrong, at this address (svma).
     Caught(u64),
     /// It contradicts another row.
@@ -46,7 +46,7 @@ pub(super) struct Ground<'f> {
 
 impl<'f> Ground<'f> {
     /// Proves `file`; `None` if its first table is not `.eh_frame` or `.debug_frame`.
-    pub(super) fn new(file: &'f File, choice: Choice) -> Option<Ground<'f>> {
+    pub(super) fn new(file: &'f File, choice: UserChoice) -> Option<Ground<'f>> {
         let mut program = Program::new(file);
         program.choose(choice);
         let table = program.tables.first()?;
@@ -93,6 +93,7 @@ impl<'f> Ground<'f> {
         let found = proven(program, outcomes, &Options::default());
         let (functions, program) = (found.functions.iter(), found.program);
 
+        // Only functions whose rows are all proven can show whether a defect is found.
         let proven = functions
             .filter(|f| f.verdict.verdict() == Verdict::Proven && f.verdict.rows > 0)
             .filter_map(|f| program.function_at(f.range.start));
@@ -129,10 +130,10 @@ impl<'f> Ground<'f> {
     }
 
     /// Proves function `index` with the changed rows of `pair`.
-    pub(super) fn ask(&mut self, index: usize, pair: &Pair<'_>) -> Answer {
+    pub(super) fn ask(&mut self, index: usize, pair: &MutatedFunction<'_>) -> ProofAnswer {
         let range = pair.range.start..pair.changed_end;
         let Some(former) = self.put(index, range.clone(), pair.changed) else {
-            return Answer::Proven;
+            return ProofAnswer::Proven;
         };
         let answer = self.judge(index, pair);
         let number = self.numbers[index];
@@ -154,7 +155,7 @@ impl<'f> Ground<'f> {
         former
     }
 
-    fn judge(&mut self, index: usize, pair: &Pair<'_>) -> Answer {
+    fn judge(&mut self, index: usize, pair: &MutatedFunction<'_>) -> ProofAnswer {
         for _ in 0..RECONSIDERED_MAX {
             let (answer, seen) = self.follow(index, pair);
             // Parts that only this function leads to.
@@ -171,7 +172,8 @@ impl<'f> Ground<'f> {
     }
 
     /// Follows function `index` and all that lead to it.
-    fn follow(&self, index: usize, pair: &Pair<'_>) -> (Answer, Seen) {
+    fn follow(&self, index: usize, pair: &MutatedFunction<'_>) -> (ProofAnswer, EntryEvidence) {
+        // The same walker as in the proof, on tables with the defect.
         let mut walker = Walker::new(&self.program);
         let mut owners = self.owners[index].clone();
         owners.retain(|&owner| owner != index);
@@ -181,7 +183,7 @@ impl<'f> Ground<'f> {
         }
 
         let start = pair.range.start;
-        let mut seen = Seen::default();
+        let mut seen = EntryEvidence::default();
         let mut verdict = FunctionVerdict::default();
         let mut reached = Vec::new();
         let mut misfits = Vec::new();
@@ -214,6 +216,7 @@ impl<'f> Ground<'f> {
             }
         }
 
+        // In order of address, so that the first doubt is always the same.
         verdict.sort();
 
         let mut contradictions = verdict.contradictions.iter();
@@ -222,11 +225,11 @@ impl<'f> Ground<'f> {
         seen.is_proven = verdict.contradictions.is_empty() && doubt.is_none();
 
         let answer = match (caught, verdict.contradictions.first(), doubt) {
-            (Some(caught), ..) => Answer::Caught(caught.pc),
-            (_, Some(other), _) => Answer::Elsewhere(other.pc),
-            (.., Some((doubt, at))) => Answer::Unproven(doubt.as_str(), *at),
-            _ if reached.is_empty() => Answer::Unproven("no-entry", start),
-            _ => Answer::Proven,
+            (Some(caught), ..) => ProofAnswer::Caught(caught.pc),
+            (_, Some(other), _) => ProofAnswer::Elsewhere(other.pc),
+            (.., Some((doubt, at))) => ProofAnswer::Unproven(doubt.as_str(), *at),
+            _ if reached.is_empty() => ProofAnswer::Unproven("no-entry", start),
+            _ => ProofAnswer::Proven,
         };
         (answer, seen)
     }

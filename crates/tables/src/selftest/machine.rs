@@ -35,6 +35,7 @@ impl Machine {
             return None;
         }
 
+        // A generator of its own: the state must not depend on how many numbers others drew.
         let mut random = Random::new(random.number());
         // psABI 3.2.2: a call is made with rsp, and so the CFA, at a multiple of 16.
         let cfa = STACK + ((random.number() & 0xff_ffff) << 4);
@@ -47,6 +48,7 @@ impl Machine {
             random,
         };
 
+        // How deep rsp is below the CFA is random: a rule by rsp sets it below.
         let depth = 0x10_0000 + (machine.random.number() & 0xfff8);
         machine.set(Reg::Rsp, cfa - depth);
 
@@ -72,6 +74,7 @@ impl Machine {
             }
         }
 
+        // The slots that the rule names get the values that it promises.
         for index in 0..6 {
             machine.put(rule.saved[index], machine.saved[index]);
         }
@@ -218,6 +221,7 @@ impl Machine {
         let memory = |operand| insn.op_kind(operand) == OpKind::Memory;
         let number = insn.try_immediate(1).ok();
 
+        // What a prologue consists of; everything else spoils what it writes.
         match (insn.mnemonic(), register(0), register(1)) {
             (M::Push, Some(from), _) => {
                 let value = self.read(from);
@@ -306,9 +310,10 @@ impl Machine {
         if info.used_memory().iter().any(|m| writes(m.access())) {
             let at = self.address(insn);
             // Strings may be longer than one element.
-            let size = match insn.has_rep_prefix() {
-                true => 0x1000,
-                false => insn.memory_size().size().max(8) as u64,
+            let size = if insn.has_rep_prefix() {
+                0x1000
+            } else {
+                insn.memory_size().size().max(8) as u64
             };
             self.store(at, size, None);
         }

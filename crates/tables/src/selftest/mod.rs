@@ -23,11 +23,11 @@ pub use defect::Kind;
 pub use equal::Argument;
 
 use crate::file::File;
-use crate::proof::claims::Choice;
-use code::{BYTES_MAX, Code};
-use defect::Victim;
-use equal::Pair;
-use ground::{Answer, Ground};
+use crate::proof::claims::UserChoice;
+use code::{BYTES_MAX, FunctionCode};
+use defect::MutationTarget;
+use equal::MutatedFunction;
+use ground::{Ground, ProofAnswer};
 use random::Random;
 
 /// The maximum number of draws for one defect: not every row has a place for every kind.
@@ -35,7 +35,7 @@ const DRAWS_MAX: usize = 1000;
 /// The maximum number of misses that are listed.
 const MISSES_MAX: usize = 10_000;
 
-/// How to test.
+/// What defects to make, and by which rules the proof judges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Chooses the defects.
@@ -43,12 +43,12 @@ pub struct Options {
     /// The number of defects; all kinds are equally frequent where a file has places for them.
     pub defects: usize,
     /// The conventions and claims that the user chooses.
-    pub choice: Choice,
+    pub choice: UserChoice,
 }
 
 /// A defect that was not caught.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Miss {
+pub struct UncaughtDefect {
     /// The kind of defect.
     pub kind: Kind,
     /// The start of the function (svma).
@@ -70,7 +70,7 @@ pub struct Tally {
     pub equivalent: u64,
     /// Contradicted, although an argument says that they are no defects. Not among the others.
     pub conflicts: u64,
-    /// All others.
+    /// Not contradicted where they are, and not shown to be equivalent.
     pub missed: u64,
 }
 
@@ -99,15 +99,15 @@ impl Tally {
 /// What became of all defects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Score {
-    /// By kind.
+    /// The numbers by kind of defect.
     pub kinds: Vec<(Kind, Tally)>,
     /// Equivalent ones by argument.
     pub arguments: Vec<(Argument, u64)>,
     /// Those that were not caught.
-    pub misses: Vec<Miss>,
+    pub misses: Vec<UncaughtDefect>,
     /// Those that were caught although an argument says that they are equivalent: the proof or the
     /// argument is wrong.
-    pub conflicts: Vec<Miss>,
+    pub conflicts: Vec<UncaughtDefect>,
 }
 
 impl Default for Score {
@@ -144,26 +144,28 @@ impl Score {
             .extend(other.conflicts.into_iter().take(left));
     }
 
-    fn count(&mut self, kind: Kind, outcome: Outcome) {
+    fn count(&mut self, kind: Kind, outcome: DefectOutcome) {
         let Some((_, tally)) = self.kinds.iter_mut().find(|k| k.0 == kind) else {
             return;
         };
         match outcome {
-            Outcome::Caught => tally.caught += 1,
-            Outcome::Conflict(conflict) => {
+            DefectOutcome::Caught => tally.caught += 1,
+            DefectOutcome::Conflict(conflict) => {
                 tally.conflicts += 1;
+
+                // The numbers are of all, but only some are kept as examples.
                 if self.conflicts.len() < MISSES_MAX {
                     self.conflicts.push(conflict);
                 }
             }
-            Outcome::Equivalent(argument) => {
+            DefectOutcome::Equivalent(argument) => {
                 tally.equivalent += 1;
                 let mut arguments = self.arguments.iter_mut();
                 if let Some((_, count)) = arguments.find(|a| a.0 == argument) {
                     *count += 1;
                 }
             }
-            Outcome::Missed(miss) => {
+            DefectOutcome::Missed(miss) => {
                 tally.missed += 1;
                 if self.misses.len() < MISSES_MAX {
                     self.misses.push(miss);
@@ -173,16 +175,17 @@ impl Score {
     }
 }
 
-enum Outcome {
+enum DefectOutcome {
     Caught,
-    Conflict(Miss),
+    Conflict(UncaughtDefect),
     Equivalent(Argument),
-    Missed(Miss),
+    Missed(UncaughtDefect),
 }
 
 /// Puts defects into the rows of `file`, one after the other. `None` if it has no `.eh_frame` or
 /// `.debug_frame` with a proven function.
 pub fn run(file: &File, options: &Options) -> Option<Score> {
+    // The file is proven once; its functions are proven again with one defect each.
     let mut ground = Ground::new(file, options.choice)?;
     let targets = code::targets(&ground.program);
     let victims: Vec<usize> = ground
@@ -199,6 +202,7 @@ pub fn run(file: &File, options: &Options) -> Option<Score> {
     let mut score = Score::default();
     // By turns, so that there are as many of each kind.
     for kind in Kind::ALL.into_iter().cycle().take(options.defects) {
+        // A row drawn may have no place for this kind, so it is drawn again, but not for ever.
         for _ in 0..DRAWS_MAX {
             let index = *random.one(&victims)?;
             let other = *random.one(&victims)?;
@@ -219,14 +223,16 @@ fn try_one(
     (index, other): (usize, usize),
     kind: Kind,
     random: &mut Random,
-) -> Option<Outcome> {
+) -> Option<DefectOutcome> {
     let unit = ground.program.functions.get(index)?.clone();
+
+    // Rows are copied, since the defect is put into a copy.
     let rows = ground.rows(index);
     let other_start = ground.program.functions.get(other)?.range.start;
     let others = ground.rows(other);
-    let code = Code::read(&ground.program, &unit.range, unit.lsda.is_some());
+    let code = FunctionCode::read(&ground.program, &unit.range, unit.lsda.is_some());
 
-    let victim = Victim {
+    let victim = MutationTarget {
         range: unit.range.clone(),
         rows: &rows,
         code: &code,
@@ -239,7 +245,7 @@ fn try_one(
         return None;
     }
 
-    let pair = Pair {
+    let pair = MutatedFunction {
         code: &code,
         range: unit.range.clone(),
         right: &rows,
@@ -248,6 +254,7 @@ fn try_one(
         targets,
     };
 
+    // The proof is asked first, and knows nothing of the argument.
     let answer = ground.ask(index, &pair);
     // Looked for in any case: an argument for a row that was contradicted shows that one of both is
     // wrong.
@@ -256,7 +263,7 @@ fn try_one(
     let rule = |rows, end| equal::rule_at(rows, end, defect.row).map(ToString::to_string);
     let show = |rule: Option<String>| rule.unwrap_or_else(|| "no row".to_owned());
     let before = show(rule(&rows, unit.range.end));
-    let miss = |answer: String| Miss {
+    let miss = |answer: String| UncaughtDefect {
         kind,
         function: unit.range.start,
         row: defect.row,
@@ -265,18 +272,18 @@ fn try_one(
     };
 
     Some(match (answer, argument) {
-        (Answer::Caught(_), None) => Outcome::Caught,
-        (Answer::Caught(at), Some(argument)) => {
+        (ProofAnswer::Caught(_), None) => DefectOutcome::Caught,
+        (ProofAnswer::Caught(at), Some(argument)) => {
             let argument = argument.as_str();
-            Outcome::Conflict(miss(format!("contradicted at {at:#x}, but {argument}")))
+            DefectOutcome::Conflict(miss(format!("contradicted at {at:#x}, but {argument}")))
         }
-        (_, Some(argument)) => Outcome::Equivalent(argument),
-        (Answer::Elsewhere(at), None) => {
-            Outcome::Missed(miss(format!("contradicted elsewhere, at {at:#x}")))
+        (_, Some(argument)) => DefectOutcome::Equivalent(argument),
+        (ProofAnswer::Elsewhere(at), None) => {
+            DefectOutcome::Missed(miss(format!("contradicted elsewhere, at {at:#x}")))
         }
-        (Answer::Unproven(doubt, at), None) => {
-            Outcome::Missed(miss(format!("unproven ({doubt} at {at:#x})")))
+        (ProofAnswer::Unproven(doubt, at), None) => {
+            DefectOutcome::Missed(miss(format!("unproven ({doubt} at {at:#x})")))
         }
-        (Answer::Proven, None) => Outcome::Missed(miss("proven".to_owned())),
+        (ProofAnswer::Proven, None) => DefectOutcome::Missed(miss("proven".to_owned())),
     })
 }

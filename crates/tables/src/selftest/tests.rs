@@ -1,10 +1,10 @@
 //! Rows and code by hand: which changes are defects.
 
-use super::code::{Code, Targets};
-use super::defect::{Kind, Victim};
-use super::equal::{Argument, Pair};
+use super::code::{FunctionCode, Targets};
+use super::defect::{Kind, MutationTarget};
+use super::equal::{Argument, MutatedFunction};
 use super::random::Random;
-use super::{Miss, Outcome, Score, Tally};
+use super::{DefectOutcome, Score, Tally, UncaughtDefect};
 use crate::proof::claims::Claims;
 use hashbrown::HashSet;
 use iced_x86::{Decoder, DecoderOptions};
@@ -19,9 +19,9 @@ const CODE: [u8; 14] = [
 ];
 const START: u64 = 0x1000;
 
-fn code() -> Code {
+fn code() -> FunctionCode {
     let decoder = Decoder::with_ip(64, &CODE, START, DecoderOptions::NONE);
-    Code {
+    FunctionCode {
         insns: decoder.into_iter().collect(),
         has_hidden_jumps: false,
         claims: Claims::of(Convention::SystemV),
@@ -53,7 +53,7 @@ fn argument(change: impl FnOnce(&mut Vec<NewRow>)) -> Option<Argument> {
     let (code, right, mut changed) = (code(), rows(), rows());
     change(&mut changed);
     let end = START + CODE.len() as u64;
-    let pair = Pair {
+    let pair = MutatedFunction {
         code: &code,
         range: START..end,
         right: &right,
@@ -128,7 +128,7 @@ fn every_kind_of_defect_changes_a_row() {
         row(2, 72, Value::Unspecified),
     ];
     let range = START..START + CODE.len() as u64;
-    let victim = Victim {
+    let victim = MutationTarget {
         range: range.clone(),
         rows: &rows,
         code: &code,
@@ -166,15 +166,15 @@ fn what_is_equivalent_is_neither_caught_nor_missed() {
 #[test]
 fn what_is_caught_though_equivalent_was_not_caught() {
     let mut score = Score::default();
-    let miss = Miss {
+    let miss = UncaughtDefect {
         kind: Kind::CfaOffset,
         function: START,
         row: START,
         change: String::new(),
         answer: String::new(),
     };
-    score.count(Kind::CfaOffset, Outcome::Conflict(miss));
-    score.count(Kind::CfaOffset, Outcome::Caught);
+    score.count(Kind::CfaOffset, DefectOutcome::Conflict(miss));
+    score.count(Kind::CfaOffset, DefectOutcome::Caught);
     let total = score.total();
     assert_eq!((total.caught, total.conflicts, total.all()), (1, 1, 2));
     assert_eq!(score.conflicts.len(), 1);

@@ -1,7 +1,7 @@
 //! Whether a register can have been written on the way to a row.
 
 use super::code::{ends_way, target};
-use super::equal::{Pair, rule_at, writes};
+use super::equal::{MutatedFunction, rule_at, writes};
 use hashbrown::HashMap;
 use iced_x86::InstructionInfoFactory;
 use unwind_sim_unwind::regs::Reg;
@@ -9,13 +9,15 @@ use unwind_sim_unwind::rule::{Rule, Value};
 
 /// Whether, at the instructions `touched`, the changed rows differ from the right ones only in
 /// that registers are unchanged, and no instruction that leads there writes one of them.
-pub(super) fn is_unwritten(pair: &Pair<'_>, touched: &[usize]) -> bool {
+pub(super) fn is_unwritten(pair: &MutatedFunction<'_>, touched: &[usize]) -> bool {
     // A jump that is not seen may lead there from anywhere.
     if pair.code.has_hidden_jumps {
         return false;
     }
 
     let mut regs: Vec<Reg> = Vec::new();
+
+    // The registers of all rows together: none of them may be written anywhere before.
     for &index in touched {
         let Some(dropped) = dropped_at(pair, index) else {
             return false;
@@ -30,6 +32,7 @@ pub(super) fn is_unwritten(pair: &Pair<'_>, touched: &[usize]) -> bool {
         return false;
     };
 
+    // Only what can be executed before a row can have written a register there.
     let mut info = InstructionInfoFactory::new();
     let insns = before
         .iter()
@@ -44,7 +47,7 @@ pub(super) fn is_unwritten(pair: &Pair<'_>, touched: &[usize]) -> bool {
 
 /// The registers that the changed row says are unchanged at an instruction; `None` if it differs
 /// in something else, too.
-fn dropped_at(pair: &Pair<'_>, index: usize) -> Option<Vec<Reg>> {
+fn dropped_at(pair: &MutatedFunction<'_>, index: usize) -> Option<Vec<Reg>> {
     let pc = pair.code.insns.get(index)?.ip();
     let right = rule_at(pair.right, pair.range.end, pc)?;
     let changed = rule_at(pair.changed, pair.changed_end, pc)?;
@@ -62,7 +65,8 @@ fn dropped_at(pair: &Pair<'_>, index: usize) -> Option<Vec<Reg>> {
 
 /// The instructions from which those `touched` can be reached; `None` if ways from outside of the
 /// function lead there.
-fn all_before(pair: &Pair<'_>, touched: &[usize]) -> Option<Vec<usize>> {
+fn all_before(pair: &MutatedFunction<'_>, touched: &[usize]) -> Option<Vec<usize>> {
+    // Jumps are looked up by target, since the way is followed backwards.
     let insns = &pair.code.insns;
     let mut jumps: HashMap<u64, Vec<usize>> = HashMap::new();
     for (index, insn) in insns.iter().enumerate() {
@@ -71,6 +75,7 @@ fn all_before(pair: &Pair<'_>, touched: &[usize]) -> Option<Vec<usize>> {
         }
     }
 
+    // Backwards from the rows, every instruction once.
     let mut is_seen = vec![false; insns.len()];
     let (mut before, mut todo) = (Vec::new(), touched.to_vec());
 
@@ -90,6 +95,7 @@ fn all_before(pair: &Pair<'_>, touched: &[usize]) -> Option<Vec<usize>> {
             _ => {}
         }
 
+        // The instruction before leads here if it does not end a way.
         let previous = index.checked_sub(1).filter(|&i| !ends_way(&insns[i]));
         for &previous in from.iter().chain(&previous) {
             if !std::mem::replace(is_seen.get_mut(previous)?, true) {

@@ -10,8 +10,8 @@
 
 mod program;
 
-use super::{Function, NewSection, Order, WriteError, Writer, aligned, relative32};
-use crate::convert::Lost;
+use super::{Function, NewSection, OrderCheck, WriteError, Writer, aligned, relative32};
+use crate::convert::LossReason;
 use program::{Program, leb};
 use std::ops::Range;
 use unwind_sim_unwind::derived::Loss;
@@ -63,7 +63,7 @@ pub struct EhFrameWriter<'a> {
     cies: Vec<Cie>,
     fdes: Vec<Fde>,
     programs: Vec<u8>,
-    order: Order,
+    order: OrderCheck,
 }
 
 impl<'a> EhFrameWriter<'a> {
@@ -74,7 +74,7 @@ impl<'a> EhFrameWriter<'a> {
             cies: Vec::new(),
             fdes: Vec::new(),
             programs: Vec::new(),
-            order: Order::default(),
+            order: OrderCheck::default(),
         }
     }
 
@@ -101,6 +101,8 @@ impl<'a> EhFrameWriter<'a> {
             let cie = cies.get(fde.cie).copied().unwrap_or_default();
             let program = self.programs.get(fde.program.clone()).unwrap_or_default();
 
+            // The start of the function is relative to its own field, behind the length and the CIE
+            // pointer.
             let field = address.saturating_add(at as u64 + 8);
             // LSB 5.0 Core: the distance from this field back to the CIE.
             let back = u32::try_from(at + 4 - cie).map_err(|_| TOO_LARGE)?;
@@ -169,16 +171,16 @@ impl Writer for EhFrameWriter<'_> {
         i32::MAX.unsigned_abs()
     }
 
-    fn row(&self, rule: &Rule) -> Result<Rule, Lost> {
+    fn row(&self, rule: &Rule) -> Result<Rule, LossReason> {
         match rule.kind {
-            RuleKind::PtRegs | RuleKind::Iret => return Err(Lost::Rule(Loss::SignalFrame)),
+            RuleKind::PtRegs | RuleKind::Iret => return Err(LossReason::Rule(Loss::SignalFrame)),
             RuleKind::Outermost => return Ok(Rule::OUTERMOST),
             RuleKind::Call | RuleKind::Signal => {}
         }
         if matches!(rule.ra, Value::Undefined) {
             return Ok(Rule::OUTERMOST);
         }
-        program::check(rule, self.source).map_err(Lost::Rule)?;
+        program::check(rule, self.source).map_err(LossReason::Rule)?;
         Ok(*rule)
     }
 
@@ -218,6 +220,7 @@ impl Writer for EhFrameWriter<'_> {
         let at = aligned(address.saturating_add(header_len), ALIGN);
         let (bytes, index) = self.bytes(at)?;
 
+        // `PT_GNU_EH_FRAME` leads to the header, and the header to the table.
         let header = NewSection {
             name: ".eh_frame_hdr",
             kind: SHT_PROGBITS,

@@ -12,7 +12,7 @@ pub mod eh_frame;
 pub mod orc;
 pub mod sframe;
 
-use crate::convert::Lost;
+use crate::convert::LossReason;
 use unwind_sim_unwind::rule::Rule;
 
 /// A section that a file gets.
@@ -20,7 +20,7 @@ use unwind_sim_unwind::rule::Rule;
 pub struct NewSection {
     /// Its name, `.sframe`.
     pub name: &'static str,
-    /// `sh_type`.
+    /// The section type, `sh_type`.
     pub kind: u32,
     /// Its address (svma); its contents depend on it.
     pub address: u64,
@@ -52,9 +52,9 @@ pub enum WriteError {
         format: &'static str,
         /// The function's start address (svma).
         start: u64,
-        /// Its rows.
+        /// The number of rows of the function.
         rows: usize,
-        /// The maximum.
+        /// The number of rows that the format allows.
         max: usize,
     },
     /// A function lies too far from its table.
@@ -155,7 +155,7 @@ pub trait Writer {
     ///
     /// # Errors
     /// The first part of the rule that the format cannot express.
-    fn row(&self, rule: &Rule) -> Result<Self::Row, Lost>;
+    fn row(&self, rule: &Rule) -> Result<Self::Row, LossReason>;
 
     /// Whether the row belongs to a signal frame, where the format marks that for a whole function;
     /// `None` if the row fits either kind of function.
@@ -179,11 +179,11 @@ pub trait Writer {
 
 /// Checks that functions come in order and start with a row.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Order {
+pub(crate) struct OrderCheck {
     last: Option<(u64, u64)>,
 }
 
-impl Order {
+impl OrderCheck {
     /// Accepts the next function of `format`.
     pub(crate) fn accept<R>(
         &mut self,

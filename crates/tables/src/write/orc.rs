@@ -13,8 +13,8 @@
 //! Sources: Linux `tools/objtool/orc_gen.c`, `arch/x86/include/asm/orc_types.h`,
 //! `arch/x86/kernel/unwind_orc.c`, `scripts/sorttable.c`.
 
-use super::{Function, NewSection, Order, WriteError, Writer, aligned, relative32};
-use crate::convert::Lost;
+use super::{Function, NewSection, OrderCheck, WriteError, Writer, aligned, relative32};
+use crate::convert::LossReason;
 use std::ops::Range;
 use unwind_sim_unwind::derived::Loss;
 use unwind_sim_unwind::orc::{
@@ -34,7 +34,7 @@ pub struct OrcWriter {
     encoding: Encoding,
     text: Range<u64>,
     entries: Vec<(u64, Entry)>,
-    order: Order,
+    order: OrderCheck,
     /// The first address (svma) after the last function.
     end: u64,
 }
@@ -47,7 +47,7 @@ impl OrcWriter {
             end: text.start,
             text,
             entries: Vec::new(),
-            order: Order::default(),
+            order: OrderCheck::default(),
         }
     }
 
@@ -132,11 +132,11 @@ impl Writer for OrcWriter {
 
     const HOLDS_CALLEE_SAVED: bool = false;
 
-    fn row(&self, rule: &Rule) -> Result<Entry, Lost> {
-        let entry = entry(rule, self.encoding).map_err(Lost::Rule)?;
+    fn row(&self, rule: &Rule) -> Result<Entry, LossReason> {
+        let entry = entry(rule, self.encoding).map_err(LossReason::Rule)?;
         // In the layout of 4.14, a call is never a signal frame.
         if rule.kind == RuleKind::Signal && entry.signal && self.encoding.layout == Layout::V4_14 {
-            return Err(Lost::SignalMark);
+            return Err(LossReason::SignalMark);
         }
         Ok(entry)
     }
@@ -175,12 +175,14 @@ impl Writer for OrcWriter {
             table.extend(entry.encode(self.encoding.layout));
         }
 
+        // Each section begins behind the last one, as its alignment allows.
         let ips = section(".orc_unwind_ip", address, 4, 4, ips);
         let table = section(".orc_unwind", ips.end(), 2, ENTRY_LEN as u64, table);
 
         let lookup = self.lookup(&entries)?;
         let lookup = section(".orc_lookup", table.end(), 4, 4, lookup);
 
+        // Kernels without a header have no hash of the layout.
         let mut sections = vec![ips, table, lookup];
         if let (Some(hash), Some(last)) = (self.encoding.layout.hash(), sections.last()) {
             sections.push(section(".orc_header", last.end(), 1, 0, hash.to_vec()));

@@ -24,8 +24,8 @@
 //! big-endian machine does not: it swaps the bytes of rows function by function, the shared ones
 //! twice. So it is off unless asked for.
 
-use super::{Function, NewSection, Order, WriteError, Writer, aligned, relative32};
-use crate::convert::Lost;
+use super::{Function, NewSection, OrderCheck, WriteError, Writer, aligned, relative32};
+use crate::convert::LossReason;
 use std::collections::HashMap;
 use unwind_sim_unwind::rule::{Rule, RuleKind};
 use unwind_sim_unwind::sframe::{
@@ -82,7 +82,7 @@ pub struct SframeWriter {
     fdes: Vec<Fde>,
     rows: Vec<u8>,
     num_rows: u32,
-    order: Order,
+    order: OrderCheck,
     /// Where the rows of functions are, by their bytes; `None` if they are not shared.
     shared: Option<HashMap<Vec<u8>, u32>>,
 }
@@ -95,7 +95,7 @@ impl SframeWriter {
             fdes: Vec::new(),
             rows: Vec::new(),
             num_rows: 0,
-            order: Order::default(),
+            order: OrderCheck::default(),
             shared: None,
         }
     }
@@ -125,16 +125,16 @@ impl SframeWriter {
     ///
     /// # Errors
     /// If this version cannot hold it.
-    pub fn fit(&self, row: SframeRow, signal: bool) -> Result<Row, Lost> {
+    pub fn fit(&self, row: SframeRow, signal: bool) -> Result<Row, LossReason> {
         let row = Row::new(row, signal);
         if self.version == Version::V3 {
             return Ok(row);
         }
         if self.version == Version::V1 && row.row == SframeRow::RaUndefined {
-            return Err(Lost::Outermost);
+            return Err(LossReason::Outermost);
         }
         if row.signal == Some(true) {
-            return Err(Lost::SignalMark);
+            return Err(LossReason::SignalMark);
         }
         if !row.row.is_default() {
             return Err(flexible(&row.row));
@@ -187,6 +187,7 @@ impl SframeWriter {
             max: u32::MAX.into(),
         };
 
+        // All counts and lengths in the header have 32 bits.
         let fde_len = self.version.fde_len();
         let fdes = self.fdes.len() as u64 * fde_len;
         let (Ok(num_fdes), Ok(fdes)) = (u32::try_from(self.fdes.len()), u32::try_from(fdes)) else {
@@ -241,14 +242,14 @@ impl SframeWriter {
 }
 
 /// Why V1 and V2 cannot hold this flexible row.
-fn flexible(row: &SframeRow) -> Lost {
+fn flexible(row: &SframeRow) -> LossReason {
     use unwind_sim_unwind::derived::Loss;
     use unwind_sim_unwind::regs::Reg;
     use unwind_sim_unwind::sframe::Track;
     let SframeRow::Tracked { cfa, ra, .. } = row else {
-        return Lost::Outermost;
+        return LossReason::Outermost;
     };
-    Lost::Rule(match (cfa.deref, cfa.reg, ra) {
+    LossReason::Rule(match (cfa.deref, cfa.reg, ra) {
         (true, ..) => Loss::CfaLoad,
         (_, reg, _) if !matches!(reg, Some(Reg::Rsp | Reg::Rbp)) => Loss::CfaRegister,
         (_, _, Track::At(ra)) if ra.reg.is_none() => Loss::RaSlot,
@@ -279,8 +280,8 @@ impl Writer for SframeWriter {
         }
     }
 
-    fn row(&self, rule: &Rule) -> Result<Row, Lost> {
-        let row = SframeRow::from_rule(rule).map_err(Lost::Rule)?;
+    fn row(&self, rule: &Rule) -> Result<Row, LossReason> {
+        let row = SframeRow::from_rule(rule).map_err(LossReason::Rule)?;
         self.fit(row, rule.kind == RuleKind::Signal)
     }
 
@@ -310,6 +311,7 @@ impl Writer for SframeWriter {
             FreType::Addr4 => 2,
         };
 
+        // The form of rows, repetition and signal frames share a byte.
         info |= u8::from(function.repeat.is_some()) * PC_MASK;
         info |= u8::from(function.signal && self.version == Version::V3) * SIGNAL;
 

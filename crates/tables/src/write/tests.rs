@@ -15,7 +15,7 @@ fn function(start: u64, size: u32, rows: &[(u32, u8)]) -> Function<'_, u8> {
 #[test]
 fn functions_come_in_order_and_start_with_a_row() {
     let rows = [(0, 1), (4, 2)];
-    let mut order = Order::default();
+    let mut order = OrderCheck::default();
     assert_eq!(order.accept("X", &function(0x1000, 8, &rows)), Ok(()));
     assert_eq!(order.accept("X", &function(0x1008, 8, &rows)), Ok(()));
     for start in [0x1008, 0x100f, 0x10] {

@@ -33,9 +33,10 @@ pub(crate) fn compile(cc: &str, args: &[&str], output: &Path) -> Result<(), Stri
     let mut command = Command::new(cc);
     command.env("LC_ALL", "C").arg("-o").arg(output).args(args);
     let done = command.output().map_err(|error| format!("{cc}: {error}"))?;
-    match done.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
+    if done.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&done.stderr).into_owned())
     }
 }
 

@@ -19,7 +19,7 @@ const PROGRAMS: (u64, u64) = (240, 6);
 const FUNCTIONS: u32 = 14;
 
 /// How a program is compiled.
-struct Way {
+struct CompilerSetup {
     compiler: &'static str,
     is_cpp: bool,
     flags: Vec<&'static str>,
@@ -40,8 +40,8 @@ fn compilers() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-impl Way {
-    fn random(dice: &mut Dice, compilers: &[(&'static str, &'static str)]) -> Way {
+impl CompilerSetup {
+    fn random(dice: &mut Dice, compilers: &[(&'static str, &'static str)]) -> CompilerSetup {
         let (c, cpp) = dice.one(compilers);
         let is_cpp = dice.below(3) == 0;
         let level = dice.one(&["-O0", "-O1", "-O2", "-O2", "-O3", "-Os"]);
@@ -80,7 +80,7 @@ impl Way {
             }
             flags.extend(words.split(' ').filter(|w| !w.is_empty()));
         }
-        Way {
+        CompilerSetup {
             compiler: if is_cpp { cpp } else { c },
             is_cpp,
             flags,
@@ -161,7 +161,7 @@ fn run(programs: u64, skipper: &str) {
     let scratch = Scratch::new(skipper);
     let mut count = Count::default();
     for seed in 1..=programs {
-        let way = Way::random(&mut Dice::new(seed), &compilers);
+        let way = CompilerSetup::random(&mut Dice::new(seed), &compilers);
         let ending = if way.is_cpp { "cc" } else { "c" };
         let source = scratch.path(&format!("{seed}.{ending}"));
         std::fs::write(&source, program(seed, way.is_cpp, FUNCTIONS)).expect("writable");

@@ -5,7 +5,7 @@ use crate::proof::build::{Scratch, open};
 use crate::proof::fixtures::link;
 use unwind_sim_tables::check::{Checked, Options, check};
 use unwind_sim_tables::file::File;
-use unwind_sim_tables::proof::claims::{Choice, Claims};
+use unwind_sim_tables::proof::claims::{Claims, UserChoice};
 use unwind_sim_tables::proof::verdict::Verdict;
 use unwind_sim_tables::selftest::{self, Kind, Score};
 use unwind_sim_unwind::convention::{Convention, Evidence};
@@ -16,7 +16,7 @@ fn fixture(scratch: &Scratch, name: &str) -> File {
     open(&path).1
 }
 
-fn checked(file: &File, choice: Choice, name: &str) -> Checked {
+fn checked(file: &File, choice: UserChoice, name: &str) -> Checked {
     let options = Options {
         choice,
         ..Options::default()
@@ -63,16 +63,16 @@ fn what_the_user_chooses_overrules_the_file() {
     let scratch = Scratch::new("chosen");
     let file = fixture(&scratch, "ocaml");
     let by = |choice, name| checked(&file, choice, name).verdict.verdict();
-    let convention = |convention| Choice {
+    let convention = |convention| UserChoice {
         convention: Some(convention),
         claims: None,
     };
-    let claims = |return_address, registers: &[Reg]| Choice {
+    let claims = |return_address, registers: &[Reg]| UserChoice {
         convention: None,
         claims: Some(Claims::chosen(return_address, RegMask::of(registers))),
     };
     let (ocaml, c) = ("good_ocaml_keeps_nothing", "bad_c_before_ocaml");
-    assert_eq!(by(Choice::default(), ocaml), Verdict::Proven);
+    assert_eq!(by(UserChoice::default(), ocaml), Verdict::Proven);
     assert_eq!(
         by(convention(Convention::SystemV), ocaml),
         Verdict::Contradicted
@@ -114,7 +114,7 @@ fn the_return_address_is_judged_only_if_it_is_claimed() {
         .collect();
     assert!(!wrong.is_empty());
     let options = Options {
-        choice: Choice {
+        choice: UserChoice {
             convention: None,
             claims: Some(Claims::chosen(false, RegMask::NONE)),
         },
@@ -136,7 +136,7 @@ fn score(name: &str) -> Score {
     let options = selftest::Options {
         seed: 3,
         defects: 400,
-        choice: Choice::default(),
+        choice: UserChoice::default(),
     };
     selftest::run(&fixture(&scratch, name), &options).expect("a table with proven functions")
 }

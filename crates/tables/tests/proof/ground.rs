@@ -2,7 +2,7 @@
 
 use crate::proof::build::{Scratch, compile, open};
 use unwind_sim_tables::file::File;
-use unwind_sim_tables::ground::{Prover, Why};
+use unwind_sim_tables::ground::{NoProof, Prover};
 use unwind_sim_tables::proof::program::Program;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::regs::Reg;
@@ -78,7 +78,10 @@ fn only_what_holds_on_every_way_is_ground() {
     );
 
     let stale = prover.rule(CodeAddress::Return(at("beyond")));
-    assert_eq!(stale.expect_err("no call is before it"), Why::NotBehindCall);
+    assert_eq!(
+        stale.expect_err("no call is before it"),
+        NoProof::NotBehindCall
+    );
     prover
         .rule(CodeAddress::Instruction(at("beyond")))
         .expect("proven");
@@ -87,5 +90,5 @@ fn only_what_holds_on_every_way_is_ground() {
         .rule(CodeAddress::Instruction(at("differs")))
         .expect("one way");
     let met = prover.rule(CodeAddress::Instruction(at("meeting")));
-    assert!(matches!(met, Err(Why::Unproven(_))), "{met:?}");
+    assert!(matches!(met, Err(NoProof::Unproven(_))), "{met:?}");
 }

@@ -297,9 +297,10 @@ impl Writer {
         let end = self
             .dice
             .one(&["", "default: __builtin_unreachable();", "default: x++;"]);
-        let end = match mask.is_empty() || HAS_MASKED_SWITCHES {
-            true => end,
-            false => end.trim_start_matches("default: __builtin_unreachable();"),
+        let end = if mask.is_empty() || HAS_MASKED_SWITCHES {
+            end
+        } else {
+            end.trim_start_matches("default: __builtin_unreachable();")
         };
         self.line(end);
         self.line("}");

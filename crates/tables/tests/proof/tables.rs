@@ -7,7 +7,7 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use unwind_sim_tables::check::{Checked, Options, Report, check};
-use unwind_sim_tables::convert::{self, Lost, Target};
+use unwind_sim_tables::convert::{self, LossReason, Target};
 use unwind_sim_tables::elf_write::Editor;
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::proof::claim::Subject;
@@ -195,7 +195,7 @@ fn a_conversion_names_the_functions_of_other_tables() {
     let (data, file) = open(&path);
     let converted = convert::convert(&file, &options(TableKind::EhFrame, 0)).expect("converted");
     let losses = converted.report.losses.iter();
-    let lost = losses.filter(|loss| loss.lost == Lost::OtherTable);
+    let lost = losses.filter(|loss| loss.lost == LossReason::OtherTable);
     let starts: Vec<u64> = lost.map(|loss| loss.function.start).collect();
     let right = [address(&data, "right"), address(&data, "wrong")];
     assert_eq!(starts, right);

@@ -7,6 +7,8 @@ use unwind_sim_recordings::file_kind::{FileKind, WrongKind};
 
 /// The kernel, and the numbers of stops, samples and modules.
 pub(super) fn show(path: &Path) -> Result<String, InspectError> {
+    // Not the importer: it refuses what it cannot replay, while here anything that is there is
+    // counted.
     let owner = map(path)?;
     let Ok(value) = serde_json::from_slice::<serde_json::Value>((*owner).as_ref()) else {
         return Err(InspectError::Kind(WrongKind {
@@ -23,6 +25,7 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
         }
     }
 
+    // A list that is missing is not an empty one, so it has no line.
     for (key, what) in [
         ("points", "stops"),
         ("samples", "samples of perf"),

@@ -25,9 +25,11 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     let mut crashed = None;
     let (mut thread_count, mut stack_bytes) = (0_u64, 0_u64);
 
+    // The importer's items come one by one; stacks may be large, so only their sizes are kept.
     let mut take = |item: ImportItem<'_>| {
         match item {
             ImportItem::Image { image, .. } => images.push(image),
+            // Names come before the samples of their threads.
             ImportItem::Item(Item::Event(Event::Comm { tid, name, .. })) => {
                 names.insert(tid, name);
             }
@@ -52,12 +54,15 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
                 let name = names.get(&sample.tid).cloned().unwrap_or_default();
                 let (rip, rsp) = (format!("{:#x}", regs.rip()), format!("{:#x}", regs.rsp()));
                 threads.row(cells![sample.tid, rip, rsp, bytes, name]);
+
+                // At most one thread is the one that crashed, if the core says so.
                 crashed = crashed.or(sample.crash());
             }
         }
         ControlFlow::Continue(())
     };
 
+    // The importer is the one of `replay`, so what is shown here is what a walk will get.
     let imported = import_bytes(owner, &ImportOptions::default(), &mut take);
     let imported = imported.map_err(|source| InspectError::Core {
         path: path.into(),
@@ -88,6 +93,8 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     threads.write(&mut out);
     // A core that leaves out what files have does not say whether it was code.
     let undescribed: HashSet<u64> = imported.without_segment.iter().map(|r| r.start).collect();
+
+    // `partition` keeps the order, so both lists stay sorted by address.
     let (unknown, executable): (Vec<_>, Vec<_>) =
         (mappings.into_iter()).partition(|(start, ..)| undescribed.contains(start));
     for (title, mappings) in [
@@ -108,6 +115,8 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
         table.write(&mut out);
     }
     let mut found = Columns::new(&["image", "symbols", "tables, bytes"]);
+
+    // An image may be a file that was found beside the core, or pieces of the core itself.
     for image in &images {
         found.row(cells![
             image.name(),
@@ -120,6 +129,7 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
         found.write(&mut out);
     }
 
+    // Problems with files are not problems of the core, but they decide what can be unwound.
     let problems: Vec<String> = imported
         .problems
         .iter()

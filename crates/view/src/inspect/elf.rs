@@ -45,9 +45,11 @@ pub(super) fn show(path: &Path, told: Option<&ToldLayout>) -> Result<String, Ins
         let _ = writeln!(out, "\n{name}: 0 bytes, an empty table of no function");
     }
 
+    // The problems were copied before this takes the file apart.
     let image = elf.into_image();
     let told = told_encoding(path, &image, told)?;
 
+    // Tables in the order in which an unwinder asks them.
     for kind in [TableKind::EhFrame, TableKind::DebugFrame] {
         dwarf_table(&mut out, &image, kind);
     }
@@ -58,6 +60,7 @@ pub(super) fn show(path: &Path, told: Option<&ToldLayout>) -> Result<String, Ins
 
     // What would be lost of `.eh_frame` in formats that say less.
     if image.section(SectionKind::EhFrame).is_some() {
+        // One cache for both derived tables: they are made from the same compiled rows.
         let mut cache = Cache::new();
         let derived = derive_all::<SframeV3>(&image, &mut cache);
         losses(&mut out, TableKind::SframeDerived, &derived);
@@ -65,6 +68,7 @@ pub(super) fn show(path: &Path, told: Option<&ToldLayout>) -> Result<String, Ins
         losses(&mut out, TableKind::OrcDerived, &derived);
     }
 
+    // At the end, so that a long list does not hide the tables.
     if !problems.is_empty() {
         out.push_str("\nproblems\n");
         list(&mut out, &problems, LISTED_MAX);
@@ -79,6 +83,8 @@ fn head(out: &mut String, elf: &Elf) {
         field(out, "build id", hex_bytes(&parts.build_id));
     }
     let text = parts.text.iter().map(|r| r.end.saturating_sub(r.start));
+
+    // Ranges come from the file, so their sum may be anything; it must not overflow.
     let text = text.fold(0_u64, u64::saturating_add);
     let ranges = parts.text.len();
     field(
@@ -107,6 +113,8 @@ fn head(out: &mut String, elf: &Elf) {
     }
 
     let mut sections = Columns::new(&["section", "address", "bytes"]);
+
+    // `.got` is kept only for its address, and is listed for it.
     let with_bytes =
         |section: &&Section| section.kind.has_contents() || section.kind == SectionKind::Got;
     for section in parts.sections.iter().filter(with_bytes) {
@@ -141,8 +149,11 @@ fn dwarf_table(out: &mut String, image: &Image, kind: TableKind) {
     let mut cache = Cache::new();
     let (mut units, mut rows, mut expressions, mut bad) = (0_u64, 0, 0_u64, Vec::new());
     let mut covered = 0_u64;
+
+    // An FDE that cannot be read is listed as malformed; it has no rows to count.
     for unit in dwarf::units(image, kind) {
         let compiled = unit.and_then(|unit| {
+            // Covered even if its program is malformed: the table claims these addresses.
             let size = unit.range.end.saturating_sub(unit.range.start);
             covered = covered.saturating_add(size);
             dwarf::compile_unit(image, kind, unit.offset, &mut cache)
@@ -153,6 +164,9 @@ fn dwarf_table(out: &mut String, image: &Image, kind: TableKind) {
             Ok(unit) => {
                 units += 1;
                 rows += cache.unit_rows(unit).len();
+
+                // An expression is what most readers of DWARF tables do not support, so rows with
+                // one are counted.
                 let has_expression = |row| {
                     use unwind_sim_unwind::rule::Value::Expression;
                     let rule = cache.rule(row);
@@ -161,6 +175,9 @@ fn dwarf_table(out: &mut String, image: &Image, kind: TableKind) {
                 };
                 let found = cache.unit_rows(unit).filter(|row| has_expression(*row));
                 expressions += found.count() as u64;
+
+                // The rows before the malformed instruction are valid, so such a unit counts as
+                // one, too.
                 if let Some((from, reason)) = cache.unit_error(unit) {
                     bad.push(format!("from {from:#x} on: {reason}"));
                 }
@@ -185,6 +202,7 @@ fn dwarf_table(out: &mut String, image: &Image, kind: TableKind) {
 const ROWS_PER_BYTE_MAX: u64 = 4;
 
 fn sframe_table(out: &mut String, image: &Image, section: &Section) {
+    // A header that cannot be read leaves nothing to show but why.
     let table = match sframe::Table::parse(&section.data, section.address) {
         Ok(table) => table,
         Err(error) => {
@@ -201,6 +219,8 @@ fn sframe_table(out: &mut String, image: &Image, section: &Section) {
         (sframe::FLAG_FRAME_POINTER, "frame-pointer"),
         (sframe::FLAG_FUNC_START_PCREL, "pcrel"),
     ];
+
+    // Unknown bits are in the number, even if they have no name.
     let set = flags.iter().filter(|(flag, _)| header.has(*flag));
     let set: Vec<&str> = set.map(|(_, name)| *name).collect();
     let flags = format!("{:#x} {}", header.flags, set.join(" "));
@@ -208,6 +228,9 @@ fn sframe_table(out: &mut String, image: &Image, section: &Section) {
 
     let (mut fdes, mut fres, mut bad) = (0, BTreeSet::new(), Vec::new());
     let (mut flex, mut masked, mut signal) = (0_u64, 0_u64, 0_u64);
+
+    // Functions may share their rows, so the number of rows read is bounded by the section's size,
+    // not by what FDEs claim.
     let mut left = section.data.len() as u64 * ROWS_PER_BYTE_MAX;
     let mut unread = 0_u64;
 
@@ -219,6 +242,8 @@ fn sframe_table(out: &mut String, image: &Image, section: &Section) {
                 flex += u64::from(fde.flex);
                 masked += u64::from(fde.rep_size.is_some());
                 signal += u64::from(fde.signal);
+
+                // Past the bound FDEs are counted, but their rows are not read.
                 match left {
                     0 => unread += 1,
                     _ => bad.extend(sframe_rows(&table, &fde, image, &mut fres, &mut left)),
@@ -238,14 +263,17 @@ fn sframe_table(out: &mut String, image: &Image, section: &Section) {
     let kinds = format!("{flex} flexible, {masked} PCMASK, {signal} signal");
     let stated = header.num_fdes;
     field(out, "FDEs", format_args!("{fdes} of {stated}: {kinds}"));
+
+    // Functions may share rows, so fewer than stated are in order; more are not.
     let (found, stated) = (fres.len() as u64, u64::from(header.num_fres));
-    match found <= stated {
-        true => field(out, "FREs", format_args!("{found} of {stated}")),
-        false => field(
+    if found <= stated {
+        field(out, "FREs", format_args!("{found} of {stated}"))
+    } else {
+        field(
             out,
             "FREs",
             format_args!("{found}; the header says {stated}"),
-        ),
+        )
     }
 
     malformed(out, &bad);
@@ -267,6 +295,7 @@ fn sframe_rows(
     fres: &mut BTreeSet<u64>,
     left: &mut u64,
 ) -> Option<String> {
+    // A cache for one function: it would keep the rows of all.
     let mut cache = Cache::new();
     let unit = sframe::compile_unit(table, fde, image, &mut cache);
 
@@ -296,6 +325,7 @@ fn orc_table(out: &mut String, image: &Image, told: Option<Encoding>) {
         return;
     };
 
+    // The two sections belong together: one has the addresses, the other the rows.
     let table = match orc::Table::new(&entries.data, &ips.data, ips.address) {
         Ok(table) => table,
         Err(error) => {
@@ -325,9 +355,11 @@ fn orc_table(out: &mut String, image: &Image, told: Option<Encoding>) {
             None => continue,
         };
 
+        // An entry may be well-formed, and yet have a type or base register without a meaning.
         match entry.rule(encoding.sp_indirect) {
             Ok(_) => *kinds.entry(format!("{:?}", entry.kind)).or_insert(0_u64) += 1,
             Err(what) => {
+                // Entries have one size, so an index gives the offset that a hex dump needs.
                 let offset = (index * orc::ENTRY_LEN) as u64;
                 let section = ".orc_unwind";
                 let reason = Reason::MalformedRow {

@@ -62,6 +62,7 @@ fn head(out: &mut String, kernel: &KernelImage) {
         kernel.version.as_deref().unwrap_or("unknown"),
     );
 
+    // Without a build ID, a module or a recording cannot be matched with this image.
     if !image.build_id().is_empty() {
         field(out, "build id", hex_bytes(image.build_id()));
     }
@@ -85,6 +86,7 @@ fn head(out: &mut String, kernel: &KernelImage) {
         format_args!("{:#x}..{:#x}", range.start, range.end),
     );
 
+    // Sizes come from the image; a sum of damaged ones must not overflow.
     let text = image.text();
     let bytes = text
         .iter()
@@ -96,12 +98,15 @@ fn head(out: &mut String, kernel: &KernelImage) {
         format_args!("{} in {}", counted(bytes, "byte"), counted(ranges, "range")),
     );
 
+    // kallsyms has data symbols, too; only those in code are of use to an unwinder.
     let (all, code) = (kernel.symbols.len(), image.symbols().len());
     let form = kernel
         .kallsyms_form
         .map(|form| format!(" ({})", form.as_str()));
     let form = form.unwrap_or_default();
 
+    // A stripped vmlinux still has kallsyms, packed in one of several forms, which changed between
+    // versions.
     match kernel.symbol_source {
         Some(by) => field(
             out,
@@ -156,6 +161,8 @@ fn orc_table(
         return;
     };
 
+    // Without a known layout, entries cannot be told apart: bits changed their meaning between
+    // versions.
     let Some((encoding, how)) = encoding else {
         out.push_str(", unknown layout\n");
         field(out, "entries", table.len());
@@ -163,6 +170,7 @@ fn orc_table(
     };
     let _ = writeln!(out, ", layout {}, {}", encoding.as_str(), how.as_str());
 
+    // The bytes of an entry are compared for `distinct`: a table has few different rows.
     let (mut kinds, mut frame_pointers) = (BTreeMap::new(), BTreeMap::new());
     let (mut distinct, mut bad, mut signal) = (HashSet::new(), Vec::new(), 0_u64);
     for index in 0..table.len() {
@@ -182,6 +190,7 @@ fn orc_table(
     }
 
     // Of entries with the same address, the kernel takes the last (`__orc_find`, `unwind_orc.c`).
+    // Sorted tables have such entries side by side.
     let same = |i: &usize| table.ip(*i) == table.ip(*i - 1);
     let shared = (1..table.len()).filter(same).count();
     let (len, distinct) = (table.len(), distinct.len());

@@ -17,12 +17,16 @@ use unwind_sim_recordings::counted::counted;
 pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     let owner = map(path)?;
     let bytes: &[u8] = (*owner).as_ref();
+
+    // Only a damaged header is an error; damage further inside is listed with the rest.
     let file = PerfFile::parse(bytes).map_err(|source| InspectError::Perf {
         path: path.into(),
         source,
     })?;
 
     let mut out = String::from("a perf.data\n");
+
+    // A file written to a pipe has its features as records, and its header has no offsets.
     let mode = match file.mode() {
         Mode::File => "to a file",
         Mode::Pipe => "to a pipe",
@@ -89,6 +93,8 @@ fn lossy(bytes: &[u8]) -> String {
 
 fn features(out: &mut String, file: &PerfFile<'_>) {
     let features = file.features();
+
+    // These four are strings of their own; the others have structure.
     for number in [
         feature::OSRELEASE,
         feature::VERSION,
@@ -103,6 +109,7 @@ fn features(out: &mut String, file: &PerfFile<'_>) {
         }
     }
 
+    // Words are not quoted: the line is to be read, not run.
     match features.command_line() {
         Ok(Some(words)) => {
             let words: Vec<String> = words.into_iter().map(lossy).collect();
@@ -114,6 +121,7 @@ fn features(out: &mut String, file: &PerfFile<'_>) {
 
     match features.compression() {
         Ok(Some(c)) => {
+            // 1 is `PERF_COMP_ZSTD`.
             let kind = if c.kind == 1 { "zstd" } else { "unknown" };
             let text = format_args!("{kind}, level {}, {} times", c.level, c.ratio);
             field(out, "compression", text);
@@ -122,6 +130,7 @@ fn features(out: &mut String, file: &PerfFile<'_>) {
         Err(error) => field(out, "compression", error),
     }
 
+    // A feature without a name is shown by its number: newer versions of perf add some.
     let names: Vec<String> = features
         .numbers()
         .map(|n| match FEATURES.iter().find(|f| f.0 == n) {
@@ -270,6 +279,7 @@ impl Samples {
             return;
         }
 
+        // A sample of a thread without user space has registers of no ABI.
         if let Ok(Some(regs)) = sample.user_regs() {
             match regs.abi {
                 RegsAbi::Bits64 => self.with_regs += 1,
@@ -278,6 +288,7 @@ impl Samples {
             }
         }
 
+        // perf stores as much of the stack as it could copy, which may be less than was asked for.
         if let Ok(Some(stack)) = sample.user_stack() {
             self.with_stack += u64::from(!stack.bytes.is_empty());
             self.stack_asked += stack.size;
@@ -297,6 +308,8 @@ impl Samples {
 
     fn write(&self, out: &mut String) {
         let _ = writeln!(out, "\n{}", counted(self.number, "sample"));
+
+        // What no sample has gets no line, instead of a line with 0.
         let lines = [
             ("user regs", self.with_regs, String::new()),
             ("32-bit regs", self.bits_32, String::new()),
@@ -335,12 +348,12 @@ impl Samples {
 
 fn records(out: &mut String, file: &PerfFile<'_>) {
     #[derive(Default)]
-    struct Sum {
+    struct RecordTotals {
         stored: u64,
         unpacked: u64,
         bytes: u64,
     }
-    let mut sums: BTreeMap<u32, Sum> = BTreeMap::new();
+    let mut sums: BTreeMap<u32, RecordTotals> = BTreeMap::new();
     // As stored in the file; the records inside compressed ones are counted below.
     for raw in file.records().map_while(Result::ok) {
         let sum = sums.entry(raw.kind).or_default();
@@ -350,7 +363,10 @@ fn records(out: &mut String, file: &PerfFile<'_>) {
     }
 
     let mut samples = Samples::default();
+
+    // Records in the order of the file: sorting them by time would need all of them at once.
     let summary = file.for_each(Order::File, |event| {
+        // Records that were stored plainly have been counted above.
         if event.raw.unpacked {
             let sum = sums.entry(event.raw.kind).or_default();
             sum.unpacked += 1;
@@ -363,6 +379,7 @@ fn records(out: &mut String, file: &PerfFile<'_>) {
     });
 
     let mut table = Columns::new(&["record", "stored", "unpacked", "bytes"]);
+    // One line for each type, by number, so that two files can be compared line by line.
     for (kind, sum) in &sums {
         table.row(cells![
             record_name(*kind),

@@ -25,9 +25,11 @@ pub const FUNCTIONS_MAX: usize = 16;
 const FUNCTION_BYTES_MAX: u64 = 1 << 22;
 /// The rows of the functions called `name` in the file at `path`.
 pub(super) fn show(path: &Path, name: &str) -> Result<String, InspectError> {
+    // The parts are cloned, since each table gets an image that lacks the others.
     let parts = elf::open(path)?.parts;
     let image = Image::new(parts.clone());
 
+    // A name with a typo is common, so names that resemble it are offered.
     let functions = functions(&image, name);
     if functions.is_empty() {
         return Err(InspectError::NoFunction {
@@ -39,6 +41,8 @@ pub(super) fn show(path: &Path, name: &str) -> Result<String, InspectError> {
 
     let tables = tables(parts);
     let mut out = String::new();
+
+    // Functions of one name, such as static ones, are all shown, but not without a bound.
     for symbol in functions.iter().take(FUNCTIONS_MAX) {
         let range = range_of(&image, symbol);
         let size = range.end - range.start;
@@ -106,11 +110,13 @@ fn tables(parts: ImageParts) -> Vec<Table> {
     };
     let mut out: Vec<Table> = Vec::new();
 
+    // The finder is the unwinder's own, so the rows shown are those that a walk would use.
     let mut add = |kind: TableKind, finder: Box<dyn Finder>, parts: ImageParts| {
         out.push(Table {
             name: kind.as_str(),
             finder,
             mapping: Mapping {
+                // The mapping is the file's own address space: addresses are svma.
                 range: 0..u64::MAX,
                 bias: 0,
                 name: parts.name.clone(),
@@ -127,6 +133,7 @@ fn tables(parts: ImageParts) -> Vec<Table> {
         add(TableKind::DebugFrame, dwarf(), only(SectionKind::EhFrame));
     }
 
+    // The profile of the specification refuses nothing that the format allows.
     let sframe = |tables| Box::new(Sframe::new(Profile::Spec, tables));
     let orc = |tables| Box::new(Orc::new(None, tables));
     if has(SectionKind::Sframe) {
@@ -147,7 +154,7 @@ fn tables(parts: ImageParts) -> Vec<Table> {
 }
 
 /// A range of addresses with the same row, or with the same reason for having none.
-struct Stretch {
+struct RowRange {
     start: u64,
     place: String,
     text: String,
@@ -172,11 +179,13 @@ pub(super) fn faults(path: &Path, section: SectionKind, range: &Range<u64>) -> V
 }
 
 /// What the table says about each address in the range.
-fn stretches(table: &Table, range: &Range<u64>) -> Vec<Stretch> {
+fn stretches(table: &Table, range: &Range<u64>) -> Vec<RowRange> {
     let mut cache = Cache::new();
-    let mut out: Vec<Stretch> = Vec::new();
+    let mut out: Vec<RowRange> = Vec::new();
     let mut at = range.start;
     while at < range.end {
+        // Each address is asked for as a walk would do it: readers may find different rows from a
+        // plain listing.
         let found = find_row(&*table.finder, &table.mapping, at, &mut cache);
         let (next, place, text) = match found {
             Ok(row) => {
@@ -186,6 +195,8 @@ fn stretches(table: &Table, range: &Range<u64>) -> Vec<Stretch> {
             Err(reason) => {
                 let code = reason.code();
                 let text = format!("{code} {}", code.description());
+
+                // These two reasons say more than their code does.
                 let text = match reason {
                     unwind_sim_unwind::reason::Reason::NotHeld { what } => {
                         format!("{code} {what}")
@@ -195,16 +206,19 @@ fn stretches(table: &Table, range: &Range<u64>) -> Vec<Stretch> {
                     }
                     _ => text,
                 };
+
+                // Without a row it is not known where the next one starts, so each byte is asked.
                 (at + 1, "-".to_owned(), text)
             }
         };
 
+        // Neighbouring addresses with the same answer are one range.
         let same = out
             .last()
             .is_some_and(|s| s.place == place && s.text == text);
         if !same {
             let start = at;
-            out.push(Stretch { start, place, text });
+            out.push(RowRange { start, place, text });
         }
 
         // A row that ends before `at` must not make this an endless loop.
@@ -215,7 +229,8 @@ fn stretches(table: &Table, range: &Range<u64>) -> Vec<Stretch> {
 }
 
 fn function(out: &mut String, tables: &[Table], range: &Range<u64>) {
-    let said: Vec<Vec<Stretch>> = tables.iter().map(|t| stretches(t, range)).collect();
+    // A line wherever any table changes, so that rows of all tables can be compared across.
+    let said: Vec<Vec<RowRange>> = tables.iter().map(|t| stretches(t, range)).collect();
     let mut starts: Vec<u64> = said.iter().flatten().map(|s| s.start).collect();
     starts.sort_unstable();
     starts.dedup();

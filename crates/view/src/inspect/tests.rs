@@ -74,6 +74,7 @@ fn concatenated_tables_and_objects_are_noticed() {
         .windows(section.data.len())
         .position(|part| part == &section.data[..])
         .unwrap();
+    // In the header, `num_fdes` becomes 0, and `fre_len` 8 bytes less.
     bytes[at + 8..at + 12].copy_from_slice(&0u32.to_le_bytes());
     bytes[at + 16..at + 20].copy_from_slice(&(header.fre_len - 8).to_le_bytes());
     std::fs::write(&path, &bytes).unwrap();
@@ -87,6 +88,7 @@ fn concatenated_tables_and_objects_are_noticed() {
     bytes[16] = 1;
     std::fs::write(&path, &bytes).unwrap();
 
+    // An object has relocations instead of addresses, so its table cannot be shown by address.
     let error = inspect(&path, None, &OpenOptions::default(), &CaseLimits::default()).unwrap_err();
     assert!(
         error
@@ -143,6 +145,7 @@ fn rows_of_a_function_stand_side_by_side() {
     )
     .unwrap();
 
+    // Derived tables are there although the file has no such sections.
     for table in ["eh_frame", "sframe", "sframe(derived)", "orc(derived)"] {
         assert!(text.contains(&format!(" {table} ")), "{table}:\n{text}");
     }
@@ -156,6 +159,7 @@ fn rows_of_a_function_stand_side_by_side() {
     .unwrap_err();
     assert!(matches!(error, InspectError::NoFunction { .. }), "{error}");
 
+    // A trace has no tables of its own: they are in the files that it names.
     let error = inspect(
         &corpus("traces/seed-004.bin"),
         Some("main"),
@@ -179,6 +183,7 @@ fn damaged_files_are_withstood() {
         let whole = std::fs::read(corpus(file)).unwrap();
         let path = folder.path().join("damaged");
 
+        // Both modes, as they read different parts of the file.
         let try_it = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
             if let Err(error) =
@@ -194,6 +199,7 @@ fn damaged_files_are_withstood() {
             );
         };
 
+        // Cut at about forty places, and with single bytes changed at about sixty-four.
         let step = (whole.len() / 40).max(1);
         for cut in (0..whole.len()).step_by(step) {
             try_it(&whole[..cut]);
@@ -253,6 +259,8 @@ fn changed_tables(file: &Path, kind: SectionKind) {
     let parts = elf::open(file).unwrap().parts;
     let section = parts.sections.iter().find(|s| s.kind == kind).unwrap();
     let len = section.data.len();
+
+    // The section is found by its bytes, as its file offset is not kept.
     let mut places = whole.windows(len);
     let start = places.position(|bytes| bytes == &section.data[..]).unwrap();
 
@@ -262,9 +270,10 @@ fn changed_tables(file: &Path, kind: SectionKind) {
     let is_slow = std::env::var_os("UNWIND_SIM_SLOW").is_some();
 
     for at in start..start + len {
-        let chosen = match is_slow {
-            true => &flips[..],
-            false => &flips[at % 2..][..1],
+        let chosen = if is_slow {
+            &flips[..]
+        } else {
+            &flips[at % 2..][..1]
         };
 
         for flip in chosen.as_flattened() {
@@ -276,6 +285,7 @@ fn changed_tables(file: &Path, kind: SectionKind) {
         }
     }
 
+    // If no change was noticed, the test would prove nothing.
     assert!(malformed > 0, "{}", file.display());
 }
 

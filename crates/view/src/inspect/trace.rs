@@ -35,6 +35,7 @@ fn status_text(status: u32) -> String {
 }
 
 fn meta(out: &mut String, trace: &Trace) {
+    // What a writer did not know is left out, not shown as empty.
     let meta = trace.meta();
     if !meta.command.is_empty() {
         field(out, "made by", meta.command.join(" "));
@@ -80,6 +81,8 @@ fn meta(out: &mut String, trace: &Trace) {
     if let Some(status) = meta.status {
         field(out, "status", status_text(status));
     }
+
+    // Keys that nothing here knows are shown as they are.
     for (key, value) in &meta.other {
         field(out, key, value);
     }
@@ -88,13 +91,13 @@ fn meta(out: &mut String, trace: &Trace) {
 /// Writes the table of blocks. Returns the number of bytes stored for samples.
 fn blocks(out: &mut String, trace: &Trace) -> u64 {
     #[derive(Default)]
-    struct Sum {
+    struct BlockTotals {
         blocks: u64,
         items: u64,
         stored: u64,
         plain: u64,
     }
-    let mut sums: BTreeMap<u16, Sum> = BTreeMap::new();
+    let mut sums: BTreeMap<u16, BlockTotals> = BTreeMap::new();
 
     let (mut sampled, mut data) = (0, 0);
     for block in trace.blocks() {
@@ -116,6 +119,7 @@ fn blocks(out: &mut String, trace: &Trace) -> u64 {
 
     let mut table = Columns::new(&["block", "number", "items", "stored", "plain"]);
     for (number, sum) in &sums {
+        // Blocks of unknown types are skipped by readers, but take room.
         let name = BlockType::from_number(*number).map_or_else(
             || format!("type {number}, unknown"),
             |t| t.as_str().to_owned(),
@@ -166,7 +170,7 @@ fn images(out: &mut String, trace: &Trace) {
 }
 
 #[derive(Default)]
-struct Counted {
+struct TraceCounts {
     samples: u64,
     fake: u64,
     threads: BTreeSet<(u32, u32)>,
@@ -182,11 +186,13 @@ struct Counted {
 /// The size of a register set in a plain dump: 16 registers, rip, rflags.
 const REGISTERS_BYTES: u64 = 18 * 8;
 
-impl Counted {
+impl TraceCounts {
     fn add(&mut self, sample: &Sample<'_>) {
         self.samples += 1;
         self.fake += u64::from(sample.regs.is_fake());
         self.threads.insert((sample.pid, sample.tid));
+
+        // Samples of several threads need not be in order, so both ends are looked for.
         let (first, last) = self.time.unwrap_or((sample.time, sample.time));
         self.time = Some((first.min(sample.time), last.max(sample.time)));
 
@@ -221,7 +227,9 @@ impl Counted {
 }
 
 fn items(out: &mut String, trace: &Trace, stored: u64) {
-    let mut sums = Counted::default();
+    let mut sums = TraceCounts::default();
+
+    // Each chunk is read by itself, so a damaged one does not hide those behind it.
     for chunk in trace.chunks() {
         let mut reader = match chunk.read() {
             Ok(reader) => reader,
@@ -234,6 +242,8 @@ fn items(out: &mut String, trace: &Trace, stored: u64) {
             match item {
                 Ok(Item::Sample(sample)) => sums.add(&sample),
                 Ok(Item::Event(_)) => {}
+
+                // Within a chunk, what follows a damaged item cannot be told apart.
                 Err(error) => {
                     sums.damaged.push(error.to_string());
                     break;
@@ -302,6 +312,7 @@ fn items(out: &mut String, trace: &Trace, stored: u64) {
 
     // What the samples would take if nothing were shared or compressed, for comparison.
     if n > 0 {
+        // A damaged trace may have no stored bytes.
         let (raw, kept) = (per(sums.raw_bytes, n), per(stored, n));
         let ratio = sums.raw_bytes as f64 / stored.max(1) as f64;
         let text = format_args!(

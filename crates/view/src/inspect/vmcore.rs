@@ -15,6 +15,8 @@ const LISTED_MAX: usize = 20;
 pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     let owner = map(path)?;
     let bytes = (*owner).as_ref();
+
+    // Only what the dump itself says: symbols and stacks need the image of its kernel.
     let facts = vmcore_facts(bytes).map_err(|source| InspectError::Core {
         path: path.into(),
         source,
@@ -31,9 +33,10 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
         None => field(&mut out, "KASLR offset", "not stated; found with the image"),
     }
     // Dumps by QEMU have the registers of the processors, with CR3.
-    let page_tables = match facts.has_system_registers {
-        true => "given by the processors",
-        false => "found with the image",
+    let page_tables = if facts.has_system_registers {
+        "given by the processors"
+    } else {
+        "found with the image"
     };
     field(&mut out, "page tables", page_tables);
 
@@ -45,6 +48,7 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     out.push('\n');
     memory.write(&mut out);
 
+    // A register that the dump does not have is shown as unknown.
     let mut cpus = Columns::new(&["processor", "rip", "rsp", "cs"]);
     for (number, regs) in facts.cpus.iter().enumerate() {
         let hex = |reg| regs.get(reg).map_or("?".to_owned(), |v| format!("{v:#x}"));
@@ -53,6 +57,7 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     out.push('\n');
     cpus.write(&mut out);
 
+    // A dump with problems can still be used in part, so they come last.
     if !facts.problems.is_empty() {
         let problems: Vec<_> = facts.problems.iter().map(ToString::to_string).collect();
         out.push_str("\nproblems\n");

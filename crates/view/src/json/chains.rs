@@ -15,7 +15,7 @@ use unwind_sim_judge::unjudged::Unjudged;
 use unwind_sim_judge::whole::Whole;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::chain::{Chain, End, How, RowRef, Step, Words};
+use unwind_sim_unwind::chain::{Chain, End, How, ReadWords, RowRef, Step};
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::image::{AddressSpace, Contents};
 use unwind_sim_unwind::row::Row;
@@ -24,10 +24,10 @@ use unwind_sim_unwind::verdict::{Ground, Verdict};
 /// Writes the lines of [`super::chain`] for the outcomes of a run.
 pub struct ChainWriter<'r> {
     run: &'r Run,
-    columns: Vec<(Column, Last)>,
+    columns: Vec<(Column, LastColumn)>,
     texts: Texts,
     /// Most unwinders start at the same registers.
-    events: Option<(Contents, Kept<Vec<Event>>)>,
+    events: Option<(Contents, CachedText<Vec<Event>>)>,
 }
 
 impl<'r> ChainWriter<'r> {
@@ -36,7 +36,9 @@ impl<'r> ChainWriter<'r> {
         let columns = run.columns().into_iter();
         ChainWriter {
             run,
-            columns: columns.map(|column| (column, Last::default())).collect(),
+            columns: columns
+                .map(|column| (column, LastColumn::default()))
+                .collect(),
             texts: Texts::default(),
             events: None,
         }
@@ -62,24 +64,30 @@ impl Describe for ChainWriter<'_> {
 
         head(view, unwinder, column.variant_for(view).as_str(), line)?;
 
+        // Everything that the text depends on is part of the key, or a line would keep what is no
+        // longer true.
         let verdict = (outcome.verdict, outcome.ground, outcome.unjudged);
-        Kept::write(&mut last.verdict, &verdict, line, |_, out| {
+        CachedText::write(&mut last.verdict, &verdict, line, |_, out| {
             field(",\"verdict\":", &verdict_line(outcome), out)
         })?;
         let end = (outcome.chain.end, outcome.whole, outcome.end_kind());
-        Kept::write(&mut last.end, &end, line, |_, out| {
+        CachedText::write(&mut last.end, &end, line, |_, out| {
             field(",\"end\":", &judged_end_line(outcome), out)
         })?;
 
         line.extend_from_slice(b",\"frames\":[");
+
+        // The frames have a store of their own: mostly only the innermost ones change.
         last.frames.write(texts, view.space, &outcome.chain, line)?;
         line.push(b']');
 
         // Events name places, so their text holds only as long as the same images are mapped.
         let contents = view.space.contents();
+
+        // Taken out, so that what belongs to another address space is dropped here.
         let known = events.take().filter(|(of, _)| *of == contents);
         let mut kept = known.map(|(_, kept)| kept);
-        Kept::write(&mut kept, &outcome.chain.events, line, |events, out| {
+        CachedText::write(&mut kept, &outcome.chain.events, line, |events, out| {
             field(",\"events\":", &event_lines(view.space, events), out)
         })?;
         *events = kept.map(|kept| (contents, kept));
@@ -93,6 +101,7 @@ impl Describe for ChainWriter<'_> {
             line.pop();
         }
 
+        // The cause has no text that is kept as a whole: its values differ from sample to sample.
         if let Some(diagnosis) = &outcome.diagnosis {
             line.extend_from_slice(b",\"cause\":");
             texts.cause(view.space, diagnosis, line)?;
@@ -126,22 +135,22 @@ fn head(
 
 /// What was written last for a column.
 #[derive(Default)]
-struct Last {
-    verdict: Option<Kept<(Verdict, Ground, Option<Unjudged>)>>,
-    end: Option<Kept<(End, Option<Whole>, &'static str)>>,
-    frames: Frames,
+struct LastColumn {
+    verdict: Option<CachedText<(Verdict, Ground, Option<Unjudged>)>>,
+    end: Option<CachedText<(End, Option<Whole>, &'static str)>>,
+    frames: CachedFrames,
 }
 
 /// A value and its text.
-struct Kept<T> {
+struct CachedText<T> {
     value: T,
     text: Vec<u8>,
 }
 
-impl<T: PartialEq + Clone> Kept<T> {
+impl<T: PartialEq + Clone> CachedText<T> {
     /// Adds the text of `value`: the one of `kept`, or else what `write` adds, which is kept.
     fn write(
-        kept: &mut Option<Kept<T>>,
+        kept: &mut Option<CachedText<T>>,
         value: &T,
         out: &mut Vec<u8>,
         write: impl FnOnce(&T, &mut Vec<u8>) -> Result<(), serde_json::Error>,
@@ -151,7 +160,7 @@ impl<T: PartialEq + Clone> Kept<T> {
             _ => {
                 let from = out.len();
                 write(value, out)?;
-                *kept = Some(Kept {
+                *kept = Some(CachedText {
                     value: value.clone(),
                     text: out[from..].to_vec(),
                 });
@@ -163,15 +172,15 @@ impl<T: PartialEq + Clone> Kept<T> {
 
 /// The frames of a chain and their texts, as a stack: the outermost first, as those stay longest.
 #[derive(Default)]
-struct Frames {
+struct CachedFrames {
     contents: Option<Contents>,
-    frames: Vec<KeptFrame>,
+    frames: Vec<FrameKey>,
     text: Vec<u8>,
     /// Where the text of each frame ends.
     ends: Vec<usize>,
 }
 
-impl Frames {
+impl CachedFrames {
     /// Adds the texts of the chain's frames, innermost first.
     fn write(
         &mut self,
@@ -184,22 +193,27 @@ impl Frames {
         // Chains that follow each other share their outer frames, so frames are kept outermost
         // first.
         let pairs = self.frames.iter().zip(chain.steps().rev());
-        let same = match self.contents == contents {
-            true => pairs.take_while(|(kept, step)| kept.is(step)).count(),
-            false => 0,
+        let same = if self.contents == contents {
+            pairs.take_while(|(kept, step)| kept.is(step)).count()
+        } else {
+            0
         };
 
+        // What is behind the first frame that differs is forgotten: the texts lie one behind the
+        // other.
         self.contents = contents;
         self.frames.truncate(same);
         self.ends.truncate(same);
         self.text.truncate(self.ends.last().copied().unwrap_or(0));
 
+        // The outer frames are there; the others are added from the outside in.
         for step in chain.steps().rev().skip(same) {
-            self.frames.push(KeptFrame::new(&step));
+            self.frames.push(FrameKey::new(&step));
             texts.frame(space, &step, &mut self.text)?;
             self.ends.push(self.text.len());
         }
 
+        // The line has the innermost frame first, so the texts are taken from the end.
         let mut end = self.text.len();
         for i in (0..self.ends.len()).rev() {
             let start = i.checked_sub(1).map_or(0, |outer| self.ends[outer]);
@@ -215,16 +229,16 @@ impl Frames {
 }
 
 /// What the text of a frame depends on.
-struct KeptFrame {
+struct FrameKey {
     place: (CodeAddress, u64, Option<u64>),
     found: &'static str,
     row: Option<Row>,
-    words: Words,
+    words: ReadWords,
 }
 
-impl KeptFrame {
-    fn new(step: &Step<'_>) -> KeptFrame {
-        let mut words = Words::new();
+impl FrameKey {
+    fn new(step: &Step<'_>) -> FrameKey {
+        let mut words = ReadWords::new();
         let row = match step.how {
             How::Rule { row, words: read } => {
                 read.iter().for_each(|&word| words.push(word));
@@ -232,7 +246,7 @@ impl KeptFrame {
             }
             _ => None,
         };
-        KeptFrame {
+        FrameKey {
             place: (step.pc, step.sp, step.slot),
             found: found_name(step),
             row,

@@ -137,6 +137,7 @@ pub fn comparison(
         }));
     }
 
+    // Groups come after all columns, so that a reader has the totals before the details.
     for (column, name) in columns.iter().enumerate() {
         let groups = comparison.column_groups(column);
         lines.extend(
@@ -146,6 +147,7 @@ pub fn comparison(
         );
     }
 
+    // The summary is the last line, so that a reader notices output that was cut short.
     lines.push(summary(comparison, Some(origin), command));
     lines
 }

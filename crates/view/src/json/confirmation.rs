@@ -108,6 +108,7 @@ impl Line {
             interrupted: 0,
         };
 
+        // The fields of a thread that was not resumed stay as if nothing had happened.
         match resumed {
             Err(why) => line.not_resumed = Some(why),
             Ok(resumed) => {
@@ -115,6 +116,9 @@ impl Line {
                 line.returns = resumed.returns.len();
                 line.rip = Some(hex(resumed.rip));
                 line.end = resumed.end.to_string();
+
+                // Numbers of system calls are names in the line, as numbers mean nothing to its
+                // readers.
                 let named = |(&number, &count): (&u64, &u64)| (call_name(number), count);
                 line.assumed = resumed.assumed.iter().map(named).collect();
                 line.interrupted = resumed.interrupted;

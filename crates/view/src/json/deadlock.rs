@@ -7,7 +7,7 @@ use serde::Serialize;
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
 use unwind_sim_judge::verify::deadlock::{
-    DeadlockedThread, OwnerKnown, Placed, WaitsFor, WalkedChain, Which,
+    DeadlockedThread, OwnerKnown, Placed, WaitTarget, WaitsFor, WalkedChain,
 };
 
 /// A thread that waits for what cannot happen.
@@ -114,6 +114,8 @@ pub fn deadlock(threads: &[DeadlockedThread]) -> Vec<Line> {
                 address: hex(*address),
                 value: value.map(|value| hex(value.into())),
                 owner: owner.map(|owner| owner.thread),
+                // The owner stands in the futex word, for robust locks and those with priority
+                // inheritance, or in glibc's `pthread_mutex_t` around it.
                 owner_known: owner.map(|owner| match owner.known {
                     OwnerKnown::Word => "word",
                     OwnerKnown::Glibc => "glibc",
@@ -140,13 +142,16 @@ pub fn deadlock(threads: &[DeadlockedThread]) -> Vec<Line> {
             waits_for: waiting.what.as_str(),
             text: waiting.what.to_string(),
             futex,
+            // What the number means depends on `waits_for`, a field of its own.
             number: match waiting.what {
                 WaitsFor::Thread(number)
                 | WaitsFor::Tracer(number)
                 | WaitsFor::Borrower(number)
                 | WaitsFor::Semaphores(number)
                 | WaitsFor::Queue(number)
-                | WaitsFor::Child(Which::Number(number) | Which::Group(number)) => Some(number),
+                | WaitsFor::Child(WaitTarget::Number(number) | WaitTarget::Group(number)) => {
+                    Some(number)
+                }
                 _ => None,
             },
             files: files

@@ -127,11 +127,14 @@ pub fn doctor(report: &Report, command: &str) -> Vec<super::Line> {
 
     let (proof, crashed) = (report.proof.as_ref(), report.crashed);
     let mut proof_ended = BTreeMap::new();
+
+    // Several endings may have one name, so they are summed by it.
     for (ending, count) in proof.iter().flat_map(|p| &p.endings) {
         *proof_ended.entry(ending.as_str()).or_default() += count;
     }
     let assumptions = proof.map(|p| p.assumptions.iter().map(|a| a.as_str()).collect());
 
+    // The summary is the last line, so that a reader notices output that was cut short.
     lines.push(super::Line::Doctor(DoctorLine {
         schema: SCHEMA,
         samples: report.samples,
@@ -159,6 +162,8 @@ pub fn doctor(report: &Report, command: &str) -> Vec<super::Line> {
 fn line(report: &Report, complaint: &Complaint) -> ComplaintLine {
     let example = &complaint.example;
     let functions = complaint.functions_by_count();
+
+    // Stacks without a named function are in the sum only.
     let named = functions.into_iter().filter(|(name, _)| !name.is_empty());
     ComplaintLine {
         schema: SCHEMA,
@@ -173,6 +178,7 @@ fn line(report: &Report, complaint: &Complaint) -> ComplaintLine {
         stacks: complaint.stacks,
         lost_frames: complaint.lost.0,
         lost_known: complaint.lost.1,
+        // Functions are ordered by count, so the bound leaves out the rarest.
         functions: named
             .take(FUNCTIONS_MAX)
             .map(|(function, stacks)| FunctionCountLine {

@@ -159,6 +159,8 @@ fn stack_line(stack: &StackInfo) -> StackLine {
 
 fn state_line(state: &State, skipped: bool) -> StateLine {
     let (stack, stack_mask) = state.stack();
+
+    // Each unwinder of the kernel has its own fields in `struct unwind_state`.
     let (graph_idx, fields) = match *state {
         State::Orc(s) => (
             s.cursors.graph_idx,
@@ -183,6 +185,7 @@ fn state_line(state: &State, skipped: bool) -> StateLine {
                 regs: pointer(s.regs),
             },
         ),
+        // In this state there is no `graph_idx`.
         State::Guess(s) => (0, Fields::Guess { sp: hex(s.sp) }),
     };
 
@@ -281,6 +284,7 @@ pub fn callchain(
             CallchainEntry::Kernel(..) | CallchainEntry::User(_) => None,
         };
 
+        // Where the address was read; only entries of the user part have that.
         let read_at = match entry {
             CallchainEntry::User(frame) => match frame.found {
                 UserFound::Regs => None,
@@ -289,6 +293,7 @@ pub fn callchain(
             CallchainEntry::Context(_) | CallchainEntry::Kernel(..) => None,
         };
 
+        // A uretprobe replaces the return address by that of its trampoline.
         let hijack = match entry {
             CallchainEntry::User(frame) => frame.hijack,
             CallchainEntry::Context(_) | CallchainEntry::Kernel(..) => Hijack::None,

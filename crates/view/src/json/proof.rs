@@ -426,6 +426,8 @@ impl WrongRowLine {
         let (mut instruction, mut before) = (None, None);
         let mut listing = Vec::new();
 
+        // The instruction, the one before it and the listing are all of one decoding, so they
+        // agree.
         for shown in code::around(file, checked.range.start, wrong.pc) {
             let order = shown.address.cmp(&wrong.pc);
             match order {
@@ -482,6 +484,8 @@ impl FunctionLine {
         checked: &Checked,
         function: Option<&str>,
     ) -> FunctionLine {
+        // A contradicted function is known by its first contradiction, an unproven one by its first
+        // doubt.
         let verdict = &checked.verdict;
         let wrong = verdict.contradictions.first().map(|w| w.code().as_str());
         FunctionLine {
@@ -547,6 +551,7 @@ impl From<Count> for CountLine {
 impl CheckLine {
     pub(crate) fn new(of: OfFile, report: &Report, totals: &Totals) -> CheckLine {
         let gap = |hole: Hole| {
+            // Gaps are summed by kind: a file without a table may have very many of them.
             let gaps = report.gaps.iter().filter(|g| g.hole == hole);
             let bytes: u64 = gaps.map(|g| g.range.end - g.range.start).sum();
             (hole.as_str(), bytes)

@@ -1,15 +1,15 @@
 //! The lines of `tables`.
 
 use super::Line;
-use crate::tables::Shown;
+use crate::tables::InstructionText;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
-use unwind_sim_tables::diff::builds::{Builds, Changed};
-use unwind_sim_tables::diff::{Cause, Claim, Difference, Input, Lost};
+use unwind_sim_tables::diff::builds::{Builds, ChangedFunction};
+use unwind_sim_tables::diff::{Cause, Claim, Difference, Input, LossTotals};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::table::{Row, Table};
 use unwind_sim_unwind::derived::Loss;
@@ -222,9 +222,12 @@ impl TableDifferenceLine {
         inputs: &[Input<'_>; 2],
         difference: &Difference,
         function: Option<&str>,
-        code: &[Shown],
+        code: &[InstructionText],
     ) -> TableDifferenceLine {
         let start = difference.range.start;
+
+        // The claims are in the order of the inputs, and each is written as its own table's format
+        // has it.
         let claims = inputs.iter().zip(&difference.claims);
         TableDifferenceLine {
             schema: SCHEMA,
@@ -243,6 +246,7 @@ impl TableDifferenceLine {
             code: code
                 .iter()
                 .map(|shown| {
+                    // Where the difference starts; the other lines are the code around it.
                     let is_marked = shown.address == start;
                     InstructionLine::new(shown.address, shown.text.clone(), is_marked)
                 })
@@ -287,7 +291,12 @@ pub struct TableLossLine {
 }
 
 impl TableLossLine {
-    pub(crate) fn new(index: usize, kind: TableKind, loss: Loss, lost: Lost) -> TableLossLine {
+    pub(crate) fn new(
+        index: usize,
+        kind: TableKind,
+        loss: Loss,
+        lost: LossTotals,
+    ) -> TableLossLine {
         TableLossLine {
             schema: SCHEMA,
             index,
@@ -311,7 +320,7 @@ pub struct ChangedLine {
 }
 
 impl ChangedLine {
-    pub(crate) fn new(changed: &Changed) -> ChangedLine {
+    pub(crate) fn new(changed: &ChangedFunction) -> ChangedLine {
         ChangedLine {
             schema: SCHEMA,
             function: changed.name.clone(),

@@ -218,8 +218,11 @@ pub fn write_verification(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let results = &run.results;
+
+    // Numbers that are nearly always 0 are left out, as most readers need not know of them.
     let some = |count: u64| (count > 0).then_some(count);
 
+    // One line for each unwinder, also if it was right everywhere.
     for (unwinder, tally) in names.iter().zip(&results.tallies) {
         Line::Verified(VerifiedLine {
             schema: SCHEMA,
@@ -242,6 +245,7 @@ pub fn write_verification(
         .write(out)?;
     }
 
+    // Code that a just-in-time compiler wrote has no file, so functions are known by name only.
     for function in &results.generated {
         Line::Jit(JitLine {
             schema: SCHEMA,
@@ -269,9 +273,11 @@ pub fn write_verification(
             given: contradiction.given.map(hex),
             truth: hex(contradiction.truth),
             count: finding.count,
+            // A line that stands for one place does not say so.
             stands_for: (finding.stands_for > 1).then_some(finding.stands_for),
             first: finding.first,
             row: contradiction.row.as_deref().map(row_line),
+            // A row that exists, but that a search through the index does not find.
             unfound_row: verify::groups::unfound_row(finding, &results.places).map(hex),
             listing: lines_around(results, finding)
                 .into_iter()
@@ -281,6 +287,7 @@ pub fn write_verification(
         .write(out)?;
     }
 
+    // These are not findings about unwinders: the program wrote over what they would read.
     for store in &results.stores.all {
         let place = results
             .places
@@ -308,6 +315,7 @@ pub fn write_verification(
         .write(out)?;
     }
 
+    // A run that ends in a deadlock has a line for each thread that waits.
     for line in deadlock(&run.deadlock) {
         line.write(out)?;
     }

@@ -9,7 +9,7 @@ use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_unwind::image::Owner;
 
-/// A recording.
+/// A perf.data, whose bytes are in memory or mapped.
 pub struct Recording {
     name: String,
     owner: Owner,

@@ -12,7 +12,7 @@ use unwind_sim_perf_script::{Address, Head, Output, Tasks};
 
 /// An address of a process in an object. Equal places have equal frames.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Place {
+struct FrameKey {
     address: u64,
     is_return: bool,
     bias: u64,
@@ -23,7 +23,7 @@ struct Place {
 
 /// A sample whose frames follow those of the previous one.
 #[derive(Clone, Copy, Debug)]
-struct Begun {
+struct PendingSample {
     /// The number of its thread, and the node that its stack is added to.
     thread: (u32, u32),
     time: u64,
@@ -34,8 +34,8 @@ struct Begun {
 
 /// Samples with their frames, innermost first.
 #[derive(Debug, Default)]
-pub(super) struct Piece {
-    samples: Vec<Begun>,
+pub(super) struct SampleBatch {
+    samples: Vec<PendingSample>,
     frames: Vec<u32>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Samples {
     /// For each event, whether it has an address or a chain.
     placed: Vec<bool>,
     /// The frames of each place, innermost first: more than one if functions were inlined there.
-    frames: HashMap<Place, Vec<u32>>,
+    frames: HashMap<FrameKey, Vec<u32>>,
     /// Whether inlined functions are frames.
     inline: bool,
     /// The last name of each thread.
@@ -75,7 +75,7 @@ impl Samples {
     }
 
     /// Adds samples to the profile.
-    pub(super) fn take(&mut self, piece: &mut Piece) {
+    pub(super) fn take(&mut self, piece: &mut SampleBatch) {
         let begins = piece.samples.iter().map(|sample| sample.frames);
         let ends = begins.skip(1).chain([piece.frames.len()]);
         for (sample, end) in piece.samples.iter().zip(ends) {
@@ -116,7 +116,7 @@ impl Samples {
         symbols: &mut dyn Symbols,
         out: &mut Vec<u32>,
     ) {
-        let place = Place {
+        let place = FrameKey {
             address: at.value,
             is_return: at.is_return,
             bias: at.map.map_or(0, |map| map.bias),
@@ -142,6 +142,7 @@ impl Samples {
             ..
         } = *at;
 
+        // What is done here is done once for each place: `look` is behind a map of places.
         let table = &mut self.profile.table;
         // The call is before a return address, which may be the next function's.
         let called = value.wrapping_sub(u64::from(is_return));
@@ -158,6 +159,8 @@ impl Samples {
         };
 
         let path = String::from_utf8_lossy(&tasks.object_name(map.object)).into_owned();
+
+        // Maps of perf have a bias that is added, and addresses in an object are those of its file.
         let mut address = called.wrapping_add(map.bias);
         // A handler returns to the start of `__restore_rt`, which no call is before.
         if is_return && starts_trampoline(symbols, &object, address.wrapping_add(1)) {
@@ -170,21 +173,28 @@ impl Samples {
             Object::Kernel(_) => map.start,
             _ => 0,
         };
+
+        // The size is needed by formats that have symbol tables.
         let function = symbol.as_ref().map(|symbol| {
             let size = symbol.range.end.saturating_sub(symbol.range.start);
             (symbol.range.start.wrapping_sub(base), size)
         });
 
+        // Without a symbol, the frame is named by its object, as perf does.
         let name = match &symbol {
             Some(symbol) => table.intern(&String::from_utf8_lossy(symbol.name)),
             None => table.intern(&bracketed(&path)),
         };
+
+        // Viewers that demangle themselves want the name as the linker has it.
         let mangled = symbols.mangled(&object, address);
         let symbol = mangled.map_or(name, |raw| table.intern(&String::from_utf8_lossy(raw)));
 
-        let functions = match inline && function.is_some() {
-            true => symbols.inlined(&object, address).to_vec(),
-            false => Vec::new(),
+        // Without a symbol there is no function that others could be inlined into.
+        let functions = if inline && function.is_some() {
+            symbols.inlined(&object, address).to_vec()
+        } else {
+            Vec::new()
         };
 
         // A perf.data need not have the build ids of its files; then the files themselves do.
@@ -202,21 +212,23 @@ impl Samples {
             function,
         };
 
+        // The outermost of the inlined functions is the function itself.
         if functions.is_empty() {
             return vec![own];
         }
 
         let frame = |function: &Vec<u8>| {
             let name = table.intern(&String::from_utf8_lossy(function));
-            match name == own.name {
-                true => own,
+            if name == own.name {
+                own
+            } else {
                 // The symbol at the address is that of the function that it was inlined into.
-                false => Frame {
+                Frame {
                     name,
                     symbol: name,
                     function: None,
                     ..own
-                },
+                }
             }
         };
         functions.iter().map(frame).collect()
@@ -233,17 +245,17 @@ fn starts_trampoline(symbols: &mut dyn Symbols, object: &Object<'_>, address: u6
 }
 
 impl Output for Samples {
-    type Piece = Piece;
+    type Piece = SampleBatch;
 
     fn shows_places(&self, event: usize) -> bool {
         self.placed[event]
     }
 
-    fn head(&mut self, head: &Head<'_>, tasks: &Tasks, _: &mut dyn Symbols, out: &mut Piece) {
+    fn head(&mut self, head: &Head<'_>, tasks: &Tasks, _: &mut dyn Symbols, out: &mut SampleBatch) {
         let number = |id: Option<i32>| id.and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
         let name = self.name(tasks, head.id.tid().unwrap_or(-1));
         let (pid, tid) = (number(head.id.pid()), number(head.id.tid()));
-        out.samples.push(Begun {
+        out.samples.push(PendingSample {
             thread: self.profile.thread(pid, tid, head.event as u32, &name),
             time: head.id.time().unwrap_or(0),
             events: head.period,
@@ -251,36 +263,43 @@ impl Output for Samples {
         });
     }
 
-    fn deferred(&mut self, _: &Tasks, _: &RecordId<'_>, _: usize, _: u64, _: &mut Piece) -> bool {
+    fn deferred(
+        &mut self,
+        _: &Tasks,
+        _: &RecordId<'_>,
+        _: usize,
+        _: u64,
+        _: &mut SampleBatch,
+    ) -> bool {
         // Frames without a sample were not counted.
         false
     }
 
-    fn place(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut Piece) {
+    fn place(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut SampleBatch) {
         self.find(at, false, symbols, &mut out.frames);
     }
 
-    fn chain(&mut self, out: &mut Piece) -> usize {
+    fn chain(&mut self, out: &mut SampleBatch) -> usize {
         out.frames.len()
     }
 
-    fn cut(&mut self, begin: usize, out: &mut Piece) {
+    fn cut(&mut self, begin: usize, out: &mut SampleBatch) {
         out.frames.truncate(begin);
     }
 
-    fn frame(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut Piece) {
+    fn frame(&mut self, at: &Address<'_>, symbols: &mut dyn Symbols, out: &mut SampleBatch) {
         self.find(at, true, symbols, &mut out.frames);
     }
 
-    fn instead(&mut self, _: usize, _: u64, text: &str, out: &mut Piece) {
+    fn instead(&mut self, _: usize, _: u64, text: &str, out: &mut SampleBatch) {
         out.frames.push(self.profile.table.label(text));
     }
 
-    fn end(&mut self, _: &mut Piece) {}
+    fn end(&mut self, _: &mut SampleBatch) {}
 
-    fn append(&mut self, part: &Piece, out: &mut Piece) {
+    fn append(&mut self, part: &SampleBatch, out: &mut SampleBatch) {
         let begin = out.frames.len();
-        let moved = part.samples.iter().map(|sample| Begun {
+        let moved = part.samples.iter().map(|sample| PendingSample {
             frames: begin + sample.frames,
             ..*sample
         });

@@ -20,7 +20,9 @@ use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::printable::PrintableName as _;
 
 pub use unwind_sim_perf_data::stitch::Mode;
-pub use unwind_sim_perf_script::{Asked, FieldList, Filter, Options, TimeError, TimeSpan};
+pub use unwind_sim_perf_script::{
+    FieldList, Filter, Options, RequestedFields, TimeError, TimeSpan,
+};
 
 /// Bytes written at a time.
 const BUFFER: usize = 1 << 16;
@@ -141,10 +143,12 @@ pub fn profile(
     unwinder: Option<&Engine>,
     out: &mut dyn Write,
 ) -> Result<Report, ScriptError> {
+    // Text has another writer: it prints as it reads, and needs no profile.
     let Some(kind) = format.kind() else {
         return text(recording, options, places, unwinder, out);
     };
 
+    // The profile's events are those of the file, so it is made once the file is parsed.
     let make =
         |file: &PerfFile<'_>| Ok(Samples::new(file, kind, recording.ended(), options.inline));
 
@@ -160,6 +164,7 @@ pub fn profile(
         },
     )?;
 
+    // The last piece comes after all samples: it holds what was waiting for a later record.
     samples.take(&mut last);
     format.write(&samples.finish(), recording.name(), out)?;
     Ok(report)
@@ -183,6 +188,9 @@ fn each<O: Output>(
     // A sample without either of them is not unwound (perf's `thread__resolve_callchain_unwind`).
     let copies = st::REGS_USER | st::STACK_USER;
     let unwinds = |attr: &EventAttr| attr.sample_type & copies == copies && !options.hide_chains;
+
+    // Without another unwinder, samples are unwound as perf does with libdw, for the text to be the
+    // same.
     let as_perf = Engine::Table(Box::new(libdw()));
     let engine = unwinder.unwrap_or(&as_perf);
 
@@ -190,6 +198,8 @@ fn each<O: Output>(
         unwound: unwinder.is_some(),
         ..options.clone()
     };
+
+    // Without a root folder given, files are those of this system.
     let mut files = FinderOptions {
         symfs: places.symfs.clone(),
         ..FinderOptions::system()
@@ -198,6 +208,8 @@ fn each<O: Output>(
     files.elf.symbols = false;
     files.elf.plt = false;
 
+    // Only if some event has both; most recordings have chains by frame pointer, which need no
+    // unwinder.
     let mut stacks = file
         .attrs()
         .iter()
@@ -208,6 +220,8 @@ fn each<O: Output>(
     let mut symbols = Files::new(places, HELPER);
     let output = make(&file)?;
 
+    // Events come in the order of time, which is not that of the file: perf writes each processor's
+    // buffer by itself.
     let mut script = Script::with_output(&file, options, output, &mut symbols, unwind)?;
     let mut piece = O::Piece::default();
     // The callback cannot return an error; it stops and leaves it here.
@@ -227,6 +241,7 @@ fn each<O: Output>(
         return Err(error.into());
     }
 
+    // What is still waiting is printed as it is.
     script.finish(&mut piece);
     let report = Report {
         summary,

@@ -96,7 +96,9 @@ impl Unwind for Stacks<'_> {
             return true;
         }
 
+        // The chain may already have the kernel's frames.
         let begin = chain.len();
+        // The walk has return addresses; the text has the addresses before them, within the calls.
         let numbered = pcs.iter().zip(0u32..).take(frames_max);
         let addresses = numbered.map(|(&pc, at)| {
             // The trampoline of a signal handler was not called either: libdw treats its address as
@@ -105,6 +107,7 @@ impl Unwind for Stacks<'_> {
             pc.wrapping_sub(u64::from(!is_exact))
         });
 
+        // What follows is what perf does with libdw's frames.
         if !self.as_perf {
             chain.extend(addresses);
             return true;

@@ -9,7 +9,7 @@ use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_perf_data::Summary;
 use unwind_sim_perf_data::callchain::is_marker;
 use unwind_sim_perf_data::stitch::{
-    Counts, Judged, Judgement, Mode, Stitch, Stitched, Stitcher, Tally, items, judge,
+    Counts, JudgedSample, Judgement, Mode, Stitch, Stitched, Stitcher, Tally, items, judge,
 };
 use unwind_sim_perf_data::{PerfError, PerfFile};
 use unwind_sim_recordings::mapped::map_file;
@@ -58,12 +58,14 @@ pub fn stitch(path: &Path, like: Mode) -> Result<Stitching, StitchError> {
     })?;
     let file = PerfFile::parse((*owner).as_ref())?;
 
+    // Both modes read the same records in one pass, so that they differ only in how they join them.
     let mut ours = Stitcher::new(Mode::Own);
     ours.events(file.attrs());
     let mut theirs = Stitcher::new(like);
     let (mut own, mut other) = (Vec::new(), Vec::new());
 
     let summary = items(&file, |item| {
+        // A stitcher keeps a sample until its record has come or cannot come any more.
         theirs.push(item.clone());
         ours.push(item);
         other.extend(std::iter::from_fn(|| theirs.pop()));
@@ -100,7 +102,7 @@ pub struct Show {
 
 impl Stitching {
     /// The deferred samples as stitched in both modes, in order of time.
-    fn judged(&self) -> Vec<Judged<'_>> {
+    fn judged(&self) -> Vec<JudgedSample<'_>> {
         let mut judged = judge(&self.own, &self.other);
         judged.retain(|sample| sample.own.how != Stitch::NotDeferred);
         judged
@@ -116,16 +118,19 @@ impl Stitching {
     /// # Errors
     /// If `out` cannot be written.
     pub fn print(&self, show: Show, command: &str, out: &mut dyn Write) -> std::io::Result<()> {
+        // What the other mode delivered is judged by ours.
         let mut judged = self.judged();
         let tally = Tally::of(&judged);
 
         // Chains of the other way come in its order, which is judged, too.
         if show.other_chains {
+            // A sample is known by its key, as both modes have delivered it in different places.
             let places = self.other.iter().zip(0u64..);
             let places: HashMap<u64, u64> = places.map(|(s, place)| (s.key, place)).collect();
             judged.sort_by_key(|sample| places.get(&sample.own.key));
         }
 
+        // The sums are made of all samples, shown or not.
         if !show.samples {
             judged.clear();
         }
@@ -153,7 +158,7 @@ impl Stitching {
 
     fn text_sample(
         &self,
-        sample: &Judged<'_>,
+        sample: &JudgedSample<'_>,
         shown: &Stitched,
         out: &mut dyn Write,
     ) -> std::io::Result<()> {
@@ -178,6 +183,8 @@ impl Stitching {
 
     fn table(&self, tally: &Tally, out: &mut dyn Write) -> std::io::Result<()> {
         let counts = &self.counts;
+
+        // Rows that are 0 are left out, but not the totals.
         let rows = |out: &mut dyn Write, rows: &[(u64, &str)]| {
             rows.iter()
                 .filter(|(count, _)| *count > 0)
@@ -190,6 +197,8 @@ impl Stitching {
         rows(
             out,
             &[
+                // Late ones are among the stitched, but are told apart: perf has no frames for
+                // them.
                 (tally.stitched - tally.late, "got the record that followed"),
                 (tally.late, "got the record before (perf has no frames)"),
                 (tally.moved, "got a record of a later time in user space"),
@@ -216,6 +225,7 @@ impl Stitching {
 
         let like = self.like.as_str();
 
+        // `unproven` is rare, and left out if there is none.
         for judgement in Judgement::ALL {
             let count = tally.other.get(&judgement).copied().unwrap_or(0);
             if count == 0 && judgement == Judgement::Unproven {
@@ -228,7 +238,7 @@ impl Stitching {
         writeln!(out, "{order:9}  {like}: not in order of time")
     }
 
-    fn json_sample(&self, sample: &Judged<'_>, shown: &Stitched) -> Line {
+    fn json_sample(&self, sample: &JudgedSample<'_>, shown: &Stitched) -> Line {
         let own = sample.own;
         Line::StitchedSample(Box::new(StitchedSampleLine {
             schema: SCHEMA,

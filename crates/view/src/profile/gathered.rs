@@ -72,7 +72,7 @@ impl Series {
 
 /// What distinguishes threads. Fields that do not matter are 0 or empty.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Key {
+struct ThreadKey {
     pid: u32,
     tid: u32,
     series: u32,
@@ -163,7 +163,7 @@ impl Clock {
 pub struct Profile {
     /// What is kept of each sample.
     pub kind: GatherKind,
-    /// The frames.
+    /// The frames of all stacks, each once.
     pub table: Table,
     /// The threads, with their frames below them; see [`NodePlace`].
     pub tree: Tree,
@@ -173,9 +173,9 @@ pub struct Profile {
     pub clock: Option<Clock>,
     /// The first and the last time of a sample.
     times: Option<(u64, u64)>,
-    /// The threads.
+    /// The threads, one for each series that they have samples of.
     pub threads: Vec<Thread>,
-    numbers: HashMap<Key, u32>,
+    numbers: HashMap<ThreadKey, u32>,
     /// The counts by node; empty in a profile of times.
     counts: Vec<Count>,
     /// The samples, in the order of time within a thread; empty except in a profile of times.
@@ -233,7 +233,7 @@ impl Profile {
             GatherKind::Names | GatherKind::Addresses => thread.name.clone(),
             GatherKind::Times => "".into(),
         };
-        let key = Key {
+        let key = ThreadKey {
             pid: thread.pid,
             tid: thread.tid,
             series: thread.series,
@@ -370,9 +370,13 @@ impl Profile {
             return all.pop();
         }
 
+        // All workers gathered from one recording, so the first one's series and clock are those of
+        // all.
         let first = all.first()?;
         let mut whole = Profile::new(first.kind, first.series.clone());
         whole.clock = first.clock;
+
+        // The time that the recording spans is that from the first to the last of all workers.
         for (from, to) in all.iter().filter_map(|one| one.times) {
             let (first, last) = whole.times.unwrap_or((from, to));
             whole.times = Some((first.min(from), last.max(to)));
@@ -382,6 +386,8 @@ impl Profile {
         let mut parts = Vec::new();
         let mut numbers = Vec::new();
         for (of, one) in all.iter().enumerate() {
+            // The numbers of nodes and threads are a worker's own; `merge` says which are the same
+            // here.
             let (nodes, threads) = whole.merge(one);
             for (&count, &node) in one.counts.iter().zip(&nodes) {
                 whole.count(node, count);
@@ -400,6 +406,8 @@ impl Profile {
         // Parts of different series may have the same number. The sort is stable, so those of a
         // thread stay in order.
         parts.sort_by_key(|part| part.0);
+
+        // Room for all at once, as the list is the largest part of a profile.
         whole
             .samples
             .reserve(all.iter().map(|one| one.samples.len()).sum());

@@ -21,7 +21,7 @@ pub use recording::events;
 
 use crate::symbol_files::HELPER;
 use gathered::Profile;
-use recording::Known;
+use recording::RecordingHeader;
 use std::io::Write;
 use std::sync::Mutex;
 use unwind_sim_judge::run::{Run, RunError};
@@ -49,7 +49,8 @@ pub fn write(
     threads: usize,
     out: &mut dyn Write,
 ) -> Result<Written, RunError> {
-    let known = Known::of(source)?;
+    // Symbols of the kernel are read once, for all unwinders and workers.
+    let known = RecordingHeader::of(source)?;
     let files = Mutex::new(KernelSymbols::new(known.places(source), HELPER));
     let series = known.series(&run.engines);
 
@@ -57,6 +58,7 @@ pub fn write(
     let mut all = Vec::new();
     let reasons = format != Format::Folded;
 
+    // Each unwinder has a series for each event, one behind the other.
     for (engine, first) in run.engines.iter().zip((0..).step_by(known.event_count())) {
         let options = options(source, run, engine);
         let counts = match format.kind() {
@@ -71,15 +73,19 @@ pub fn write(
             }
             Some(kind) => {
                 let make = || {
+                    // Each worker has a profile of its own, so that none waits for another; they
+                    // are joined below.
                     let mut profile = Profile::new(kind, series.clone());
                     profile.clock = known.clock;
-                    walked::Walks::new(profile, first as u32, reasons, &files)
+                    walked::WalkGatherer::new(profile, first as u32, reasons, &files)
                 };
                 let (counts, gathered) = gather(source, &options, threads, make)?;
                 all.extend(gathered.into_iter().map(|one| one.profile));
                 counts
             }
         };
+
+        // All unwinders are given the same samples, so the counts of one are those of all.
         written.get_or_insert(counts);
     }
 

@@ -11,7 +11,7 @@ use unwind_sim_recordings::mapped::map_file;
 
 /// What is known of a recording before it is read. Of other kinds than perf.data that is nothing.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct RecordingHeader {
     /// The attributes of its events.
     attrs: Vec<EventAttr>,
     /// Its clock; `None` if times are not nanoseconds.
@@ -20,24 +20,24 @@ pub(super) struct Known {
     kernel_build_id: Option<Vec<u8>>,
 }
 
-impl Known {
+impl RecordingHeader {
     /// Reads the head of the recording. If it cannot be read, the walk over it says so.
-    pub(super) fn of(source: &Source) -> Result<Known, RunError> {
+    pub(super) fn of(source: &Source) -> Result<RecordingHeader, RunError> {
         if file_kind(&source.path)? != FileKind::PerfData {
-            return Ok(Known::default());
+            return Ok(RecordingHeader::default());
         }
         let Ok(bytes) = map_file(&source.path) else {
-            return Ok(Known::default());
+            return Ok(RecordingHeader::default());
         };
         let Ok(file) = PerfFile::parse((*bytes).as_ref()) else {
-            return Ok(Known::default());
+            return Ok(RecordingHeader::default());
         };
         let mut kernel = KernelCode::default();
         for id in file.build_ids().filter_map(Result::ok) {
             kernel.build_id(&id);
         }
         let modified = std::fs::metadata(&source.path).and_then(|data| data.modified());
-        Ok(Known {
+        Ok(RecordingHeader {
             attrs: file.attrs().to_vec(),
             clock: Some(Clock::of(&file, modified.ok())),
             kernel_build_id: kernel.core_build_id(),
@@ -59,6 +59,7 @@ impl Known {
         let of_engine = |engine: &Engine| {
             let unwinder = engine.name().to_owned();
             let named = move |attr: &EventAttr| {
+                // A name that is the same for all series would only be noise.
                 let event = EventInfo::of(attr);
                 let name = match (several, several_events) {
                     (false, _) => event.name.clone(),
@@ -71,8 +72,9 @@ impl Known {
                 }
             };
 
+            // A recording of another kind than perf.data has no events, so the samples are of one
+            // series.
             let mut series: Vec<Series> = self.attrs.iter().map(named).collect();
-
             if series.is_empty() {
                 series.push(Series {
                     name: engine.name().to_owned(),
@@ -101,6 +103,6 @@ impl Known {
 /// # Errors
 /// If the file cannot be opened.
 pub fn events(source: &Source) -> Result<Vec<String>, RunError> {
-    let known = Known::of(source)?;
+    let known = RecordingHeader::of(source)?;
     Ok(known.attrs.iter().map(event_name).collect())
 }

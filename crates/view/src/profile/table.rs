@@ -62,7 +62,7 @@ impl Table {
         }
     }
 
-    /// All frames.
+    /// All frames, in the order in which they were added.
     pub fn frames(&self) -> &[Frame] {
         &self.frames
     }

@@ -104,11 +104,14 @@ impl Tree {
         // Children as a linked list of siblings, sorted when their parent is visited.
         let mut first = vec![ROOT; self.nodes.len() + 1];
         let mut next = vec![ROOT; self.nodes.len()];
+
+        // Roots have no parent, and are children of one node more than there are.
         for (id, node) in self.nodes.iter().enumerate() {
             let parent = (node.parent as usize).min(self.nodes.len());
             next[id] = std::mem::replace(&mut first[parent], id as u32);
         }
 
+        // `open` is the stack of a depth-first walk without recursion: stacks may be deep.
         let mut out = Vec::with_capacity(self.nodes.len());
         let mut open = Vec::new();
         let mut visit = self.nodes.len();
@@ -157,6 +160,7 @@ mod tests {
             vec![4],
         ];
 
+        // Paths with common beginnings, and frames that are in several places.
         let grow = |paths: &mut dyn Iterator<Item = &Vec<u32>>| {
             let mut tree = Tree::default();
             for path in paths {
@@ -177,6 +181,7 @@ mod tests {
         let whole = grow(&mut paths.iter());
         assert_eq!(frames(&whole), [1, 2, 3, 5, 4, 2, 3]);
 
+        // The merged tree has grown in another order and has other numbers, but the same stacks.
         let mut merged = grow(&mut paths[3..].iter().rev());
         let new = merged.merge(&grow(&mut paths[..3].iter()), |frame| frame);
         assert_eq!(new.len(), 6);

@@ -10,19 +10,19 @@ use unwind_sim_unwind::image::Contents;
 use unwind_sim_unwind::reason::Code;
 
 /// Gathers the walks of one unwinder.
-pub(super) struct Walks<'f> {
+pub(super) struct WalkGatherer<'f> {
     pub(super) profile: Profile,
     lookup: Lookup<'f>,
     /// The number of the series of its first event.
     series: u32,
     /// Whether to add a frame that says why a walk stopped.
     reasons: bool,
-    last: Last,
+    last: LastStack,
 }
 
 /// The last stack. The next one usually has the same outer frames.
 #[derive(Debug)]
-struct Last {
+struct LastStack {
     /// The stamp and the number of mappings of its address space. What is cached for a space is
     /// valid until either changes.
     contents: Option<Contents>,
@@ -38,20 +38,20 @@ struct Last {
     path: Vec<(u64, u32)>,
 }
 
-impl<'f> Walks<'f> {
+impl<'f> WalkGatherer<'f> {
     /// Nothing is gathered yet. The kernel's symbols come from `files`.
     pub(super) fn new(
         profile: Profile,
         series: u32,
         reasons: bool,
         files: &'f Mutex<KernelSymbols>,
-    ) -> Walks<'f> {
-        Walks {
+    ) -> WalkGatherer<'f> {
+        WalkGatherer {
             profile,
             lookup: Lookup::new(files),
             series,
             reasons,
-            last: Last {
+            last: LastStack {
                 contents: None,
                 space: 0,
                 ids: (0, 0),
@@ -67,7 +67,7 @@ impl<'f> Walks<'f> {
     /// The node of a stack's innermost frame, or of the thread if there is none.
     fn node(&mut self, taken: &Taken<'_>) -> u32 {
         self.enter(taken);
-        let Walks {
+        let WalkGatherer {
             profile,
             lookup,
             last,
@@ -75,12 +75,16 @@ impl<'f> Walks<'f> {
         } = self;
 
         let mut root = last.thread.1;
+
+        // The reason is the outermost frame, so that stacks that broke in the same way are
+        // together.
         if self.reasons && taken.end != Code::RootReached {
             let (code, why) = (taken.end.as_str(), taken.end.description());
             let frame = profile.table.label(&format!("[stopped: {code} {why}]"));
             root = profile.tree.child(root, frame);
         }
 
+        // What is known of the last stack's path holds only below the same root.
         if root != last.root {
             last.path.clear();
             last.root = root;
@@ -97,16 +101,20 @@ impl<'f> Walks<'f> {
             0
         };
 
+        // From the first frame that differs on, the path is made anew.
         last.path.truncate(common);
         let mut node = last.path.last().map_or(root, |&(_, node)| node);
 
         let space = &*taken.task.space;
+
+        // Outermost first, as the tree grows from the root.
         for at in (0..taken.pcs.len() - common).rev() {
             let frame = lookup.frame(&mut profile.table, space, last.space, taken.lookup(at));
             node = profile.tree.child(node, frame);
             last.path.push((taken.pcs[at], node));
         }
 
+        // The kept path is compared by return addresses, so a path with exact ones cannot be kept.
         if !plain {
             last.path.clear();
         }
@@ -134,6 +142,7 @@ impl<'f> Walks<'f> {
             .as_ref()
             .is_some_and(|name| Arc::ptr_eq(name, &task.name));
 
+        // Everything that the node of a thread, or the meaning of an address, depends on.
         if last.contents == Some(contents)
             && same_name
             && last.ids == (task.pid, task.tid)
@@ -154,7 +163,7 @@ impl<'f> Walks<'f> {
     }
 }
 
-impl Consumer for Walks<'_> {
+impl Consumer for WalkGatherer<'_> {
     fn part(&mut self, number: u64) {
         self.profile.part(number);
         // Makes the thread be entered again.

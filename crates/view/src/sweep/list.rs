@@ -13,12 +13,12 @@ const PATH_BYTES_MAX: usize = 4096;
 
 /// A file of the list.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub struct ListedFile {
     path: Vec<u8>,
     package: Option<String>,
 }
 
-impl Entry {
+impl ListedFile {
     /// The bytes of the path.
     pub fn bytes(&self) -> &[u8] {
         &self.path
@@ -46,7 +46,7 @@ impl Entry {
 /// A list of files.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct List {
-    entries: Vec<Entry>,
+    entries: Vec<ListedFile>,
     repeated: usize,
 }
 
@@ -108,19 +108,23 @@ impl List {
             if path.is_empty() {
                 return Err(wrong("there is no path"));
             }
+
+            // A path that the system would refuse is not worth opening.
             if path.len() > PATH_BYTES_MAX {
                 return Err(wrong("the path is too long"));
             }
 
+            // A path may have any bytes; the package becomes a JSON string.
             let package = std::str::from_utf8(package);
             let package = package.map_err(|_| wrong("the package is not UTF-8"))?;
 
+            // Twice in the list, a file would be counted twice.
             if !met.insert(path) {
                 list.repeated += 1;
                 continue;
             }
 
-            list.entries.push(Entry {
+            list.entries.push(ListedFile {
                 path: path.to_vec(),
                 package: (!package.is_empty()).then(|| package.to_owned()),
             });
@@ -129,7 +133,7 @@ impl List {
     }
 
     /// The files, in the list's order.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[ListedFile] {
         &self.entries
     }
 
@@ -141,7 +145,7 @@ impl List {
     /// The files of a shard, in the list's order. The files are dealt out to the shards one after
     /// the other, there and back (1, 2, 3, 3, 2, 1, 1, ..): for a list with the largest files first,
     /// the shards are then of similar size. A hash of the path would not see sizes.
-    pub fn shard(&self, shard: Shard) -> Vec<&Entry> {
+    pub fn shard(&self, shard: Shard) -> Vec<&ListedFile> {
         let dealt = |index: &usize| {
             let (round, place) = (index / shard.count, index % shard.count);
             let number = if round.is_multiple_of(2) {

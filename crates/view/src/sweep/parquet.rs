@@ -178,6 +178,7 @@ impl Parquet {
 
         let mut group = self.writer.next_row_group().map_err(failed)?;
         for (column, (_, form)) in self.columns.iter_mut().zip(COLUMNS) {
+            // The format's columns come in the order of the schema, which is that of `COLUMNS`.
             let Some(mut out) = group.next_column().map_err(failed)? else {
                 break;
             };
@@ -188,6 +189,8 @@ impl Parquet {
             let present = Some(&column.present[..]);
 
             let written = match form {
+                // Addresses are 64-bit numbers without a sign, which the format stores in the same
+                // type.
                 Form::Number | Form::Address => {
                     let out = out.typed::<Int64Type>();
                     out.write_batch(numbers, present, None)
@@ -198,6 +201,7 @@ impl Parquet {
                 }
             };
 
+            // Each column ends before the next begins: the file is written from front to back.
             written.map_err(failed)?;
             out.close().map_err(failed)?;
         }

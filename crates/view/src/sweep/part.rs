@@ -4,7 +4,7 @@
 //! one line of a file that could not be checked; the last line has the sums of all. What an
 //! interrupted run, or whatever else, left behind the last whole file is cut off.
 
-use super::list::{Entry, List, Shard};
+use super::list::{List, ListedFile, Shard};
 use super::rows::{JsonRows, Sums};
 use crate::json::{CountLine, Line, OfFile, SweepLine};
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
-use unwind_sim_tables::proof::claims::Choice;
+use unwind_sim_tables::proof::claims::UserChoice;
 use unwind_sim_tables::proof::verdict::Assumptions;
 
 /// The maximum length of a line that is read, bytes.
@@ -23,14 +23,14 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 /// What a part is a part of.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
-    /// All files.
+    /// All files of the sweep.
     pub list: &'a List,
     /// Which of them.
     pub shard: Shard,
     /// What proofs may rest on.
     pub assume: Assumptions,
     /// The conventions and claims that the user chose.
-    pub choice: Choice,
+    pub choice: UserChoice,
 }
 
 impl Plan<'_> {
@@ -57,14 +57,14 @@ impl Plan<'_> {
 
 /// A part being written.
 #[derive(Debug)]
-pub struct Part {
+pub struct PartFile {
     file: File,
-    kept: Kept,
+    kept: ResumePoint,
 }
 
 /// What an earlier run left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Kept {
+pub struct ResumePoint {
     /// The number of files whose rows are whole.
     pub files: usize,
     /// Their numbers.
@@ -97,13 +97,13 @@ pub enum PartError {
     Another,
 }
 
-impl Part {
+impl PartFile {
     /// Opens or creates the part of `plan` at `path`. What is there is kept as far as it is whole.
     /// A device or pipe is written from the start.
     ///
     /// # Errors
     /// If the file cannot be written, or is something else.
-    pub fn open(path: &Path, plan: &Plan<'_>) -> Result<Part, PartError> {
+    pub fn open(path: &Path, plan: &Plan<'_>) -> Result<PartFile, PartError> {
         let earlier = fs::metadata(path).ok();
         let header = plan.header();
 
@@ -111,10 +111,11 @@ impl Part {
         if earlier.is_some_and(|e| !e.is_file() && !e.is_dir()) {
             let mut file = OpenOptions::new().append(true).open(path)?;
             file.write_all(&header)?;
-            let kept = Kept::default();
-            return Ok(Part { file, kept });
+            let kept = ResumePoint::default();
+            return Ok(PartFile { file, kept });
         }
 
+        // Neither truncated nor appended to: what is whole in it is kept.
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
         let mut file = options.open(path)?;
@@ -126,20 +127,24 @@ impl Part {
         let length = file.metadata()?.len();
         let files = plan.list.shard(plan.shard);
         let mut kept = read(BufReader::new(&file), &header, &files)?;
+
+        // What is behind the last whole file is cut off now, so that what is written next follows
+        // it.
         kept.cut = length.saturating_sub(kept.bytes);
         if kept.cut > 0 {
             file.set_len(kept.bytes)?;
         }
 
+        // A new part starts with the line that says what sweep it is.
         file.seek(SeekFrom::Start(kept.bytes))?;
         if kept.bytes == 0 {
             file.write_all(&header)?;
         }
-        Ok(Part { file, kept })
+        Ok(PartFile { file, kept })
     }
 
     /// What was kept of an earlier run.
-    pub fn kept(&self) -> &Kept {
+    pub fn kept(&self) -> &ResumePoint {
         &self.kept
     }
 
@@ -162,7 +167,7 @@ impl Part {
 
 /// What of a line is looked at.
 #[derive(Deserialize)]
-struct Known<'a> {
+struct CountedLine<'a> {
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -185,9 +190,9 @@ struct Known<'a> {
     unreadable: u64,
 }
 
-impl<'a> Known<'a> {
+impl<'a> CountedLine<'a> {
     /// Reads a line. All of it must be UTF-8: serde_json does not look into what it skips.
-    fn read(line: &'a [u8]) -> Option<Known<'a>> {
+    fn read(line: &'a [u8]) -> Option<CountedLine<'a>> {
         serde_json::from_str(std::str::from_utf8(line).ok()?).ok()
     }
 
@@ -209,22 +214,27 @@ impl Sums {
     /// Reads the last line of a part.
     #[cfg(feature = "parquet")]
     pub(crate) fn read(line: &[u8]) -> Option<Sums> {
-        let known = Known::read(line)?;
+        let known = CountedLine::read(line)?;
         (known.kind == "summary").then(|| known.sums())
     }
 }
 
 /// Reads a part as far as it is whole.
-fn read(mut input: impl BufRead, header: &[u8], files: &[&Entry]) -> Result<Kept, PartError> {
+fn read(
+    mut input: impl BufRead,
+    header: &[u8],
+    files: &[&ListedFile],
+) -> Result<ResumePoint, PartError> {
+    // The first line names the sweep, so a part with another first line is not continued.
     let mut line = Vec::new();
     next_line(&mut input, &mut line)?;
     if line != header {
         // Interrupted within the first line, or before it.
         if header.starts_with(&line) {
-            return Ok(Kept::default());
+            return Ok(ResumePoint::default());
         }
         // The part of another sweep gets another message than a file of any other kind.
-        let is_part = Known::read(&line).is_some_and(|line| line.kind == "sweep");
+        let is_part = CountedLine::read(&line).is_some_and(|line| line.kind == "sweep");
         return Err(if is_part {
             PartError::Another
         } else {
@@ -233,15 +243,19 @@ fn read(mut input: impl BufRead, header: &[u8], files: &[&Entry]) -> Result<Kept
     }
 
     let mut bytes = line.len() as u64;
-    let mut kept = Kept {
+    let mut kept = ResumePoint {
         bytes,
-        ..Kept::default()
+        ..ResumePoint::default()
     };
     let mut expected = files.iter();
+
+    // The files are expected in the order of the list; a part is a beginning of it.
     let mut next = expected.next().map(|e| OfFile::listed(e.bytes(), None));
     let mut functions = 0;
 
     loop {
+        // Any line that does not fit ends what is whole, whatever the reason: the rest is made
+        // again.
         next_line(&mut input, &mut line)?;
         // The piece of a line that was being written.
         let Some(b'\n') = line.last() else {
@@ -249,7 +263,7 @@ fn read(mut input: impl BufRead, header: &[u8], files: &[&Entry]) -> Result<Kept
         };
 
         bytes += line.len() as u64;
-        let Some(known) = Known::read(&line) else {
+        let Some(known) = CountedLine::read(&line) else {
             return Ok(kept);
         };
 

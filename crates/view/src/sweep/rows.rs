@@ -1,9 +1,9 @@
 //! The rows of one file as JSON Lines, and their sums.
 
-use super::list::Entry;
-use super::run::{Piece, Swept};
+use super::list::ListedFile;
+use super::run::{SweepOutput, SweepResult};
 use crate::json::{CountLine, Line, OfFile, SweptLine, UnreadableLine};
-use crate::tables::proof::{Functions, lines};
+use crate::tables::proof::{ListedFunctions, lines};
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_tables::check::Report;
 
@@ -125,7 +125,7 @@ pub struct JsonRows {
 }
 
 impl JsonRows {
-    /// The lines.
+    /// The JSON Lines of the file.
     pub fn text(&self) -> &[u8] {
         &self.text
     }
@@ -136,18 +136,18 @@ impl JsonRows {
     }
 }
 
-impl Piece for JsonRows {
-    fn new(entry: &Entry, swept: &Swept) -> JsonRows {
+impl SweepOutput for JsonRows {
+    fn new(entry: &ListedFile, swept: &SweepResult) -> JsonRows {
         let of = OfFile::listed(entry.bytes(), entry.package());
         let mut text = Vec::new();
         let (written, sums) = match swept {
-            Swept::Checked(checked) => {
+            SweepResult::Checked(checked) => {
                 let (file, report) = &**checked;
                 let of = of.opened(file);
-                let written = lines(&of, file, report, Functions::All, &mut text);
+                let written = lines(&of, file, report, ListedFunctions::All, &mut text);
                 (written, Sums::of(report))
             }
-            Swept::Unreadable(why) => {
+            SweepResult::Unreadable(why) => {
                 let line = UnreadableLine::new(of, why.cause.as_str(), why.error.clone());
                 let written = Line::Unreadable(line).write(&mut text);
                 (written, Sums::UNREADABLE)

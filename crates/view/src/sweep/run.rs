@@ -3,7 +3,7 @@
 //! Each thread takes the next file. A large one is checked by as many threads as there are, and only
 //! one large file is open at a time, so that memory depends on the largest file only.
 
-use super::list::Entry;
+use super::list::ListedFile;
 use crate::tables::open::{OpenError, open};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const AHEAD_MAX: usize = 64;
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// A file that was checked.
-pub enum Swept {
+pub enum SweepResult {
     /// Its report.
     Checked(Box<(File, Report)>),
     /// It could not be checked.
@@ -78,15 +78,15 @@ impl From<OpenError> for Unreadable {
 }
 
 /// What was made of a file.
-pub trait Piece: Send {
+pub trait SweepOutput: Send {
     /// Makes it of a file's outcome.
-    fn new(entry: &Entry, swept: &Swept) -> Self;
+    fn new(entry: &ListedFile, swept: &SweepResult) -> Self;
     /// Its length, bytes, more or less.
     fn bytes(&self) -> usize;
 }
 
 /// What the threads share.
-struct Shared<P> {
+struct WorkQueue<P> {
     state: Mutex<State<P>>,
     changed: Condvar,
     /// Held while a large file is open.
@@ -104,9 +104,9 @@ struct State<P> {
 }
 
 /// Stops everything if its thread panics.
-struct StopOnPanic<'a, P>(&'a Shared<P>);
+struct StopOnPanic<'a, P>(&'a WorkQueue<P>);
 
-impl<P> Shared<P> {
+impl<P> WorkQueue<P> {
     fn state(&self) -> MutexGuard<'_, State<P>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -153,12 +153,12 @@ impl<P> Drop for StopOnPanic<'_, P> {
 ///
 /// # Errors
 /// Those of `write`.
-pub fn run<P: Piece, E>(
-    files: &[&Entry],
+pub fn run<P: SweepOutput, E>(
+    files: &[&ListedFile],
     options: &Options,
     mut write: impl FnMut(P) -> Result<(), E>,
 ) -> Result<(), E> {
-    let shared = Shared {
+    let shared = WorkQueue {
         state: Mutex::new(State {
             taken: 0,
             handed: 0,
@@ -171,6 +171,7 @@ pub fn run<P: Piece, E>(
     };
 
     let work = || {
+        // Without this, a panic in one worker would let all others wait for ever.
         let stop = StopOnPanic(&shared);
         while let Some(number) = shared.take(files.len()) {
             let piece: P = piece(files[number], options, &shared.large);
@@ -185,6 +186,7 @@ pub fn run<P: Piece, E>(
     };
 
     std::thread::scope(|scope| {
+        // Never more threads than files, and at least one.
         let threads = options.threads.clamp(1, files.len().max(1));
         scope.spawn(work);
         for _ in 1..threads {
@@ -201,6 +203,8 @@ pub fn run<P: Piece, E>(
                 if let Some(piece) = state.done.remove(&number) {
                     break piece;
                 }
+
+                // A worker that stopped will not deliver this number.
                 if state.stopped {
                     // The panic goes on where the threads are joined.
                     return Ok(());
@@ -224,7 +228,7 @@ pub fn run<P: Piece, E>(
 }
 
 /// Checks one file. A bug of ours costs this file, not the sweep.
-fn piece<P: Piece>(entry: &Entry, options: &Options, large: &Mutex<()>) -> P {
+fn piece<P: SweepOutput>(entry: &ListedFile, options: &Options, large: &Mutex<()>) -> P {
     let path = entry.path();
     let is_large = std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() >= LARGE);
     let _large = is_large.then(|| large.lock().unwrap_or_else(PoisonError::into_inner));
@@ -239,17 +243,17 @@ fn piece<P: Piece>(entry: &Entry, options: &Options, large: &Mutex<()>) -> P {
             cause: Cause::Bug,
             error: format!("a bug in unwind-sim: {}", message(&*panic)),
         };
-        P::new(entry, &Swept::Unreadable(unreadable))
+        P::new(entry, &SweepResult::Unreadable(unreadable))
     })
 }
 
-fn sweep(path: &Path, options: &Options) -> Swept {
+fn sweep(path: &Path, options: &Options) -> SweepResult {
     match open(path) {
         Ok(file) => {
             let report = check(&file, options);
-            Swept::Checked(Box::new((file, report)))
+            SweepResult::Checked(Box::new((file, report)))
         }
-        Err(error) => Swept::Unreadable(error.into()),
+        Err(error) => SweepResult::Unreadable(error.into()),
     }
 }
 

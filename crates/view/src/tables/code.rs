@@ -16,7 +16,7 @@ const AFTER: usize = 1;
 const BYTES_MAX: u64 = 1 << 16;
 
 /// An instruction.
-pub(crate) struct Shown {
+pub(crate) struct InstructionText {
     /// Address (svma).
     pub(crate) address: u64,
     /// In the syntax of GNU as.
@@ -25,10 +25,12 @@ pub(crate) struct Shown {
 
 /// The instruction at `address` of the function that starts at `start`, and those around it. Empty
 /// if the file has no code there.
-pub(crate) fn around(file: &File, start: u64, address: u64) -> Vec<Shown> {
+pub(crate) fn around(file: &File, start: u64, address: u64) -> Vec<InstructionText> {
     // x86 code cannot be decoded backwards, so what is before is decoded from the start on.
     let is_near = address.checked_sub(start).is_some_and(|d| d <= BYTES_MAX);
     let start = if is_near { start } else { address };
+
+    // Data has bytes as well, but no instructions.
     if file.code_at(address).is_none() {
         return Vec::new();
     }
@@ -38,6 +40,8 @@ pub(crate) fn around(file: &File, start: u64, address: u64) -> Vec<Shown> {
     let mut before = VecDeque::new();
 
     while decoder.ip() < address && decoder.can_decode() {
+        // Only the last few before the address are shown, but all must be decoded to find where
+        // they start.
         let instruction = decoder.decode();
         before.push_back(instruction);
         if before.len() > BEFORE {
@@ -64,6 +68,7 @@ pub(crate) fn around(file: &File, start: u64, address: u64) -> Vec<Shown> {
         }
     }
 
+    // Targets of jumps and calls are shown by name, as objdump does.
     let resolver = Resolver::new(file, &all);
     let resolver = resolver.map(|resolver| Box::new(resolver) as Box<dyn SymbolResolver>);
     let mut formatter = GasFormatter::with_options(resolver, None);
@@ -72,7 +77,7 @@ pub(crate) fn around(file: &File, start: u64, address: u64) -> Vec<Shown> {
     let shown = all.iter().map(|instruction| {
         let mut text = String::new();
         formatter.format(instruction, &mut text);
-        Shown {
+        InstructionText {
             address: instruction.ip(),
             text,
         }
@@ -83,9 +88,10 @@ pub(crate) fn around(file: &File, start: u64, address: u64) -> Vec<Shown> {
 /// The length of the instruction at `address`, bytes.
 pub(crate) fn length(file: &File, address: u64) -> usize {
     let mut decoder = Decoder::with_ip(64, file.bytes(address), address, DecoderOptions::NONE);
-    match decoder.can_decode() {
-        true => decoder.decode().len(),
-        false => 0,
+    if decoder.can_decode() {
+        decoder.decode().len()
+    } else {
+        0
     }
 }
 

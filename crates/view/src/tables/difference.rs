@@ -10,13 +10,13 @@ use std::ops::Range;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::names::demangle;
 use unwind_sim_tables::diff::builds::Builds;
-use unwind_sim_tables::diff::{Cause, Claim, Diff, Difference, Gravity, Input, Which};
+use unwind_sim_tables::diff::{Cause, Claim, Diff, Difference, Gravity, Input, TableSide};
 use unwind_sim_unwind::printable::Printable;
 use unwind_sim_unwind::rule::{Rule, Value};
 
 /// A comparison, and what was compared.
 pub struct Compared<'a> {
-    /// The tables.
+    /// The two tables, the first and the second.
     pub inputs: [Input<'a>; 2],
     /// What was found. For two tables of one file, only its `diff` is filled.
     pub found: &'a Builds,
@@ -26,13 +26,13 @@ pub struct Compared<'a> {
 
 impl Compared<'_> {
     /// The name of one of the tables, the shortest that tells them apart.
-    fn name(&self, which: Which) -> &'static str {
+    fn name(&self, which: TableSide) -> &'static str {
         let kinds = self.inputs.map(|input| input.table.kind());
         match which {
-            Which::First if kinds[0] == kinds[1] => "first",
-            Which::Second if kinds[0] == kinds[1] => "second",
-            Which::First => kinds[0].as_str(),
-            Which::Second => kinds[1].as_str(),
+            TableSide::First if kinds[0] == kinds[1] => "first",
+            TableSide::Second if kinds[0] == kinds[1] => "second",
+            TableSide::First => kinds[0].as_str(),
+            TableSide::Second => kinds[1].as_str(),
         }
     }
 
@@ -47,6 +47,7 @@ impl Compared<'_> {
 /// # Errors
 /// Those of `out`.
 pub fn write_text(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()> {
+    // Both tables may be of one file, so each line has the kind of the table as well.
     for (which, input) in ["first ", "second"].into_iter().zip(compared.inputs) {
         let kind = input.table.kind().as_str();
         writeln!(
@@ -59,6 +60,8 @@ pub fn write_text(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()
     let file = compared.inputs[0].file;
     let mut names = Names::new(file);
 
+    // Differences come in the order of their functions, so a heading is written when the function
+    // changes.
     let mut function: Option<&Range<u64>> = None;
     for difference in &compared.found.diff.differences {
         if function != Some(&difference.function) {
@@ -66,6 +69,8 @@ pub fn write_text(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()
             let mut text = String::new();
             address(file, difference.function.start, &mut text);
             let size = difference.function.end - difference.function.start;
+
+            // Names are those of the first file.
             let name = compared.function(&mut names, difference.function.start);
             let name = name.unwrap_or("function");
             writeln!(out, "\n{name}: {} at {text}", counted(size, "byte"))?;
@@ -94,12 +99,14 @@ fn write_difference(
     let gravity = difference.gravity().as_str();
     let _ = write!(text, "  {gravity}: {}", causes.join(", "));
 
+    // Neighbouring rows that differ in the same way are one difference.
     if difference.rows > 1 {
         let _ = write!(text, " ({})", counted(difference.rows, "row"));
     }
     writeln!(out, "{text}")?;
 
-    for (which, claim) in [Which::First, Which::Second]
+    // Both claims below each other, so that what differs can be seen.
+    for (which, claim) in [TableSide::First, TableSide::Second]
         .into_iter()
         .zip(&difference.claims)
     {
@@ -107,8 +114,9 @@ fn write_difference(
         match claim {
             Claim::Nothing => writeln!(out, "    {name:<11} no row")?,
             Claim::Malformed(reason) => writeln!(out, "    {name:<11} {reason}")?,
+            // The offset is that of the row in its section, where a hex dump shows it.
             Claim::Row { rule, offset } => {
-                let index = usize::from(which == Which::Second);
+                let index = usize::from(which == TableSide::Second);
                 let section = compared.inputs[index].table.kind().section();
                 let section = section.map_or("", |section| section.as_str());
                 let rule = without_unchanged(rule);
@@ -117,6 +125,7 @@ fn write_difference(
         }
     }
 
+    // The instruction at which the rows start to differ mostly shows which of them is right.
     for shown in code::around(file, difference.function.start, start) {
         let mark = if shown.address == start { '>' } else { ' ' };
         let mut place = String::new();
@@ -156,15 +165,15 @@ fn write_changed(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()>
 
 /// Ranges, functions and bytes of a cause.
 #[derive(Default)]
-struct Sum {
+struct CauseTotals {
     ranges: u64,
     functions: u64,
     bytes: u64,
     last: Option<u64>,
 }
 
-fn sums(diff: &Diff) -> BTreeMap<(std::cmp::Reverse<Gravity>, Cause), Sum> {
-    let mut sums: BTreeMap<_, Sum> = BTreeMap::new();
+fn sums(diff: &Diff) -> BTreeMap<(std::cmp::Reverse<Gravity>, Cause), CauseTotals> {
+    let mut sums: BTreeMap<_, CauseTotals> = BTreeMap::new();
     for difference in &diff.differences {
         for cause in difference.causes.iter() {
             let key = (std::cmp::Reverse(cause.gravity()), cause);
@@ -195,6 +204,7 @@ fn write_sums(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()> {
         diff.bytes
     )?;
 
+    // Only of two builds: tables of one file have the same functions.
     if compared.is_builds {
         let [first, second] = only;
         let changed = changed.len();
@@ -218,6 +228,7 @@ fn write_sums(compared: &Compared<'_>, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
 
+    // What a format cannot express is not a difference, but must not be silent either.
     for ((which, loss), lost) in &diff.losses {
         let (name, loss, text) = (compared.name(*which), loss.as_str(), loss.description());
         let (rows, bytes) = (lost.rows, lost.bytes);
@@ -248,13 +259,17 @@ pub fn write_json(compared: &Compared<'_>, command: &str, out: &mut dyn Write) -
         let function = compared.function(&mut names, difference.function.start);
         let file = compared.inputs[0].file;
         let code = code::around(file, difference.function.start, difference.range.start);
+
+        // The listing is of the first file; of two builds, the functions that are compared have the
+        // same code.
         let inputs = &compared.inputs;
         let shown = TableDifferenceLine::new(inputs, difference, function, &code);
         line(Line::TableDifference(Box::new(shown)))?;
     }
 
     for ((which, loss), lost) in &diff.losses {
-        let index = usize::from(*which == Which::Second);
+        // The table is told by its number, as both may be of the same kind.
+        let index = usize::from(*which == TableSide::Second);
         let kind = compared.inputs[index].table.kind();
         line(Line::TableLoss(TableLossLine::new(
             index, kind, *loss, *lost,
@@ -270,6 +285,7 @@ pub fn write_json(compared: &Compared<'_>, command: &str, out: &mut dyn Write) -
         compared.inputs.map(|input| input.table.kind()),
     );
 
+    // The summary is the last line, so that a reader notices output that was cut short.
     let summary = TableDiffLine::new(files, tables, compared.found, command);
     line(Line::TableDiff(summary))
 }

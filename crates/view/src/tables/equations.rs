@@ -36,6 +36,8 @@ pub fn write(
     out: &mut dyn Write,
 ) -> io::Result<u64> {
     let mut names = Names::new(file);
+
+    // Tables of large files have millions of rows, but few different rules.
     let mut texts: HashMap<Rule, String> = HashMap::new();
     let mut rows = 0;
     let mut text = String::with_capacity(2 * FULL);
@@ -51,6 +53,8 @@ pub fn write(
             }
             // Equal rules are frequent, so their texts are kept.
             line(file, table, &row, &mut names, &mut texts, &mut text);
+
+            // The text is written in pieces: neither row by row nor all at once.
             if text.len() >= FULL {
                 out.write_all(text.as_bytes())?;
                 text.clear();

@@ -15,6 +15,7 @@ pub(super) fn write(file: &File, guess: &Guess, out: &mut dyn Write) -> io::Resu
         text
     };
 
+    // If a store is what would make the claim wrong, the way goes through that store.
     let what = match (&guess.claim, guess.store) {
         (Some(claim), Some(store)) => {
             let subject = claimed(claim.subject);
@@ -30,11 +31,13 @@ pub(super) fn write(file: &File, guess: &Guess, out: &mut dyn Write) -> io::Resu
     let text = way(file, &guess.path, &behind.collect::<Vec<_>>());
     writeln!(out, "    one way: {text}: {what}")?;
 
+    // Without a fork, it is not known where the right way parts from this one.
     let Some(Fork { at, to, other }) = guess.fork else {
         return Ok(());
     };
     let (at, to) = (place(at), place(to));
 
+    // A jump through a register or a table has no other target that could be named.
     match other {
         Some(other) => {
             let other = place(other);

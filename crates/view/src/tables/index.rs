@@ -81,12 +81,15 @@ pub(super) fn results(file: &File, names: &mut Names<'_>, findings: &[Finding]) 
             },
         });
 
+        // A byte offset in the file lets a viewer show the bytes; a section without contents has
+        // none.
         let section = file.section_range(finding.section);
         if let Some(offset) = section.and_then(|s| file.offset(s.start + finding.offset)) {
             location["physicalLocation"]["region"] =
                 json!({ "byteOffset": offset, "byteLength": WORD });
         }
 
+        // The address is that of the code whose rows are lost, not that of the index entry.
         if let Some(code) = &finding.code {
             location["physicalLocation"]["address"]["absoluteAddress"] = json!(code.start);
         }

@@ -44,13 +44,13 @@ impl Identity {
 /// the distance from its start, the table, the code and the register. A second function of the same
 /// name has the same keys.
 #[derive(PartialEq, Eq, Hash, Debug)]
-struct Key([String; 6]);
+struct WrongRowKey([String; 6]);
 
 /// The wrong rows of an earlier run.
 #[derive(Debug, Default)]
 pub struct KnownRows {
     /// By key, the hash of each function that has it, as far as it is known.
-    keys: HashMap<Key, Vec<Option<String>>>,
+    keys: HashMap<WrongRowKey, Vec<Option<String>>>,
 }
 
 /// Why a baseline cannot be used.
@@ -84,7 +84,9 @@ impl KnownRows {
 
             match line.get("type").and_then(Value::as_str) {
                 Some("wrong_row") => {
-                    let key = Key::of_line(&line).ok_or(wrong)?;
+                    // A line without the fields that make the key is not one of a version that can
+                    // be compared.
+                    let key = WrongRowKey::of_line(&line).ok_or(wrong)?;
                     let hash = line.get("function_hash").and_then(Value::as_str);
                     known
                         .keys
@@ -93,8 +95,10 @@ impl KnownRows {
                         .push(hash.map(str::to_owned));
                     true
                 }
+
+                // A flaw of an index has no function's hash, so its key is all there is.
                 Some("index") => {
-                    let key = Key::of_index_line(&line).ok_or(wrong)?;
+                    let key = WrongRowKey::of_index_line(&line).ok_or(wrong)?;
                     known.keys.entry(key).or_default();
                     true
                 }
@@ -108,6 +112,7 @@ impl KnownRows {
             };
         }
 
+        // Without the sums, the earlier run may have ended before it had found all.
         match sums {
             0 => Err(KnownError::NoSummary),
             _ => Ok(known),
@@ -118,8 +123,10 @@ impl KnownRows {
     /// as the earlier run had: first those of functions with the same instructions.
     pub fn take_out(&self, file: &File, report: &mut Report) {
         let mut names = Names::new(file);
-        let mut left: HashMap<&Key, Vec<Option<String>>> = HashMap::new();
-        let mut rows: Vec<(&Key, String, RowPlace)> = Vec::new();
+
+        // How many of each key are left to take, with the hashes of their functions.
+        let mut left: HashMap<&WrongRowKey, Vec<Option<String>>> = HashMap::new();
+        let mut rows: Vec<(&WrongRowKey, String, RowPlace)> = Vec::new();
 
         for checked in &report.functions {
             if checked.verdict.contradictions.is_empty() {
@@ -130,10 +137,9 @@ impl KnownRows {
             for wrong in &checked.verdict.contradictions {
                 // Earlier versions named a function without a name by its address.
                 let keys = [identity.text(), format!("{:#x}", checked.range.start)];
-                let keys = keys.map(|function| Key::of(file, function, checked, wrong));
+                let keys = keys.map(|function| WrongRowKey::of(file, function, checked, wrong));
 
                 let known = keys.iter().find_map(|key| self.keys.get_key_value(key));
-
                 if let Some((key, known)) = known {
                     left.entry(key).or_insert_with(|| known.clone());
                     rows.push((key, hash(identity.shape), RowPlace::of(checked, wrong)));
@@ -141,6 +147,8 @@ impl KnownRows {
             }
         }
 
+        // In the first round only rows of functions with the same instructions, so that a changed
+        // one does not take their place.
         let mut known = HashSet::new();
         for is_same in [true, false] {
             rows.retain(|(key, hash, place)| {
@@ -162,7 +170,7 @@ impl KnownRows {
         report.index.retain(|finding| {
             !self
                 .keys
-                .contains_key(&Key::of_index(file, &mut names, finding))
+                .contains_key(&WrongRowKey::of_index(file, &mut names, finding))
         });
     }
 }
@@ -183,9 +191,9 @@ pub(crate) fn hash(shape: u64) -> String {
     format!("{shape:016x}")
 }
 
-impl Key {
-    fn of(file: &File, function: String, checked: &Checked, wrong: &Contradiction) -> Key {
-        Key([
+impl WrongRowKey {
+    fn of(file: &File, function: String, checked: &Checked, wrong: &Contradiction) -> WrongRowKey {
+        WrongRowKey([
             file_name(file.name()).to_owned(),
             function,
             format!("{:#x}", wrong.pc.wrapping_sub(checked.range.start)),
@@ -196,10 +204,10 @@ impl Key {
     }
 
     /// A flaw of an index, by the function whose rows are lost or, without one, the place.
-    fn of_index(file: &File, names: &mut Names<'_>, finding: &Finding) -> Key {
+    fn of_index(file: &File, names: &mut Names<'_>, finding: &Finding) -> WrongRowKey {
         let code = finding.code.as_ref();
         let name = code.and_then(|code| Some(names.function(code.start)?.0.to_owned()));
-        Key([
+        WrongRowKey([
             file_name(file.name()).to_owned(),
             name.unwrap_or_else(|| format!("{:#x}", finding.offset)),
             String::new(),
@@ -209,9 +217,9 @@ impl Key {
         ])
     }
 
-    fn of_index_line(line: &Value) -> Option<Key> {
+    fn of_index_line(line: &Value) -> Option<WrongRowKey> {
         let text = |key: &str| line.get(key).and_then(Value::as_str);
-        Some(Key([
+        Some(WrongRowKey([
             file_name(text("file")?).to_owned(),
             text("function").or(text("offset"))?.to_owned(),
             String::new(),
@@ -221,7 +229,7 @@ impl Key {
         ]))
     }
 
-    fn of_line(line: &Value) -> Option<Key> {
+    fn of_line(line: &Value) -> Option<WrongRowKey> {
         let text = |key: &str| line.get(key).and_then(Value::as_str);
         let number = |key: &str| u64::from_str_radix(text(key)?.strip_prefix("0x")?, 16).ok();
         let start = text("function_start")?;
@@ -230,7 +238,7 @@ impl Key {
             None => start.to_owned(),
         };
         let distance = number("address")?.wrapping_sub(number("function_start")?);
-        Some(Key([
+        Some(WrongRowKey([
             file_name(text("file")?).to_owned(),
             text("function").map_or(unnamed, str::to_owned),
             format!("{distance:#x}"),

@@ -9,7 +9,7 @@ use crate::json::{CheckLine, FunctionLine, IndexLine, Line, OfFile, WrongRowLine
 use std::io::{self, Write};
 use unwind_sim_judge::blame::{Blame, Group, Judge};
 use unwind_sim_recordings::counted::counted;
-use unwind_sim_tables::blame::{Around, is_apx, shape};
+use unwind_sim_tables::blame::{CodeContext, is_apx, shape};
 use unwind_sim_tables::check::{Checked, Count, Hole, Report};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::proof::claim::Subject;
@@ -20,7 +20,7 @@ use unwind_sim_unwind::regs::Reg;
 
 /// How much of a report to show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shown {
+pub struct ProofDetail {
     /// The maximum number of groups of contradicted functions.
     pub groups: usize,
     /// Whether to show every contradicted function.
@@ -41,14 +41,17 @@ const NAMED_MAX: usize = 8;
 pub fn write_text(
     file: &File,
     report: &Report,
-    shown: Shown,
+    shown: ProofDetail,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    // Contradictions are grouped by what is to blame, since one fault of a compiler or an assembler
+    // is in many functions.
     let groups = Judge::new(file).groups(report);
     for group in groups.iter().take(shown.groups) {
         write_group(file, group, shown, out)?;
     }
 
+    // What the limit leaves out is counted, so that it is not taken for all.
     if groups.len() > shown.groups {
         let more = groups.len() - shown.groups;
         let left = groups[shown.groups..].iter();
@@ -61,6 +64,7 @@ pub fn write_text(
         )?;
     }
 
+    // The index is told apart from the rows: its flaws hide right rows.
     let mut names = Names::new(file);
     index::write_text(file, &mut names, &report.index, shown.groups, out)?;
     if shown.unproven {
@@ -74,9 +78,10 @@ pub fn write_text(
 fn write_group(
     file: &File,
     group: &Group<'_>,
-    shown: Shown,
+    shown: ProofDetail,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    // All functions of a group share these, so they are told once.
     let Blame {
         code,
         cause,
@@ -92,6 +97,7 @@ fn write_group(
         counted(group.contradictions, "wrong claim")
     )?;
 
+    // The writer is named by one of its files, and the others are counted.
     let files = match group.sources.len() {
         0 | 1 => String::new(),
         n => format!(", and {}", counted(n - 1, "more file")),
@@ -106,6 +112,7 @@ fn write_group(
         None => writeln!(out, "  like no class in docs/findings.md")?,
     }
 
+    // A table of names is large, so it is made once for the group.
     let mut names = Names::new(file);
     let functions = group.functions.iter().copied();
 
@@ -171,6 +178,8 @@ fn write_contradiction(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let code = wrong.code();
+
+    // The place of the row lets a reader find it with `tables dump`.
     let section = wrong.table.section().map_or("", |s| s.as_str());
     writeln!(
         out,
@@ -185,6 +194,8 @@ fn write_contradiction(
         let mut place = String::new();
         address(file, shown.address, &mut place);
         writeln!(out, "     {mark} {place}: {}", shown.text)?;
+
+        // The mark stands below the instruction, behind the width of its address.
         if is_it {
             let width = place.len() + 2;
             writeln!(
@@ -201,10 +212,13 @@ fn write_contradiction(
         Subject::Row => writeln!(out, "      row:   none")?,
         _ => writeln!(out, "      row:   {}", wrong.rule)?,
     }
+
+    // There is a right row only where one can be derived from the code.
     if let Some(right) = right(wrong) {
         writeln!(out, "      right: {right}")?;
     }
 
+    // Two frames meet at one place: no single row can be right for both.
     if let (Some((from, to)), Some(own)) = (wrong.fits, wrong.path.last()) {
         let own = own.0;
         writeln!(
@@ -257,12 +271,13 @@ pub(crate) fn right(wrong: &Contradiction) -> Option<String> {
 pub(super) fn what(file: &File, start: u64, wrong: &Contradiction) -> String {
     let found = wrong.found;
 
+    // In a relocatable object, numbers that are addresses have no meaning until it is linked.
     if let (Value::Const(number), Subject::Register(reg), true) =
         (found, wrong.subject, file.is_relocatable())
     {
         // The number may be an address, which is made up.
         let number = i64::from(number).cast_unsigned();
-        let before = Around::of(file, start, wrong).before;
+        let before = CodeContext::of(file, start, wrong).before;
         let is_address = before.is_some_and(|insn| {
             insn.is_ip_rel_memory_operand() && insn.ip_rel_memory_address() == number
         });
@@ -274,6 +289,7 @@ pub(super) fn what(file: &File, start: u64, wrong: &Contradiction) -> String {
         }
     }
 
+    // Code without a row is no claim of a row.
     let subject = match wrong.subject {
         Subject::Row => {
             let size = counted(wrong.row.end - wrong.row.start, "byte");
@@ -282,6 +298,7 @@ pub(super) fn what(file: &File, start: u64, wrong: &Contradiction) -> String {
         subject => claimed(subject),
     };
 
+    // What a CFA is off by is seen only together with rsp.
     match found {
         Value::Entry { .. } if wrong.subject == Subject::Cfa && found.is_stack() => {
             format!(
@@ -311,6 +328,7 @@ fn write_unproven(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     for checked in &report.functions {
+        // Contradicted functions were told above, also if they have doubts.
         if checked.verdict.verdict() != Verdict::Unproven {
             continue;
         }
@@ -325,6 +343,9 @@ fn write_unproven(
                 doubt.as_str(),
                 doubt.description()
             )?;
+
+            // A guess has a way on which it would be wrong, and the reader can judge whether it
+            // exists.
             if *doubt == Doubt::Guessed {
                 for guess in &checked.verdict.guesses {
                     guess::write(file, guess, out)?;
@@ -336,11 +357,13 @@ fn write_unproven(
 }
 
 fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    // Once for all lines below, since the sums go through all functions.
     let totals = report.totals();
     let tables: Vec<&str> = report.tables.iter().map(|t| t.as_str()).collect();
-    let tables = match tables.is_empty() {
-        true => "no unwind table".to_owned(),
-        false => tables.join(", "),
+    let tables = if tables.is_empty() {
+        "no unwind table".to_owned()
+    } else {
+        tables.join(", ")
     };
 
     let Count {
@@ -398,6 +421,8 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
             evidence.description()
         )?;
     }
+
+    // Each doubt is explained by its kind; the places are listed with `--unproven`.
     for (doubt, count) in &totals.doubts {
         writeln!(
             out,
@@ -455,6 +480,7 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
         )?;
     }
 
+    // Holes are not contradictions: what the code without a row does is not known.
     for hole in [Hole::NoRow, Hole::NoCode, Hole::Overlap] {
         let gaps = report.gaps.iter().filter(|g| g.hole == hole);
         let bytes: u64 = gaps.clone().map(|g| g.range.end - g.range.start).sum();
@@ -482,6 +508,7 @@ fn write_sums(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<(
         )?;
     }
 
+    // What could not be read of the file.
     for problem in &report.problems {
         writeln!(out, "  {problem}")?;
     }
@@ -504,12 +531,18 @@ fn share(part: u64, whole: u64) -> String {
 /// # Errors
 /// Those of `out`.
 pub fn write_json(file: &File, report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    lines(&OfFile::of(file), file, report, Functions::Unproven, out)
+    lines(
+        &OfFile::of(file),
+        file,
+        report,
+        ListedFunctions::Unproven,
+        out,
+    )
 }
 
 /// The functions that have a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Functions {
+pub(crate) enum ListedFunctions {
     /// Those that are unproven.
     Unproven,
     /// All, as in a sweep.
@@ -521,12 +554,13 @@ pub(crate) fn lines(
     of: &OfFile,
     file: &File,
     report: &Report,
-    functions: Functions,
+    functions: ListedFunctions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut names = Names::new(file);
     let mut judge = Judge::new(file);
 
+    // A line for each contradiction first, then the line of its function.
     for checked in &report.functions {
         let name = names.function(checked.range.start).map(|(name, _)| name);
         let blame = judge.blame(checked);
@@ -539,13 +573,15 @@ pub(crate) fn lines(
             Line::WrongRow(Box::new(wrong)).write(out)?;
         }
 
+        // Made only if it is written: a sweep has a line for every function, other output only for
+        // few.
         let function = || Box::new(FunctionLine::new(of, file, checked, name));
         match functions {
-            Functions::All => Line::Function(function()).write(out)?,
-            Functions::Unproven if checked.verdict.verdict() == Verdict::Unproven => {
+            ListedFunctions::All => Line::Function(function()).write(out)?,
+            ListedFunctions::Unproven if checked.verdict.verdict() == Verdict::Unproven => {
                 Line::Unproven(function()).write(out)?;
             }
-            Functions::Unproven => {}
+            ListedFunctions::Unproven => {}
         }
     }
 
@@ -553,6 +589,7 @@ pub(crate) fn lines(
         Line::Index(IndexLine::new(of, file, finding, &mut names)).write(out)?;
     }
 
+    // The sums end the lines of a file: a sweep that is continued counts on it.
     let sums = CheckLine::new(of.clone(), report, &report.totals());
     Line::Check(Box::new(sums)).write(out)
 }

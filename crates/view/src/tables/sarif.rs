@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
 use unwind_sim_judge::blame::{Blame, Judge};
-use unwind_sim_tables::blame::{Around, shape_of_all};
+use unwind_sim_tables::blame::{CodeContext, shape_of_all};
 use unwind_sim_tables::check::{Checked, Report};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::proof::claim::Subject;
@@ -80,10 +80,13 @@ impl Sarif {
         identity: &Identity,
         blame: &Blame,
     ) -> Value {
+        // The message names a distance from the function, which is the same in another build.
         let start = checked.range.start;
         let distance = wrong.pc.wrapping_sub(start);
         let section = wrong.table.section().map_or("", |s| s.as_str());
 
+        // A function without a symbol is known by its address, or by section and offset in an
+        // object.
         let name = identity.name.clone().unwrap_or_else(|| {
             let mut name = String::from("function at ");
             address(file, start, &mut name);
@@ -100,6 +103,8 @@ impl Sarif {
                 _ => wrong.rule.to_string(),
             }
         );
+
+        // Rules are listed once, and results refer to them by index.
         let rule = RULES.iter().position(|(code, ..)| *code == wrong.code());
 
         json!({
@@ -115,6 +120,8 @@ impl Sarif {
                     "kind": "function",
                 }],
             }],
+            // With the fingerprint, a viewer knows a finding again although lines and addresses
+            // have changed.
             "partialFingerprints": {
                 "unwindSim/v2": self.fingerprint(file, start, wrong, identity),
             },
@@ -135,7 +142,7 @@ impl Sarif {
         wrong: &Contradiction,
         identity: &Identity,
     ) -> String {
-        let Around { before, at, .. } = Around::of(file, start, wrong);
+        let CodeContext { before, at, .. } = CodeContext::of(file, start, wrong);
         let code = shape_of_all([before, at].iter().flatten());
         let (reg, table) = (
             crate::json::WrongRowLine::register(wrong.subject),
@@ -157,6 +164,7 @@ impl Sarif {
     /// # Errors
     /// Those of `out`.
     pub fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        // Each rule has a page of its own in the documentation of reason codes.
         let rules = RULES.map(|(code, name, description)| {
             let page = format!("{}/{PAGES}/{code}.md", env!("CARGO_PKG_REPOSITORY"));
             json!({
@@ -171,6 +179,7 @@ impl Sarif {
             })
         });
 
+        // The flaws of indexes have rules of their own.
         let rules: Vec<Value> = rules.into_iter().chain(index::rules()).collect();
 
         let log = json!({
@@ -184,6 +193,7 @@ impl Sarif {
                     "informationUri": env!("CARGO_PKG_REPOSITORY"),
                     "rules": rules,
                 }},
+                // There are no columns in machine code, but the format wants their unit.
                 "columnKind": "utf16CodeUnits",
                 "results": self.results,
             }],
@@ -213,19 +223,23 @@ fn physical(file: &File, start: u64, wrong: &Contradiction, name: String) -> Val
         "address": address,
     });
 
+    // Code of a section without contents in the file has no bytes to show.
     if let Some(offset) = file.offset(wrong.pc) {
         let lines = super::code::around(file, start, wrong.pc);
-        let bytes = |shown: &[super::code::Shown]| {
+        let bytes = |shown: &[super::code::InstructionText]| {
             let (first, last) = (shown.first()?.address, shown.last()?.address);
             let len = last - first + super::code::length(file, last) as u64;
             let text: Vec<&str> = shown.iter().map(|line| line.text.as_str()).collect();
             Some(json!({
+                // The offset of the first instruction that is shown, which may be before the wrong
+                // one.
                 "byteOffset": offset.wrapping_add(first.wrapping_sub(wrong.pc)),
                 "byteLength": len,
                 "snippet": { "text": text.join("\n") },
             }))
         };
 
+        // Without the instruction in the listing there is no region to mark.
         let at = lines.iter().position(|line| line.address == wrong.pc);
         if let Some(at) = at {
             physical["region"] = bytes(&lines[at..=at]).unwrap_or_default();

@@ -25,6 +25,7 @@ const RARE: [Rare; 2] = [
 ];
 
 fn verdicts(out: &mut String, tallies: &[Tally], columns: &[String], width: usize, truth: bool) {
+    // Verdicts that nobody got have no column: ten would not fit on a line.
     let used: Vec<(char, &str)> = Verdict::WORDS
         .into_iter()
         .filter(|(letter, _)| tallies.iter().any(|t| t.count(*letter) > 0))
@@ -35,6 +36,8 @@ fn verdicts(out: &mut String, tallies: &[Tally], columns: &[String], width: usiz
     rare.retain(|(_, count)| tallies.iter().any(|t| count(t) > 0));
 
     let _ = write!(out, "{:width$}", "");
+
+    // The letter stands beside the word, since it is what other listings use.
     for (letter, word) in &used {
         let _ = write!(out, "  {:>12}", format!("{word} {letter}"));
     }
@@ -52,6 +55,7 @@ fn verdicts(out: &mut String, tallies: &[Tally], columns: &[String], width: usiz
             let _ = write!(out, "  {:>12}", tally.count(*letter));
         }
 
+        // Shares are of the judged chains, and of their true frames.
         let shares = [tally.right_permyriad(), tally.found_permyriad()].map(percent);
         let _ = write!(out, "  {:>8}  {}  {}", tally.judged(), shares[0], shares[1]);
         for (name, count) in &rare {

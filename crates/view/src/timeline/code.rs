@@ -77,8 +77,12 @@ pub(super) fn extent(
         starts.min()
     };
 
+    // Without a symbol, the start of a row that an unwinder finds there is the start of the code
+    // that is shown.
     let symbol = image.symbol(svma);
     let start = symbol.map(|s| s.address).or_else(&mut row);
+
+    // A start that is far away is not shown: the listing would be too long.
     let near = |start: &u64| *start <= svma && svma - start <= BEFORE_MAX;
     let start = start.filter(near).unwrap_or(svma);
 
@@ -88,14 +92,20 @@ pub(super) fn extent(
         _ => u64::MAX,
     };
     // The same for neighbouring addresses.
+    // Long code is cut into pieces of one length, and the end is the same for all addresses of a
+    // piece, so that the listing does not move with every step.
     let pieces = svma.saturating_sub(start) / WHOLE_MAX + 1;
     let far = start.saturating_add(pieces * WHOLE_MAX);
-    let far = match far - svma.min(far) < WHOLE_MAX / 4 {
-        true => far.saturating_add(WHOLE_MAX),
-        false => far,
+
+    // Near the end of a piece, the next one is shown, too.
+    let far = if far - svma.min(far) < WHOLE_MAX / 4 {
+        far.saturating_add(WHOLE_MAX)
+    } else {
+        far
     };
     let end = end.min(far).max(svma.saturating_add(1));
 
+    // The listing has addresses of the process, not of the file.
     let moved = |svma: u64| svma.wrapping_add(mapping.bias);
     Some((moved(start), moved(end)))
 }

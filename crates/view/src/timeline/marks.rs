@@ -60,6 +60,7 @@ impl MarksLine {
             found.events.iter().filter(|event| kind(event.kind)).count() as u64
         };
 
+        // Most marks have neither a signal nor unwinders.
         let mark = |number, kind| Mark {
             number,
             kind,
@@ -71,6 +72,7 @@ impl MarksLine {
         let inside = |number: &u64| window.contains(number);
         let mut marks = Vec::new();
 
+        // Calls are only listed inside the window: a long run has very many.
         let calls = found.calls.iter().filter(|number| inside(number));
         marks.extend(calls.map(|&number| mark(number, "call")));
 
@@ -91,6 +93,8 @@ impl MarksLine {
             }
         }
 
+        // The wrong states are what a reader looks for, so the first ones are listed wherever they
+        // are.
         for (nth, wrong) in found.wrong.iter().enumerate() {
             if nth < LISTED_MAX || inside(&wrong.number) {
                 let names = index.unwinders().iter().enumerate();
@@ -104,6 +108,7 @@ impl MarksLine {
             }
         }
 
+        // Three lists become one in the order of the run.
         marks.sort();
         MarksLine {
             covered: index.covered(),

@@ -149,6 +149,7 @@ pub fn window(
     let mut all = Vec::new();
     let mut code: BTreeMap<(u32, u64, usize), Code> = BTreeMap::new();
 
+    // States are built one after the other: each knows what has changed since the one before.
     states.range(first, count, &mut |at| {
         // States of one function share its code; the length tells two windows of a long one apart.
         if let Some(lines) = builder.code(at.view)
@@ -170,6 +171,7 @@ pub fn window(
         total: states.total(),
         end: states.end(),
         notices: states.notices(),
+        // The index covers what was searched, which may be more or less than the window.
         marks: MarksLine::of(index, first..first.saturating_add(count)),
         code: code.into_values().collect(),
         states: all,
@@ -178,8 +180,9 @@ pub fn window(
 
 /// What the states are of.
 pub fn kind_of(states: &States) -> SourceKind {
-    match states.is_program() {
-        true => SourceKind::Program,
-        false => SourceKind::Recording,
+    if states.is_program() {
+        SourceKind::Program
+    } else {
+        SourceKind::Recording
     }
 }

@@ -92,6 +92,9 @@ impl Stack {
     ) -> Stack {
         let rsp = view.live().rsp();
         let memory = view.sample.memory();
+
+        // Notes from the truth come first; the others are about where a word lies or what it looks
+        // like.
         let mut notes = of_truth(view, dwarf, cache);
 
         // The words of a stack are aligned, even where rsp is not.
@@ -100,6 +103,7 @@ impl Stack {
             (rsp & !7).wrapping_sub(below).wrapping_add(i * 8)
         });
 
+        // Words that were not recorded are left out, except those that the truth names.
         let mut addresses: std::collections::BTreeSet<u64> = near
             .filter(|&address| memory.read_u64(address).is_ok())
             .collect();
@@ -111,6 +115,8 @@ impl Stack {
             if address < rsp {
                 notes.push(Note::BelowRsp);
             }
+
+            // Cases fill stack that is not in use with this value (`corpus/cases/prelude.inc`).
             if value == Some(POISON) {
                 notes.push(Note::Poisoned);
             }

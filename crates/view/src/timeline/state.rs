@@ -213,6 +213,8 @@ impl<'a> Builder<'a> {
         let sample = view.sample;
         let live = view.live();
 
+        // Each column is an unwinder with one way to start; the cache is shared by all starts of an
+        // unwinder.
         let columns = self.run.columns();
         let mut walks = Vec::with_capacity(columns.len());
         for column in &columns {
@@ -233,6 +235,7 @@ impl<'a> Builder<'a> {
             number: view.number,
             pid: sample.pid,
             tid: sample.tid,
+            // The name of the thread, or of its task if there is no list of threads.
             name: {
                 let own = at.threads.iter().find(|thread| thread.tid == sample.tid);
                 let name = own.map(|thread| thread.name.as_str());
@@ -245,11 +248,15 @@ impl<'a> Builder<'a> {
             changed: changed(at.before, sample.tid, &live),
             registers: known(&live),
             truth: match &sample.truth {
+                // A truth that is known to a depth is told apart: frames further out are neither
+                // right nor wrong.
                 Truth::Complete(_) => "complete",
                 Truth::Known(_) => "to a depth",
                 Truth::Unknown => "unknown",
             },
             frames: frames(view),
+            // The stack is shown with the memory that unwinders get, so that it can be seen what a
+            // copy cuts off.
             stack: Stack::of(
                 view,
                 self.run.setting.view,
@@ -271,12 +278,14 @@ impl<'a> Builder<'a> {
         let memory = view.memory(self.run.setting.view);
         let subject = Subject::of(view, &memory, live);
 
+        // Fake registers are not those of an instruction, so no row can be judged by them.
         let mut faults = Vec::new();
         if view.sample.regs.is_fake() {
             return faults;
         }
 
         for (engine, cache) in self.run.engines.iter().zip(&mut self.caches) {
+            // Only unwinders with rows have rows that can be wrong.
             let Some(finder) = engine.finder() else {
                 continue;
             };
@@ -287,6 +296,8 @@ impl<'a> Builder<'a> {
                     unwinder: engine.name().to_owned(),
                     code: match wrong.row.as_ref() {
                         Some(row) if row.rule.by_frame_pointer => {
+                            // A row by convention is in no table, so the cause is looked for in the
+                            // code.
                             frame_pointer_cause(&subject, 0, cache).unwrap_or(wrong.code)
                         }
                         _ => wrong.code,
@@ -360,6 +371,8 @@ fn frames(view: &View<'_>) -> Vec<TrueFrame> {
     let frame = |index: usize| {
         let frame = truth.frames()[index];
         let (pc, location) = true_place(view, index);
+
+        // Registers are known only of frames where the truth has followed them.
         let saved = frame.saved.map(|values| {
             let pairs = Reg::CALLEE_SAVED.into_iter().zip(values);
             pairs

@@ -22,7 +22,7 @@ use unwind_sim_unwind::regs::{RegMask, Regs};
 use unwind_sim_unwind::row::RowSource;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::step::step;
-use unwind_sim_unwind::walk::Place;
+use unwind_sim_unwind::walk::WalkTarget;
 
 /// The number of bytes of a table that are shown from the start of a row's item.
 const TABLE_BYTES_MAX: usize = 16;
@@ -138,6 +138,8 @@ impl Walk {
         let mut steps = Vec::new();
         let frames = &outcome.chain.frames;
         let rows = listing::rows(view, outcome);
+
+        // The chain has the words that were read, but not the registers; they are computed again.
         let carried = carried(view, engine, setting, outcome, cache);
 
         // The first frame was found by the row of the last frame that was skipped.
@@ -151,6 +153,7 @@ impl Walk {
                 _ => None,
             });
 
+        // True frames that were not found are told where they would have been.
         let (before, behind) = absent(&rows, frames.len());
         let of_frame = |index: usize| {
             let row = rows.iter().copied().find(|row| row.found() == Some(index));
@@ -158,6 +161,8 @@ impl Walk {
             let last = index.checked_sub(1).and_then(|last| frames.get(last));
             let last = last.map(|last| last.pc).or(skipped);
 
+            // The step is told by the address of the frame before, since the row that found it is
+            // that frame's.
             let mut step = frame_step(view, engine, (last, index, outcome.chain.step(index)), row);
             step.carried = registers.map(known).unwrap_or_default();
             let missing = before[index].iter().map(|&truth| missing_step(view, truth));
@@ -175,6 +180,7 @@ impl Walk {
         }
         steps.extend((next..frames.len()).flat_map(of_frame));
 
+        // Frames that are missing behind the last one are part of the ending.
         let text = story::ending(view, outcome, &behind);
         steps.push(Step::new(StepKind::Ended, text));
 
@@ -215,6 +221,7 @@ fn carried(
     outcome: &Outcome,
     cache: &mut Cache,
 ) -> Vec<Option<Regs>> {
+    // Frames without registers stay `None`: a scan carries none.
     let frames = &outcome.chain.frames;
     let mut out = vec![None; frames.len()];
     let started = outcome.chain.events.iter().find_map(|event| match event {
@@ -222,12 +229,13 @@ fn carried(
         _ => None,
     });
 
+    // Without a finder there are no rows to apply again.
     let (Some(finder), Some(regs)) = (engine.finder(), started) else {
         return out;
     };
 
     let memory = view.memory(setting.view);
-    let place = Place {
+    let place = WalkTarget {
         space: view.space,
         memory: &memory,
     };
@@ -238,6 +246,7 @@ fn carried(
     // As many steps as the walk itself may have made.
     let mut next = 0;
     for _ in 0..setting.limits.frames_max {
+        // pc alone is not enough: a recursion has it many times.
         let is_this = |f: &Frame| f.pc == frame.pc && f.sp == frame.regs.rsp();
         // Frames that were skipped are not in the chain.
         if frames.get(next).is_some_and(is_this) {
@@ -245,6 +254,7 @@ fn carried(
             next += 1;
         }
 
+        // A step that cannot be repeated ends it; what was carried until then is shown.
         match step(finder, &place, &frame, cache).caller {
             Ok(caller) if next < frames.len() => frame = caller,
             _ => break,
@@ -290,6 +300,7 @@ fn frame_step(
     );
 
     if let How::Rule { row, words } = frame.how {
+        // The words of a rule, among them the one with the pc.
         step.reads = words.iter().map(|word| Hex(word.address)).collect();
         step.table = table_bytes(view, &row.source());
     }
@@ -307,6 +318,7 @@ fn frame_step(
         Some(Row::Absent { .. }) | None => (None, None),
     };
 
+    // The verdict is at the end of the sentence, so that it does not hide how the frame was found.
     step.text.push_str(&match row {
         Some(Row::Wrong { truth, .. }) => {
             let (_, place) = listing::true_place(view, truth);

@@ -31,20 +31,25 @@ pub(super) fn event(event: &Event, view: &View<'_>) -> String {
 pub(super) fn ending(view: &View<'_>, outcome: &Outcome, missing: &[usize]) -> String {
     let reason = outcome.chain.end.reason;
     let code = reason.code();
+
+    // Many reasons have nothing to add to the description of their code.
     let (reason, short) = (reason.to_string(), code.description());
-    let detail = match reason == short {
-        true => String::new(),
-        false => format!(" ({reason})"),
+    let detail = if reason == short {
+        String::new()
+    } else {
+        format!(" ({reason})")
     };
 
     let mut text = format!("The walk ends: {code} {short}{detail}.");
     if let Some(&first) = missing.first() {
+        // The first few are named; a long list would be the rest of the chain.
         let places = missing.iter().take(NAMED_MAX);
         let names = places.map(|&truth| crate::listing::true_place(view, truth).1.to_string());
         let names = names.collect::<Vec<_>>().join(", ");
-        let more = match missing.len() > NAMED_MAX {
-            true => ", ...",
-            false => "",
+        let more = if missing.len() > NAMED_MAX {
+            ", ..."
+        } else {
+            ""
         };
         let frames = counted(missing.len() as u64, "true frame");
         text.push_str(&format!(
@@ -53,6 +58,8 @@ pub(super) fn ending(view: &View<'_>, outcome: &Outcome, missing: &[usize]) -> S
     }
 
     let verdict = outcome.verdict;
+
+    // What was not judged is said with the reason, since no verdict is not a good one.
     let why = match outcome.unjudged {
         Some(why) => format!(": {why}"),
         None => String::new(),
@@ -71,6 +78,7 @@ pub(super) fn found(
     let place = Location::of(view.space, frame.pc);
     let (name, pc) = (engine.name(), frame.pc.value());
 
+    // Each way to find a frame has its own sentence: what was used, and where it came from.
     let text = match frame.how {
         How::Start => format!("{place}, where the walk starts."),
         How::SampledIp => format!("{place}, the sampled ip, which is reported first."),
@@ -79,9 +87,10 @@ pub(super) fn found(
             format!("{name} takes the word at {at}: {pc:#x} is an address in code, {place}.")
         }
         How::Branch { from, stitched } => {
-            let whose = match stitched {
-                true => "an earlier sample has",
-                false => "there is",
+            let whose = if stitched {
+                "an earlier sample has"
+            } else {
+                "there is"
             };
             format!(
                 "{name}: {whose} a branch record of the call at {from:#x}, to return to {place}."
@@ -90,6 +99,9 @@ pub(super) fn found(
         How::External => format!("{name} gives {place}."),
         How::Rule { row, .. } => {
             let rule = row.rule();
+
+            // The first frame may have been found by the row of a frame that was skipped, or by the
+            // start.
             let subject = match last {
                 Some(last) => Location::of(view.space, last).to_string(),
                 None => "the start".to_owned(),
@@ -118,9 +130,10 @@ fn row_text(source: &RowSource) -> String {
             source.row_offset,
             source.start,
             source.end,
-            match source.table.as_str().contains("derived") {
-                true => ", derived",
-                false => "",
+            if source.table.as_str().contains("derived") {
+                ", derived"
+            } else {
+                ""
             }
         ),
     }
@@ -164,9 +177,10 @@ fn saved_text(rule: &Rule) -> String {
         _ => None,
     });
     let loads: Vec<String> = loads.collect();
-    match loads.is_empty() {
-        true => String::new(),
-        false => format!(" Registers: {}.", loads.join(", ")),
+    if loads.is_empty() {
+        String::new()
+    } else {
+        format!(" Registers: {}.", loads.join(", "))
     }
 }
 
@@ -176,9 +190,10 @@ fn slot_text(view: &View<'_>, frame: &Step<'_>) -> String {
         None => "no word of the stack".to_owned(),
         Some(slot) => {
             let distance = slot.wrapping_sub(view.live().rsp()) as i64;
-            match distance.unsigned_abs() < NEAR {
-                true => format!("{slot:#x} (rsp{distance:+})"),
-                false => format!("{slot:#x}, on another stack"),
+            if distance.unsigned_abs() < NEAR {
+                format!("{slot:#x} (rsp{distance:+})")
+            } else {
+                format!("{slot:#x}, on another stack")
             }
         }
     }

@@ -44,6 +44,8 @@ pub fn of_truth(view: &View<'_>, dwarf: &Dwarf, cache: &mut Cache) -> BTreeMap<u
     }
 
     let (memory, live) = (view.sample.memory(), view.live());
+
+    // The truth has values of registers, but not where a function saved them.
     let subject = Subject::of(view, &memory, &live);
     let mut low = live.rsp();
 
@@ -52,11 +54,14 @@ pub fn of_truth(view: &View<'_>, dwarf: &Dwarf, cache: &mut Cache) -> BTreeMap<u
         // A right row says where the registers are; else words with the right values are searched.
         let is_right = subject.check_frame(dwarf, index, cache).is_empty();
         let saved = caller.saved.map(|values| {
+            // The row is used only where it is right: a wrong one would put names on the wrong
+            // words.
             let row = is_right.then(|| by_row(view, frame, dwarf, cache));
             row.flatten()
                 .unwrap_or_else(|| by_value(view, low..frame.cfa, caller, &values))
         });
 
+        // A register is saved by the frame that is called, and belongs to its caller.
         for (address, reg) in saved.unwrap_or_default() {
             let note = Note::Saved {
                 register: reg.as_str(),
@@ -65,6 +70,7 @@ pub fn of_truth(view: &View<'_>, dwarf: &Dwarf, cache: &mut Cache) -> BTreeMap<u
             notes.entry(address).or_default().push(note);
         }
 
+        // The frame of the caller starts where this one ends.
         low = frame.cfa;
     }
 
@@ -104,6 +110,8 @@ fn by_value(
     let is_call = caller.kind == TrueKind::Call;
 
     let bytes = range.end.checked_sub(range.start);
+
+    // In a very large frame, a search takes long, and finds words by chance.
     if !is_call || bytes.is_none_or(|bytes| bytes / WORD > FRAME_WORDS_MAX) {
         return Vec::new();
     }
@@ -112,6 +120,7 @@ fn by_value(
     let zeros = values.iter().filter(|value| **value == 0).count();
     let mut found = Vec::new();
 
+    // The last word before the CFA is the return address.
     for address in (range.start..range.end.saturating_sub(WORD)).step_by(WORD as usize) {
         let Ok(word) = memory.read_u64(address) else {
             continue;

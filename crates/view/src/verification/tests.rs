@@ -138,8 +138,10 @@ fn each_count_of_an_unwinder_has_its_column() {
         ..Tally::default()
     };
 
+    // Each number occurs once, so that a column with another's number would be seen.
     let lines = table_of(&["dwarf"], &[tally]);
 
+    // Columns are separated by two spaces, since headings have single ones in them.
     let words = |line: &str| -> Vec<String> {
         let columns = line.split("  ").map(str::trim).filter(|c| !c.is_empty());
         columns.map(str::to_owned).collect()
@@ -348,6 +350,7 @@ fn each_class_of_each_unwinder_has_a_heading() {
         of_unit(3),
     ]);
 
+    // Only groups that have findings have a heading, in a fixed order of unwinders and classes.
     let report = report(&results, false);
     let headings = report.lines().filter(|line| line.contains(" from "));
     let expected = [
@@ -442,12 +445,14 @@ fn a_cause_counts_addresses_and_times() {
         ..wrong(svma)
     };
 
+    // The place is that of the earliest finding, the counts are sums.
     let head = |findings: Vec<Finding>| cause(&found(findings)).swap_remove(0);
     assert_eq!(
         head(vec![of(0x1000, 5, 2)]),
         "  US501 wrong CFA at first+0x0, 2 times, by walk"
     );
 
+    // The second one was found first, and more often.
     let two = vec![of(0x1000, 5, 2), of(0x1001, 3, 3)];
     assert_eq!(
         head(two.clone()),

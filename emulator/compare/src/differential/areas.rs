@@ -2,7 +2,7 @@
 //! selectors of far pointers.
 
 use super::generate::in_window;
-use super::subject::{AREA_SIZE, Subject, address};
+use super::subject::{AREA_SIZE, TestInstruction, address};
 use super::values::Random;
 use iced_x86::{Code, Mnemonic};
 use unwind_sim_emulator_native::single::NativeCase;
@@ -31,7 +31,7 @@ pub(super) fn has_area(mnemonic: Mnemonic) -> bool {
 
 /// Requests components of those that both sides may have, and usually makes the header of the area
 /// valid.
-pub(super) fn xsave(subject: &Subject, random: &mut Random, case: &mut NativeCase) {
+pub(super) fn xsave(subject: &TestInstruction, random: &mut Random, case: &mut NativeCase) {
     if !has_area(subject.insn.mnemonic()) {
         return;
     }
@@ -112,7 +112,7 @@ const LOADED: u64 = 0x24_4ed5;
 
 /// Gives far transfers a selector, usually that of the present segment, and `iret` a frame. The
 /// offset is already there.
-pub(super) fn far(subject: &Subject, random: &mut Random, case: &mut NativeCase) {
+pub(super) fn far(subject: &TestInstruction, random: &mut Random, case: &mut NativeCase) {
     let (size, is_return) = match subject.insn.code() {
         Code::Jmp_m1616 | Code::Call_m1616 => (2, false),
         Code::Jmp_m1632 | Code::Call_m1632 => (4, false),

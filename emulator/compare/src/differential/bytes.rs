@@ -95,12 +95,11 @@ pub(super) fn random(
     };
 
     // With its checks off, iced names the instruction whose rule was broken.
-    let code = match insn.is_invalid() {
-        true => {
-            let options = options | DecoderOptions::NO_INVALID_CHECK;
-            Decoder::with_ip(64, bytes, ip, options).decode().code()
-        }
-        false => insn.code(),
+    let code = if insn.is_invalid() {
+        let options = options | DecoderOptions::NO_INVALID_CHECK;
+        Decoder::with_ip(64, bytes, ip, options).decode().code()
+    } else {
+        insn.code()
     };
 
     let is_wanted = code == Code::INVALID || wanted.contains(&code);

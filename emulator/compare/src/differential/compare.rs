@@ -1,8 +1,8 @@
 //! Compares the machine's result of a case with the processor's.
 
-use super::subject::{Access, Jump, Subject, address, elements};
+use super::subject::{Access, Jump, TestInstruction, address, elements};
 use unwind_sim_emulator::Processor;
-use unwind_sim_emulator::differences::{Case, End, Used, View};
+use unwind_sim_emulator::differences::{Case, DifferenceSet, End, View};
 use unwind_sim_emulator_native::single::{
     CODE_RANGE, MIDDLE_PAGES, Mode, NativeCase, NativeState, Outcome, WINDOW_PAGE,
 };
@@ -13,7 +13,7 @@ pub enum Verdict {
     /// Both agree.
     Same,
     /// They differ only where these entries of the table of differences allow it.
-    Open(Used),
+    Open(DifferenceSet),
     /// They differ.
     Different,
     /// Not comparable: the case went where it must not.
@@ -32,7 +32,7 @@ const FETCH: u64 = 0x10;
 const RESERVED: std::ops::Range<u64> = 0x1000_0000..0x1300_0000;
 
 /// Turns a trap or failed fetch at a jump's target into a completed jump on the processor's side.
-fn arrived(subject: &Subject, place: u64, native: &mut (Outcome, NativeState)) {
+fn arrived(subject: &TestInstruction, place: u64, native: &mut (Outcome, NativeState)) {
     let Outcome::Signal {
         signal,
         trapno,
@@ -57,7 +57,7 @@ fn arrived(subject: &Subject, place: u64, native: &mut (Outcome, NativeState)) {
 
 /// Removes what is not compared of an outcome: `si_code`, and what the machine does not report:
 /// whether a non-canonical address was in the stack segment, and which selector was refused.
-fn plain(subject: &Subject, outcome: Outcome) -> Outcome {
+fn plain(subject: &TestInstruction, outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Signal {
             signal,
@@ -66,6 +66,7 @@ fn plain(subject: &Subject, outcome: Outcome) -> Outcome {
             address,
             ..
         } => Outcome::Signal {
+            // Linux turns #SS into SIGBUS and #GP into SIGSEGV; the machine has one kind for both.
             signal: if trapno == STACK_FAULT { 11 } else { signal },
             code: 0,
             trapno: if trapno == STACK_FAULT {
@@ -73,6 +74,7 @@ fn plain(subject: &Subject, outcome: Outcome) -> Outcome {
             } else {
                 trapno
             },
+            // The error code of a far transfer is the selector.
             error_code: match trapno {
                 GENERAL_PROTECTION if subject.is_far() => 0,
                 _ => error_code,
@@ -85,7 +87,7 @@ fn plain(subject: &Subject, outcome: Outcome) -> Outcome {
 
 /// Compares both results. `native` is first reduced to what the machine can reproduce.
 pub(super) fn compare(
-    subject: &Subject,
+    subject: &TestInstruction,
     case: &NativeCase,
     cpu: Processor,
     native: &mut (Outcome, NativeState),
@@ -97,6 +99,9 @@ pub(super) fn compare(
     }
 
     let (fx, avx) = (case.mode != Mode::Plain, case.mode == Mode::Avx);
+
+    // Bytes from 416 on are reserved or software's, and parts that the case does not use were not
+    // transferred.
     let same = |native: &(Outcome, NativeState), machine: &(Outcome, NativeState)| {
         native.0 == machine.0
             && native.1.gpr == machine.1.gpr
@@ -111,6 +116,7 @@ pub(super) fn compare(
         return Verdict::Same;
     }
 
+    // On a copy: a failure must show what the machine really did.
     let mut forgiven = *machine;
     let used = forgive(subject, case, cpu, native, &mut forgiven);
     if same(native, &forgiven) {
@@ -126,12 +132,12 @@ pub(super) fn compare(
 
 /// Gives the machine the processor's result where the table of differences allows any.
 fn forgive(
-    subject: &Subject,
+    subject: &TestInstruction,
     case: &NativeCase,
     cpu: Processor,
     native: &(Outcome, NativeState),
     machine: &mut (Outcome, NativeState),
-) -> Used {
+) -> DifferenceSet {
     let about = Case {
         insn: &subject.insn,
         cpu,
@@ -141,7 +147,7 @@ fn forgive(
         machine: end(machine.0),
     };
 
-    let mut used = Used::default();
+    let mut used = DifferenceSet::default();
     // Of two faults of one instruction, a processor may raise either.
     if native.0 != machine.0
         && let Some(by) = about.may_end_differently()
@@ -150,6 +156,7 @@ fn forgive(
         used.add(by);
     }
 
+    // Views need mutable access, also to the side that only gives.
     let mut theirs = native.1;
     used.add(about.forgive(
         &view(&mut theirs, case.mode),
@@ -174,6 +181,7 @@ fn forgive(
             }
         }
 
+        // Otherwise the open bytes were equal, and nothing was forgiven.
         if machine.1.window != before {
             used.add(by);
         }
@@ -216,7 +224,7 @@ fn runs_the_child(machine: &(Outcome, NativeState)) -> bool {
 }
 
 /// Whether the case accesses memory reserved for the child, or reads code.
-fn meddles(subject: &Subject, case: &NativeCase) -> bool {
+fn meddles(subject: &TestInstruction, case: &NativeCase) -> bool {
     let is_reserved = |address: u64, access: &Access| {
         let end = address.wrapping_add(access.size.into());
         let reserved = address < RESERVED.end && end > RESERVED.start;
@@ -231,12 +239,16 @@ fn meddles(subject: &Subject, case: &NativeCase) -> bool {
 
     subject.accesses.iter().any(|access| {
         let first = address(subject, access, case);
+
+        // A gather accesses elements all over memory, any other instruction one range.
         let elements = elements(subject, case);
         elements.map_or_else(
             || is_reserved(first, access),
             |mut elements| {
                 elements.any(|offset| {
                     let address = first.wrapping_add(offset);
+
+                    // The sum wraps at 32 bits with an address-size prefix.
                     let address = if access.small {
                         address & 0xffff_ffff
                     } else {

@@ -1,7 +1,7 @@
 //! Which instructions are executed, which are excluded, and why; and with which operands and ends.
 
 use super::encodings::Encodings;
-use super::subject::{Subject, address};
+use super::subject::{TestInstruction, address};
 use super::values::Element;
 use iced_x86::{Code, CpuidFeature, EncodingKind, Mnemonic};
 use unwind_sim_emulator_native::single::{MIDDLE_PAGES, Mode, NativeCase, NativeState, Outcome};
@@ -16,6 +16,7 @@ pub fn excluded(code: Code) -> Option<&'static str> {
     }
 
     Some(match code.mnemonic() {
+        // Each reason says why a comparison of both sides would show nothing, or harm later cases.
         Cpuid => "the machine has its own cpuid",
         Rdtsc | Rdtscp | Rdpmc => "depends on the time",
         Rdrand | Rdseed => "random",
@@ -26,6 +27,8 @@ pub fn excluded(code: Code) -> Option<&'static str> {
         Lss | Lfs | Lgs => "its effect outlasts the case",
         Xsaves | Xsaves64 | Xrstors | Xrstors64 => "the machine has no supervisor's state",
         _ => match code {
+            // Segment registers and their bases stay as they are after the case. `mov` to them has
+            // codes of its own within a mnemonic that is otherwise compared.
             Code::Mov_Sreg_rm16
             | Code::Mov_Sreg_r32m16
             | Code::Mov_Sreg_r64m16
@@ -85,7 +88,11 @@ const FTZ: u32 = 1 << 15;
 const EXCEPTIONS: u32 = 0x3f;
 
 /// The traits of a case that ended so on the processor, as bits.
-pub(super) fn traits(subject: &Subject, case: &NativeCase, native: &(Outcome, NativeState)) -> u32 {
+pub(super) fn traits(
+    subject: &TestInstruction,
+    case: &NativeCase,
+    native: &(Outcome, NativeState),
+) -> u32 {
     // Bit 1 is #PF; 2 is #SS, #GP or #AC; 3 is #UD; 4 is any other signal.
     let mut all = match native.0 {
         Outcome::Signal { trapno: 14, .. } => 1 << 1,
@@ -99,6 +106,7 @@ pub(super) fn traits(subject: &Subject, case: &NativeCase, native: &(Outcome, Na
     };
 
     if case.memory && case.middle && native.0 == Outcome::Done {
+        // The boundary between the two pages of the window in the middle.
         let mut accesses = subject.accesses.iter();
         let crosses = accesses.any(|access| {
             let start = address(subject, access, case);
@@ -107,6 +115,7 @@ pub(super) fn traits(subject: &Subject, case: &NativeCase, native: &(Outcome, Na
         all |= u32::from(crosses) << 5;
     }
 
+    // Without the x87 and SSE state there is no MXCSR to look at.
     if case.mode == Mode::Plain {
         return all;
     }
@@ -136,7 +145,7 @@ pub(super) fn traits(subject: &Subject, case: &NativeCase, native: &(Outcome, Na
 const MIDDLE: u64 = MIDDLE_PAGES.start + 0x1000;
 
 /// Whether a register operand has a NaN in its lowest element.
-fn has_nan(subject: &Subject, case: &NativeCase) -> bool {
+fn has_nan(subject: &TestInstruction, case: &NativeCase) -> bool {
     let insn = &subject.insn;
     (0..insn.op_count()).any(|number| {
         let register = insn.op_register(number);

@@ -42,7 +42,7 @@ struct Template {
     vex: Option<Vex>,
 }
 
-/// Fields of a VEX prefix (Intel SDM volume 2, section 2.3.5).
+/// Fields of a VEX prefix (Intel SDM volume 2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Vex {
     /// The prefix that is a part of the opcode.
@@ -325,11 +325,12 @@ impl Template {
                 add(0x67);
             }
 
-            // LOCK before VEX is #UD whatever follows (SDM volume 2, 2.3.2).
+            // LOCK before VEX is #UD whatever follows (SDM volume 2).
             if choice >> 8 & 15 == 0 && self.memory && self.vex.is_none() {
                 add(0xf0);
             }
 
+            // REX.R, X and B: they choose among registers 8 to 15.
             if choice >> 12 & 1 == 0 {
                 rex |= 0x40 | (choice >> 13) as u8 & 7;
             }

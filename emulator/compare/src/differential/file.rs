@@ -137,6 +137,7 @@ impl CaseFile {
         };
         self.difference(&mut text, "before", &start, &self.before);
 
+        // A signal's code is not written: reading a file makes it 0.
         match self.after.0 {
             Outcome::Signal {
                 signal,
@@ -164,6 +165,7 @@ impl CaseFile {
             }
         }
 
+        // rip and rflags are not in the array of general registers.
         for (name, old, new) in [
             ("rip", old.rip, new.rip),
             ("rflags", old.rflags, new.rflags),
@@ -179,6 +181,7 @@ impl CaseFile {
             ("upper", self.avx, &upper[0], &upper[1]),
             ("window", self.memory, &old.window[..], &new.window[..]),
         ] {
+            // By lines, so that a file has only the parts of an area that differ.
             let lines = old.chunks(LINE).zip(new.chunks(LINE)).enumerate();
             for (number, (_, new)) in lines.filter(|(_, (old, new))| used && old != new) {
                 let _ = write!(text, "{when} {name} {:#x}", number * LINE);
@@ -214,6 +217,7 @@ impl CaseFile {
         for (number, line) in text.lines().enumerate() {
             let words: Vec<&str> = line.split_whitespace().collect();
 
+            // Lines are counted from 1.
             let fail = |what| CaseFileError {
                 line: number + 1,
                 what,
@@ -280,6 +284,7 @@ impl CaseFile {
 
         if file.code.is_empty() || !ended {
             return Err(CaseFileError {
+                // No line is to blame.
                 line: 0,
                 what: "the `code` line, or the `after` line with the outcome, is missing",
             });

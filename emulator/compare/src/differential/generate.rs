@@ -3,7 +3,7 @@
 
 use super::areas;
 use super::relate;
-use super::subject::{AREA_SIZE, Access, Jump, Part, Subject};
+use super::subject::{AREA_SIZE, Access, AddressRegister, Jump, TestInstruction};
 use super::values::{self, Element, Random};
 use iced_x86::{Instruction, Mnemonic, Register};
 use unwind_sim_emulator_native::Extended;
@@ -155,7 +155,7 @@ impl Pools {
                 status &= !(!control & 0x3f);
             }
 
-            // ES and B say that an unmasked exception is pending (SDM volume 1, 8.1.3).
+            // ES and B say that an unmasked exception is pending (SDM volume 1).
             if status & !control & 0x3f != 0 {
                 status |= 0x8080;
             }
@@ -198,7 +198,7 @@ fn mxcsr(random: &mut Random) -> u32 {
 
 /// Makes a case of `subject`, to execute at slot `index` of a batch.
 pub(super) fn case(
-    subject: &Subject,
+    subject: &TestInstruction,
     index: usize,
     pools: &Pools,
     random: &mut Random,
@@ -244,10 +244,14 @@ pub(super) fn case(
         pools.window(subject.element, random, &mut state.window);
     }
 
+    // Operands first, then addresses: an operand may be a base register, whose address counts.
     operands(&subject.insn, random, case);
     let mut first = None;
     for access in &subject.accesses {
         let mut target = target(access, case, random);
+
+        // An address without a register can only be changed in the instruction, which has 32 bits
+        // for it.
         if access.is_constant() && !reaches(subject, target) {
             target = case.window();
         }
@@ -386,22 +390,24 @@ fn target(access: &Access, case: &NativeCase, random: &mut Random) -> u64 {
 }
 
 /// Makes an access use `target` if possible.
-fn steer(subject: &Subject, access: &Access, target: u64, case: &mut NativeCase) {
+fn steer(subject: &TestInstruction, access: &Access, target: u64, case: &mut NativeCase) {
     let gpr = &mut case.state.gpr;
     let want = target.wrapping_sub(access.displacement);
     let shift = access.scale.trailing_zeros();
 
     match (access.base, access.index) {
-        (Part::Nothing, Part::Nothing) => displace(subject, target, case),
-        (Part::Rip, _) => {
+        (AddressRegister::Nothing, AddressRegister::Nothing) => displace(subject, target, case),
+        (AddressRegister::Rip, _) => {
             let next = case.state.rip + u64::from(case.code_len);
             displace(subject, target.wrapping_sub(next), case);
         }
-        (Part::Register(base), Part::Nothing) => set(&mut gpr[base as usize], want, access),
-        (Part::Nothing, Part::Register(index)) => {
+        (AddressRegister::Register(base), AddressRegister::Nothing) => {
+            set(&mut gpr[base as usize], want, access)
+        }
+        (AddressRegister::Nothing, AddressRegister::Register(index)) => {
             set(&mut gpr[index as usize], want >> shift, access);
         }
-        (Part::Register(base), Part::Register(index)) if base == index => {
+        (AddressRegister::Register(base), AddressRegister::Register(index)) if base == index => {
             // The factor is 2, 3, 5 or 9; for the odd ones, multiply by the inverse modulo 2^64.
             let value = match access.scale {
                 1 => want >> 1,
@@ -411,12 +417,12 @@ fn steer(subject: &Subject, access: &Access, target: u64, case: &mut NativeCase)
             };
             set(&mut gpr[base as usize], value, access);
         }
-        (Part::Register(base), Part::Register(index)) => {
+        (AddressRegister::Register(base), AddressRegister::Register(index)) => {
             let index = gpr[index as usize] << shift;
             set(&mut gpr[base as usize], want.wrapping_sub(index), access);
         }
         // rip is never an index.
-        (_, Part::Rip) => {}
+        (_, AddressRegister::Rip) => {}
     }
 }
 
@@ -430,11 +436,11 @@ fn set(register: &mut u64, value: u64, access: &Access) {
 }
 
 /// Whether the displacement can reach this address, alone or with a register.
-fn reaches(subject: &Subject, target: u64) -> bool {
+fn reaches(subject: &TestInstruction, target: u64) -> bool {
     subject.offsets.displacement_size() == 8 || target < 0x6000_0000
 }
 
-fn displace(subject: &Subject, value: u64, case: &mut NativeCase) {
+fn displace(subject: &TestInstruction, value: u64, case: &mut NativeCase) {
     let (offset, size) = (
         subject.offsets.displacement_offset(),
         subject.offsets.displacement_size(),
@@ -481,7 +487,7 @@ fn string(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
 }
 
 /// Gives a jump a target, usually traps.
-fn jump(subject: &Subject, from: u64, random: &mut Random, case: &mut NativeCase) {
+fn jump(subject: &TestInstruction, from: u64, random: &mut Random, case: &mut NativeCase) {
     if subject.jump == Jump::None {
         return;
     }

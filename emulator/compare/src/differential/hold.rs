@@ -1,12 +1,12 @@
 //! Compares a single case with a processor's result, and simplifies failing cases.
 
 use super::compare::{Verdict, compare};
-use super::machine::{Emulated, Ended};
-use super::subject::{Subject, mode};
+use super::machine::{CaseEnd, Emulated};
+use super::subject::{TestInstruction, mode};
 use iced_x86::{Decoder, Instruction, InstructionInfoFactory};
 use std::fmt;
 use unwind_sim_emulator::Processor;
-use unwind_sim_emulator::differences::Used;
+use unwind_sim_emulator::differences::DifferenceSet;
 use unwind_sim_emulator_native::single::{Mode, Native, NativeCase, NativeState, Outcome};
 
 /// A case on which machine and processor disagree.
@@ -38,6 +38,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, machine:", self.insn())?;
 
+        // Only what differs is shown: a state has far more values than anybody reads.
         let ((wanted, native), (outcome, machine)) = (&self.native, &self.machine);
         if outcome != wanted {
             write!(f, " {outcome:x?}")?;
@@ -58,7 +59,7 @@ impl fmt::Display for Failure {
             }
         }
 
-        // Bytes from 416 on are reserved or software's (SDM volume 1, 10.5.1).
+        // Bytes from 416 on are reserved or software's (SDM volume 1).
         for (name, used, value, wanted) in [
             (
                 "fx",
@@ -73,6 +74,7 @@ impl fmt::Display for Failure {
                 &native.window[..],
             ),
         ] {
+            // An area that the case does not use was not transferred, and holds nothing of meaning.
             let words = value.chunks(8).zip(wanted.chunks(8)).enumerate();
             for (number, (value, _)) in words.filter(|(_, (a, b))| used && a != b) {
                 write!(f, " {name}+{:#x} {value:02x?}", 8 * number)?;
@@ -92,11 +94,11 @@ impl fmt::Display for Failure {
 
 /// The outcome of comparing the machine with a result.
 #[derive(Clone, Debug)]
-pub enum Held {
+pub enum CaseResult {
     /// The results are equal.
     Same,
     /// The results differ only where these entries of the table of differences allow it.
-    Open(Used),
+    Open(DifferenceSet),
     /// The results differ.
     Different(Box<Failure>),
     /// The case went where it must not.
@@ -112,13 +114,15 @@ pub fn hold(
     case: &NativeCase,
     index: usize,
     mut native: (Outcome, NativeState),
-) -> Held {
+) -> CaseResult {
     let place = Native::place(index);
     let cpu = emulated.processor();
+
+    // Decoded at its place in the batch: targets and rip-relative operands depend on it.
     let insn = Decoder::with_ip(64, &case.code, place, cpu.decoder_options()).decode();
     let mode = mode(insn.code());
 
-    let subject = Subject::new(
+    let subject = TestInstruction::new(
         &cpu,
         insn,
         case.code,
@@ -129,15 +133,15 @@ pub fn hold(
     // The state before, because the machine writes only what the case uses.
     let mut machine = (Outcome::Hung, case.state);
     match emulated.run(case, &mut machine.1) {
-        Ended::As(outcome) => machine.0 = outcome,
-        Ended::Unsupported => return Held::Unsupported,
+        CaseEnd::As(outcome) => machine.0 = outcome,
+        CaseEnd::Unsupported => return CaseResult::Unsupported,
     }
 
     match compare(&subject, case, cpu, &mut native, &machine) {
-        Verdict::Same => Held::Same,
-        Verdict::Open(used) => Held::Open(used),
-        Verdict::Void => Held::Void,
-        Verdict::Different => Held::Different(Box::new(Failure {
+        Verdict::Same => CaseResult::Same,
+        Verdict::Open(used) => CaseResult::Open(used),
+        Verdict::Void => CaseResult::Void,
+        Verdict::Different => CaseResult::Different(Box::new(Failure {
             case: *case,
             index,
             native,

@@ -27,7 +27,7 @@ pub struct Emulated {
 
 /// How a case ended in the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
+pub enum CaseEnd {
     /// With this outcome; the state after is written.
     As(Outcome),
     /// The instruction is not modelled.
@@ -56,7 +56,7 @@ impl Emulated {
     }
 
     /// Executes a case, and writes the state after it.
-    pub fn run(&mut self, case: &NativeCase, after: &mut NativeState) -> Ended {
+    pub fn run(&mut self, case: &NativeCase, after: &mut NativeState) -> CaseEnd {
         let before = &case.state;
         let core = &mut self.machine.core;
         for (number, value) in before.gpr.iter().enumerate() {
@@ -94,7 +94,7 @@ impl Emulated {
 
         let core = &mut self.machine.core;
         let Some(outcome) = outcome(exit, before, core.state.rip) else {
-            return Ended::Unsupported;
+            return CaseEnd::Unsupported;
         };
 
         for (number, value) in after.gpr.iter_mut().enumerate() {
@@ -118,7 +118,7 @@ impl Emulated {
             get_window(&mut core.memory, case, &mut after.window);
         }
 
-        Ended::As(outcome)
+        CaseEnd::As(outcome)
     }
 
     /// Clears the rest of the window's page, and the other two, which few instructions write.
@@ -204,7 +204,7 @@ fn outcome(exit: Exit, before: &NativeState, rip: u64) -> Option<Outcome> {
             Exception::Debug => signal(SIGTRAP, 1, 0, rip),
             Exception::Breakpoint => signal(SIGTRAP, 3, 0, 0),
             Exception::Overflow => signal(SIGSEGV, 4, 0, 0),
-            // The error code names the entry of the IDT (SDM volume 3, 7.13).
+            // The error code names the entry of the IDT (SDM volume 3).
             Exception::Interrupt(vector) => signal(SIGSEGV, 13, u64::from(vector) * 8 + 2, 0),
             Exception::InvalidOpcode => signal(SIGILL, 6, 0, place),
             Exception::GeneralProtection => signal(SIGSEGV, 13, 0, 0),
@@ -217,7 +217,7 @@ fn outcome(exit: Exit, before: &NativeState, rip: u64) -> Option<Outcome> {
 }
 
 /// How Linux reports a memory fault. The error code's bits are present, write, user and instruction
-/// fetch (Intel SDM volume 3, section 4.7).
+/// fetch (Intel SDM volume 3).
 fn memory(fault: Fault) -> Option<Outcome> {
     let (trapno, present) = match fault.kind {
         FaultKind::Unmapped => (14, 0),
@@ -226,7 +226,7 @@ fn memory(fault: Fault) -> Option<Outcome> {
         FaultKind::OutOfPages | FaultKind::Gone => return None,
     };
 
-    // Bits of the error code: 4 is user mode, 2 a write, 16 a fetch (SDM volume 3, 4.7).
+    // Bits of the error code: 4 is user mode, 2 a write, 16 a fetch (SDM volume 3).
     let access = match fault.access {
         Access::Read => 4,
         Access::Write => 6,

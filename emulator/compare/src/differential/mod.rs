@@ -23,9 +23,9 @@ pub use compare::Verdict;
 pub use coverage::{Coverage, TRAITS, excluded};
 pub use encodings::Encodings;
 pub use file::{CaseFile, CaseFileError};
-pub use hold::{Failure, Held, hold};
-pub use machine::{Emulated, Ended};
-pub use subject::{Access, Part, Subject, address, mode};
+pub use hold::{CaseResult, Failure, hold};
+pub use machine::{CaseEnd, Emulated};
+pub use subject::{Access, AddressRegister, TestInstruction, address, mode};
 pub use values::Random;
 
 use generate::Pools;
@@ -48,7 +48,7 @@ const PROBES: usize = 40;
 /// Maximum number of executions of a case until one is not disturbed.
 const UNDISTURBED: usize = 4;
 /// The interrupt flag of rflags. The kernel sets it for user space, which cannot clear it (Intel
-/// SDM volume 1, 3.4.3.3, and POPF).
+/// SDM volume 1; volume 2, POPF).
 const IF: u64 = 1 << 9;
 
 /// Executes random cases in the machine and on the processor.
@@ -109,6 +109,8 @@ impl Fuzzer {
             .collect();
         codes.shrink_to_fit();
 
+        // Random bytes are cases of the code INVALID: they are left out when other codes are asked
+        // for.
         let bytes = wanted(Code::INVALID).then(|| codes.iter().map(|(code, _)| *code).collect());
         let state = NativeState::default();
 
@@ -149,6 +151,7 @@ impl Fuzzer {
             return Ok(Vec::new());
         }
 
+        // Values are drawn from pools, which are made anew for each batch.
         self.pools.renew(&mut self.random);
         let mut subjects = Vec::with_capacity(Native::BATCH / STATES);
 
@@ -162,23 +165,24 @@ impl Fuzzer {
             let mut bytes = [0; 15];
             let place = Native::place(first);
             let processor = self.emulated.processor();
-            let insn = match self.bytes.is_some() && self.random.chance(WITH_BYTES) {
-                true => self.any(place, &mut bytes),
-                false => self
-                    .encodings
-                    .random(code, place, &mut self.random, &mut bytes),
+            let insn = if self.bytes.is_some() && self.random.chance(WITH_BYTES) {
+                self.any(place, &mut bytes)
+            } else {
+                self.encodings
+                    .random(code, place, &mut self.random, &mut bytes)
             };
             let Some(insn) = insn else {
                 continue;
             };
 
             // Random bytes may be another instruction than the one whose turn it is.
-            let mode = match insn.code() == code {
-                true => mode,
-                false => subject::mode(insn.code()),
+            let mode = if insn.code() == code {
+                mode
+            } else {
+                subject::mode(insn.code())
             };
 
-            let subject = Subject::new(&processor, insn, bytes, mode, &mut self.factory);
+            let subject = TestInstruction::new(&processor, insn, bytes, mode, &mut self.factory);
             for index in first..first + STATES {
                 let case = &mut self.cases[index];
                 generate::case(&subject, index, &self.pools, &mut self.random, case);
@@ -186,6 +190,7 @@ impl Fuzzer {
             subjects.push(subject);
         }
 
+        // The processor executes the whole batch in one run of the child.
         self.native.run(&self.cases, &mut self.results)?;
         self.emulated.clean();
 
@@ -220,11 +225,11 @@ impl Fuzzer {
         bytes::random(&processor, wanted, place, &mut self.random, bytes)
     }
 
-    fn judge(&mut self, subject: &Subject, index: usize) -> Verdict {
+    fn judge(&mut self, subject: &TestInstruction, index: usize) -> Verdict {
         let case = &self.cases[index];
         match self.emulated.run(case, &mut self.after.1) {
-            Ended::As(outcome) => self.after.0 = outcome,
-            Ended::Unsupported => {
+            CaseEnd::As(outcome) => self.after.0 = outcome,
+            CaseEnd::Unsupported => {
                 self.unsupported += 1;
                 return Verdict::Void;
             }
@@ -253,26 +258,36 @@ impl Fuzzer {
     }
 
     fn fails(&mut self, case: &NativeCase, index: usize) -> Result<Option<Failure>, NativeError> {
+        // In the same slot as in the batch, because the address is part of the case.
         let mut cases = vec![NativeCase::new(Mode::Fx, &[0x90]); index];
         cases.push(*case);
         let mut results = vec![(Outcome::Hung, NativeState::default()); cases.len()];
+
         let mut tries = 0..UNDISTURBED;
         loop {
             self.native.run(&cases, &mut results)?;
+
+            // Only a disturbed case loses IF, which the kernel sets for user space.
             if results[index].1.rflags & IF != 0 {
                 break;
             }
             self.disturbed += 1;
+
+            // What disturbed the child may stay in it, so a new one takes over.
             self.native = Native::spawn()?;
             if tries.next().is_none() {
                 return Ok(None);
             }
         }
+
         self.emulated.clean();
         Ok(
             match hold(&mut self.emulated, case, index, results[index]) {
-                Held::Different(failure) => Some(*failure),
-                Held::Same | Held::Open(_) | Held::Void | Held::Unsupported => None,
+                CaseResult::Different(failure) => Some(*failure),
+                CaseResult::Same
+                | CaseResult::Open(_)
+                | CaseResult::Void
+                | CaseResult::Unsupported => None,
             },
         )
     }
@@ -305,15 +320,17 @@ pub fn supported(encodings: &Encodings, emulated: &mut Emulated) -> Vec<(Code, b
 
             let mode = subject::mode(code);
             let mode = if mode == Mode::Avx { mode } else { Mode::Fx };
-            let subject = Subject::new(&emulated.processor(), insn, bytes, mode, &mut factory);
+            let subject =
+                TestInstruction::new(&emulated.processor(), insn, bytes, mode, &mut factory);
             generate::case(&subject, 0, &pools, &mut random, &mut case);
 
-            match is_vex {
-                false => emulated.run(&case, &mut after) != Ended::Unsupported,
-                true => match full.run(&case, &mut after) {
-                    Ended::As(Outcome::Signal { signal, .. }) => signal != machine::SIGILL,
-                    ended => ended != Ended::Unsupported,
-                },
+            if is_vex {
+                match full.run(&case, &mut after) {
+                    CaseEnd::As(Outcome::Signal { signal, .. }) => signal != machine::SIGILL,
+                    ended => ended != CaseEnd::Unsupported,
+                }
+            } else {
+                emulated.run(&case, &mut after) != CaseEnd::Unsupported
             }
         })
     };

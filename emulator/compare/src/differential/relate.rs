@@ -3,7 +3,7 @@
 //! and single rounding would rarely be seen.
 
 use super::generate::in_window;
-use super::subject::Subject;
+use super::subject::TestInstruction;
 use super::values::{Element, Random};
 use iced_x86::{CpuidFeature, Mnemonic};
 use unwind_sim_emulator_native::single::{Mode, NativeCase};
@@ -15,7 +15,7 @@ const SIZE: usize = 32;
 
 /// Where an operand is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum OperandLocation {
     Register(usize),
     /// So many bytes from an offset in the window.
     Memory(usize, usize),
@@ -24,7 +24,7 @@ enum Place {
 /// Sometimes makes the vector operands of a case depend on each other. `first` is the address of the
 /// first access.
 pub(super) fn relate(
-    subject: &Subject,
+    subject: &TestInstruction,
     first: Option<u64>,
     random: &mut Random,
     case: &mut NativeCase,
@@ -35,6 +35,8 @@ pub(super) fn relate(
     }
 
     let is_shift = shifts(insn.mnemonic());
+
+    // Independent operands hardly ever cancel, are equal, or differ by one bit.
     if !random.chance(if is_shift { 128 } else { RELATED }) {
         return;
     }
@@ -43,12 +45,12 @@ pub(super) fn relate(
     let registers = registers.filter(|register| register.is_vector_register());
 
     let mut places: Vec<_> = registers
-        .map(|register| Place::Register(register.number()))
+        .map(|register| OperandLocation::Register(register.number()))
         .collect();
     // The first memory operand counts like a register.
     if let (Some(access), Some(first)) = (subject.accesses.first(), first) {
         let size = (access.size as usize).min(SIZE);
-        places.extend(in_window(case, first, size).map(|at| Place::Memory(at, size)));
+        places.extend(in_window(case, first, size).map(|at| OperandLocation::Memory(at, size)));
     }
 
     // A random count would nearly always be too large.
@@ -101,7 +103,7 @@ fn has_counts(mnemonic: Mnemonic) -> bool {
 }
 
 /// Makes counts small.
-fn small(mnemonic: Mnemonic, random: &mut Random, case: &mut NativeCase, place: Place) {
+fn small(mnemonic: Mnemonic, random: &mut Random, case: &mut NativeCase, place: OperandLocation) {
     let mut bytes = get(case, place);
     let step = match mnemonic {
         Mnemonic::Vpsllvd | Mnemonic::Vpsravd | Mnemonic::Vpsrlvd => 4,
@@ -115,30 +117,30 @@ fn small(mnemonic: Mnemonic, random: &mut Random, case: &mut NativeCase, place: 
     set(case, place, &bytes);
 }
 
-fn get(case: &NativeCase, place: Place) -> [u8; SIZE] {
+fn get(case: &NativeCase, place: OperandLocation) -> [u8; SIZE] {
     let mut bytes = [0; SIZE];
     match place {
-        Place::Register(number) => {
+        OperandLocation::Register(number) => {
             let halves = case.state.fx.ymm(number);
             for (to, half) in bytes.as_chunks_mut::<16>().0.iter_mut().zip(halves) {
                 *to = half.to_le_bytes();
             }
         }
-        Place::Memory(at, size) => {
+        OperandLocation::Memory(at, size) => {
             bytes[..size].copy_from_slice(&case.state.window[at..at + size]);
         }
     }
     bytes
 }
 
-fn set(case: &mut NativeCase, place: Place, bytes: &[u8; SIZE]) {
+fn set(case: &mut NativeCase, place: OperandLocation, bytes: &[u8; SIZE]) {
     match place {
-        Place::Register(number) => {
+        OperandLocation::Register(number) => {
             let halves = bytes.as_chunks::<16>().0;
             let halves = [0, 1].map(|half| u128::from_le_bytes(halves[half]));
             case.state.fx.set_ymm(number, halves);
         }
-        Place::Memory(at, size) => {
+        OperandLocation::Memory(at, size) => {
             case.state.window[at..at + size].copy_from_slice(&bytes[..size]);
         }
     }

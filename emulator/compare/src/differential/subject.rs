@@ -15,7 +15,7 @@ pub(super) const LENGTH_MAX: usize = 15;
 
 /// A base or index register of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Part {
+pub enum AddressRegister {
     /// No register.
     Nothing,
     /// The address of the next instruction.
@@ -28,9 +28,9 @@ pub enum Part {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
     /// The base.
-    pub base: Part,
+    pub base: AddressRegister,
     /// The index.
-    pub index: Part,
+    pub index: AddressRegister,
     /// The factor of the index, a power of two.
     pub scale: u8,
     /// The displacement.
@@ -46,7 +46,8 @@ pub struct Access {
 impl Access {
     /// Whether the address depends on no register but rip.
     pub fn is_constant(&self) -> bool {
-        matches!(self.base, Part::Nothing | Part::Rip) && self.index == Part::Nothing
+        matches!(self.base, AddressRegister::Nothing | AddressRegister::Rip)
+            && self.index == AddressRegister::Nothing
     }
 }
 
@@ -65,7 +66,7 @@ pub enum Jump {
 
 /// An instruction to execute.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub struct TestInstruction {
     /// The instruction's bytes.
     pub bytes: [u8; LENGTH_MAX],
     /// The decoded instruction.
@@ -82,7 +83,7 @@ pub struct Subject {
     pub element: Element,
 }
 
-impl Subject {
+impl TestInstruction {
     /// Analyses an instruction and its bytes, as `processor` decodes them.
     pub fn new(
         processor: &Processor,
@@ -90,16 +91,18 @@ impl Subject {
         bytes: [u8; LENGTH_MAX],
         mode: Mode,
         factory: &mut InstructionInfoFactory,
-    ) -> Subject {
+    ) -> TestInstruction {
         // The offsets are those of the last decoded instruction.
         let mut decoder = Decoder::with_ip(64, &bytes, insn.ip(), processor.decoder_options());
         let insn = decoder.decode();
         let offsets = decoder.get_constant_offsets(&insn);
 
         let info = factory.info(&insn);
+
+        // iced lists implicit accesses too, such as those of `push` and of string instructions.
         let accesses = info.used_memory().iter().map(|memory| Access {
             base: if insn.is_ip_rel_memory_operand() && memory.base() == Register::None {
-                Part::Rip
+                AddressRegister::Rip
             } else {
                 part(memory.base())
             },
@@ -120,11 +123,12 @@ impl Subject {
                 .for_each(|access| access.size = AREA_SIZE);
         }
 
+        // rax may hold any address in the line that is cleared (APM volume 3, CLZERO).
         if insn.mnemonic() == Mnemonic::Clzero {
             accesses = vec![cache_line(insn.code() != Code::Clzeroq)];
         }
 
-        Subject {
+        TestInstruction {
             accesses,
             jump: jump(&insn),
             bytes,
@@ -154,8 +158,8 @@ fn element(insn: &Instruction) -> Element {
 /// What `clzero` writes, which iced does not say.
 fn cache_line(small: bool) -> Access {
     Access {
-        base: Part::Register(0),
-        index: Part::Nothing,
+        base: AddressRegister::Register(0),
+        index: AddressRegister::Nothing,
         scale: 1,
         displacement: 0,
         size: CACHE_LINE,
@@ -164,13 +168,14 @@ fn cache_line(small: bool) -> Access {
     }
 }
 
-impl Subject {
+impl TestInstruction {
     /// Number of bytes of code; all, if they are not an instruction: the processor decides how many
     /// it looks at.
     pub(super) fn len(&self) -> u8 {
-        match self.insn.is_invalid() {
-            true => LENGTH_MAX as u8,
-            false => self.insn.len() as u8,
+        if self.insn.is_invalid() {
+            LENGTH_MAX as u8
+        } else {
+            self.insn.len() as u8
         }
     }
 
@@ -205,11 +210,11 @@ impl Subject {
 }
 
 /// The address of an access.
-pub fn address(subject: &Subject, access: &Access, case: &NativeCase) -> u64 {
+pub fn address(subject: &TestInstruction, access: &Access, case: &NativeCase) -> u64 {
     let part = |part| match part {
-        Part::Nothing => 0,
-        Part::Rip => case.state.rip + u64::from(case.code_len),
-        Part::Register(number) => case.state.gpr[usize::from(number)],
+        AddressRegister::Nothing => 0,
+        AddressRegister::Rip => case.state.rip + u64::from(case.code_len),
+        AddressRegister::Register(number) => case.state.gpr[usize::from(number)],
     };
 
     let mut displacement = access.displacement;
@@ -255,7 +260,10 @@ pub fn address(subject: &Subject, access: &Access, case: &NativeCase) -> u64 {
 }
 
 /// What the elements of a gather add to its address; `None` for other instructions.
-pub(super) fn elements(subject: &Subject, case: &NativeCase) -> Option<impl Iterator<Item = u64>> {
+pub(super) fn elements(
+    subject: &TestInstruction,
+    case: &NativeCase,
+) -> Option<impl Iterator<Item = u64>> {
     let insn = &subject.insn;
     if !insn.is_vsib() {
         return None;
@@ -267,20 +275,23 @@ pub(super) fn elements(subject: &Subject, case: &NativeCase) -> Option<impl Iter
         .into_iter()
         .flat_map(|half| [half as u64, (half >> 64) as u64]);
     let is_wide = insn.is_vsib64();
-    let indexes = words.flat_map(move |word| match is_wide {
-        true => [word, word],
-        false => [word, word >> 32].map(|half| half as i32 as u64),
+    let indexes = words.flat_map(move |word| {
+        if is_wide {
+            [word, word]
+        } else {
+            [word, word >> 32].map(|half| half as i32 as u64)
+        }
     });
     Some(indexes.map(move |index| index.wrapping_mul(scale)))
 }
 
-fn part(register: Register) -> Part {
+fn part(register: Register) -> AddressRegister {
     match register {
-        Register::RIP | Register::EIP => Part::Rip,
+        Register::RIP | Register::EIP => AddressRegister::Rip,
         // `xlat` adds it, but it is only a byte.
-        Register::AL => Part::Nothing,
-        register if register.is_gpr() => Part::Register(register.number() as u8),
-        _ => Part::Nothing,
+        Register::AL => AddressRegister::Nothing,
+        register if register.is_gpr() => AddressRegister::Register(register.number() as u8),
+        _ => AddressRegister::Nothing,
     }
 }
 
@@ -351,6 +362,7 @@ fn uses_fx(code: Code) -> bool {
     code.cpuid_features().iter().any(|feature| {
         matches!(
             feature,
+            // VEX instructions are of another mode, so AVX and FMA are not in this list.
             FPU | FPU287
                 | FPU387
                 | MMX
@@ -370,5 +382,6 @@ fn uses_fx(code: Code) -> bool {
                 | XSAVEC
                 | XSAVEOPT
         )
+        // `wait` reports a pending x87 exception, but belongs to no feature.
     }) || code.mnemonic() == Mnemonic::Wait
 }

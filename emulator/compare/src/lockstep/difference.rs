@@ -115,6 +115,7 @@ impl fmt::Display for Difference {
         let (number, rip, insn) = (self.number, self.rip, &self.insn);
 
         if self.late {
+            // A comparison of all memory finds a difference some time after its cause.
             let cause = "memory differs already before it, due to an earlier instruction";
             writeln!(f, "instruction {number} at {rip:#x}: {cause}")?;
         } else {
@@ -170,10 +171,11 @@ fn fx_values(a: &Extended, b: &Extended) -> Vec<(String, String, String)> {
         ("mxcsr".to_owned(), 24, 4),
     ];
 
-    // The offsets are those of the area of `fxsave` (SDM volume 1, 10.5.1).
+    // The offsets are those of the area of `fxsave` (SDM volume 1).
     fields.extend((0..8).map(|i| (format!("st({i})"), 32 + 16 * i, 10)));
     fields.extend((0..16).map(|i| (format!("xmm{i}"), 160 + 16 * i, 16)));
 
+    // Little-endian bytes, as one number.
     let number = |bytes: &[u8]| {
         let digits = bytes.iter().rev().map(|b| format!("{b:02x}"));
         digits.collect::<String>()
@@ -189,6 +191,8 @@ fn fx_values(a: &Extended, b: &Extended) -> Vec<(String, String, String)> {
 
     for (number, (a, b)) in a.upper.iter().zip(b.upper).enumerate() {
         if *a != b {
+            // The colon stands before the lower half, which is listed under the name of the xmm
+            // register.
             let half = |value: u128| format!("{value:032x}:");
             values.push((format!("ymm{number}"), half(*a), half(b)));
         }

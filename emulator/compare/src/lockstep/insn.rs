@@ -8,12 +8,12 @@ use std::ops::Range;
 use unwind_sim_emulator::Core;
 use unwind_sim_emulator::state::reg;
 
-/// Maximum length of an instruction in bytes (Intel SDM volume 2, section 2.3.11).
+/// Maximum length of an instruction in bytes (Intel SDM volume 2).
 const INSN_MAX: usize = 15;
 const PAGE: u64 = 4096;
 
 /// The next instruction.
-pub(super) struct Next {
+pub(super) struct NextInstruction {
     pub(super) insn: Instruction,
     /// The instruction's bytes, as many as can be fetched.
     pub(super) bytes: [u8; INSN_MAX],
@@ -43,7 +43,7 @@ impl Reader {
     }
 
     /// Analyses the next instruction of this state.
-    pub(super) fn next(&mut self, core: &Core) -> Next {
+    pub(super) fn next(&mut self, core: &Core) -> NextInstruction {
         let mut bytes = [0; INSN_MAX];
         let rip = core.state.rip;
         let mut len = INSN_MAX;
@@ -55,9 +55,12 @@ impl Reader {
             }
         }
 
+        // AMD's and Intel's processors decode some prefixes differently.
         let options = core.processor().decoder_options();
         let insn = Decoder::with_ip(64, &bytes[..len], rip, options).decode();
 
+        // What is written must be known before the instruction runs: afterwards its base register
+        // may have changed.
         self.stores.clear();
         let info = self.info.info(&insn);
         let mut in_parts = info.used_memory().len() > 1;
@@ -73,7 +76,7 @@ impl Reader {
         }
 
         let mnemonic = insn.mnemonic();
-        Next {
+        NextInstruction {
             bytes,
             led: is_led(mnemonic),
             fx: insn.encoding() == EncodingKind::VEX || insn.cpuid_features().iter().any(is_fx),
@@ -127,6 +130,8 @@ fn is_fx(feature: &CpuidFeature) -> bool {
     };
     matches!(
         feature,
+        // What may change x87, MMX or XMM registers. VEX instructions are recognized by their
+        // encoding.
         AES | FPU
             | FPU287
             | FPU387

@@ -4,7 +4,7 @@ use super::difference::Difference;
 use super::step::Lockstep;
 use std::time::{Duration, Instant};
 use unwind_sim_emulator::linux::{End, RunningProgram};
-use unwind_sim_emulator::linux::{Followed, Kernel, Notice, Outcome, StartError};
+use unwind_sim_emulator::linux::{Kernel, Notice, Outcome, ScheduleOutcome, StartError};
 use unwind_sim_emulator_native::StepError;
 
 /// Number of instructions between checks of the clock.
@@ -49,7 +49,7 @@ pub struct Run {
     /// What the machine does not model and reported to the program as an error.
     pub notices: Vec<Notice>,
     /// What became of the schedule.
-    pub followed: Followed,
+    pub followed: ScheduleOutcome,
 }
 
 impl Run {
@@ -97,9 +97,12 @@ pub fn run(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Run, LockstepError> {
     let mut process = Kernel::start(&program.path, program.options)?;
+
+    // Instructions to be skipped run only in the machine; the processor starts from its state then.
     let skipped = skip(&mut process, request);
     let mut lockstep = Lockstep::new(process)?;
 
+    // Measured before and after the run, because other load changes during it.
     let mut bare = Vec::new();
     if request.measure {
         bare.push(lockstep.bare_speed(BARE_STEPS)?);
@@ -125,6 +128,7 @@ pub fn run(
             }
         }
 
+        // `Limit`: the one instruction that was asked for was executed, and the program goes on.
         let (outcome, found) = lockstep.step()?;
         difference = found;
         if difference.is_some() || outcome != Outcome::Limit {

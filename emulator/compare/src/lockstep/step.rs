@@ -2,13 +2,13 @@
 
 use super::difference::{Difference, Memory, Side};
 use super::follow::{Follower, cpu_of, extended_of, same_fx};
-use super::insn::{Next, Reader};
+use super::insn::{NextInstruction, Reader};
 use iced_x86::{Formatter as _, GasFormatter, Instruction, Mnemonic};
 use std::ops::Range;
 use unwind_sim_emulator::address_space::Change;
-use unwind_sim_emulator::differences::{self, Case, Used, View};
+use unwind_sim_emulator::differences::{self, Case, DifferenceSet, View};
 use unwind_sim_emulator::linux::{
-    Followed, Kernel, Notice, Outcome, ProcessObserver, SystemCall, Task,
+    Kernel, Notice, Outcome, ProcessObserver, ScheduleOutcome, SystemCall, Task,
 };
 use unwind_sim_emulator::state::Preserved;
 use unwind_sim_emulator::{Core, Exception, Executed, Fault, FaultKind, Observer, Processor};
@@ -98,20 +98,20 @@ impl ProcessObserver for Watch {
 }
 
 /// How an instruction ended on one side.
-struct Ended<T> {
+struct SideEnd<T> {
     cpu: Cpu,
     how: T,
 }
 
 /// The result of comparing.
 #[derive(Default)]
-struct Found {
+struct Comparison {
     differs: bool,
     fx: Option<(Extended, Extended)>,
     memory: Vec<Memory>,
 }
 
-type Step = (Outcome, Option<Box<Difference>>);
+type StepResult = (Outcome, Option<Box<Difference>>);
 
 impl Lockstep {
     /// Starts the process in the machine's state.
@@ -143,7 +143,7 @@ impl Lockstep {
         self.compared + self.led
     }
 
-    pub(super) fn followed(&self) -> Followed {
+    pub(super) fn followed(&self) -> ScheduleOutcome {
         self.process.followed()
     }
 
@@ -157,7 +157,7 @@ impl Lockstep {
     }
 
     /// Executes one instruction, or raises one exception, on both sides.
-    pub(super) fn step(&mut self) -> Result<Step, StepError> {
+    pub(super) fn step(&mut self) -> Result<StepResult, StepError> {
         let number = self.executed();
         // All memory, now and then: a store that neither side noted shows only here.
         if number.is_multiple_of(MEMORY_EVERY)
@@ -210,12 +210,12 @@ impl Lockstep {
         }
 
         let stop = self.follower.stepper.step()?;
-        let theirs = Ended {
+        let theirs = SideEnd {
             cpu: self.follower.stepper.cpu()?,
             how: stop,
         };
 
-        let mut found = Found::default();
+        let mut found = Comparison::default();
         let ours = match self.watch.exception {
             Some((exception, cpu)) => {
                 self.exceptions += 1;
@@ -232,7 +232,7 @@ impl Lockstep {
                 let may_differ = case.may_end_differently().is_some();
                 let same = comparable(&ours) == comparable(&theirs.cpu);
                 found.differs = !same || !may_differ && !is_same(exception, stop);
-                Ended {
+                SideEnd {
                     cpu,
                     how: format!("{exception:?}"),
                 }
@@ -240,7 +240,7 @@ impl Lockstep {
             None => {
                 self.compared += 1;
                 self.vex += u64::from(next.vex);
-                let ours = Ended {
+                let ours = SideEnd {
                     cpu: self.watch.after.unwrap_or(before),
                     how: "done".to_owned(),
                 };
@@ -278,11 +278,11 @@ impl Lockstep {
     /// Compares after an instruction that completed in the machine.
     fn compare(
         &mut self,
-        next: &Next,
+        next: &NextInstruction,
         before: &Cpu,
         ours: &Cpu,
-        theirs: &Ended<Stop>,
-        found: &mut Found,
+        theirs: &SideEnd<Stop>,
+        found: &mut Comparison,
     ) -> Result<(), StepError> {
         let processor = self.process.machine.core.processor();
         let case = case(next, before, processor);
@@ -432,7 +432,7 @@ impl Lockstep {
 }
 
 /// What the table of differences needs to know about an instruction that raised no exception.
-fn case<'a>(next: &'a Next, before: &'a Cpu, processor: Processor) -> Case<'a> {
+fn case<'a>(next: &'a NextInstruction, before: &'a Cpu, processor: Processor) -> Case<'a> {
     Case {
         insn: &next.insn,
         cpu: processor,
@@ -448,11 +448,13 @@ fn forgive(
     case: &Case<'_>,
     ours: (&mut Cpu, Option<&mut Extended>),
     theirs: (&Cpu, Option<&Extended>),
-) -> Used {
+) -> DifferenceSet {
     let (ours, fx) = ours;
     let (mut cpu, mut their_fx) = (*theirs.0, theirs.1.copied());
     let (their_fx, their_upper) = parts(their_fx.as_mut());
 
+    // Both sides as the same kind of view: the table masks bits of one by bits of the other. The
+    // processor's is a copy, so that only ours changes.
     let processor = View {
         gpr: &mut cpu.gpr,
         rip: &mut cpu.rip,
@@ -473,9 +475,9 @@ fn forgive(
     case.forgive(&processor, &mut machine)
 }
 
-type Parts<'a> = (Option<&'a mut [u8; 512]>, Option<&'a mut [u128; 16]>);
+type ExtendedParts<'a> = (Option<&'a mut [u8; 512]>, Option<&'a mut [u128; 16]>);
 
-fn parts(fx: Option<&mut Extended>) -> Parts<'_> {
+fn parts(fx: Option<&mut Extended>) -> ExtendedParts<'_> {
     fx.map(|fx| (&mut fx.legacy, &mut fx.upper)).unzip()
 }
 
@@ -546,12 +548,13 @@ fn is_same(exception: Exception, stop: Stop) -> bool {
 
 fn difference(
     number: u64,
-    next: &Next,
+    next: &NextInstruction,
     before: Cpu,
-    ours: Ended<String>,
-    theirs: Ended<Stop>,
-    found: Found,
+    ours: SideEnd<String>,
+    theirs: SideEnd<Stop>,
+    found: Comparison,
 ) -> Difference {
+    // Our end is text already.
     let ended = match theirs.how {
         Stop::Done => "done".to_owned(),
         Stop::Syscall => "system call".to_owned(),

@@ -397,7 +397,7 @@ fn offset(label: *const u8) -> usize {
 }
 
 /// Addresses in the driver, in the child.
-pub(super) struct Sites {
+pub(super) struct DriverAddresses {
     /// Where execution continues after an instruction.
     pub(super) exit: u64,
     /// The handler of all signals.
@@ -406,9 +406,9 @@ pub(super) struct Sites {
     pub(super) syscall_end: u64,
 }
 
-pub(super) fn sites() -> Sites {
+pub(super) fn sites() -> DriverAddresses {
     let address = |label| DRIVER + offset(label) as u64;
-    Sites {
+    DriverAddresses {
         exit: address(&raw const unwind_sim_native_exit),
         handler: address(&raw const unwind_sim_native_handler),
         syscall_end: address(&raw const unwind_sim_native_syscall_end),

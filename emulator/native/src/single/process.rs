@@ -62,7 +62,7 @@ pub struct Native {
 }
 
 /// How a batch ended.
-enum End {
+enum BatchEnd {
     Done,
     Died(ExitStatus),
     Stuck,
@@ -167,11 +167,11 @@ impl Native {
             let outcome = match end {
                 // The first death may be chance: others can kill the child, too, and it dies with
                 // the thread that created it, even before it gets the batch.
-                End::Died(_) if died_at != Some(index) => None,
-                End::Died(status) => Some(Outcome::Killed {
+                BatchEnd::Died(_) if died_at != Some(index) => None,
+                BatchEnd::Died(status) => Some(Outcome::Killed {
                     signal: status.signal().unwrap_or(0),
                 }),
-                End::Done | End::Stuck => Some(Outcome::Hung),
+                BatchEnd::Done | BatchEnd::Stuck => Some(Outcome::Hung),
             };
 
             self.replace()?;
@@ -228,21 +228,21 @@ impl Native {
     }
 
     /// Waits for the end of the batch.
-    fn wait(&mut self) -> Result<End, NativeError> {
+    fn wait(&mut self) -> Result<BatchEnd, NativeError> {
         let mut seen = (self.shared.current(), self.cpu(), Instant::now());
         loop {
             if self.shared.wait(LOOK) {
-                return Ok(End::Done);
+                return Ok(BatchEnd::Done);
             }
             if let Some(status) = self.status()? {
-                return Ok(End::Died(status));
+                return Ok(BatchEnd::Died(status));
             }
             let current = self.shared.current();
             if current != seen.0 {
                 seen = (current, self.cpu(), Instant::now());
             } else if self.cpu().saturating_sub(seen.1) > STUCK_CPU || seen.2.elapsed() > STUCK_WALL
             {
-                return Ok(End::Stuck);
+                return Ok(BatchEnd::Stuck);
             }
         }
     }
@@ -258,6 +258,7 @@ impl Native {
         let mut slot = Slot {
             gpr: case.state.gpr,
             rip: place,
+            // Bit 1 of rflags is always set.
             rflags: case.state.rflags & CASE_FLAGS | 2,
             ..Slot::default()
         };
@@ -269,6 +270,8 @@ impl Native {
             Mode::Avx => slot.flags |= FX | AVX,
             Mode::Step => {
                 slot.flags |= FX | STEP | if self.avx { AVX } else { 0 };
+
+                // TF makes the processor raise #DB after one instruction.
                 slot.rflags |= TF;
             }
         }

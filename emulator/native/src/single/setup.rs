@@ -6,7 +6,7 @@
 //! can call only `futex` and `rt_sigreturn`, from one instruction of the driver. Any other system
 //! call raises SIGSYS, an outcome like any other signal.
 
-use super::driver::{Sites, sites};
+use super::driver::{DriverAddresses, sites};
 use super::layout::*;
 use nix::libc;
 
@@ -45,17 +45,17 @@ const SA_RESTORER: i32 = 0x0400_0000;
 /// Descriptor of the shared memory's file in the child: its standard input.
 const FILE: u64 = 0;
 
-struct Call {
+struct SetupCall {
     name: &'static str,
     number: libc::c_long,
     arguments: [u64; 6],
     may_fail: bool,
 }
 
-fn call(name: &'static str, number: libc::c_long, arguments: &[u64]) -> Call {
+fn call(name: &'static str, number: libc::c_long, arguments: &[u64]) -> SetupCall {
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
-    Call {
+    SetupCall {
         name,
         number,
         arguments: all,
@@ -81,7 +81,7 @@ fn filter_word(code: u32, value: u32, if_true: u8, if_false: u8) -> u64 {
 
 /// The seccomp filter: allows `futex` and `rt_sigreturn`, by `syscall` in 64-bit mode, from the
 /// driver.
-fn filter(sites: &Sites) -> [u64; 11] {
+fn filter(sites: &DriverAddresses) -> [u64; 11] {
     const ARCH_X86_64: u32 = 0xc000_003e;
     // Offsets in `struct seccomp_data` (include/uapi/linux/seccomp.h).
     const NUMBER: u32 = 0;
@@ -117,7 +117,7 @@ fn filter(sites: &Sites) -> [u64; 11] {
     ]
 }
 
-fn calls(data: &mut Data, sites: &Sites) -> Vec<Call> {
+fn calls(data: &mut Data, sites: &DriverAddresses) -> Vec<SetupCall> {
     let (read, write, execute) = (
         libc::PROT_READ as u64,
         libc::PROT_WRITE as u64,
@@ -159,7 +159,7 @@ fn calls(data: &mut Data, sites: &Sites) -> Vec<Call> {
             [STACKS, STACKS_SIZE, read | write, private, u64::MAX, 0],
         ),
         // The stack and the vDSO. Some kernels keep the vDSO, and then both.
-        Call {
+        SetupCall {
             may_fail: true,
             ..call(
                 "munmap",
@@ -169,7 +169,7 @@ fn calls(data: &mut Data, sites: &Sites) -> Vec<Call> {
         },
         // Does not exist before Linux 5.9. The only open files are the three standard ones, one of
         // them the shared memory: std marks all others close-on-exec.
-        Call {
+        SetupCall {
             may_fail: true,
             ..call(
                 "close_range",

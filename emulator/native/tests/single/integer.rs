@@ -24,6 +24,7 @@ fn additions_set_registers_and_flags() {
     let Some(mut native) = spawn("additions_set_registers_and_flags") else {
         return;
     };
+
     let add = [0x48, 0x01, 0xd8]; // add rax, rbx
     let adc = [0x48, 0x11, 0xd8]; // adc rax, rbx
     for (code, carry, a, b, result, flags) in [
@@ -34,6 +35,7 @@ fn additions_set_registers_and_flags() {
         (&adc, 0, 40, 2, 42, 0),
         (&adc, CF, u64::MAX, 0, 0, CF | PF | AF | ZF),
     ] {
+        // How the state is transferred changes nothing of the result.
         for mode in [Mode::Plain, Mode::Fx, Mode::Step] {
             let mut case = case(mode, code, &[(RAX, a), (RBX, b), (R15, 15)]);
             case.state.rflags = carry;
@@ -51,8 +53,11 @@ fn the_same_instructions_in_this_process_agree() {
     let Some(mut native) = spawn("the_same_instructions_in_this_process_agree") else {
         return;
     };
+
     let mut random = Random(0x5eed);
     let shld = [0x48, 0x0f, 0xa5, 0xd8]; // shld rax, rbx, cl
+
+    // Several batches, the last of which is not full.
     let cases: Vec<NativeCase> = (0..3 * Native::BATCH + 100)
         .map(|_| {
             let values = [(RAX, random.next()), (RBX, random.next())];
@@ -63,6 +68,7 @@ fn the_same_instructions_in_this_process_agree() {
             case
         })
         .collect();
+
     let results = run_all(&mut native, &cases);
     for (index, (case, (outcome, state))) in cases.iter().zip(&results).enumerate() {
         let gpr = &case.state.gpr;
@@ -87,6 +93,7 @@ fn memory_is_found_and_left_in_the_window() {
     let Some(mut native) = spawn("memory_is_found_and_left_in_the_window") else {
         return;
     };
+
     // add [rdi + 8], rax
     let mut add = case(
         Mode::Plain,
@@ -133,20 +140,24 @@ fn control_goes_where_it_is_transferred_to() {
         return;
     };
     let place = Native::place(1);
+
     // call $+0x105
     let state = done(&mut native, case(Mode::Step, &[0xe8, 0, 1, 0, 0], &[]));
     assert_eq!(state.rip, place + 0x105);
     assert_eq!(state.gpr[RSP], SP - 8);
     assert_eq!(window_word(&state, SP - 8), place + 5);
+
     // ret 16, to an unmapped address
     let mut ret = case(Mode::Step, &[0xc2, 16, 0], &[]);
     set_window(&mut ret.state, SP, &0x1234_5678_u64.to_le_bytes());
     let state = done(&mut native, ret);
     assert_eq!((state.rip, state.gpr[RSP]), (0x1234_5678, SP + 24));
+
     // jmp [rdi]
     let mut jump = case(Mode::Step, &[0xff, 0x27], &[(RDI, WINDOW)]);
     set_window(&mut jump.state, WINDOW, &CODE_RANGE.end.to_le_bytes());
     assert_eq!(done(&mut native, jump).rip, CODE_RANGE.end);
+
     // je $-0x0e
     for (flags, rip) in [(0, place + 2), (ZF, place - 0x0e)] {
         let mut branch = case(Mode::Step, &[0x74, 0xf0], &[]);
@@ -154,6 +165,7 @@ fn control_goes_where_it_is_transferred_to() {
         let state = done(&mut native, branch);
         assert_eq!((state.rip, state.rflags), (rip, flags | ALWAYS));
     }
+
     // rep movsb stops after each byte
     let values = [(RCX, 3), (RSI, WINDOW), (RDI, WINDOW + 8)];
     let state = done(&mut native, case(Mode::Step, &[0xf3, 0xa4], &values));
@@ -165,11 +177,13 @@ fn flags_that_change_our_own_code_do_not_stay() {
     let Some(mut native) = spawn("flags_that_change_our_own_code_do_not_stay") else {
         return;
     };
+
     // lodsb moves backwards with DF
     let mut lods = case(Mode::Plain, &[0xac], &[(RSI, WINDOW + 8)]);
     lods.state.rflags = DF;
     let state = done(&mut native, lods);
     assert_eq!((state.gpr[RSI], state.rflags), (WINDOW + 7, ALWAYS | DF));
+
     // with AC, mov eax, [rdi] faults at an unaligned address only
     for mode in [Mode::Plain, Mode::Fx, Mode::Step] {
         let mut load = case(mode, &[0x8b, 0x07], &[(RDI, WINDOW + 1)]);
@@ -190,6 +204,7 @@ fn flags_that_change_our_own_code_do_not_stay() {
         load.state.gpr[RDI] = WINDOW + 4;
         assert_eq!(done(&mut native, load).rflags, ALWAYS | AC | DF);
     }
+
     // popfq, and a single step after it
     for flags in [STATUS | DF | NT | AC | ID, NT, AC, DF] {
         for mode in [Mode::Plain, Mode::Fx, Mode::Step] {
@@ -222,6 +237,7 @@ fn the_stack_pointer_may_be_anything() {
             assert_eq!(state.gpr[RSP], value, "{mode:?}");
         }
     }
+
     // Using it faults: SS is the segment, so the fault is #SS.
     let (outcome, state) = run(&mut native, case(Mode::Plain, &[0x50], &[(RSP, 1 << 63)]));
     assert!(

@@ -73,9 +73,10 @@ fn run_all(native: &mut Native, cases: &[NativeCase]) -> Vec<(Outcome, NativeSta
 
 /// The mode that loads all registers.
 fn whole() -> Mode {
-    match Native::has_avx() {
-        true => Mode::Avx,
-        false => Mode::Fx,
+    if Native::has_avx() {
+        Mode::Avx
+    } else {
+        Mode::Fx
     }
 }
 
@@ -133,6 +134,7 @@ fn full(mode: Mode, seed: u64) -> NativeCase {
         random.fill(&mut fx[32 + 16 * register..][..10]);
     }
     random.fill(&mut fx[160..416]);
+
     // MXCSR_MASK is stored with the processor's value, and not loaded.
     fx[28..32].copy_from_slice(&mxcsr_mask());
     if mode == Mode::Avx || mode == Mode::Step && Native::has_avx() {
@@ -148,6 +150,7 @@ fn mxcsr_mask() -> [u8; 4] {
     #[repr(align(16))]
     struct Area([u8; 512]);
     let mut area = Area([0; 512]);
+
     // SAFETY: every x86-64 processor has FXSAVE, and the area has its size and alignment.
     unsafe { std::arch::x86_64::_fxsave64(area.0.as_mut_ptr()) };
     *area.0[28..].first_chunk().expect("four bytes")

@@ -1,7 +1,7 @@
 //! Objects: what is shared, for how long, and what it counts.
 
 use super::super::watch::CHANGES_MAX;
-use super::super::{AddressSpace, FaultKind, MapError, ObjectId, Permissions, Place};
+use super::super::{AddressSpace, FaultKind, MapError, MemoryKey, ObjectId, Permissions};
 use super::{ObjectError, SIZE_MAX};
 
 const A: u64 = 0x40_0000;
@@ -148,6 +148,8 @@ fn what_is_cut_off_is_zero_afterwards() {
 #[test]
 fn objects_count_once_and_are_bounded() {
     let (mut memory, object) = mapped_twice(2);
+
+    // Two mappings of one object: one page for both.
     memory.store_bytes(A, [1]).expect("the first page");
     memory.store_bytes(B, [2]).expect("the same page");
 
@@ -160,6 +162,8 @@ fn objects_count_once_and_are_bounded() {
     );
 
     memory.store_bytes(B + P, [3]).expect("the second page");
+
+    // The limit holds for pages of objects, too.
     let full = memory.write(A + 2 * P, &[4]).unwrap_err();
     assert_eq!(full.kind, FaultKind::OutOfPages);
     assert_eq!(memory.pages_in_use(), 2);
@@ -200,9 +204,9 @@ fn moved_mappings_keep_their_pages() {
     assert_eq!(memory.pages_in_use(), pages, "nothing was copied");
 
     let places: Vec<_> = (0..4).map(|page| memory.place(A + page * P + 8)).collect();
-    let shared = |offset| Some(Place::Shared { object, offset });
+    let shared = |offset| Some(MemoryKey::Shared { object, offset });
     let space = memory.id();
-    let own = Place::Private {
+    let own = MemoryKey::Private {
         space,
         address: A + 2 * P + 8,
     };

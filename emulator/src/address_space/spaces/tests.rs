@@ -109,6 +109,8 @@ fn only_spaces_that_are_there_can_be_used() {
     assert_eq!(memory.spaces().collect::<Vec<_>>(), [parent, child]);
 
     assert!(!memory.remove_space(parent), "it runs");
+
+    // Switching to the space that runs already changes nothing.
     assert!(memory.switch_to(child) && memory.switch_to(child));
     assert_eq!(memory.spaces().collect::<Vec<_>>(), [parent, child]);
 
@@ -117,6 +119,7 @@ fn only_spaces_that_are_there_can_be_used() {
     assert_eq!(memory.with_space(parent, |_| ()), None);
     assert!(memory.peek_in(parent, BASE, &mut [0]).is_err());
 
+    // A number is not used again, and a new space is empty.
     let created = memory.create();
     assert_ne!(created, parent);
     assert!(memory.peek_in(created, BASE, &mut [0]).is_err());

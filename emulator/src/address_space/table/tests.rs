@@ -44,6 +44,7 @@ pub(in crate::address_space) fn audit<'a>(
     let (mut nodes, mut owners) = (HashMap::new(), HashMap::new());
     let roots: Vec<&Arc<Node>> = tables.filter_map(|table| table.0.as_ref()).collect();
 
+    // All counts first: a node is complete only when every table was seen.
     for root in &roots {
         count(root, &mut nodes, &mut owners);
     }
@@ -85,7 +86,7 @@ fn tables_agree_with_maps() {
 
     let mut frames = Frames::new(1 << 20);
     let mut tables = vec![(Table::default(), BTreeMap::new())];
-    let mut held: Vec<(Held, BTreeMap<u64, u32>)> = Vec::new();
+    let mut held: Vec<(SavedTree, BTreeMap<u64, u32>)> = Vec::new();
 
     for step in 0..6000_usize {
         let count = tables.len();
@@ -132,6 +133,7 @@ fn tables_agree_with_maps() {
             }
         }
 
+        // Not after each step, because comparing takes longer than changing.
         if step % 16 == 0 {
             audit(tables.iter().map(|(table, _)| table), &frames);
             for (table, model) in &tables {
@@ -141,7 +143,7 @@ fn tables_agree_with_maps() {
     }
 
     // A copy has frames of its own: the original's release does not touch them.
-    let mut copies = Copies::default();
+    let mut copies = NodeCopies::default();
     let copied: Vec<Table> = tables.iter().map(|(t, _)| t.copy(&mut copies)).collect();
     let mut copied_frames = frames.clone();
 

@@ -176,6 +176,8 @@ impl Test {
         };
 
         let objects = self.model.objects.clone();
+
+        // Of an object, of a file, or anonymous: whatever there is to be mapped.
         let object = self.any(objects.keys());
         let kinds: Vec<Kind> = match (self.random.below(4), object) {
             (0, Some(&object)) | (1, Some(&object)) => {
@@ -232,6 +234,7 @@ impl Test {
             self.model.own().insert(number, page);
         }
 
+        // What was mapped there before may have been the last mapping of an object.
         self.model.drop_unused();
     }
 
@@ -278,6 +281,8 @@ impl Test {
                 assert_eq!(done.is_ok(), is_apart);
                 if is_apart {
                     let own = self.model.own();
+
+                    // What was at the target is gone.
                     own.retain(|page, _| !target.contains(page));
                     let moved = pages.clone();
                     let moved = moved.filter_map(|page| Some((page, own.remove(&page)?)));
@@ -344,6 +349,7 @@ impl Test {
                     self.model.store(at, &bytes);
                 }
             }
+            // The host may write pages that the program must not.
             1 => {
                 assert_eq!(self.memory.poke(at, &bytes).is_ok(), is_mapped);
                 if is_mapped {
@@ -360,6 +366,7 @@ impl Test {
                 // A load that fails leaves a refusal for the machine.
                 self.memory.take_refusal();
             }
+            // A store as the machine does it, through its cache of pages.
             _ => {
                 assert_eq!(self.store_as_machine(at, bytes), may_write);
                 if may_write {

@@ -48,6 +48,7 @@ fn sum<T: Element>(a: T, b: T, subtract: bool, env: Env) -> (T, Exceptions) {
 
 /// `a × b`, as `mulss` and `mulsd`.
 pub(crate) fn multiply<T: Element>(a: T, b: T, env: Env) -> (T, Exceptions) {
+    // The host's own multiplication, where it is known to give the same.
     if env.is_native()
         && let Some(result) = native::multiply(a, b, env.precision_ignored)
     {
@@ -61,6 +62,7 @@ pub(crate) fn multiply<T: Element>(a: T, b: T, env: Env) -> (T, Exceptions) {
         return result;
     }
 
+    // After NaNs: these take precedence over the denormal exception.
     let denormal = denormal_flag(x.class, y.class);
     match (x.class, y.class) {
         (Class::Infinity, Class::Zero) | (Class::Zero, Class::Infinity) => {
@@ -100,7 +102,7 @@ pub(crate) fn divide<T: Element>(a: T, b: T, env: Env) -> (T, Exceptions) {
             (default_nan(), Exceptions::INVALID)
         }
         (Class::Infinity, _) => (infinity(negative), denormal),
-        // #Z has priority over a denormal operand (SDM volume 1, 4.9.2).
+        // #Z has priority over a denormal operand (SDM volume 1).
         (_, Class::Zero) => (infinity(negative), Exceptions::DIVIDE_BY_ZERO),
         (_, Class::Infinity) => {
             let zero = super::super::unpacked::Unpacked::zero(negative);

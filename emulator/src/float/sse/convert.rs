@@ -63,7 +63,7 @@ pub(crate) fn to_integer<T: Element>(
     };
 
     let x = decode(a, env.denormals_are_zero);
-    // What does not fit is invalid, and gives the integer indefinite (SDM volume 1, 11.5.2.1).
+    // What does not fit is invalid, and gives the integer indefinite (SDM volume 1).
     if x.class.is_nan() || x.class == Class::Infinity {
         return (indefinite, Exceptions::INVALID);
     }

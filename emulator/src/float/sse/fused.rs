@@ -7,7 +7,7 @@ use super::{Element, Env, decode, default_nan, finish, infinity, native, quiet};
 /// relatives.
 ///
 /// The first NaN among `x`, `y` and `z` is the result. If `z` is a quiet NaN, the product of an
-/// infinity and zero is not invalid (SDM volume 1, section 14.5.2).
+/// infinity and zero is not invalid (SDM volume 1).
 pub(crate) fn multiply_add<T: Element>(
     [x, y, z]: [T; 3],
     [negate_product, negate_addend]: [bool; 2],

@@ -1,5 +1,5 @@
 //! Conversions between binary16 and binary32. MXCSR.FZ does not apply to either; MXCSR.DAZ only to
-//! binary32, and binary16 raises no DE (SDM volume 1, section 14.4.1).
+//! binary32, and binary16 raises no DE (SDM volume 1).
 
 use super::super::{Exceptions, Rounding};
 use super::Env;

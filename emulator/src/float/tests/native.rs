@@ -56,6 +56,7 @@ fn arithmetic_is_the_hosts_when_rounding_to_nearest() {
             "{a:x} to binary32"
         );
 
+        // The same with singles.
         let (a, b) = (sequence.binary32(), sequence.binary32());
         let (x, y) = (f32::from_bits(a), f32::from_bits(b));
         assert!(same32(sse::add(a, b, NEAREST).0, x + y), "{a:x} + {b:x}");
@@ -102,9 +103,11 @@ fn the_short_way_equals_the_long_one() {
                 continue;
             }
 
+            // The host's own operation, where it can be used.
             let short = operation(a, b, NEAREST);
             assert_eq!(short, long, "operation {index} on {a:x} and {b:x}");
 
+            // Where nobody looks at the precision exception, it may be reported or not.
             let ignored = operation(
                 a,
                 b,
@@ -221,6 +224,7 @@ fn comparisons_and_integers_are_the_hosts() {
             "{a:x} {b:x}"
         );
 
+        // Half of the numbers have few bits, so that exact results and ties occur.
         let integer = sequence.sparse() as i64;
         assert_eq!(
             sse::from_integer::<u64>(integer, NEAREST).0,
@@ -238,6 +242,7 @@ fn comparisons_and_integers_are_the_hosts() {
             assert_eq!(truncated, x as i64, "{a:x}");
         }
 
+        // `ceil` rounds up.
         let (integral, _) = sse::round_to_integral(a, Rounding::Up, false, NEAREST);
         assert!(same64(integral, x.ceil()), "{a:x}");
     }

@@ -55,6 +55,7 @@ fn integer<T: Element>(
 }
 
 fn compute(name: &str, a: u64, b: u64, env: Env) -> (u64, Exceptions) {
+    // Singles are in the lower halves of the vectors' words.
     let (x, y) = (a as u32, b as u32);
     let current = env.rounding;
 
@@ -77,6 +78,7 @@ fn compute(name: &str, a: u64, b: u64, env: Env) -> (u64, Exceptions) {
         "ucomiss" => flags(sse::compare_unordered(x, y, env)),
         "cvtsd2si32" => integer(a, Bits32, current, env),
         "cvtsd2si64" => integer(a, Bits64, current, env),
+        // The second `t`: truncated, whatever MXCSR says.
         "cvttsd2si32" => integer(a, Bits32, Rounding::Zero, env),
         "cvttsd2si64" => integer(a, Bits64, Rounding::Zero, env),
         "cvtss2si32" => integer(x, Bits32, current, env),
@@ -84,12 +86,14 @@ fn compute(name: &str, a: u64, b: u64, env: Env) -> (u64, Exceptions) {
         "cvtsi2sd64" => sse::from_integer(a as i64, env),
         "cvtsi2ss32" => wide(sse::from_integer::<u32>(i64::from(a as i32), env)),
         "cvtsi2ss64" => wide(sse::from_integer::<u32>(a as i64, env)),
+        // The number is the immediate: bit 2 takes the direction from MXCSR, bit 3 suppresses #P.
         "roundsd4" => sse::round_to_integral(a, current, false, env),
         "roundsd12" => sse::round_to_integral(a, current, true, env),
         "roundss1" => wide(sse::round_to_integral(x, Rounding::Down, false, env)),
         "roundss10" => wide(sse::round_to_integral(x, Rounding::Up, true, env)),
         "cvtss2sd" => sse::to_binary64(x, env),
         "cvtsd2ss" => wide(sse::to_binary32(a, env)),
+        // Approximations, which raise nothing.
         "rcpss" => (u64::from(sse::reciprocal(x)), Exceptions::NONE),
         "rsqrtss" => (u64::from(sse::reciprocal_square_root(x)), Exceptions::NONE),
         _ => predicate(name, a, b, env).unwrap_or_else(|| panic!("unknown instruction {name}")),

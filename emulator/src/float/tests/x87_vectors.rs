@@ -95,6 +95,7 @@ fn load((value, exceptions): (F80, Exceptions)) -> (String, u64) {
 }
 
 fn compute(name: &str, a: F80, b: F80, memory: u64, env: Env) -> (String, u64) {
+    // `fisttp` ignores the rounding of the control word.
     let to_zero = Rounding::Zero;
 
     match name {
@@ -110,6 +111,7 @@ fn compute(name: &str, a: F80, b: F80, memory: u64, env: Env) -> (String, u64) {
         "fxtract" => outcome(x87::extract(a), pair),
         "fcom" => relation(x87::compare_ordered(a, b)),
         "fucom" => relation(x87::compare_unordered(a, b)),
+        // A comparison with +0.0.
         "ftst" => relation(x87::compare_ordered(a, F80::default())),
         "fxam" => class(a),
         "fst32" => outcome(x87::to_binary32(a, env), |value| format!("{value:08x}")),
@@ -120,6 +122,7 @@ fn compute(name: &str, a: F80, b: F80, memory: u64, env: Env) -> (String, u64) {
         "fisttp16" => integer(a, Bits16, to_zero),
         "fisttp32" => integer(a, Bits32, to_zero),
         "fisttp64" => integer(a, Bits64, to_zero),
+        // Ten bytes of decimal digits, the last one with the sign.
         "fbstp" => outcome(x87::to_decimal(a, env), |bytes| {
             bytes
                 .iter()
@@ -130,15 +133,18 @@ fn compute(name: &str, a: F80, b: F80, memory: u64, env: Env) -> (String, u64) {
         "fld32" => load(x87::from_binary32(memory as u32)),
         "fld64" => load(x87::from_binary64(memory)),
         "fild64" => (show(x87::from_integer(memory as i64)), 0),
+        // The vectors have eight bytes of memory; the other two are zeros.
         "fbld" => {
             let mut bytes = [0; 10];
             bytes[..8].copy_from_slice(&memory.to_le_bytes());
             (show(x87::from_decimal(bytes)), 0)
         }
+        // An operand in memory may raise exceptions of its own when it is converted.
         "fadd32" => {
             let operand = MemoryOperand::binary32(memory as u32);
             outcome(operand.arithmetic(x87::add(a, operand.value, env)), show)
         }
+        // Reversed: the memory operand is the dividend.
         "fdivr64" => {
             let operand = MemoryOperand::binary64(memory);
             outcome(operand.arithmetic(x87::divide(operand.value, a, env)), show)

@@ -157,7 +157,7 @@ fn narrow(a: F80, format: Format, sign: u32, env: Env) -> Outcome<u64> {
             let invalid = Exceptions::INVALID.when(class == Class::SignalingNan);
             return Outcome::exact(sign_bit | infinity | payload, invalid);
         }
-        // Encodings that only the 8087 and the 80287 knew (SDM volume 1, 8.2.2).
+        // Encodings that only the 8087 and the 80287 knew (SDM volume 1).
         Class::Unsupported => {
             let quiet_nan = 1 << sign | infinity | 1 << (fraction_bits - 1);
             return Outcome::exact(quiet_nan, Exceptions::INVALID);

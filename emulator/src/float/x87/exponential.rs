@@ -33,6 +33,8 @@ pub(crate) fn exponential(a: F80, env: Env) -> Outcome<F80> {
 /// `fyl2x`: `y × log2 x`.
 pub(crate) fn logarithm(x: F80, y: F80, env: Env) -> Outcome<F80> {
     let (a, b) = (x.operand(), y.operand());
+
+    // Before any other exception: a NaN takes precedence.
     if let Some(outcome) = propagate_nan(a, b) {
         return outcome;
     }
@@ -52,6 +54,7 @@ pub(crate) fn logarithm(x: F80, y: F80, env: Env) -> Outcome<F80> {
         return INVALID;
     }
 
+    // The logarithm is positive above 1; with an infinite or zero factor only its sign counts.
     let sign_of_log = match a.class {
         Class::Infinity => Ordering::Greater,
         _ => a.value.compare(ONE),
@@ -77,6 +80,7 @@ pub(crate) fn logarithm_plus_1(x: F80, y: F80, env: Env) -> Outcome<F80> {
         return INVALID;
     }
 
+    // log2(1) is 0, with the sign of x.
     if a.class == Class::Zero && b.class != Class::Infinity {
         return Outcome::exact(F80::zero(x.is_negative() != y.is_negative()), denormal);
     }

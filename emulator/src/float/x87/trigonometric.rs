@@ -4,7 +4,7 @@
 //! The CPU's results are within one unit in the last place of them, and equal in some 19 of 20
 //! cases. C1 follows our own rounding.
 //!
-//! Arguments are reduced with the CPU's 66 bits of π (Intel SDM volume 1, section 8.3.8), so that
+//! Arguments are reduced with the CPU's 66 bits of π (Intel SDM volume 1), so that
 //! results near multiples of π/2 agree with the CPU and not with the exact function.
 
 use super::super::elementary::{ONE, PI, arc_tangent, cosine, sine, sum};

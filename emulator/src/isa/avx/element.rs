@@ -1,6 +1,6 @@
 //! Addresses of the elements of gathers and of masked loads and stores. Each element has its own:
 //! one with 32 bits wraps around (masked ones: seen on an AMD EPYC, family 25, model 17; the SDM
-//! leaves it to the processor, volume 1, section 3.3.7.1, for an operand as a whole).
+//! leaves it to the processor, volume 1, for an operand as a whole).
 
 use crate::core::Core;
 use crate::op::Op;

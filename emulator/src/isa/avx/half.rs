@@ -91,8 +91,9 @@ fn narrow_mr<const WIDE: bool>(core: &mut Core, op: &Op) -> Flow {
     if control.finish(core).is_none() {
         return Flow::Stop;
     }
-    flow(match WIDE {
-        false => core.store::<64>(address, halves as u64),
-        true => core.memory.store_bytes(address, halves.to_le_bytes()),
+    flow(if WIDE {
+        core.memory.store_bytes(address, halves.to_le_bytes())
+    } else {
+        core.store::<64>(address, halves as u64)
     })
 }

@@ -3,7 +3,7 @@
 
 use crate::isa::sse::lanes::{Lane, in_memory, pick, zip};
 use crate::isa::sse::packed::{Packed, packed, packed_table};
-use crate::isa::sse::wide::Wide;
+use crate::isa::sse::wide::YmmForm;
 use crate::op::Run;
 use iced_x86::{Instruction, Mnemonic, OpKind};
 
@@ -53,7 +53,7 @@ impl Packed for PickSingles {
 struct PickDoubles;
 
 impl Packed for PickDoubles {
-    const WIDE: Wide = Wide::Lanes(2);
+    const WIDE: YmmForm = YmmForm::Lanes(2);
 
     #[inline(always)]
     fn apply(a: u128, b: u128, imm: u8) -> u128 {

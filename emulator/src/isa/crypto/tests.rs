@@ -142,6 +142,7 @@ fn features_that_are_off() {
         ("rdseed", &[0x0f, 0xc7, 0xf8]),
         ("rdpid", &[0xf3, 0x0f, 0xc7, 0xf8]),
     ] {
+        // On a processor that has neither by itself.
         let all: String = names.split(' ').map(|name| format!(",+{name}")).collect();
 
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use super::float::{Control, float_table};
 use super::registers::{first, load, second, set_result, xmm};
-use super::wide::Wide;
+use super::wide::YmmForm;
 use crate::core::Core;
 use crate::flags::sign_extend;
 use crate::float::Rounding;
@@ -56,12 +56,12 @@ float_table! {
         let result = control.take(to_binary32(b as u64, control.env));
         a >> 32 << 32 | u128::from(result)
     };
-    Cvtps2pd | Vcvtps2pd(8) [Wide::Widening] => |control, _, b, _| {
+    Cvtps2pd | Vcvtps2pd(8) [YmmForm::Widening] => |control, _, b, _| {
         let low = control.take(to_binary64(b as u32, control.env));
         let high = control.take(to_binary64((b >> 32) as u32, control.env));
         u128::from(low) | u128::from(high) << 64
     };
-    Cvtpd2ps | Vcvtpd2ps [Wide::Narrowing] => |control, _, b, _| {
+    Cvtpd2ps | Vcvtpd2ps [YmmForm::Narrowing] => |control, _, b, _| {
         let low = control.take(to_binary32(b as u64, control.env));
         let high = control.take(to_binary32((b >> 64) as u64, control.env));
         u128::from(low) | u128::from(high) << 32
@@ -73,7 +73,7 @@ float_table! {
             all | u128::from(lane) << (32 * i)
         })
     };
-    Cvtdq2pd | Vcvtdq2pd(8) [Wide::Widening] => |control, _, b, _| {
+    Cvtdq2pd | Vcvtdq2pd(8) [YmmForm::Widening] => |control, _, b, _| {
         (0..2).fold(0, |all, i| {
             let integer = i64::from((b >> (32 * i)) as i32);
             let lane: u64 = control.take(from_integer(integer, control.env));
@@ -82,8 +82,8 @@ float_table! {
     };
     Cvtps2dq | Vcvtps2dq => |control, _, b, _| to_lanes::<u32>(control, b, control.env.rounding);
     Cvttps2dq | Vcvttps2dq => |control, _, b, _| to_lanes::<u32>(control, b, Rounding::Zero);
-    Cvtpd2dq | Vcvtpd2dq [Wide::Narrowing] => |control, _, b, _| to_lanes::<u64>(control, b, control.env.rounding);
-    Cvttpd2dq | Vcvttpd2dq [Wide::Narrowing] => |control, _, b, _| to_lanes::<u64>(control, b, Rounding::Zero);
+    Cvtpd2dq | Vcvtpd2dq [YmmForm::Narrowing] => |control, _, b, _| to_lanes::<u64>(control, b, control.env.rounding);
+    Cvttpd2dq | Vcvttpd2dq [YmmForm::Narrowing] => |control, _, b, _| to_lanes::<u64>(control, b, Rounding::Zero);
 }
 
 /// Converts two 32-bit integers to `W`-bit numbers.

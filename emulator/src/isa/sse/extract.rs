@@ -26,6 +26,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         (Pextrd | Extractps | Vpextrd | Vextractps, Form::MR) => extract_mr::<32>,
         (Pextrq | Vpextrq, Form::RR) => extract_rr::<64>,
         (Pextrq | Vpextrq, Form::MR) => extract_mr::<64>,
+        // Those with ymm registers first: the mnemonic is the same.
         (Vpmovmskb, Form::RR) if wide => wide_byte_signs,
         (Vmovmskps, Form::RR) if wide => wide_lane_signs::<32>,
         (Vmovmskpd, Form::RR) if wide => wide_lane_signs::<64>,
@@ -35,6 +36,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         (Ptest, Form::RR) => test_rr,
         (Ptest, Form::RM) => test_rm,
         (Vptest, _) => test_function::<{ u128::MAX }>(insn),
+        // `vtestps` and `vtestpd` look only at the signs.
         (Vtestps, _) => test_function::<SIGNS_32>(insn),
         (Vtestpd, _) => test_function::<SIGNS_64>(insn),
         _ => return None,

@@ -1,11 +1,11 @@
 //! Instructions that use MXCSR: arithmetic, comparisons, minimum and maximum, rounding to integral
 //! values.
 //!
-//! Exceptions follow the Intel SDM, volume 1, section 11.5: the flags of all lanes are combined. If
+//! Exceptions follow the Intel SDM, volume 1: the flags of all lanes are combined. If
 //! one is unmasked, the instruction writes only flags.
 
 use super::registers::{first, load, load_wide, second, set_result, set_ymm, xmm, ymm};
-use super::wide::{Wide, is_wide};
+use super::wide::{YmmForm, is_wide};
 use crate::core::Core;
 use crate::flags::{self, Flags};
 use crate::float::sse::{
@@ -114,7 +114,7 @@ pub(super) trait Float {
     /// Size of a second operand in memory, bytes.
     const SOURCE: usize = 16;
     /// What the instruction with ymm registers does.
-    const WIDE: Wide = Wide::Lanes(0);
+    const WIDE: YmmForm = YmmForm::Lanes(0);
 
     fn apply(control: &mut Control, a: u128, b: u128, imm: u8) -> u128;
 }
@@ -192,7 +192,7 @@ macro_rules! float_table {
             struct $name;
             impl $crate::isa::sse::float::Float for $name {
                 $(const SOURCE: usize = $size;)?
-                $(const WIDE: $crate::isa::sse::wide::Wide = $wide;)?
+                $(const WIDE: $crate::isa::sse::wide::YmmForm = $wide;)?
                 #[inline(always)]
                 fn apply(
                     control: &mut $crate::isa::sse::float::Control,

@@ -2,7 +2,7 @@
 
 use super::lanes::{Lane, compare, horizontal, in_memory, zip};
 use super::packed::packed_table;
-use super::wide::Wide;
+use super::wide::YmmForm;
 use crate::op::Run;
 use iced_x86::Instruction;
 
@@ -80,7 +80,7 @@ packed_table! {
         let pairs = a.to_le_bytes().into_iter().zip(b.to_le_bytes());
         pairs.map(|(a, b)| u64::from(a.abs_diff(b))).sum()
     });
-    Mpsadbw | Vmpsadbw [Wide::Lanes(3)] => in_memory(|a, b, imm, result| {
+    Mpsadbw | Vmpsadbw [YmmForm::Lanes(3)] => in_memory(|a, b, imm, result| {
         let from = usize::from(imm >> 2 & 1) * 4;
         let block = usize::from(imm & 3) * 4;
         for i in 0..u16::COUNT {

@@ -4,7 +4,7 @@
 //! arranged as `extra` says.
 
 use super::registers::{first, load, load_wide, second, set_result, set_ymm, xmm, ymm};
-use super::wide::{Wide, is_wide};
+use super::wide::{YmmForm, is_wide};
 use crate::core::Core;
 use crate::isa::mm::{change, from_both};
 use crate::isa::x87::wait;
@@ -19,7 +19,7 @@ pub(in crate::isa) trait Packed {
     /// zero.
     const SOURCE: usize = 16;
     /// What the instruction with ymm registers does.
-    const WIDE: Wide = Wide::Lanes(0);
+    const WIDE: YmmForm = YmmForm::Lanes(0);
 
     fn apply(a: u128, b: u128, imm: u8) -> u128;
 }
@@ -114,9 +114,10 @@ pub(super) fn arrangement(insn: &Instruction) -> u8 {
         Palignr => ALIGNED,
         _ => LANES,
     };
-    match form(insn) == Form::RM && width(insn, 1) == 32 {
-        true => arrangement | SMALL,
-        false => arrangement,
+    if form(insn) == Form::RM && width(insn, 1) == 32 {
+        arrangement | SMALL
+    } else {
+        arrangement
     }
 }
 
@@ -162,7 +163,7 @@ pub(super) fn mm_ri<P: Packed>(core: &mut Core, op: &Op) -> Flow {
 }
 
 /// A table of mnemonics and their functions of both operands and the immediate. In parentheses: the
-/// size in bytes of a memory operand that is not 16 bytes. In brackets: [`Wide`], if it is not
+/// size in bytes of a memory operand that is not 16 bytes. In brackets: [`YmmForm`], if it is not
 /// `Lanes(0)`.
 macro_rules! packed_table {
     ($(
@@ -172,7 +173,7 @@ macro_rules! packed_table {
             struct $name;
             impl $crate::isa::sse::packed::Packed for $name {
                 $(const SOURCE: usize = $size;)?
-                $(const WIDE: $crate::isa::sse::wide::Wide = $wide;)?
+                $(const WIDE: $crate::isa::sse::wide::YmmForm = $wide;)?
                 #[inline(always)]
                 fn apply(a: u128, b: u128, imm: u8) -> u128 {
                     $crate::isa::sse::packed::call($function, a, b, imm)

@@ -4,7 +4,7 @@
 use super::lanes::{Lane, in_memory};
 use super::packed::{Packed, mm_ri, packed_table};
 use super::registers::{first, set_result, set_ymm, ymm};
-use super::wide::Wide;
+use super::wide::YmmForm;
 use crate::core::Core;
 use crate::op::{Flow, Op, Run};
 use iced_x86::{EncodingKind, Instruction, Mnemonic, OpKind};
@@ -30,14 +30,14 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
 }
 
 packed_table! {
-    Psllw | Vpsllw [Wide::Shared] => shift(|a: u16, count| a.checked_shl(count).unwrap_or(0));
-    Pslld | Vpslld [Wide::Shared] => shift(|a: u32, count| a.checked_shl(count).unwrap_or(0));
-    Psllq | Vpsllq [Wide::Shared] => shift(|a: u64, count| a.checked_shl(count).unwrap_or(0));
-    Psrlw | Vpsrlw [Wide::Shared] => shift(|a: u16, count| a.checked_shr(count).unwrap_or(0));
-    Psrld | Vpsrld [Wide::Shared] => shift(|a: u32, count| a.checked_shr(count).unwrap_or(0));
-    Psrlq | Vpsrlq [Wide::Shared] => shift(|a: u64, count| a.checked_shr(count).unwrap_or(0));
-    Psraw | Vpsraw [Wide::Shared] => shift(|a: i16, count| a >> count.min(15));
-    Psrad | Vpsrad [Wide::Shared] => shift(|a: i32, count| a >> count.min(31));
+    Psllw | Vpsllw [YmmForm::Shared] => shift(|a: u16, count| a.checked_shl(count).unwrap_or(0));
+    Pslld | Vpslld [YmmForm::Shared] => shift(|a: u32, count| a.checked_shl(count).unwrap_or(0));
+    Psllq | Vpsllq [YmmForm::Shared] => shift(|a: u64, count| a.checked_shl(count).unwrap_or(0));
+    Psrlw | Vpsrlw [YmmForm::Shared] => shift(|a: u16, count| a.checked_shr(count).unwrap_or(0));
+    Psrld | Vpsrld [YmmForm::Shared] => shift(|a: u32, count| a.checked_shr(count).unwrap_or(0));
+    Psrlq | Vpsrlq [YmmForm::Shared] => shift(|a: u64, count| a.checked_shr(count).unwrap_or(0));
+    Psraw | Vpsraw [YmmForm::Shared] => shift(|a: i16, count| a >> count.min(15));
+    Psrad | Vpsrad [YmmForm::Shared] => shift(|a: i32, count| a >> count.min(31));
 }
 
 #[inline(always)]

@@ -3,7 +3,7 @@
 use super::lanes::{Lane, in_memory, narrow, pick, widen};
 use super::packed::packed_table;
 use super::registers::{load, set_xmm, xmm};
-use super::wide::Wide;
+use super::wide::YmmForm;
 use crate::core::Core;
 use crate::op::{Flow, Op, Run};
 use crate::operands::{Form, form};
@@ -45,9 +45,9 @@ packed_table! {
     Pshuflw | Pshufw | Vpshuflw => pick::<u16>(|i, imm| 8 + if i < 4 { imm >> (2 * i) & 3 } else { i });
     Pshufhw | Vpshufhw => pick::<u16>(|i, imm| 8 + if i < 4 { i } else { 4 + (imm >> (2 * (i - 4)) & 3) });
     Shufps | Vshufps => pick::<u32>(|i, imm| (imm >> (2 * i) & 3) + if i < 2 { 0 } else { 4 });
-    Shufpd | Vshufpd [Wide::Lanes(2)] => pick::<u64>(|i, imm| (imm >> i & 1) + 2 * i);
-    Blendps | Vblendps | Vpblendd [Wide::Lanes(4)] => pick::<u32>(|i, imm| i + (imm >> i & 1) * 4);
-    Blendpd | Vblendpd [Wide::Lanes(2)] => pick::<u64>(|i, imm| i + (imm >> i & 1) * 2);
+    Shufpd | Vshufpd [YmmForm::Lanes(2)] => pick::<u64>(|i, imm| (imm >> i & 1) + 2 * i);
+    Blendps | Vblendps | Vpblendd [YmmForm::Lanes(4)] => pick::<u32>(|i, imm| i + (imm >> i & 1) * 4);
+    Blendpd | Vblendpd [YmmForm::Lanes(2)] => pick::<u64>(|i, imm| i + (imm >> i & 1) * 2);
     Pblendw | Vpblendw => pick::<u16>(|i, imm| i + (imm >> i & 1) * 8);
     Palignr | Vpalignr => |a, b, imm| {
         let bits = 8 * u32::from(imm);
@@ -76,18 +76,18 @@ packed_table! {
     Packssdw | Vpackssdw => narrow(|a: i32| a.clamp(i16::MIN.into(), i16::MAX.into()) as i16);
     Packuswb | Vpackuswb => narrow(|a: i16| a.clamp(0, u8::MAX.into()) as u8);
     Packusdw | Vpackusdw => narrow(|a: i32| a.clamp(0, u16::MAX.into()) as u16);
-    Pmovsxbw | Vpmovsxbw(8) [Wide::Widening] => widen::<i8, i16>();
-    Pmovsxbd | Vpmovsxbd(4) [Wide::Widening] => widen::<i8, i32>();
-    Pmovsxbq | Vpmovsxbq(2) [Wide::Widening] => widen::<i8, i64>();
-    Pmovsxwd | Vpmovsxwd(8) [Wide::Widening] => widen::<i16, i32>();
-    Pmovsxwq | Vpmovsxwq(4) [Wide::Widening] => widen::<i16, i64>();
-    Pmovsxdq | Vpmovsxdq(8) [Wide::Widening] => widen::<i32, i64>();
-    Pmovzxbw | Vpmovzxbw(8) [Wide::Widening] => widen::<u8, u16>();
-    Pmovzxbd | Vpmovzxbd(4) [Wide::Widening] => widen::<u8, u32>();
-    Pmovzxbq | Vpmovzxbq(2) [Wide::Widening] => widen::<u8, u64>();
-    Pmovzxwd | Vpmovzxwd(8) [Wide::Widening] => widen::<u16, u32>();
-    Pmovzxwq | Vpmovzxwq(4) [Wide::Widening] => widen::<u16, u64>();
-    Pmovzxdq | Vpmovzxdq(8) [Wide::Widening] => widen::<u32, u64>();
+    Pmovsxbw | Vpmovsxbw(8) [YmmForm::Widening] => widen::<i8, i16>();
+    Pmovsxbd | Vpmovsxbd(4) [YmmForm::Widening] => widen::<i8, i32>();
+    Pmovsxbq | Vpmovsxbq(2) [YmmForm::Widening] => widen::<i8, i64>();
+    Pmovsxwd | Vpmovsxwd(8) [YmmForm::Widening] => widen::<i16, i32>();
+    Pmovsxwq | Vpmovsxwq(4) [YmmForm::Widening] => widen::<i16, i64>();
+    Pmovsxdq | Vpmovsxdq(8) [YmmForm::Widening] => widen::<i32, i64>();
+    Pmovzxbw | Vpmovzxbw(8) [YmmForm::Widening] => widen::<u8, u16>();
+    Pmovzxbd | Vpmovzxbd(4) [YmmForm::Widening] => widen::<u8, u32>();
+    Pmovzxbq | Vpmovzxbq(2) [YmmForm::Widening] => widen::<u8, u64>();
+    Pmovzxwd | Vpmovzxwd(8) [YmmForm::Widening] => widen::<u16, u32>();
+    Pmovzxwq | Vpmovzxwq(4) [YmmForm::Widening] => widen::<u16, u64>();
+    Pmovzxdq | Vpmovzxdq(8) [YmmForm::Widening] => widen::<u32, u64>();
 }
 
 #[inline(always)]

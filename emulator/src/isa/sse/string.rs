@@ -1,6 +1,6 @@
 //! String comparisons: pcmpestri, pcmpestrm, pcmpistri, pcmpistrm.
 //!
-//! Source: Intel SDM volume 1, section 12.10, and volume 2, section 4.1.
+//! Source: Intel SDM volume 1, chapter 12, and volume 2, chapter 4.
 
 use super::lanes::{Bytes, Lane};
 use super::registers::{set_number, xmm};
@@ -14,6 +14,8 @@ use iced_x86::{Instruction, Mnemonic};
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
     use Mnemonic::*;
     Some(match (insn.mnemonic(), form(insn)) {
+        // The parameters: the width of the lengths, or none; whether a mask is the result, or an
+        // index; and whether it is the VEX form, which clears upper halves.
         (Pcmpistri, Form::RR) => compare_rr::<IMPLICIT, false, false>,
         (Vpcmpistri, Form::RR) => compare_rr::<IMPLICIT, false, true>,
         (Pcmpistri, Form::RM) => compare_rm::<IMPLICIT, false, false>,
@@ -30,6 +32,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         (Vpcmpestrm, Form::RR) => compare_rr::<32, true, true>,
         (Pcmpestrm, Form::RM) => compare_rm::<32, true, false>,
         (Vpcmpestrm, Form::RM) => compare_rm::<32, true, true>,
+        // With REX.W the lengths are in rax and rdx, not in eax and edx.
         (Pcmpestri64, Form::RR) => compare_rr::<64, false, false>,
         (Vpcmpestri64, Form::RR) => compare_rr::<64, false, true>,
         (Pcmpestri64, Form::RM) => compare_rm::<64, false, false>,
@@ -46,7 +49,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
 const IMPLICIT: u32 = 0;
 
 /// The characters of a register, widened, and the length of the string.
-struct Text {
+struct StringOperand {
     characters: [i32; 16],
     len: usize,
 }
@@ -61,7 +64,7 @@ fn characters(bytes: &Bytes, imm: u8) -> [i32; 16] {
     })
 }
 
-fn text<const LENGTH: u32>(core: &Core, value: u128, register: usize, imm: u8) -> Text {
+fn text<const LENGTH: u32>(core: &Core, value: u128, register: usize, imm: u8) -> StringOperand {
     let characters = characters(&value.to_le_bytes(), imm);
     let count = count(imm);
     let gpr = core.state.gpr[register].cast_signed();
@@ -73,7 +76,7 @@ fn text<const LENGTH: u32>(core: &Core, value: u128, register: usize, imm: u8) -
         32 => (gpr as i32).unsigned_abs() as usize,
         _ => gpr.unsigned_abs() as usize,
     };
-    Text {
+    StringOperand {
         characters,
         len: len.min(count),
     }
@@ -85,7 +88,7 @@ fn count(imm: u8) -> usize {
 }
 
 /// A bit for each character of `b` that satisfies the comparison, before the polarity is applied.
-fn matches(a: &Text, b: &Text, imm: u8) -> u32 {
+fn matches(a: &StringOperand, b: &StringOperand, imm: u8) -> u32 {
     let count = count(imm);
     let valid = |i| i < a.len;
     let holds = |j: usize| match imm >> 2 & 3 {
@@ -120,7 +123,7 @@ fn compare<const LENGTH: u32, const MASK: bool, const VEX: bool>(
     let a = text::<LENGTH>(core, xmm(core, op.dst), reg::RAX, imm);
     let b = text::<LENGTH>(core, b, reg::RDX, imm);
 
-    // Bits 5:4: 1 negates all, 3 only the elements within the second text (SDM volume 2, 4.1).
+    // Bits 5:4: 1 negates all, 3 only the elements within the second text (SDM volume 2).
     let negated = match imm >> 4 & 3 {
         1 => all,
         3 => (1 << b.len) - 1,

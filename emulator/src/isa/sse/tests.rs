@@ -222,6 +222,7 @@ fn operands_of_16_bytes_are_aligned_but_for_some() {
         assert_eq!(machine_at(code, DATA).run(1, &mut ()), Exit::Limit);
     }
 
+    // The same instructions without that rule, at an address that is mapped.
     for code in unaligned {
         assert_eq!(
             machine_at(code, DATA + 8).run(1, &mut ()),

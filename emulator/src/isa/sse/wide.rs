@@ -5,7 +5,7 @@ use iced_x86::{Instruction, OpKind};
 
 /// What an instruction with ymm registers does, in terms of its function of xmm registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::isa) enum Wide {
+pub(in crate::isa) enum YmmForm {
     /// Both lanes alike. The upper lane's immediate is shifted right by this number of bits.
     Lanes(u32),
     /// The second operand of the upper lane follows the lower lane's in an xmm register.
@@ -23,14 +23,14 @@ pub(in crate::isa) struct Operands {
     pub(in crate::isa) imm: u8,
 }
 
-impl Wide {
+impl YmmForm {
     /// Size of a second operand in memory, bytes; `source` is that with xmm registers.
     #[inline(always)]
     pub(in crate::isa) const fn size(self, source: usize) -> usize {
         match self {
-            Wide::Lanes(_) | Wide::Narrowing => 32,
-            Wide::Widening => 2 * source,
-            Wide::Shared => 16,
+            YmmForm::Lanes(_) | YmmForm::Narrowing => 32,
+            YmmForm::Widening => 2 * source,
+            YmmForm::Shared => 16,
         }
     }
 
@@ -49,10 +49,10 @@ impl Wide {
             imm,
         };
         let (b, imm) = match self {
-            Wide::Lanes(bits) => (b[1], imm >> bits),
-            Wide::Narrowing => (b[1], imm),
-            Wide::Widening => (b[0] >> (8 * source), imm),
-            Wide::Shared => (b[0], imm),
+            YmmForm::Lanes(bits) => (b[1], imm >> bits),
+            YmmForm::Narrowing => (b[1], imm),
+            YmmForm::Widening => (b[0] >> (8 * source), imm),
+            YmmForm::Shared => (b[0], imm),
         };
         [low, Operands { a: a[1], b, imm }]
     }
@@ -61,7 +61,7 @@ impl Wide {
     #[inline(always)]
     pub(in crate::isa) const fn join(self, low: u128, high: u128) -> [u128; 2] {
         match self {
-            Wide::Narrowing => [low | high << 64, 0],
+            YmmForm::Narrowing => [low | high << 64, 0],
             _ => [low, high],
         }
     }

@@ -37,13 +37,17 @@ fn as_a_processor_executed_them() {
             continue;
         }
         lines += 1;
+
         let fields: Vec<&str> = line.split(" | ").collect();
         let [code, before, after, _] = fields[..] else {
             panic!("four fields: {line}");
         };
+
         let before: Vec<&str> = before.split_whitespace().collect();
         let word = |text| u16::from_str_radix(text, 16).expect("hexadecimal");
         let (control, status, tags) = (word(before[0]), word(before[1]), word(before[2]));
+
+        // TOP, bits 11 to 13 of the status word: the register that is st(0).
         let top = usize::from(status >> 11 & 7);
         let mut image = machine(&[]).core.fx_image();
         put(&mut image, 0, &control.to_le_bytes());
@@ -66,6 +70,7 @@ fn as_a_processor_executed_them() {
                 &number(before[3 + position]),
             );
         }
+
         let mut memory = unhex(before[6]);
         let mut flags = u64::from(word(before[7]));
         let mut machine = machine(&unhex(code));
@@ -77,6 +82,9 @@ fn as_a_processor_executed_them() {
 
         let mut after = after.split_whitespace();
         let status = word(after.next().expect("a status word"));
+
+        // The image has the registers by position relative to TOP, so that a push or a pop moves
+        // all of them.
         let new_top = usize::from(status >> 11 & 7);
         let mut expected = image;
         for register in 0..8 {
@@ -92,6 +100,7 @@ fn as_a_processor_executed_them() {
         put(&mut expected, 4, &tags.to_le_bytes());
         for change in after {
             match change.split_once('=').expect("a change") {
+                // Changes of memory, of the flags, and of registers.
                 ("m", bytes) => memory = unhex(bytes),
                 ("f", bits) => flags = word(bits).into(),
                 (register, value) => {
@@ -100,10 +109,13 @@ fn as_a_processor_executed_them() {
                 }
             }
         }
+
         let mut found = machine.core.fx_image();
         // The pointers to the instruction are not compared.
         put(&mut found, 6, &[0; 18]);
         assert_eq!(found, expected, "{line}");
+
+        // Without IF and the bit that is always set.
         assert_eq!(machine.core.state.rflags() & !0x202, flags, "{line}");
         assert_eq!(bytes::<10>(&machine, DATA).to_vec(), memory, "{line}");
     }
@@ -199,7 +211,7 @@ fn mm_registers_are_x87_registers() {
         assert_eq!(machine.run(1, &mut ()), Exit::Limit);
         let after = machine.core.fx_image();
         // Every MMX instruction sets TOP to 0 and all tags to valid, `emms` to empty (SDM volume 1,
-        // 9.5.1).
+        // chapter 9).
         assert_eq!(after[2..5], [0, 0, tags], "{code:x?}");
 
         // A written mm register has all ones where the exponent would be.

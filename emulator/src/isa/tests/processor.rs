@@ -112,11 +112,15 @@ fn the_last_repeat_prefix_decides_a_loop_on_amd() {
     ];
 
     for (code, intel, amd) in cases {
+        // The displacement comes last.
         let code = [code, &[0x10]].concat();
         let behind = CODE + code.len() as u64;
         for (text, jumps) in [("v2,intel", intel), ("v2,amd", amd)] {
+            // Bit 6 of rflags is ZF; bit 1 is always set.
             for (rflags, jumps) in [(0x2, jumps[0]), (0x42, jumps[1])] {
                 let mut machine = machine_of(text, &code);
+
+                // A counter that is not the reason to end the loop.
                 machine.core.state.set_gpr(reg::RCX, 5);
                 machine.core.state.set_rflags(rflags);
 
@@ -164,16 +168,21 @@ fn hints_do_nothing() {
             for prefix in prefixes {
                 let mut code = [0; 15];
                 let start = [prefix, &[0x0f, opcode, modrm]].concat();
+
+                // Zeros behind it serve as a SIB byte, a displacement or an immediate.
                 code[..start.len()].copy_from_slice(&start);
 
                 machine.core.state.rip = CODE;
                 single.decode(&code, CODE, &machine.core.processor());
                 assert_eq!(machine.execute(&single), Exit::Limit, "{start:02x?}");
+
+                // It went past the instruction, however long that is.
                 assert!(machine.core.state.rip > CODE + 2, "{start:02x?}");
             }
         }
     }
 
+    // After all of them: nothing has changed but rip.
     assert_eq!(everything(&machine), before);
 
     // On AMD's processors a prefetch of a register is not an instruction.
@@ -211,8 +220,8 @@ fn two_readings_of_the_time_differ() {
     assert_eq!(machine.core.state.gpr(reg::RAX), 2);
 }
 
-/// APM volume 1, table 3-9: the 66 prefix makes near branches 16 bits wide. SDM volume 1, section
-/// 6.3.7: it is ignored.
+/// APM volume 1, table 3-9: the 66 prefix makes near branches 16 bits wide. In the SDM, volume
+/// 1, it is ignored.
 #[test]
 fn branches_of_16_bits_are_amds() {
     let rsp = DATA + 0x100;
@@ -221,6 +230,8 @@ fn branches_of_16_bits_are_amds() {
         machine.core.state.set_gpr(reg::RSP, rsp);
         machine.core.state.set_gpr(reg::RAX, CODE + 0x80);
         machine.core.state.set_gpr(reg::RCX, 2);
+
+        // Where `ret` goes.
         let slot = (CODE + 0x90).to_le_bytes();
         machine.core.memory.poke(rsp, &slot).expect("mapped");
         assert_eq!(machine.run(1, &mut ()), Exit::Limit, "{text} {code:x?}");
@@ -274,7 +285,7 @@ fn branches_of_16_bits_are_amds() {
     assert_eq!(run("v2,intel", &[0x66, 0x0f, 0x82, 1, 0, 0, 0]).0, CODE + 7);
 }
 
-/// APM volume 1, section 4.2.2: MXCSR.MM, which Intel's processors do not have.
+/// APM volume 1: MXCSR.MM, which Intel's processors do not have.
 #[test]
 fn misaligned_operands_are_allowed_by_mm() {
     let general = Exit::Exception(Exception::GeneralProtection);
@@ -360,6 +371,8 @@ fn the_processor_says_what_it_is() {
     let cpuid = |text: &str, leaf: u32| {
         let mut machine = machine_of(text, &[0x0f, 0xa2]);
         machine.core.state.set_gpr(reg::RAX, leaf.into());
+
+        // Subleaf 1, which only leaf 0xd looks at here.
         machine.core.state.set_gpr(reg::RCX, 1);
         assert_eq!(machine.run(1, &mut ()), Exit::Limit);
         [reg::RAX, reg::RBX, reg::RCX, reg::RDX].map(|number| machine.core.state.gpr(number) as u32)
@@ -385,6 +398,8 @@ fn the_processor_says_what_it_is() {
         // MXCSR.MM exists if and only if cpuid announces it.
         let is_amd = processor(text).vendor() == Vendor::Amd;
         assert_eq!(cpuid(text, 0x8000_0001)[2] >> 7 & 1, u32::from(is_amd));
+
+        // The caches of AMD's processors, which Intel's describe elsewhere.
         assert_eq!(cpuid(text, 0x8000_0005) != [0; 4], is_amd);
     }
 
@@ -414,6 +429,7 @@ fn the_processor_says_what_it_is() {
     ];
 
     for (feature, leaf, register, bit) in places {
+        // Each feature can be switched on and off, and cpuid follows.
         for (sign, has) in [('+', 1), ('-', 0)] {
             let text = format!("v2,{sign}{}", feature.as_str());
             assert_eq!(cpuid(&text, leaf)[register] >> bit & 1, has, "{text}");

@@ -223,6 +223,7 @@ fn bad_headers() {
         let place = DATA + at as u64;
         machine.core.memory.poke(place, header).expect("mapped");
 
+        // A refused header must leave all registers as they are.
         let before = machine.core.fx_image();
         let exit = machine.run(1, &mut ());
 

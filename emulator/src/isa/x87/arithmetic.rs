@@ -22,6 +22,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
     );
 
     Some(match insn.mnemonic() {
+        // With operands in memory and in registers, with and without a pop.
         Fadd | Faddp | Fiadd => binary::<Sum>(insn, integer)?,
         Fmul | Fmulp | Fimul => binary::<Product>(insn, integer)?,
         Fsub | Fsubp | Fisub => binary::<Difference>(insn, integer)?,
@@ -40,6 +41,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
                 fpu.put(0, outcome);
             })
         },
+        // Only the sign changes, of a NaN, too, so nothing can be raised.
         Fabs => |core, op| sign(core, op, |a| a & 0x7fff),
         Fchs => |core, op| sign(core, op, |a| a ^ 0x8000),
         Fprem => partial_remainder::<false>,

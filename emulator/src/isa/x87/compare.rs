@@ -15,10 +15,12 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
     use Mnemonic::*;
 
     Some(match (insn.mnemonic(), form(insn), width(insn, 0)) {
+        // The first flag says whether a quiet NaN is invalid, too; the number is that of pops.
         (Fcom, Form::RR, _) => compare_rr::<true, 0>,
         (Fcomp, Form::RR, _) => compare_rr::<true, 1>,
         (Fucom, ..) => compare_rr::<false, 0>,
         (Fucomp, ..) => compare_rr::<false, 1>,
+        // These two have no operand: they compare with st(1).
         (Fcompp, ..) => |core, op| compare_rr::<true, 2>(core, &Op { src: 1, ..*op }),
         (Fucompp, ..) => |core, op| compare_rr::<false, 2>(core, &Op { src: 1, ..*op }),
         (Fcom, Form::M, 32) => compare_m::<Single, false>,
@@ -35,6 +37,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         (Fucomi, ..) => compare_flags::<false, false>,
         (Fucomip, ..) => compare_flags::<false, true>,
         (Fxam, ..) => examine,
+        // The numbers are those of conditions in `jcc` and `cmovcc`.
         (Fcmovb, ..) => move_if::<2>,
         (Fcmovnb, ..) => move_if::<3>,
         (Fcmove, ..) => move_if::<4>,

@@ -62,13 +62,13 @@ fn load<const SIZE: usize>(core: &mut Core, op: &Op) -> Flow {
     fpu.set_status_word(word(1));
 
     // Of a tag, only 3 counts, empty: the processor finds the others in the registers (SDM volume
-    // 1, 8.1.7).
+    // 1).
     let tags = word(2);
     fpu.empty = (0..8).fold(0, |all, number| {
         all | u8::from(tags >> (2 * number) & 3 == 3) << number
     });
 
-    // The 16-bit form has no opcode. Words 4 and 6 are selectors (SDM volume 1, 8.1.10).
+    // The 16-bit form has no opcode. Words 4 and 6 are selectors (SDM volume 1).
     if field == 2 {
         fpu.instruction = word(3).into();
         fpu.opcode = 0;

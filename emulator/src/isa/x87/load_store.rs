@@ -19,6 +19,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
     Some(match (insn.mnemonic(), form(insn), width(insn, 0)) {
         (Fld, Form::M, 32) => load::<Single>,
         (Fld, Form::M, 64) => load::<Double>,
+        // 80 bits; the other two are told by the operand's width.
         (Fld, Form::M, _) => load::<Extended>,
         (Fld, ..) => load_register,
         (Fild, _, 16) => load::<Integer16>,
@@ -32,12 +33,14 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         (Fstp, Form::M, 64) => store::<Double, 8, true>,
         (Fstp, Form::M, _) => store::<Extended, 10, true>,
         (Fstp, ..) => store_register::<true>,
+        // Not in the manual: it only pops if ST(0) is empty.
         (Fstpnce, ..) => move_register,
         (Fist, _, 16) => store::<Integer16, 2, false>,
         (Fist, ..) => store::<Integer32, 4, false>,
         (Fistp, _, 16) => store::<Integer16, 2, true>,
         (Fistp, _, 32) => store::<Integer32, 4, true>,
         (Fistp, ..) => store::<Integer64, 8, true>,
+        // `fisttp` truncates whatever the control word says.
         (Fisttp, _, 16) => store::<Truncated16, 2, true>,
         (Fisttp, _, 32) => store::<Truncated32, 4, true>,
         (Fisttp, ..) => store::<Truncated64, 8, true>,
@@ -45,6 +48,8 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         (Fxch, ..) => exchange,
         (Fld1, ..) => |core, op| constant(core, op, F80::ONE, false),
         (Fldz, ..) => |core, op| constant(core, op, F80::default(), false),
+        // The flag says whether the nearest value lies above the exact one, which decides the other
+        // roundings.
         (Fldl2t, ..) => |core, op| constant(core, op, LOG2_10, false),
         (Fldl2e, ..) => |core, op| constant(core, op, LOG2_E, true),
         (Fldpi, ..) => |core, op| constant(core, op, PI, true),

@@ -15,9 +15,10 @@ impl Kernel {
             return Err(Errno::EINVAL);
         }
         let (seconds, rest) = (self.u64_at(at)?, self.u64_at(at.wrapping_add(8))?);
-        match is_processor {
-            true => Err(Errno::EPERM),
-            false => self.set_time(seconds.cast_signed(), rest),
+        if is_processor {
+            Err(Errno::EPERM)
+        } else {
+            self.set_time(seconds.cast_signed(), rest)
         }
     }
 
@@ -36,9 +37,10 @@ impl Kernel {
         if zone != 0 {
             self.u64_at(zone)?;
         }
-        match self.files.own.identity.is_capable() {
-            true => Ok(0),
-            false => Err(Errno::EPERM),
+        if self.files.own.identity.is_capable() {
+            Ok(0)
+        } else {
+            Err(Errno::EPERM)
         }
     }
 
@@ -65,9 +67,10 @@ impl Kernel {
         /// `STA_UNSYNC`.
         const UNSYNC: u64 = 0x40;
         if self.bytes::<208>(at)?[..4] != [0; 4] {
-            return match self.files.own.identity.is_capable() {
-                true => self.not_modelled("adjtimex that adjusts the clock", Errno::EPERM),
-                false => Err(Errno::EPERM),
+            return if self.files.own.identity.is_capable() {
+                self.not_modelled("adjtimex that adjusts the clock", Errno::EPERM)
+            } else {
+                Err(Errno::EPERM)
             };
         }
         let time = self.clock.time();

@@ -82,9 +82,10 @@ impl Kernel {
         let of = self.identity_of(process);
         let user = [of.user.real, of.user.effective, of.user.saved];
         let group = [of.group.real, of.group.effective, of.group.saved];
-        match user == [own.user.real; 3] && group == [own.group.real; 3] {
-            true => Ok(()),
-            false => Err(Errno::EPERM),
+        if user == [own.user.real; 3] && group == [own.group.real; 3] {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
         }
     }
 

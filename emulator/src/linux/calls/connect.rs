@@ -8,7 +8,7 @@ use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Shared, o};
 use crate::linux::handle::ev;
 use crate::linux::objects::{Address, Family, Socket, State};
-use crate::linux::threads::For;
+use crate::linux::threads::WaitCondition;
 
 impl Kernel {
     /// Waits for a socket, at most as long as its time-out says.
@@ -20,7 +20,7 @@ impl Kernel {
             return Err(Errno::EAGAIN);
         }
         let until = timeout.map(|t| self.clock.real().saturating_add(t));
-        match self.wait_until(until, For::Change)? {
+        match self.wait_until(until, WaitCondition::Change)? {
             false => Err(Errno::EAGAIN),
             // A call with a time-out is not restarted.
             true if timeout.is_some() => Err(Errno::EINTR),
@@ -39,6 +39,7 @@ impl Kernel {
         let socket = self.the_socket(id)?;
         let (family, has_connection) = (socket.family, socket.has_connection());
 
+        // Not even a family.
         if bytes.len() < 2 {
             return Err(Errno::EINVAL);
         }
@@ -49,6 +50,7 @@ impl Kernel {
             return Ok(0);
         }
 
+        // There is only the kernel to talk to.
         if family == Family::Netlink {
             self.the_socket_mut(id)?.remote = Address::read(family, &bytes)?;
             return Ok(0);
@@ -102,6 +104,7 @@ impl Kernel {
             return Err(Errno::EPROTOTYPE);
         }
 
+        // Nobody listens there.
         let (backlog, count) = match &other.state {
             State::Listening { backlog, waiting } => (*backlog, waiting.len()),
             _ => return Err(Errno::ECONNREFUSED),
@@ -121,6 +124,7 @@ impl Kernel {
             _ => return Err(Errno::EINVAL),
         }
 
+        // At once, without the other one's `accept`.
         self.establish(id, target)?;
         Ok(0)
     }
@@ -202,9 +206,10 @@ impl Kernel {
         self.files.own.table.needs_free(limit)?;
 
         let Some(next) = next else {
-            return match is_shut {
-                true => Err(Errno::EINVAL),
-                false => self.wait_for_socket(Kernel::waits(&open), timeout),
+            return if is_shut {
+                Err(Errno::EINVAL)
+            } else {
+                self.wait_for_socket(Kernel::waits(&open), timeout)
             };
         };
 

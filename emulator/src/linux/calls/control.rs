@@ -133,9 +133,10 @@ impl Kernel {
 
     /// The processor has no protection keys (`ENOSPC`).
     pub(super) fn sys_pkey_alloc(&self, flags: u64, rights: u64) -> Answer {
-        match flags != 0 || rights & !3 != 0 {
-            true => Err(Errno::EINVAL),
-            false => Err(Errno::ENOSPC),
+        if flags != 0 || rights & !3 != 0 {
+            Err(Errno::EINVAL)
+        } else {
+            Err(Errno::ENOSPC)
         }
     }
 

@@ -177,6 +177,8 @@ impl Kernel {
                 self.files.own.table.slot_mut(fd)?.close_on_exec = command == FIOCLEX;
                 Ok(0)
             }
+            // The same bit as `O_NONBLOCK` of `fcntl`, which all descriptors of the open file
+            // share.
             FIONBIO => {
                 let on = self.u32_at(arg)? != 0;
                 let flags = &mut open.borrow_mut().flags;
@@ -204,11 +206,13 @@ impl Kernel {
                                 return self.not_modelled(what, Errno::ENOTTY);
                             }
                         },
-                        // Kind::Memory(_) => open|Negative past the end (`do_vfs_ioctl`).
+                        // Negative past the end (`do_vfs_ioctl`).
                         Kind::Host(_) | Kind::Memory(_) => open.size()?.wrapping_sub(open.position),
                         _ => return Err(Errno::ENOTTY),
                     }
                 };
+
+                // An `int`, whatever the file's size.
                 self.put_u32(arg, count as u32)?;
                 Ok(0)
             }
@@ -247,7 +251,10 @@ impl Kernel {
             return self.not_modelled("packet pipes", Errno::EINVAL);
         }
 
+        // Of these flags only this one belongs to the open file; `O_CLOEXEC` is the descriptor's.
         let kept = flags as u32 & o::NONBLOCK;
+
+        // Checked before anything is made, so that a refusal leaves nothing behind.
         self.may_add_objects(2)?;
         let (reader, writer) = PipeEnd::pair(self.objects.add_pipe());
         let reader = Description::new(Kind::Pipe(reader), kept, b"pipe");
@@ -295,6 +302,7 @@ impl Kernel {
             return Err(Errno::EINVAL);
         }
 
+        // Executable, unless it is sealed against that.
         let mode = if flags & NOEXEC_SEAL != 0 {
             0o666
         } else {
@@ -302,6 +310,8 @@ impl Kernel {
         };
 
         let inode = self.files.new_inode(S_IFREG | mode, b"/dev/shm");
+
+        // It has no name, and so ends with its last descriptor.
         inode.borrow_mut().links = 0;
         // `MFD_NOEXEC_SEAL` implies `MFD_ALLOW_SEALING`; without both, no seal can be added.
         inode.borrow_mut().seals = if flags & NOEXEC_SEAL != 0 {
@@ -362,9 +372,10 @@ impl Kernel {
 
         // `F_SEAL_EXEC` of an executable file seals its contents, too (`memfd_add_seals`).
         let executable = inode.borrow().mode & 0o111 != 0;
-        let implied = match new & seal::EXEC != 0 && executable {
-            true => seal::SHRINK | seal::GROW | seal::WRITE | seal::FUTURE_WRITE,
-            false => 0,
+        let implied = if new & seal::EXEC != 0 && executable {
+            seal::SHRINK | seal::GROW | seal::WRITE | seal::FUTURE_WRITE
+        } else {
+            0
         };
 
         inode.borrow_mut().seals = old | new | implied;
@@ -535,9 +546,10 @@ impl Kernel {
             _ if is_pipe => return Err(Errno::ESPIPE),
             _ => {}
         }
-        match size > i64::MAX as u64 || advice as u32 > ADVICE_MAX {
-            true => Err(Errno::EINVAL),
-            false => Ok(0),
+        if size > i64::MAX as u64 || advice as u32 > ADVICE_MAX {
+            Err(Errno::EINVAL)
+        } else {
+            Ok(0)
         }
     }
 

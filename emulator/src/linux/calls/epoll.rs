@@ -5,10 +5,10 @@
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Description, Kind, Shared, o};
-use crate::linux::handle::{Sort, ev};
+use crate::linux::handle::{HandleKind, ev};
 use crate::linux::numbers as nr;
-use crate::linux::objects::{Epoll, Item, Key, Object, PRIVATE};
-use crate::linux::threads::For;
+use crate::linux::objects::{Epoll, Item, ItemKey, Object, PRIVATE};
+use crate::linux::threads::WaitCondition;
 use std::rc::Rc;
 
 const ADD: u32 = 1;
@@ -44,7 +44,7 @@ impl Kernel {
     /// The number of an open epoll.
     fn epoll_of(open: &Shared) -> Answer<u32> {
         match &open.borrow().kind {
-            Kind::Object(handle) if handle.sort == Sort::Epoll => Ok(handle.id),
+            Kind::Object(handle) if handle.sort == HandleKind::Epoll => Ok(handle.id),
             _ => Err(Errno::EINVAL),
         }
     }
@@ -117,7 +117,7 @@ impl Kernel {
         }
     }
 
-    fn set_item(&mut self, id: u32, key: Key, item: Item, target: &Shared) {
+    fn set_item(&mut self, id: u32, key: ItemKey, item: Item, target: &Shared) {
         let is_ready = self.ready(target) & item.events != 0;
         if let Some(epoll) = self.objects.epoll(id) {
             epoll.add(key, item);
@@ -198,9 +198,10 @@ impl Kernel {
             found => return Ok(found),
         }
         let until = timeout.map(|t| self.clock.real().saturating_add(t));
-        match self.wait_until(until, For::Change)? {
-            true => Err(Errno::EINTR),
-            false => Ok(0),
+        if self.wait_until(until, WaitCondition::Change)? {
+            Err(Errno::EINTR)
+        } else {
+            Ok(0)
         }
     }
 
@@ -234,6 +235,7 @@ impl Kernel {
             bytes[..4].copy_from_slice(&events.to_le_bytes());
             bytes[4..].copy_from_slice(&item.data.to_le_bytes());
             if let Err(error) = self.put(to.wrapping_add(EVENT * found), &bytes) {
+                // Not reported, so it stays in the list.
                 todo.push_front(key);
                 failed = Some(error);
                 break;

@@ -75,9 +75,10 @@ impl Kernel {
             Kind::Pipe(end) => end.was_joined(),
             _ => true,
         };
-        let answer = match has_other {
-            true => Ok(open),
-            false => self.wait_or_restart().map(|_| open),
+        let answer = if has_other {
+            Ok(open)
+        } else {
+            self.wait_or_restart().map(|_| open)
         };
         if answer.as_ref().err() != Some(&Errno::WAITS) {
             self.files.own.opening.remove(&thread);

@@ -3,10 +3,10 @@
 //! Source: Linux 6.12 `kernel/futex/syscalls.c`, `waitwake.c`, `requeue.c`, `pi.c`, `core.c`
 //! (`exit_robust_list`), and `arch/x86/include/asm/futex.h`.
 
-use crate::address_space::Place;
+use crate::address_space::MemoryKey;
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
-use crate::linux::threads::For;
+use crate::linux::threads::WaitCondition;
 use crate::linux::waiter::Waiter;
 
 const WAIT: u32 = 0;
@@ -48,6 +48,8 @@ impl Kernel {
             WAIT_BITSET | WAKE_BITSET => third as u32,
             _ => u32::MAX,
         };
+
+        // A waiter without bits could never be woken.
         if bits == 0 {
             return Err(Errno::EINVAL);
         }
@@ -78,6 +80,7 @@ impl Kernel {
                     _ => woken,
                 })
             }
+            // The second count comes in place of the time-out (futex(2)).
             WAKE_OP => {
                 self.futex_key(at, is_private)?;
                 self.futex_key(second, is_private)?;
@@ -87,9 +90,10 @@ impl Kernel {
                 let woken = self.futex_wake(at, (value as i32).max(1).cast_unsigned(), u32::MAX);
 
                 let count = (timeout as i32).max(1).cast_unsigned();
-                let more = match also {
-                    true => self.futex_wake(second, count, u32::MAX),
-                    false => 0,
+                let more = if also {
+                    self.futex_wake(second, count, u32::MAX)
+                } else {
+                    0
                 };
                 Ok(woken + more)
             }
@@ -118,9 +122,9 @@ impl Kernel {
     }
 
     /// What identifies the futex at an address.
-    pub(super) fn futex_place(&self, at: u64) -> Place {
+    pub(super) fn futex_place(&self, at: u64) -> MemoryKey {
         let memory = &self.machine.core.memory;
-        memory.place(at).unwrap_or(Place::Private {
+        memory.place(at).unwrap_or(MemoryKey::Private {
             space: memory.id(),
             address: at,
         })
@@ -167,12 +171,12 @@ impl Kernel {
         let thread = self.process.thread.number;
         let wait = self.process.thread.wait.as_ref();
         // The waker has taken it out of the queue.
-        if wait.is_some_and(|wait| wait.what == For::Woken) {
+        if wait.is_some_and(|wait| wait.what == WaitCondition::Woken) {
             return Ok(());
         }
 
         let is_first = wait.is_none();
-        let ended = match self.wait_until(until, For::Futex) {
+        let ended = match self.wait_until(until, WaitCondition::Futex) {
             Ok(true) => restart,
             Ok(false) => Errno::ETIMEDOUT,
             Err(waits) => {
@@ -210,7 +214,7 @@ impl Kernel {
             };
             let thread = self.thread_mut(waiter.process, waiter.thread);
             if let Some(wait) = thread.and_then(|thread| thread.wait.as_mut()) {
-                wait.what = For::Woken;
+                wait.what = WaitCondition::Woken;
                 woken += 1;
             }
         }
@@ -243,6 +247,8 @@ impl Kernel {
         }
 
         let old = self.u32_at(at)?;
+
+        // The operations and comparisons of `FUTEX_OP` (futex(2)).
         let new = match encoded >> 28 & 7 {
             0 => argument,
             1 => old.wrapping_add(argument),
@@ -296,9 +302,10 @@ impl Kernel {
 
     fn futex_try_lock(&mut self, at: u64, is_private: bool) -> Answer {
         self.futex_key(at, is_private)?;
-        match self.futex_take(at)? {
-            true => Ok(0),
-            false => Err(Errno::EAGAIN),
+        if self.futex_take(at)? {
+            Ok(0)
+        } else {
+            Err(Errno::EAGAIN)
         }
     }
 

@@ -4,7 +4,7 @@
 
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
-use crate::linux::threads::For;
+use crate::linux::threads::WaitCondition;
 use crate::linux::waiter::Waiter;
 
 /// Maximum number of futexes (`FUTEX_WAITV_MAX`).
@@ -15,7 +15,7 @@ const SIZE_32: u32 = 2;
 const PRIVATE: u32 = 128;
 
 /// A futex, and the value that it must have.
-struct Wanted {
+struct FutexWait {
     at: u64,
     value: u32,
     is_private: bool,
@@ -40,7 +40,7 @@ impl Kernel {
             at => Some(self.time_at(u64::from(clock as u32), at)?),
         };
 
-        let all: Vec<Wanted> = (0..u64::from(count))
+        let all: Vec<FutexWait> = (0..u64::from(count))
             .map(|index| self.wanted_futex(list.wrapping_add(24 * index)))
             .collect::<Answer<_>>()?;
 
@@ -60,7 +60,7 @@ impl Kernel {
     }
 
     /// Reads a `struct futex_waitv`: the value, the address, flags, and 0.
-    fn wanted_futex(&self, at: u64) -> Answer<Wanted> {
+    fn wanted_futex(&self, at: u64) -> Answer<FutexWait> {
         let (value, address) = (self.u64_at(at)?, self.u64_at(at.wrapping_add(8))?);
         let last = self.u64_at(at.wrapping_add(16))?;
         let (flags, rest) = (last as u32, last >> 32);
@@ -68,7 +68,7 @@ impl Kernel {
         if !is_known || rest != 0 || value > u64::from(u32::MAX) {
             return Err(Errno::EINVAL);
         }
-        Ok(Wanted {
+        Ok(FutexWait {
             at: address,
             value: value as u32,
             is_private: flags & PRIVATE != 0,
@@ -79,7 +79,7 @@ impl Kernel {
     fn wait_for_futexes(&mut self, all: &[u64], count: u32, until: Option<u64>) -> Answer {
         let (process, thread) = (self.process.number, self.process.thread.number);
         let wait = self.process.thread.wait.as_ref();
-        if wait.is_some_and(|wait| wait.what == For::Woken) {
+        if wait.is_some_and(|wait| wait.what == WaitCondition::Woken) {
             // Those that are no longer in the queue were woken.
             let own = self.system.futexes.iter();
             let own = own.filter(|waiter| waiter.is(process, thread));
@@ -90,7 +90,7 @@ impl Kernel {
         }
 
         let is_first = wait.is_none();
-        let ended = match self.wait_until(until, For::Futex) {
+        let ended = match self.wait_until(until, WaitCondition::Futex) {
             Ok(true) => Errno::ERESTARTSYS,
             Ok(false) => Errno::ETIMEDOUT,
             Err(waits) => {

@@ -19,6 +19,7 @@ impl Kernel {
         Some(match number {
             nr::getpid => Ok(pid),
             nr::gettid => Ok(self.process.thread.number.into()),
+            // At the thread's end the kernel stores 0 there and wakes a futex (set_tid_address(2)).
             nr::set_tid_address => {
                 self.process.thread.cleared_at_exit = a;
                 Ok(self.process.thread.number.into())
@@ -29,6 +30,7 @@ impl Kernel {
             nr::getsid => self.group_and_session(a).map(|(_, session)| session.into()),
             nr::setpgid => self.set_group(a, b),
             nr::setsid => self.set_session(),
+            // Only the permission bits count (umask(2)).
             nr::umask => Ok(std::mem::replace(&mut self.files.own.umask, a as u32 & 0o777).into()),
             // `struct robust_list_head` has 24 bytes.
             nr::set_robust_list if b == 24 => {
@@ -74,6 +76,7 @@ impl Kernel {
         let (user, group) = (&mut identity.user, &mut identity.group);
 
         let answer = match number {
+            // The numbers are of one user namespace, so none has to be translated.
             nr::getuid => Ok(user.real.into()),
             nr::geteuid => Ok(user.effective.into()),
             nr::getgid => Ok(group.real.into()),
@@ -84,6 +87,7 @@ impl Kernel {
             nr::setregid => group.set_two(ids[0], ids[1], capable),
             nr::setresuid => user.set_three(ids, capable),
             nr::setresgid => group.set_three(ids, capable),
+            // These two report no error: they return the old number (setfsuid(2)).
             nr::setfsuid => Ok(user.set_file(ids[0], capable).into()),
             nr::setfsgid => Ok(group.set_file(ids[0], capable).into()),
             nr::getresuid => {

@@ -6,14 +6,14 @@ use super::at::AT_FDCWD;
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Kind, Node, ResolvedPath, Shared, o};
-use crate::linux::handle::{Sort, ev};
+use crate::linux::handle::{HandleKind, ev};
 use crate::linux::objects::{Inotify, Object, event};
 
 /// A file: device and inode number.
-type Key = (u64, u64);
+type FileId = (u64, u64);
 
 /// A path, the file that is there, and whether it is a folder.
-type Seen = (Vec<u8>, Option<Key>, bool);
+type PathTarget = (Vec<u8>, Option<FileId>, bool);
 
 /// The folder of a path, and the name in it.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
@@ -37,7 +37,7 @@ impl Kernel {
     fn inotify_of(&mut self, fd: u64) -> Answer<&mut Inotify> {
         let open = self.files.own.table.get(fd)?;
         let id = match &open.borrow().kind {
-            Kind::Object(handle) if handle.sort == Sort::Inotify => handle.id,
+            Kind::Object(handle) if handle.sort == HandleKind::Inotify => handle.id,
             _ => return Err(Errno::EINVAL),
         };
         match self.objects.get_mut(id) {
@@ -148,7 +148,7 @@ impl Kernel {
         self.objects.has_inotify
     }
 
-    fn key_of(&self, path: &[u8]) -> Option<Key> {
+    fn key_of(&self, path: &[u8]) -> Option<FileId> {
         let node = self.files.node(path);
         if matches!(node, Node::Missing | Node::Special(_)) {
             return None;
@@ -158,7 +158,7 @@ impl Kernel {
         Some((attributes.device, attributes.inode))
     }
 
-    fn tell_watchers(&mut self, file: Option<Key>, mask: u32, cookie: u32, name: &[u8]) {
+    fn tell_watchers(&mut self, file: Option<FileId>, mask: u32, cookie: u32, name: &[u8]) {
         let Some(file) = file else {
             return;
         };
@@ -179,7 +179,7 @@ impl Kernel {
     pub(super) fn path_event(
         &mut self,
         path: &[u8],
-        file: Option<Key>,
+        file: Option<FileId>,
         mask: u32,
         is_folder: bool,
     ) {
@@ -205,7 +205,7 @@ impl Kernel {
     }
 
     /// Something happened to a file, which may have no name any longer.
-    pub(super) fn self_event(&mut self, file: Option<Key>, mask: u32) {
+    pub(super) fn self_event(&mut self, file: Option<FileId>, mask: u32) {
         if self.watches_files() {
             self.tell_watchers(file, mask, 0, b"");
         }
@@ -225,9 +225,10 @@ impl Kernel {
             }
             (open.path.clone(), is_folder)
         };
-        let file = match is_folder {
-            true => self.key_of(&path),
-            false => Some(open.borrow().lock_key()),
+        let file = if is_folder {
+            self.key_of(&path)
+        } else {
+            Some(open.borrow().lock_key())
         };
         self.path_event(&path, file, mask, is_folder);
     }
@@ -235,9 +236,10 @@ impl Kernel {
     /// Closed files that were opened while somebody watched.
     pub(super) fn closed_event(&mut self, id: u32) {
         if let Some((path, file, writes)) = self.objects.watched_open.remove(&id) {
-            let mask = match writes {
-                true => event::CLOSE_WRITE,
-                false => event::CLOSE_NOWRITE,
+            let mask = if writes {
+                event::CLOSE_WRITE
+            } else {
+                event::CLOSE_NOWRITE
             };
             let is_folder = self.files.node(&path).is_directory();
             self.path_event(&path, Some(file), mask, is_folder);
@@ -268,9 +270,10 @@ impl Kernel {
             let is_folder = matches!(open.kind, Kind::Directory(_));
             (open.path.clone(), open.can_write(), is_folder)
         };
-        let file = match is_folder {
-            true => self.key_of(&path),
-            false => Some(open.borrow().lock_key()),
+        let file = if is_folder {
+            self.key_of(&path)
+        } else {
+            Some(open.borrow().lock_key())
         };
         if let Some(file) = file {
             let id = self.open_number(open);
@@ -279,7 +282,7 @@ impl Kernel {
     }
 
     /// The key and kind of what is at a path, before it changes.
-    pub(super) fn seen_at(&self, base: &[u8], path: &[u8]) -> Option<Seen> {
+    pub(super) fn seen_at(&self, base: &[u8], path: &[u8]) -> Option<PathTarget> {
         if !self.watches_files() {
             return None;
         }
@@ -291,7 +294,7 @@ impl Kernel {
     }
 
     /// What is told when attributes change: the path, the file, and whether it is a folder.
-    pub(super) fn seen_node(&self, resolved: &ResolvedPath) -> Option<Seen> {
+    pub(super) fn seen_node(&self, resolved: &ResolvedPath) -> Option<PathTarget> {
         let watches = self.watches_files() && !matches!(resolved.node, Node::Special(_));
         watches.then(|| {
             let attributes = self.files.attributes(resolved);
@@ -304,7 +307,7 @@ impl Kernel {
         })
     }
 
-    pub(super) fn changed_attributes(&mut self, seen: Option<Seen>) -> Answer {
+    pub(super) fn changed_attributes(&mut self, seen: Option<PathTarget>) -> Answer {
         if let Some((path, file, is_folder)) = seen {
             self.path_event(&path, file, event::ATTRIB, is_folder);
         }
@@ -320,7 +323,7 @@ impl Kernel {
 
     /// A file has lost a name: its own watchers learn of its end if it has no other, but not before
     /// it is closed.
-    pub(super) fn self_event_if_gone(&mut self, file: Option<Key>) {
+    pub(super) fn self_event_if_gone(&mut self, file: Option<FileId>) {
         match file.filter(|&file| !self.files.has_name(file)) {
             Some(file) if self.files.is_open(file) => {
                 self.objects.doomed.insert(file);
@@ -331,7 +334,12 @@ impl Kernel {
     }
 
     /// A name was moved, or two were exchanged.
-    pub(super) fn moved_events(&mut self, old: Option<Seen>, new: Option<Seen>, both: bool) {
+    pub(super) fn moved_events(
+        &mut self,
+        old: Option<PathTarget>,
+        new: Option<PathTarget>,
+        both: bool,
+    ) {
         let (Some((from, file, is_folder)), Some((to, replaced, other))) = (old, new) else {
             return;
         };
@@ -350,9 +358,9 @@ impl Kernel {
         &mut self,
         from: &[u8],
         to: &[u8],
-        file: Option<Key>,
+        file: Option<FileId>,
         is_folder: bool,
-        replaced: Option<(Key, bool)>,
+        replaced: Option<(FileId, bool)>,
     ) {
         self.objects.cookie += 1;
         let cookie = self.objects.cookie;

@@ -140,9 +140,10 @@ impl Kernel {
             let others = other_id != id && other.is_tcp() && other.is_listening() && is_same;
             others && overlap(&socket, other) && shares != [true; 2]
         });
-        match is_taken {
-            true => Err(Errno::EADDRINUSE),
-            false => Ok(()),
+        if is_taken {
+            Err(Errno::EADDRINUSE)
+        } else {
+            Ok(())
         }
     }
 
@@ -159,9 +160,10 @@ impl Kernel {
             _ => return Err(Errno::ENETUNREACH),
         };
         let only = socket.family == Family::Inet6 && socket.option(IPPROTO_IPV6, V6ONLY) != 0;
-        match only && ip.is_ipv4() {
-            true => Err(Errno::ENETUNREACH),
-            false => Ok(SocketAddr::new(ip, to.port())),
+        if only && ip.is_ipv4() {
+            Err(Errno::ENETUNREACH)
+        } else {
+            Ok(SocketAddr::new(ip, to.port()))
         }
     }
 

@@ -6,7 +6,7 @@ use super::process_memory::space_of;
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Kind, Shared, o};
-use crate::linux::handle::Sort;
+use crate::linux::handle::HandleKind;
 use crate::linux::objects::event;
 use crate::linux::signals::{Info, SIGPIPE};
 
@@ -226,14 +226,16 @@ impl Kernel {
 
         let vectors = self.vectors(at, count)?;
         if is_object(&open) {
-            return match vectors.iter().all(|&(_, size)| size == 0) {
-                true => Ok(0),
-                false => self.read_object(&open, &vectors),
+            return if vectors.iter().all(|&(_, size)| size == 0) {
+                Ok(0)
+            } else {
+                self.read_object(&open, &vectors)
             };
         }
 
         let mut done = 0;
         for (base, size) in vectors {
+            // The position of `preadv` moves on with what is read.
             let from = from.map(|from| from.saturating_add(done));
             let read = match self.read_into(&open, base, size, from) {
                 Ok(read) => read,
@@ -257,9 +259,10 @@ impl Kernel {
 
         let vectors = self.vectors(at, count)?;
         if is_object(&open) {
-            return match vectors.iter().all(|&(_, size)| size == 0) {
-                true => Ok(0),
-                false => self.write_object(&open, &vectors),
+            return if vectors.iter().all(|&(_, size)| size == 0) {
+                Ok(0)
+            } else {
+                self.write_object(&open, &vectors)
             };
         }
 
@@ -270,11 +273,13 @@ impl Kernel {
             (skipped, done) = (skipped - written_before, done + written_before);
             let (base, size) = (base.wrapping_add(written_before), size - written_before);
 
+            // The position of `pwritev` moves on with what is written.
             let to = to.map(|to| to.saturating_add(done));
             let written = match self.write_from(&open, base, size, to, done) {
                 Err(Errno::WAITS) => return Err(Errno::WAITS),
                 Ok(written) => written,
                 Err(error) if done == 0 => return Err(error),
+                // What was written counts; the error comes with the next call.
                 Err(_) => break,
             };
 
@@ -300,7 +305,7 @@ impl Kernel {
 
         // Devices and most objects accept any position and stay at 0 (`null_lseek`, `noop_llseek`).
         let has_none = matches!(&open.kind,
-            Kind::Object(handle) if matches!(handle.sort, Sort::Socket | Sort::Terminal));
+            Kind::Object(handle) if matches!(handle.sort, HandleKind::Socket | HandleKind::Terminal));
         if !has_none && matches!(open.kind, Kind::Device(_) | Kind::Object(_)) {
             return Ok(0);
         }

@@ -77,9 +77,10 @@ impl Kernel {
             _ => {}
         }
 
-        let holder = match is_open_file {
-            true => Holder::Open(self.open_number(open)),
-            false => Holder::Process(self.process.number),
+        let holder = if is_open_file {
+            Holder::Open(self.open_number(open))
+        } else {
+            Holder::Process(self.process.number)
         };
 
         let lock_of = Lock {

@@ -57,6 +57,7 @@ impl Kernel {
             let open = open.borrow();
             match &open.kind {
                 Kind::Host(_) | Kind::Memory(_) => {}
+                // A mapping of /dev/zero is anonymous memory.
                 Kind::Device(Device::Zero) => return Ok(None),
                 _ => return Err(Errno::ENODEV),
             }
@@ -65,9 +66,10 @@ impl Kernel {
         };
 
         // A private mapping must also see what others write through a shared one.
-        let memory = match self.objects.files.contains_key(&key) || is_shared {
-            true => Some(self.memory_of_file(open, key)?),
-            false => None,
+        let memory = if self.objects.files.contains_key(&key) || is_shared {
+            Some(self.memory_of_file(open, key)?)
+        } else {
+            None
         };
 
         // Shared memory has the bytes itself.
@@ -318,6 +320,7 @@ fn refresh(
         }
     }
 
+    // Shared memory has the bytes itself, so only copies of a file's content change.
     if end > range.start && file.memory.is_none() {
         let _ = memory.change_file(range.start..end, bytes, file.offset);
     }

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 /// What is in use of an area, bytes.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct InUse {
+pub(super) struct AreaUsage {
     /// All of it, and its share if others have mapped it, too.
     resident: u64,
     share: u64,
@@ -25,8 +25,8 @@ pub(super) struct InUse {
     anonymous: u64,
 }
 
-impl InUse {
-    fn add(&mut self, other: &InUse) {
+impl AreaUsage {
+    fn add(&mut self, other: &AreaUsage) {
         let add = |to: &mut [u64], from: &[u64]| {
             to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
         };
@@ -96,7 +96,7 @@ impl Kernel {
             for name in ["KernelPageSize:", "MMUPageSize:"] {
                 let _ = writeln!(text, "{name:<16}{:>8} kB", PAGE_SIZE / 1024);
             }
-            let mut sum = InUse::default();
+            let mut sum = AreaUsage::default();
             for (range, area) in &parts {
                 sum.add(&self.in_use(process, range, area));
             }
@@ -112,7 +112,7 @@ impl Kernel {
 
     /// `/proc/PID/smaps_rollup`: the sum of all areas.
     pub(super) fn smaps_rollup(&self, process: &Process) -> Vec<u8> {
-        let (mut sum, mut whole) = (InUse::default(), None::<Range<u64>>);
+        let (mut sum, mut whole) = (AreaUsage::default(), None::<Range<u64>>);
         for (range, area) in self.machine.core.memory.areas_in(process.space) {
             sum.add(&self.in_use(process, &range, area));
             let start = whole.map_or(range.start, |whole| whole.start);
@@ -150,6 +150,9 @@ impl Kernel {
                 let files = layout
                     .file_at(before.start)
                     .zip(layout.file_at(range.start));
+
+                // Linux has one mapping for a file, whose part past the end faults; here that part
+                // is an area without permissions.
                 let is_next = files.is_some_and(|(file, next)| {
                     let size = before.end - before.start;
                     file.path == next.path
@@ -178,9 +181,14 @@ impl Kernel {
         let (range, area) = (&whole(parts), parts[0].1);
 
         let permissions = Kernel::permissions_of(process, range, area);
-        let may = |access, letter| match permissions.allow(access) {
-            true => letter,
-            false => '-',
+
+        // The letters of `show_map_vma` (`fs/proc/task_mmu.c`): r, w, x, then s or p.
+        let may = |access, letter| {
+            if permissions.allow(access) {
+                letter
+            } else {
+                '-'
+            }
         };
 
         let file = layout.file_at(range.start);
@@ -196,6 +204,8 @@ impl Kernel {
         let (device, inode) = file.as_ref().map_or((0, 0), |file| {
             file.object.unwrap_or_else(|| self.object_of(&file.path))
         });
+
+        // Twelve bits of the major number, and the lower eight of the minor one.
         let (major, minor) = (device >> 8 & 0xfff, device & 0xff);
 
         let mut line = format!(
@@ -206,6 +216,7 @@ impl Kernel {
 
         let name: &[u8] = match &file {
             Some(file) => &file.path,
+            // What has no file has a name only for these two.
             None if layout.stack.contains(&range.start) => b"[stack]",
             None if (layout.heap..layout.brk).contains(&range.start) => b"[heap]",
             None => b"",
@@ -219,7 +230,7 @@ impl Kernel {
     }
 
     /// What is in use of an area. A page of a writable area counts as written.
-    fn in_use(&self, process: &Process, range: &Range<u64>, area: &Area) -> InUse {
+    fn in_use(&self, process: &Process, range: &Range<u64>, area: &Area) -> AreaUsage {
         let pages = self
             .machine
             .core
@@ -244,7 +255,7 @@ impl Kernel {
         of_kind[if is_anonymous { 0 } else { 1 }] += own;
         of_kind[if file.is_some() { 1 } else { 2 }] += share;
 
-        InUse {
+        AreaUsage {
             resident: own + shown,
             share: own + share,
             share_dirty: u64::from(is_anonymous) * own + u64::from(is_written) * share,

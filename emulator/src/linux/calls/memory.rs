@@ -48,9 +48,10 @@ fn pages(size: u64) -> Answer<u64> {
 fn range(start: u64, size: u64) -> Answer<Range<u64>> {
     let end = pages(size).map_err(|_| Errno::EINVAL)?.checked_add(start);
     let end = end.filter(|&end| end <= TASK_SIZE).ok_or(Errno::EINVAL)?;
-    match start.is_multiple_of(PAGE_SIZE) && start < end {
-        true => Ok(start..end),
-        false => Err(Errno::EINVAL),
+    if start.is_multiple_of(PAGE_SIZE) && start < end {
+        Ok(start..end)
+    } else {
+        Err(Errno::EINVAL)
     }
 }
 
@@ -78,10 +79,13 @@ impl Kernel {
             Some(Content { file, bytes, held }) => {
                 let (range, offset) = (range.clone(), file.offset);
                 match file.memory {
+                    // A file of the host that nobody has mapped shared needs no object.
                     None => memory.map_file(range.clone(), may, bytes, offset)?,
                     Some(object) if file.is_shared => {
                         memory.map_shared(range.clone(), may, object, offset)?;
                     }
+                    // Private, but of a file that is in memory: others may still change pages that
+                    // it has not written.
                     Some(object) => memory.map_private(range.clone(), may, object, offset)?,
                 }
                 let held = held.next_multiple_of(PAGE_SIZE);
@@ -95,6 +99,7 @@ impl Kernel {
             }
         }
 
+        // Also without a file: what was there may have had a name.
         self.process.layout.name(range.clone(), named.clone());
         if let Some(behind) = behind {
             self.process.layout.set_behind(behind, Some(may));
@@ -353,9 +358,10 @@ impl Kernel {
         }
         let rounded = size.wrapping_add(PAGE_SIZE - 1) & !(PAGE_SIZE - 1);
         let end = start.checked_add(rounded).ok_or(error)?;
-        match rounded == 0 && size != 0 {
-            true => Err(error),
-            false => Ok(start..end),
+        if rounded == 0 && size != 0 {
+            Err(error)
+        } else {
+            Ok(start..end)
         }
     }
 

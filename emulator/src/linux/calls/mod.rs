@@ -123,6 +123,8 @@ impl Kernel {
             nr::writev => self.sys_writev(a, b, c, None),
             nr::preadv => self.sys_readv(a, b, c, Some(d)),
             nr::pwritev => self.sys_writev(a, b, c, Some(d)),
+            // Calls that differ only in an older or a newer form share a function: the older one
+            // has fixed arguments.
             nr::close => self.files.own.table.close(a),
             nr::close_range => self.sys_close_range(a, b, c),
             nr::lseek => self.sys_lseek(a, b, c),
@@ -149,8 +151,10 @@ impl Kernel {
             nr::flock => self.sys_flock(a, b),
             nr::fadvise64 => self.sys_fadvise(a, c, d),
             nr::readahead => self.sys_readahead(a),
+            // Nothing is cached that would have to be written.
             nr::sync => Ok(0),
             nr::getdents64 => self.sys_getdents64(a, b, c),
+            // The four differ in the types of their arguments and in the signal mask.
             nr::poll | nr::ppoll | nr::select | nr::pselect6 => self.sys_poll(number, args),
             nr::epoll_create => self.sys_epoll_create(a),
             nr::epoll_create1 => self.sys_epoll_create1(a),
@@ -175,6 +179,7 @@ impl Kernel {
             nr::open => self.sys_open(AT_FDCWD, a, b, c),
             nr::openat => self.sys_open(a, b, c, d),
             nr::openat2 => self.sys_openat2(a, b, c, d),
+            // `*at` calls name a folder by descriptor; the others start from the working folder.
             nr::mknod => self.sys_mknod(AT_FDCWD, a, b, c),
             nr::mknodat => self.sys_mknod(a, b, c, d),
             nr::utime => self.sys_utimes(AT_FDCWD, a, b, false),
@@ -232,6 +237,7 @@ impl Kernel {
             nr::mlock | nr::munlock => self.sys_mlock(a, b, 0, number == nr::mlock),
             nr::mlock2 => self.sys_mlock(a, b, c, true),
             nr::mlockall => self.sys_mlockall(a),
+            // Memory is never swapped out, so a lock of it changes nothing.
             nr::munlockall => Ok(0),
             nr::mincore => self.sys_mincore(a, b, c),
             nr::process_vm_readv => self.sys_process_vm(args, false),
@@ -243,6 +249,7 @@ impl Kernel {
             nr::rt_sigpending => self.sys_sigpending(a, b),
             nr::rt_sigsuspend => self.sys_sigsuspend(a, b),
             nr::rt_sigtimedwait => self.sys_sigtimedwait(a, b, c, d),
+            // It restores rax, so its answer is the value of that register.
             nr::rt_sigreturn => Ok(self.sigreturn()),
             nr::sigaltstack => self.sys_sigaltstack(a, b),
             nr::kill => self.sys_kill(a, b),
@@ -261,6 +268,7 @@ impl Kernel {
             nr::gettimeofday => self.sys_gettimeofday(a, b),
             nr::time => self.sys_time(a),
             nr::times => self.sys_times(a),
+            // On `CLOCK_REALTIME`, without flags.
             nr::nanosleep => self.sys_nanosleep(0, 0, a, b),
             nr::clock_nanosleep => self.sys_nanosleep(a, b, c, d),
             nr::getitimer => self.sys_getitimer(a, b),
@@ -278,6 +286,7 @@ impl Kernel {
             nr::shmdt => self.sys_shmdt(a),
             nr::shmctl => self.sys_shmctl(a, b, c),
             nr::semget => self.sys_semget(a, b, c),
+            // A pointer of 0 for the time-out means none.
             nr::semop => self.sys_semop(a, b, c, 0),
             nr::semtimedop => self.sys_semop(a, b, c, d),
             nr::semctl => self.sys_semctl(args),
@@ -303,6 +312,7 @@ impl Kernel {
             nr::clone => self.sys_clone(args),
             nr::clone3 => self.sys_clone3(a, b),
             nr::unshare => self.sys_unshare(a),
+            // `fork` and `vfork` are `clone` with fixed flags.
             nr::fork => self.sys_fork(0),
             nr::vfork => self.sys_fork(tasks::VFORK),
             nr::seccomp => self.sys_seccomp(a, b, c),
@@ -316,7 +326,9 @@ impl Kernel {
             _ => match self.answer_about_itself(number, args) {
                 Some(answer) => answer,
                 None if nr::is_of_sockets(number) => self.answer_socket(number, args),
+                // A kernel without the option answers the same, so a program is not misled.
                 None if is_not_built_in(number) => Err(Errno::ENOSYS),
+                // Reported: from here on, the program may behave as it never does on Linux.
                 None => {
                     self.notice(Notice::Call(number, nr::name(number)));
                     Err(Errno::ENOSYS)

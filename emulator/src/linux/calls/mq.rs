@@ -12,7 +12,7 @@ use crate::linux::numbers as nr;
 use crate::linux::objects::Object;
 use crate::linux::resources::RLIMIT_MSGQUEUE;
 use crate::linux::signals::{Info, SIGNALS};
-use crate::linux::threads::For;
+use crate::linux::threads::WaitCondition;
 
 /// Maximum number of queues (`fs.mqueue.queues_max`).
 const QUEUES_MAX: usize = 256;
@@ -78,9 +78,10 @@ impl Kernel {
             _ => return Err(Errno::EINVAL),
         };
         let queue = self.system.message_queues.all.get(&number);
-        match queue.is_some_and(|queue| queue.allows(&self.files.own.identity, wanted)) {
-            true => Ok(()),
-            false => Err(Errno::EACCES),
+        if queue.is_some_and(|queue| queue.allows(&self.files.own.identity, wanted)) {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
         }
     }
 
@@ -202,9 +203,10 @@ impl Kernel {
         if open.borrow().flags & o::NONBLOCK != 0 {
             return Err(Errno::EAGAIN);
         }
-        match self.wait_until(until, For::Change)? {
-            true => Err(Errno::ERESTARTSYS),
-            false => Err(Errno::ETIMEDOUT),
+        if self.wait_until(until, WaitCondition::Change)? {
+            Err(Errno::ERESTARTSYS)
+        } else {
+            Err(Errno::ETIMEDOUT)
         }
     }
 
@@ -221,6 +223,7 @@ impl Kernel {
             return Err(Errno::EBADF);
         }
 
+        // Before the bytes are read: their number is bounded by the queue's own limit.
         if size > self.queue_mut(number)?.size_max {
             return Err(Errno::EMSGSIZE);
         }
@@ -343,6 +346,7 @@ impl Kernel {
 
                 let signal = match (half(12), half(8)) {
                     (SIGNAL, signal) if signal > u32::from(SIGNALS) => return Err(Errno::EINVAL),
+                    // Signal 0 is none, but the process is registered.
                     (SIGNAL, signal) => Some(signal as u8).filter(|&signal| signal != 0),
                     (NONE, _) => None,
                     (THREAD, _) => {
@@ -360,6 +364,7 @@ impl Kernel {
 
         match wanted {
             None if now.is_some_and(|notify| notify.process == own) => queue.notify = None,
+            // Nothing to give up, or another process's: no error.
             None => {}
             // Only one process can ask to be notified by a queue (mq_notify(3)).
             Some(_) if now.is_some() => return Err(Errno::EBUSY),

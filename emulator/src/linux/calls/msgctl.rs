@@ -47,6 +47,8 @@ impl Kernel {
             IPC_STAT | MSG_STAT | MSG_STAT_ANY => {
                 let queues = &self.system.ipc.queues;
                 let (number, owner, queue) = queues.named(number, command != IPC_STAT)?;
+
+                // `*_STAT_ANY` needs no permission (msgctl(2)).
                 if command != MSG_STAT_ANY && !owner.allows(&identity, READ) {
                     return Err(Errno::EACCES);
                 }

@@ -7,7 +7,7 @@ use crate::linux::Notice;
 use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{
-    Attributes, Existing, Kind, Node, Opened, ResolvedPath, S_IFDIR, S_IFMT, S_IFREG, Shared,
+    Attributes, ExistingTarget, Kind, Node, Opened, ResolvedPath, S_IFDIR, S_IFMT, S_IFREG, Shared,
     Special, Text, Time, o,
 };
 use crate::linux::objects::event;
@@ -178,9 +178,10 @@ impl Kernel {
             return Err(Errno::EINVAL);
         }
         let is_empty = self.path_at(path)?.is_empty();
-        let resolved = match is_empty && fd as u32 != AT_FDCWD as u32 {
-            true => self.path_of_named(fd)?,
-            false => self.find(fd, path, false)?,
+        let resolved = if is_empty && fd as u32 != AT_FDCWD as u32 {
+            self.path_of_named(fd)?
+        } else {
+            self.find(fd, path, false)?
         };
         let target = resolved.node.link(&self.files, &resolved.path);
         let not_a_link = if is_empty {
@@ -231,9 +232,9 @@ impl Kernel {
 
         // 1 is RENAME_NOREPLACE, 2 is RENAME_EXCHANGE.
         let existing = match flags as u32 {
-            0 => Existing::Replaced,
-            1 => Existing::Kept,
-            2 => Existing::Exchanged,
+            0 => ExistingTarget::Replaced,
+            1 => ExistingTarget::Kept,
+            2 => ExistingTarget::Exchanged,
             WHITEOUT | 5 => return self.not_modelled("renameat2: whiteouts", Errno::EINVAL),
             _ => return Err(Errno::EINVAL),
         };
@@ -249,7 +250,7 @@ impl Kernel {
                 self.not_modelled("renaming a folder of the host in memory", Errno::EXDEV)
             }
             Ok(_) => {
-                self.moved_events(old, new, existing == Existing::Exchanged);
+                self.moved_events(old, new, existing == ExistingTarget::Exchanged);
                 Ok(0)
             }
             answer => answer,
@@ -437,9 +438,10 @@ impl Kernel {
             });
         }
 
-        let resolved = match path == 0 && fd as u32 != AT_FDCWD as u32 {
-            true => self.path_of_open(fd)?,
-            false => self.find(fd, path, true)?,
+        let resolved = if path == 0 && fd as u32 != AT_FDCWD as u32 {
+            self.path_of_open(fd)?
+        } else {
+            self.find(fd, path, true)?
         };
         self.set_times(resolved, set, times == 0)
     }
@@ -465,9 +467,10 @@ impl Kernel {
                 // Even the number 0:0, a whiteout, is for user 0 only outside of overlays.
                 self.files.resolve(&base, &path, false)?;
                 let is_whiteout = mode & S_IFMT == S_IFCHR && device as u32 == 0;
-                return match self.files.own.identity.is_capable() || is_whiteout {
-                    true => self.not_modelled("files that are devices", Errno::EPERM),
-                    false => Err(Errno::EPERM),
+                return if self.files.own.identity.is_capable() || is_whiteout {
+                    self.not_modelled("files that are devices", Errno::EPERM)
+                } else {
+                    Err(Errno::EPERM)
                 };
             }
             // Only `mkdir` makes folders (mknod(2)).
@@ -475,9 +478,10 @@ impl Kernel {
             _ => return Err(Errno::EINVAL),
         }
 
-        let mode = match self.files.may_write_host() {
-            true => self.without_set_ids(mode, 0),
-            false => mode,
+        let mode = if self.files.may_write_host() {
+            self.without_set_ids(mode, 0)
+        } else {
+            mode
         };
 
         self.files.make_node(&base, &path, mode)?;
@@ -540,9 +544,10 @@ impl Kernel {
             }
             let has_name = open.borrow().has_name();
             // A file without a name keeps no times.
-            return match has_name {
-                true => self.set_times(self.path_of(&open)?, set, sets_now),
-                false => Ok(0),
+            return if has_name {
+                self.set_times(self.path_of(&open)?, set, sets_now)
+            } else {
+                Ok(0)
             };
         }
 
@@ -573,10 +578,7 @@ impl Kernel {
         let attributes = self.attributes_to_access(fd, path, flags);
         let allowed = attributes.map(|a| self.files.allows(&a, mode as u32));
         self.files.own.identity = effective;
-        match allowed? {
-            true => Ok(0),
-            false => Err(Errno::EACCES),
-        }
+        if allowed? { Ok(0) } else { Err(Errno::EACCES) }
     }
 
     fn attributes_to_access(&self, fd: u64, path: u64, flags: u64) -> Answer<Attributes> {

@@ -87,9 +87,10 @@ impl Kernel {
             Address::Netlink(0) => {
                 let own = Address::Netlink(self.process.number);
                 let is_taken = self.objects.sockets().any(|(_, other)| other.local == own);
-                match is_taken {
-                    true => u32::MAX - id,
-                    false => self.process.number,
+                if is_taken {
+                    u32::MAX - id
+                } else {
+                    self.process.number
                 }
             }
             Address::Netlink(port) => *port,
@@ -143,6 +144,7 @@ impl Kernel {
                 return self.reply(id, answer);
             }
             RTM_GETADDR if is_dump => {
+                // 0 is any family, 2 is AF_INET, and 10 is AF_INET6: the loopback address of each.
                 if matches!(family, 0 | 2) {
                     found.extend(one(RTM_NEWADDR, &address(2, 8, &[127, 0, 0, 1])));
                 }
@@ -152,6 +154,7 @@ impl Kernel {
                     found.extend(one(RTM_NEWADDR, &address(10, 128, &ip)));
                 }
             }
+            // There are no routes.
             RTM_GETROUTE if is_dump => {}
             _ => {
                 // The error repeats the header of the request (`netlink_ack`).

@@ -7,7 +7,7 @@ use crate::linux::Kernel;
 use crate::linux::clock::{Base, Owner, SECOND, Timer};
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Kind, Shared, o};
-use crate::linux::handle::{Sort, ev};
+use crate::linux::handle::{HandleKind, ev};
 use crate::linux::objects::Object;
 use crate::linux::signals::{Info, SIGCHLD, UNBLOCKABLE};
 
@@ -56,24 +56,29 @@ impl Kernel {
 
         let total = vectors.iter().fold(0_u64, |sum, v| sum.saturating_add(v.1));
         match sort {
-            // Sort::Timer if|Both give eight bytes (eventfd(2), timerfd_create(2)).
-            Sort::Counter | Sort::Timer if total < 8 => Err(Errno::EINVAL),
-            Sort::Counter | Sort::Timer => match self.take_count(id) {
+            // Both give eight bytes (eventfd(2), timerfd_create(2)).
+            HandleKind::Counter | HandleKind::Timer if total < 8 => Err(Errno::EINVAL),
+            HandleKind::Counter | HandleKind::Timer => match self.take_count(id) {
                 Some(count) => self.scatter(vectors, &count.to_le_bytes()),
                 None => self.wait_for_object(open),
             },
-            Sort::Signals => self.read_signals(open, id, vectors, total / SIGNAL),
-            Sort::Inotify => self.read_inotify(open, id, vectors, total),
-            Sort::Terminal => {
+            HandleKind::Signals => self.read_signals(open, id, vectors, total / SIGNAL),
+            HandleKind::Inotify => self.read_inotify(open, id, vectors, total),
+            HandleKind::Terminal => {
                 let end = self.objects.terminal_end(id).ok_or(Errno::EIO)?;
                 self.read_terminal(open, end, vectors, total)
             }
-            Sort::Socket if total == 0 => Ok(0),
-            Sort::Socket => self
+            HandleKind::Socket if total == 0 => Ok(0),
+            HandleKind::Socket => self
                 .receive(open, vectors, 0)
                 .map(|incoming| incoming.count),
-            Sort::Queue => self.not_modelled("reading the state of a message queue", Errno::EINVAL),
-            Sort::Process | Sort::Epoll | Sort::Pipe | Sort::Lock => Err(Errno::EINVAL),
+            HandleKind::Queue => {
+                self.not_modelled("reading the state of a message queue", Errno::EINVAL)
+            }
+            // None of these can be read.
+            HandleKind::Process | HandleKind::Epoll | HandleKind::Pipe | HandleKind::Lock => {
+                Err(Errno::EINVAL)
+            }
         }
     }
 
@@ -99,15 +104,16 @@ impl Kernel {
         };
 
         match sort {
-            Sort::Counter => {}
-            Sort::Socket => {
+            // Only these three can be written.
+            HandleKind::Counter => {}
+            HandleKind::Socket => {
                 let out = Outgoing {
                     vectors: vectors.to_vec(),
                     ..Outgoing::default()
                 };
                 return self.send(open, out);
             }
-            Sort::Terminal => {
+            HandleKind::Terminal => {
                 let end = self.objects.terminal_end(id).ok_or(Errno::EIO)?;
                 return self.write_terminal(open, end, vectors);
             }
@@ -309,9 +315,10 @@ impl Kernel {
             };
             bytes.extend(signal_bytes(&info));
         }
-        match bytes.is_empty() {
-            true => self.wait_for_object(open),
-            false => self.scatter(vectors, &bytes),
+        if bytes.is_empty() {
+            self.wait_for_object(open)
+        } else {
+            self.scatter(vectors, &bytes)
         }
     }
 }

@@ -66,19 +66,16 @@ impl Kernel {
                 let mut bytes = vec![0; want];
 
                 let memory = &mut self.machine.core.memory;
-                let copied = match writes {
-                    true => {
-                        memory.read(own, &mut bytes).is_ok()
-                            && memory
-                                .with_space(space, |memory| memory.write(at, &bytes).is_ok())
-                                .unwrap_or(false)
-                    }
-                    false => {
-                        memory
-                            .with_space(space, |memory| memory.read(at, &mut bytes).is_ok())
+                let copied = if writes {
+                    memory.read(own, &mut bytes).is_ok()
+                        && memory
+                            .with_space(space, |memory| memory.write(at, &bytes).is_ok())
                             .unwrap_or(false)
-                            && memory.write(own, &bytes).is_ok()
-                    }
+                } else {
+                    memory
+                        .with_space(space, |memory| memory.read(at, &mut bytes).is_ok())
+                        .unwrap_or(false)
+                        && memory.write(own, &bytes).is_ok()
                 };
 
                 // What was copied before counts (process_vm_readv(2)).

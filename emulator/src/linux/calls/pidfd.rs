@@ -45,9 +45,10 @@ impl Kernel {
         }
         let number = number as u32;
         if self.has_ended(number).is_none() {
-            return Err(match self.is_thread(number) {
-                true => Errno::EINVAL,
-                false => Errno::ESRCH,
+            return Err(if self.is_thread(number) {
+                Errno::EINVAL
+            } else {
+                Errno::ESRCH
             });
         }
         self.add_pidfd(number, flags & o::NONBLOCK)
@@ -108,6 +109,8 @@ impl Kernel {
         if let Some(bytes) = given {
             // `si_signo` is at 0, `si_code` at 8.
             let word = |at: usize| i32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+
+            // The signal's number is given twice, and has to be the same.
             if word(0) != number as i32 {
                 return Err(Errno::EINVAL);
             }
@@ -118,6 +121,8 @@ impl Kernel {
         }
 
         let signal = signal(number)?;
+
+        // A process that was waited for is gone.
         if self.has_ended(target).is_none() {
             return Err(Errno::ESRCH);
         }

@@ -39,9 +39,10 @@ impl Kernel {
         let is_larger = size > now as u64;
         let all = self.capacities() - now + size as usize;
         if is_larger && (size > SIZE_MAX || all > ALL_MAX) {
-            return match self.files.own.identity.is_capable() {
-                true => self.not_modelled("pipes that only the superuser may have", Errno::EPERM),
-                false => Err(Errno::EPERM),
+            return if self.files.own.identity.is_capable() {
+                self.not_modelled("pipes that only the superuser may have", Errno::EPERM)
+            } else {
+                Err(Errno::EPERM)
             };
         }
 

@@ -5,7 +5,7 @@ use crate::linux::clock::SECOND;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::handle::ev;
 use crate::linux::numbers as nr;
-use crate::linux::threads::For;
+use crate::linux::threads::WaitCondition;
 
 /// Nanoseconds in a microsecond.
 const MICROSECOND: u64 = 1000;
@@ -50,9 +50,12 @@ impl Kernel {
         }
 
         let is_poll = matches!(number, nr::poll | nr::ppoll);
-        let once = |process: &mut Kernel, last| match is_poll {
-            true => process.poll_once(a, b),
-            false => process.select_once(a, [b, c, d], last),
+        let once = |process: &mut Kernel, last| {
+            if is_poll {
+                process.poll_once(a, b)
+            } else {
+                process.select_once(a, [b, c, d], last)
+            }
         };
 
         let answer = match once(self, timeout == Some(0)) {
@@ -100,9 +103,10 @@ impl Kernel {
         once: impl Fn(&mut Kernel, bool) -> Answer,
     ) -> Answer {
         let until = timeout.map(|t| self.clock.real().saturating_add(t));
-        match self.wait_until(until, For::Change)? {
-            true => Err(Errno::ERESTARTNOHAND),
-            false => once(self, true),
+        if self.wait_until(until, WaitCondition::Change)? {
+            Err(Errno::ERESTARTNOHAND)
+        } else {
+            once(self, true)
         }
     }
 

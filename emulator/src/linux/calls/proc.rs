@@ -8,14 +8,14 @@ use crate::linux::Kernel;
 use crate::linux::files::{OwnFiles, Text, terminal_device};
 use crate::linux::identity::Ids;
 use crate::linux::others::Init;
-use crate::linux::process::{Ended, Process};
+use crate::linux::process::{Process, Zombie};
 use crate::linux::scheduling::Scheduling;
 use crate::linux::signals::{OwnSignals, SIG_DFL, SIG_IGN, SIGNALS, Signals, bit};
 use crate::linux::task::Task;
 use crate::linux::threads::Thread;
 
 /// A thread, with what its process has.
-struct Subject<'a> {
+struct ThreadView<'a> {
     process: &'a Process,
     thread: &'a Thread,
     signals: &'a OwnSignals,
@@ -23,7 +23,7 @@ struct Subject<'a> {
 }
 
 impl Kernel {
-    fn subject(&self, task: Task) -> Option<Subject<'_>> {
+    fn subject(&self, task: Task) -> Option<ThreadView<'_>> {
         let mut all = self.all_processes();
         let process = all.find(|process| process.number == task.process)?;
         let files = self.files.of_process(task.process)?;
@@ -31,7 +31,7 @@ impl Kernel {
             Some(other) => (&other.thread, &other.signals),
             None => (&process.thread, &process.signals.own),
         };
-        Some(Subject {
+        Some(ThreadView {
             process,
             thread,
             signals,
@@ -99,7 +99,7 @@ impl Kernel {
     }
 
     /// The state of a thread: its letter and its name.
-    fn state(&self, subject: &Subject, task: Task) -> (char, &'static str) {
+    fn state(&self, subject: &ThreadView, task: Task) -> (char, &'static str) {
         if task == self.task() {
             ('R', "running")
         } else if subject.thread.stopped_for().is_some() {
@@ -115,7 +115,7 @@ impl Kernel {
         }
     }
 
-    fn stat(&self, subject: &Subject, task: Task) -> String {
+    fn stat(&self, subject: &ThreadView, task: Task) -> String {
         let process = subject.process;
 
         let name = String::from_utf8_lossy(&subject.thread.name);
@@ -129,9 +129,10 @@ impl Kernel {
 
         let is_thread = task.thread != task.process;
         // A thread's own folder shows only its time, that of the process the sum.
-        let time = match is_thread {
-            true => subject.thread.time,
-            false => self.usage(process).time,
+        let time = if is_thread {
+            subject.thread.time
+        } else {
+            self.usage(process).time
         };
         // In hundredths of a second (`USER_HZ`).
         let (time, children) = (time / TICK, process.children.time / TICK);
@@ -155,6 +156,8 @@ impl Kernel {
         let size = size * PAGE_SIZE;
 
         let (stack, heap) = (process.layout.stack.end, process.layout.heap);
+
+        // Only the thread's own, as `do_task_stat` prints it.
         let pending = process.signals.pending_sets(subject.signals).0;
         let (ignored, caught) = actions(&process.signals);
         let blocked = subject.signals.blocked;
@@ -180,7 +183,7 @@ impl Kernel {
         )
     }
 
-    fn status(&self, subject: &Subject, task: Task) -> Vec<u8> {
+    fn status(&self, subject: &ThreadView, task: Task) -> Vec<u8> {
         let ids = |ids: Ids| {
             let Ids {
                 real,
@@ -274,8 +277,8 @@ fn actions(signals: &Signals) -> (u64, u64) {
 }
 
 /// What is left of a process that has ended.
-fn ended_text(text: Text, ended: &Ended) -> Vec<u8> {
-    let Ended {
+fn ended_text(text: Text, ended: &Zombie) -> Vec<u8> {
+    let Zombie {
         number,
         parent,
         group,
@@ -307,6 +310,7 @@ fn ended_text(text: Text, ended: &Ended) -> Vec<u8> {
             "Name:\t{name}\nState:\tZ (zombie)\nTgid:\t{number}\nNgid:\t0\nPid:\t{number}\n\
              PPid:\t{parent}\nTracerPid:\t0\nThreads:\t1\n"
         ),
+        // All other texts need memory or files, which are gone.
         _ => String::new(),
     }
     .into_bytes()
@@ -339,6 +343,7 @@ fn init_text(text: Text, scheduling: &Scheduling) -> Vec<u8> {
 
 /// `/proc/PID/limits`.
 fn limits(process: &Process) -> String {
+    // In the order of the resources' numbers (`lnames` in `fs/proc/base.c`).
     const NAMES: [(&str, &str); 16] = [
         ("Max cpu time", "seconds"),
         ("Max file size", "bytes"),
@@ -359,6 +364,7 @@ fn limits(process: &Process) -> String {
     ];
 
     let number = |value: u64| match value {
+        // `RLIM_INFINITY`.
         u64::MAX => "unlimited".to_owned(),
         value => value.to_string(),
     };

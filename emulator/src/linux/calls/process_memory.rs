@@ -95,11 +95,14 @@ impl Kernel {
             }
 
             done += got as u64;
+
+            // The next page cannot be read: a shorter read is no error.
             if got < want {
                 break;
             }
         }
 
+        // `pread` does not move the position.
         if from.is_none() {
             open.borrow_mut().position = start.wrapping_add(done);
         }
@@ -119,6 +122,8 @@ impl Kernel {
 
         let start = to.unwrap_or(open.borrow().position);
         let mut done = 0;
+
+        // A page at a time, so that a large count does not need as much memory.
         let mut buffer = vec![0; count.min(PAGE_SIZE) as usize];
 
         while done < count {

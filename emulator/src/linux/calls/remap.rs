@@ -53,6 +53,8 @@ impl Kernel {
         let (area, may) = area
             .map(|(r, a)| (r, a.permissions()))
             .ok_or(Errno::EFAULT)?;
+
+        // The permissions that were asked for: past the end of a file, the area has none.
         let may = self.process.layout.behind(start).unwrap_or(may);
         let named = self.process.layout.file_at(start);
         let is_shared = self.object_at(start).is_some();
@@ -94,6 +96,7 @@ impl Kernel {
             return self.remap_object(&old, new_size, may_move, to, (object, offset, may));
         }
 
+        // Only what is added counts against the limits.
         self.may_map(new_size - old_size.min(new_size), may, true)?;
         // It grows in place where the pages behind it are free.
         let grown = old.end..old.start.saturating_add(new_size);

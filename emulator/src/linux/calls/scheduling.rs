@@ -23,7 +23,7 @@ const FLAG_KEEP_PARAMS: u64 = 0x10;
 const FLAGS: u64 = 0x7f;
 
 /// What a call wants.
-struct Wanted {
+struct SchedulingRequest {
     /// `None` keeps policy and `SCHED_RESET_ON_FORK`.
     policy: Option<u32>,
     priority: u32,
@@ -85,9 +85,10 @@ impl Kernel {
     /// have them, too (`cap_safe_nice`).
     pub(super) fn is_safe_to_schedule(&self, of: &Identity) -> Answer<()> {
         let own = &self.files.own.identity;
-        match own.is_capable() || own.permits_all() || !of.permits_all() {
-            true => Ok(()),
-            false => Err(Errno::EPERM),
+        if own.is_capable() || own.permits_all() || !of.permits_all() {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
         }
     }
 
@@ -142,7 +143,7 @@ impl Kernel {
         }
         let priority = self.u32_at(at)?;
         let task = self.scheduled(pid)?;
-        let wanted = Wanted {
+        let wanted = SchedulingRequest {
             policy: policy.map(|policy| policy & !RESET),
             priority,
             nice: self.scheduling(task).nice,
@@ -153,7 +154,7 @@ impl Kernel {
     }
 
     /// `__sched_setscheduler`.
-    fn set_scheduling(&mut self, task: Task, wanted: &Wanted) -> Answer {
+    fn set_scheduling(&mut self, task: Task, wanted: &SchedulingRequest) -> Answer {
         let old = *self.scheduling(task);
         let mut new = old;
         if let Some(policy) = wanted.policy {
@@ -179,12 +180,13 @@ impl Kernel {
         self.is_safe_to_schedule(&owner)?;
 
         // With SCHED_FLAG_KEEP_PARAMS even the policy stays (`__sched_setscheduler`).
-        *self.scheduling(task) = match wanted.keeps {
-            true => Scheduling {
+        *self.scheduling(task) = if wanted.keeps {
+            Scheduling {
                 resets_on_fork: new.resets_on_fork,
                 ..old
-            },
-            false => new,
+            }
+        } else {
+            new
         };
         Ok(0)
     }
@@ -257,7 +259,7 @@ impl Kernel {
 
         let keeps = wanted & FLAG_KEEP_PARAMS != 0;
         let now = *self.scheduling(task);
-        let wanted = Wanted {
+        let wanted = SchedulingRequest {
             policy: (wanted & FLAG_KEEP_POLICY == 0).then_some(policy),
             priority: if keeps { now.priority } else { priority },
             nice: if keeps { now.nice } else { nice.clamp(-20, 19) },

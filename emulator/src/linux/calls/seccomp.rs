@@ -5,7 +5,7 @@
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::filter::{self, Filter, INSTRUCTIONS_MAX, Instruction};
-use crate::linux::outcome::{Outcome, Why};
+use crate::linux::outcome::{Outcome, SignalOrigin};
 use crate::linux::signals::Info;
 use crate::linux::tracing::TraceEvent;
 
@@ -77,10 +77,13 @@ impl Kernel {
             }
             // SECCOMP_GET_ACTION_AVAIL.
             2 if flags != 0 => Err(Errno::EINVAL),
-            2 => match action::ALL.contains(&self.u32_at(at)?) {
-                true => Ok(0),
-                false => Err(Errno::EOPNOTSUPP),
-            },
+            2 => {
+                if action::ALL.contains(&self.u32_at(at)?) {
+                    Ok(0)
+                } else {
+                    Err(Errno::EOPNOTSUPP)
+                }
+            }
             // SECCOMP_GET_NOTIF_SIZES.
             3 if flags != 0 => Err(Errno::EINVAL),
             3 => {
@@ -109,9 +112,10 @@ impl Kernel {
             Ok(Instruction::from_word(word))
         };
         let program: Vec<Instruction> = (0..count).map(read).collect::<Answer<_>>()?;
-        match filter::is_valid(&program) {
-            true => Ok(program.into()),
-            false => Err(Errno::EINVAL),
+        if filter::is_valid(&program) {
+            Ok(program.into())
+        } else {
+            Err(Errno::EINVAL)
         }
     }
 
@@ -145,7 +149,7 @@ impl Kernel {
             action::TRAP => {
                 const SYS_SECCOMP: i32 = 1;
 
-                let mut info = Info::fault(SIGSYS, SYS_SECCOMP, rip, Why::Sent);
+                let mut info = Info::fault(SIGSYS, SYS_SECCOMP, rip, SignalOrigin::Sent);
                 // `si_errno` is the filter's number; `si_syscall` and `si_arch` follow at 24.
                 info.bytes[4..8].copy_from_slice(&number_of_action.to_le_bytes());
                 info.bytes[24..28].copy_from_slice(&data[0].to_le_bytes());
@@ -169,7 +173,7 @@ impl Kernel {
                 self.end_process(Outcome::Killed {
                     signal: SIGSYS,
                     rip,
-                    why: Why::Sent,
+                    why: SignalOrigin::Sent,
                 });
                 Some(Ok(0))
             }

@@ -7,7 +7,7 @@ use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::ipc::{NOWAIT, READ, Semaphore, Semaphores, WRITE};
 use crate::linux::numbers as nr;
-use crate::linux::threads::For;
+use crate::linux::threads::WaitCondition;
 
 const GETPID: u32 = 11;
 const GETVAL: u32 = 12;
@@ -37,7 +37,7 @@ struct Operation {
 }
 
 /// What operations on a set do.
-enum Tried {
+enum SemopResult {
     /// The new values, and those to add at the end of the process.
     Done(Vec<Semaphore>, Vec<i32>),
     /// The first operation that has to wait.
@@ -50,15 +50,18 @@ fn attempt(
     undo: Vec<i32>,
     operations: &[Operation],
     process: u32,
-) -> Answer<Tried> {
+) -> Answer<SemopResult> {
+    // On copies: if one has to wait, none is done.
     let (mut all, mut undo) = (set.all.clone(), undo);
     undo.resize(all.len(), 0);
 
     for &operation in operations {
         let semaphore = &mut all[operation.semaphore];
         let value = semaphore.value + operation.add;
+
+        // An operation of 0 waits for 0; no value may become negative (semop(2)).
         if operation.add == 0 && value != 0 || value < 0 {
-            return Ok(Tried::Waits(operation));
+            return Ok(SemopResult::Waits(operation));
         }
 
         if value > VALUE_MAX {
@@ -75,7 +78,7 @@ fn attempt(
 
         *semaphore = Semaphore { value, process };
     }
-    Ok(Tried::Done(all, undo))
+    Ok(SemopResult::Done(all, undo))
 }
 
 impl Kernel {
@@ -86,9 +89,12 @@ impl Kernel {
             .filter(|&count| count <= SETS_MAX);
         let count = count.ok_or(Errno::EINVAL)?;
 
-        let check = |set: &Semaphores| match count > set.all.len() {
-            true => Err(Errno::EINVAL),
-            false => Ok(()),
+        let check = |set: &Semaphores| {
+            if count > set.all.len() {
+                Err(Errno::EINVAL)
+            } else {
+                Ok(())
+            }
         };
 
         let identity = self.files.own.identity.clone();
@@ -172,7 +178,7 @@ impl Kernel {
         let undo = self.system.ipc.undo.get(&(process, number));
         let undo = undo.cloned().unwrap_or_default();
         let blocked = match attempt(set, undo, &operations, process)? {
-            Tried::Done(all, undo) => {
+            SemopResult::Done(all, undo) => {
                 let seconds = self.seconds();
                 let (_, set) = self.system.ipc.semaphores.get_mut(number)?;
                 set.all = all;
@@ -185,7 +191,7 @@ impl Kernel {
                 }
                 return Ok(0);
             }
-            Tried::Waits(operation) => operation,
+            SemopResult::Waits(operation) => operation,
         };
 
         if blocked.flags & NOWAIT != 0 {
@@ -195,7 +201,7 @@ impl Kernel {
         // GETNCNT and GETZCNT count those that wait.
         let waits_for = (number, blocked.semaphore, blocked.add == 0);
         self.system.ipc.waiting.insert(task, waits_for);
-        let ended = self.wait_until(until, For::Change)?;
+        let ended = self.wait_until(until, WaitCondition::Change)?;
         self.system.ipc.waiting.remove(&task);
 
         // `semop` is never restarted (signal(7)).
@@ -315,12 +321,15 @@ impl Kernel {
 
         let mut bytes = vec![0; 2 * set.all.len()];
         self.get(arg, &mut bytes)?;
+
+        // An array of `unsigned short` (semctl(2)).
         let (pairs, _) = bytes.as_chunks::<2>();
         let values: Vec<i32> = pairs
             .iter()
             .map(|&pair| u16::from_le_bytes(pair).into())
             .collect();
 
+        // All are checked before one is set.
         if values.iter().any(|&value| value > VALUE_MAX) {
             return Err(Errno::ERANGE);
         }
@@ -374,6 +383,8 @@ impl Kernel {
                 let (seconds, process) = (self.seconds(), self.process.number);
                 let (_, set) = self.system.ipc.semaphores.get_mut(number)?;
                 set.all[index] = Semaphore { value, process };
+
+                // `sem_ctime`.
                 set.times[1] = seconds;
 
                 // SETVAL forgets what processes would undo (semctl(2)).

@@ -37,9 +37,12 @@ impl Kernel {
         let (key, flags) = (key as u32, flags as u32);
         self.remove_segments();
         // A segment that there is may be larger, but not smaller (shmget(2)).
-        let check = |segment: &Segment| match segment.size < size {
-            true => Err(Errno::EINVAL),
-            false => Ok(()),
+        let check = |segment: &Segment| {
+            if segment.size < size {
+                Err(Errno::EINVAL)
+            } else {
+                Ok(())
+            }
         };
 
         let identity = self.files.own.identity.clone();
@@ -106,7 +109,10 @@ impl Kernel {
             return Err(Errno::EINVAL);
         }
 
+        // First those that nobody has any more, so that they cannot be found.
         self.remove_segments();
+
+        // The rights that are needed, as bits of a mode.
         let wanted = READ
             | if flags & RDONLY == 0 { WRITE } else { 0 }
             | if flags & EXEC == 0 { 0 } else { 0o111 };

@@ -6,7 +6,7 @@ use super::signal::signal;
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Kind, Shared, o};
-use crate::linux::handle::Sort;
+use crate::linux::handle::HandleKind;
 use crate::linux::signals::Info;
 
 const SET_OWNER: u32 = 8;
@@ -18,7 +18,9 @@ const SIGIO: u8 = 29;
 /// The number of a pipe's end or a socket.
 fn number(open: &Shared) -> Option<u32> {
     match &open.borrow().kind {
-        Kind::Object(handle) if matches!(handle.sort, Sort::Socket | Sort::Terminal) => {
+        Kind::Object(handle)
+            if matches!(handle.sort, HandleKind::Socket | HandleKind::Terminal) =>
+        {
             Some(handle.id)
         }
         Kind::Pipe(end) => Some(end.handle.id),

@@ -1,12 +1,12 @@
 //! Signals: actions, masks, sending, waiting.
 
 use crate::linux::errno::{Answer, Errno};
-use crate::linux::process::{Ended, Process};
+use crate::linux::process::{Process, Zombie};
 use crate::linux::signals::{
     Action, AlternateStack, Info, SA_RESTORER, SIGCONT, SIGKILL, SIGNALS, SIGRTMIN, SIGSTOP,
     Signals, UNBLOCKABLE,
 };
-use crate::linux::threads::For;
+use crate::linux::threads::WaitCondition;
 use crate::linux::{INIT, Kernel};
 use crate::state::reg;
 
@@ -120,6 +120,7 @@ impl Kernel {
         timeout: u64,
         size: u64,
     ) -> Answer {
+        // The size of a signal set in the kernel.
         if size != 8 {
             return Err(Errno::EINVAL);
         }
@@ -137,9 +138,10 @@ impl Kernel {
                 .suspend(self.process.signals.own.blocked & !set);
         }
 
-        let woken = self.wait_until(until, For::Change)?;
+        let woken = self.wait_until(until, WaitCondition::Change)?;
         self.process.signals.resume();
 
+        // A signal of the set is taken here, and no handler runs.
         match self.process.signals.take(set) {
             Some(found) => {
                 if info != 0 {
@@ -147,6 +149,7 @@ impl Kernel {
                 }
                 Ok(found.signal.into())
             }
+            // Another signal ended the wait, or the time did.
             None if woken => Err(Errno::EINTR),
             None => Err(Errno::EAGAIN),
         }
@@ -186,13 +189,17 @@ impl Kernel {
         // A process that ended but was not waited for still takes signals (kill(2)).
         if targets.is_empty() {
             let wanted = (pid as i32).unsigned_abs();
-            let is_it = |ended: &Ended| match (pid as i32) < 0 {
-                true => ended.group == wanted,
-                false => ended.number == wanted,
+            let is_it = |ended: &Zombie| {
+                if (pid as i32) < 0 {
+                    ended.group == wanted
+                } else {
+                    ended.number == wanted
+                }
             };
-            return match self.system.ended.iter().any(is_it) {
-                true => Ok(0),
-                false => Err(Errno::ESRCH),
+            return if self.system.ended.iter().any(is_it) {
+                Ok(0)
+            } else {
+                Err(Errno::ESRCH)
             };
         }
 
@@ -226,9 +233,10 @@ impl Kernel {
         let users = [own.user.real, own.user.effective];
         let session = self.process(process).map(|process| process.session);
         let is_continued = signal == Some(SIGCONT) && session == Some(self.process.session);
-        match is_continued || users.iter().any(|id| [of.real, of.saved].contains(id)) {
-            true => Ok(()),
-            false => Err(Errno::EPERM),
+        if is_continued || users.iter().any(|id| [of.real, of.saved].contains(id)) {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
         }
     }
 

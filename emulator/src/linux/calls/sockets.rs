@@ -5,7 +5,7 @@
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Description, Kind, Node, S_IFMT, Shared, o};
-use crate::linux::handle::{Sort, ev};
+use crate::linux::handle::{HandleKind, ev};
 use crate::linux::objects::{Address, Family, Object, Socket, State, Type};
 use std::net::IpAddr;
 
@@ -132,6 +132,8 @@ impl Kernel {
         self.put(to, &(first | second << 32).to_le_bytes())?;
 
         let mut socket = self.new_socket(family, kind, protocol)?;
+
+        // Of the families here, only this one has pairs.
         if socket.family != Family::Unix {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -156,7 +158,7 @@ impl Kernel {
     /// The number of an open socket.
     pub(super) fn socket_of(&self, open: &Shared) -> Answer<u32> {
         match &open.borrow().kind {
-            Kind::Object(handle) if handle.sort == Sort::Socket => Ok(handle.id),
+            Kind::Object(handle) if handle.sort == HandleKind::Socket => Ok(handle.id),
             _ => Err(Errno::ENOTSOCK),
         }
     }
@@ -346,9 +348,10 @@ impl Kernel {
 
         // Without an address it listens on any free port (ip(7)).
         if !is_unix {
-            match socket.local.is_none() {
-                true => self.bind_port(id, IpAddr::from([0, 0, 0, 0]), None)?,
-                false => self.check_listen(id)?,
+            if socket.local.is_none() {
+                self.bind_port(id, IpAddr::from([0, 0, 0, 0]), None)?
+            } else {
+                self.check_listen(id)?
             }
         }
 

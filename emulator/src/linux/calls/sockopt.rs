@@ -39,7 +39,7 @@ const RCVBUF_MIN: i32 = 2304;
 
 /// How an option's value is kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
+enum OptionValue {
     Bool,
     /// From a least to a greatest value.
     Int(i32, i32),
@@ -47,9 +47,9 @@ enum How {
 
 /// Options that are numbers and change nothing that a program sees otherwise, or only what their
 /// user looks up: level, name, value before it is set, values.
-const NUMBERS: [(u32, u32, i32, How); 34] = {
-    use How::{Bool, Int};
-    const ANY: How = Int(i32::MIN, i32::MAX);
+const NUMBERS: [(u32, u32, i32, OptionValue); 34] = {
+    use OptionValue::{Bool, Int};
+    const ANY: OptionValue = Int(i32::MIN, i32::MAX);
     [
         (SOL_SOCKET, 1, 0, Bool),               // SO_DEBUG
         (SOL_SOCKET, 2, 0, Bool),               // SO_REUSEADDR
@@ -88,7 +88,7 @@ const NUMBERS: [(u32, u32, i32, How); 34] = {
     ]
 };
 
-fn known(level: u32, name: u32) -> Option<(i32, How)> {
+fn known(level: u32, name: u32) -> Option<(i32, OptionValue)> {
     let found = NUMBERS.iter().find(|(l, n, ..)| (*l, *n) == (level, name));
     found.map(|&(_, _, before, how)| (before, how))
 }
@@ -193,10 +193,10 @@ impl Kernel {
             }
             // IP_TOS.
             (IPPROTO_IP, 1, _) => value & 0xff,
-            (_, _, Some((_, How::Bool))) => i32::from(value != 0),
+            (_, _, Some((_, OptionValue::Bool))) => i32::from(value != 0),
             // -1 is the default: IP_TTL, IPV6_UNICAST_HOPS (ip(7), ipv6(7)).
             (IPPROTO_IP, 2, _) | (IPPROTO_IPV6, 16, _) if value == -1 => 64,
-            (_, _, Some((_, How::Int(least, most)))) => {
+            (_, _, Some((_, OptionValue::Int(least, most)))) => {
                 if value < least || value > most {
                     return Err(Errno::EINVAL);
                 }

@@ -112,9 +112,10 @@ impl Kernel {
             let Kind::Pipe(end) = &open.kind else {
                 return Err(Errno::EBADF);
             };
-            match end.lacks_reader() {
-                true => None,
-                false => Some(end.room()),
+            if end.lacks_reader() {
+                None
+            } else {
+                Some(end.room())
             }
         };
         match room {
@@ -136,16 +137,19 @@ impl Kernel {
         waits: bool,
     ) -> Answer<Option<Vec<u8>>> {
         if let Kind::Pipe(end) = &from.borrow().kind {
+            // An empty pipe whose writers are gone is at its end: 0 bytes.
             let held = &end.pipe.borrow().bytes;
             if held.is_empty() && !end.lacks_writer() {
-                return match waits && from.borrow().flags & o::NONBLOCK == 0 {
-                    true => Ok(None),
-                    false => Err(Errno::EAGAIN),
+                return if waits && from.borrow().flags & o::NONBLOCK == 0 {
+                    Ok(None)
+                } else {
+                    Err(Errno::EAGAIN)
                 };
             }
             return Ok(Some(held.iter().take(most).copied().collect()));
         }
 
+        // What was received from a socket cannot be left there.
         if self.is_socket(from) {
             return self.splice_receive(from, most, waits).map(Some);
         }

@@ -52,9 +52,10 @@ impl Kernel {
         }
         let of = self.identity_of(process);
         let is_same = |own: u32, of: &Ids| [of.real, of.effective, of.saved] == [own; 3];
-        match is_same(own.user.real, &of.user) && is_same(own.group.real, &of.group) {
-            true => Ok(()),
-            false => Err(Errno::EPERM),
+        if is_same(own.user.real, &of.user) && is_same(own.group.real, &of.group) {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
         }
     }
 

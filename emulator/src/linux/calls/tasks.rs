@@ -3,7 +3,7 @@
 //! Source: Linux 6.12 `kernel/fork.c`, `kernel/exit.c`.
 
 use crate::address_space::TASK_SIZE;
-use crate::linux::end::{WCONTINUED, WEXITED, WNOHANG, WUNTRACED, Which};
+use crate::linux::end::{WCONTINUED, WEXITED, WNOHANG, WUNTRACED, WaitTarget};
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::observer::Event;
 use crate::linux::outcome::Notice;
@@ -11,7 +11,7 @@ use crate::linux::process::ParkedProcess;
 use crate::linux::resources::RLIMIT_CPU;
 use crate::linux::signals::SIGCHLD;
 use crate::linux::task::Task;
-use crate::linux::threads::{For, Parked, Thread};
+use crate::linux::threads::{Parked, Thread, WaitCondition};
 use crate::linux::tracing::{TraceEvent, Traced};
 use crate::linux::{Kernel, Outcome};
 use crate::state::{State, reg};
@@ -45,7 +45,7 @@ const CLONE_CHILD_SETTID: u64 = 0x100_0000;
 pub(super) const VFORK: u64 = CLONE_VFORK | CLONE_VM;
 
 /// What `clone` and `clone3` ask for.
-struct Wanted {
+struct CloneArgs {
     flags: u64,
     /// rsp of the new thread; 0 for that of its creator.
     stack: u64,
@@ -60,7 +60,7 @@ struct Wanted {
     exit_signal: u64,
 }
 
-impl Wanted {
+impl CloneArgs {
     fn has(&self, flag: u64) -> bool {
         self.flags & flag != 0
     }
@@ -97,7 +97,7 @@ impl Kernel {
         if flags & CLONE_PIDFD != 0 && flags & CLONE_PARENT_SETTID != 0 {
             return Err(Errno::EINVAL);
         }
-        self.create(&Wanted {
+        self.create(&CloneArgs {
             descriptor: parent_number,
             flags: flags & 0xffff_ff00,
             stack,
@@ -146,7 +146,7 @@ impl Kernel {
             return Err(Errno::EINVAL);
         }
 
-        let wanted = Wanted {
+        let wanted = CloneArgs {
             flags,
             descriptor: word(1)?,
             // Unlike `clone`, it is given the lowest address of the stack.
@@ -176,19 +176,20 @@ impl Kernel {
         }
     }
 
-    fn create(&mut self, wanted: &Wanted) -> Answer {
+    fn create(&mut self, wanted: &CloneArgs) -> Answer {
         wanted.check()?;
         if wanted.has(CLONE_SETTLS) && wanted.tls >= TASK_SIZE {
             return Err(Errno::EPERM);
         }
-        match wanted.has(CLONE_THREAD) {
-            true => self.create_thread(wanted),
-            false => self.create_process(wanted),
+        if wanted.has(CLONE_THREAD) {
+            self.create_thread(wanted)
+        } else {
+            self.create_process(wanted)
         }
     }
 
     /// The registers of a new thread.
-    fn child_state(&self, wanted: &Wanted) -> State {
+    fn child_state(&self, wanted: &CloneArgs) -> State {
         let mut state = self.machine.core.state.clone();
         state.set_gpr(reg::RAX, 0);
         if wanted.stack != 0 {
@@ -201,7 +202,7 @@ impl Kernel {
     }
 
     /// The next thread's or process's number, stored for the creator if it wants it.
-    fn next_number(&mut self, wanted: &Wanted) -> Answer<u32> {
+    fn next_number(&mut self, wanted: &CloneArgs) -> Answer<u32> {
         let number = self.system.next_number;
         if wanted.has(CLONE_PARENT_SETTID) {
             self.put_u32(wanted.parent_number, number)?;
@@ -214,7 +215,7 @@ impl Kernel {
     }
 
     /// `fork`, `vfork`, and `clone` without `CLONE_THREAD`.
-    fn create_process(&mut self, wanted: &Wanted) -> Answer {
+    fn create_process(&mut self, wanted: &CloneArgs) -> Answer {
         // A `vfork` that waits has made its child already.
         if let Some(wait) = &self.process.thread.wait {
             let child = wait.done;
@@ -242,10 +243,7 @@ impl Kernel {
         let state = self.child_state(wanted);
 
         let memory = &mut self.machine.core.memory;
-        let space = match shares {
-            true => memory.id(),
-            false => memory.fork(),
-        };
+        let space = if shares { memory.id() } else { memory.fork() };
 
         if wanted.has(CLONE_CHILD_SETTID) {
             let bytes = number.to_le_bytes();
@@ -308,17 +306,16 @@ impl Kernel {
         self.fork_event(wanted, number)?;
 
         // The parent of a `vfork` waits for `execve` or the end of its child.
-        match waits {
-            true => {
-                self.note_transferred(number.into());
-                self.wait_for_borrower(number.into(), true)
-            }
-            false => Ok(number.into()),
+        if waits {
+            self.note_transferred(number.into());
+            self.wait_for_borrower(number.into(), true)
+        } else {
+            Ok(number.into())
         }
     }
 
     /// The state of tracing of a new thread or process, if it is traced from its start.
-    fn traced_new(&mut self, wanted: &Wanted) -> Option<Traced> {
+    fn traced_new(&mut self, wanted: &CloneArgs) -> Option<Traced> {
         if wanted.has(CLONE_UNTRACED) {
             return None;
         }
@@ -333,10 +330,11 @@ impl Kernel {
     ///
     /// # Errors
     /// [`Errno::WAITS`] if it stops.
-    fn fork_event(&mut self, wanted: &Wanted, number: u32) -> Answer<()> {
-        match wanted.has(CLONE_UNTRACED) {
-            true => Ok(()),
-            false => self.event_in_call(wanted.event(), number.into(), number.into()),
+    fn fork_event(&mut self, wanted: &CloneArgs, number: u32) -> Answer<()> {
+        if wanted.has(CLONE_UNTRACED) {
+            Ok(())
+        } else {
+            self.event_in_call(wanted.event(), number.into(), number.into())
         }
     }
 
@@ -350,13 +348,13 @@ impl Kernel {
             }
             return Ok(child);
         }
-        match self.wait_until(None, For::Change) {
+        match self.wait_until(None, WaitCondition::Change) {
             Ok(_) => Err(Errno::WAITS),
             Err(error) => Err(error),
         }
     }
 
-    fn create_thread(&mut self, wanted: &Wanted) -> Answer {
+    fn create_thread(&mut self, wanted: &CloneArgs) -> Answer {
         if !wanted.has(CLONE_FS) || !wanted.has(CLONE_FILES) {
             return self.not_modelled("threads with files of their own", Errno::EAGAIN);
         }
@@ -377,6 +375,8 @@ impl Kernel {
             let _ = self.put_u32(wanted.child_number, number);
         }
 
+        // A thread inherits its creator's name, filters and scheduling, not its pending signals
+        // (clone(2)).
         let state = self.child_state(wanted);
         let mut thread = Thread::new(number, self.process.thread.name.clone());
         thread.filters.clone_from(&self.process.thread.filters);
@@ -406,6 +406,7 @@ impl Kernel {
             },
         );
 
+        // Last: it may stop the creator, and then the call is answered again.
         self.fork_event(wanted, number)?;
         Ok(number.into())
     }
@@ -448,9 +449,10 @@ impl Kernel {
     /// # Errors
     /// [`Errno::WAITS`] if it stops.
     fn exit_event(&mut self, status: i32) -> Answer<()> {
-        match self.reports_once(TraceEvent::Exit) {
-            true => self.event_in_call(TraceEvent::Exit, u64::from(status as u32) << 8, 0),
-            false => Ok(()),
+        if self.reports_once(TraceEvent::Exit) {
+            self.event_in_call(TraceEvent::Exit, u64::from(status as u32) << 8, 0)
+        } else {
+            Ok(())
         }
     }
 
@@ -463,10 +465,10 @@ impl Kernel {
         }
         let which = match pid as i32 {
             i32::MIN => return Err(Errno::ESRCH),
-            -1 => Which::Any,
-            0 => Which::Group(self.process.group),
-            group @ ..0 => Which::Group(group.unsigned_abs()),
-            number => Which::Number(number.cast_unsigned()),
+            -1 => WaitTarget::Any,
+            0 => WaitTarget::Group(self.process.group),
+            group @ ..0 => WaitTarget::Group(group.unsigned_abs()),
+            number => WaitTarget::Number(number.cast_unsigned()),
         };
         let Some(news) = self.wait_for_child(which, options | WEXITED)? else {
             return Ok(0);
@@ -481,19 +483,19 @@ impl Kernel {
     }
 
     /// The children that `waitid` names, and whether it may wait for them.
-    pub(in crate::linux) fn waited_for(&self, which: u32, id: u64) -> Answer<(Which, bool)> {
+    pub(in crate::linux) fn waited_for(&self, which: u32, id: u64) -> Answer<(WaitTarget, bool)> {
         /// `P_PIDFD`.
         const BY_DESCRIPTOR: u32 = 3;
         Ok(match (which, id as i32) {
             (1, ..=0) | (2, ..0) | (BY_DESCRIPTOR, ..0) | (4.., _) => return Err(Errno::EINVAL),
             (BY_DESCRIPTOR, _) => {
                 let (number, does_not_wait) = self.process_at(id)?;
-                (Which::Number(number), !does_not_wait)
+                (WaitTarget::Number(number), !does_not_wait)
             }
-            (1, number) => (Which::Number(number.cast_unsigned()), true),
-            (2, 0) => (Which::Group(self.process.group), true),
-            (2, group) => (Which::Group(group.cast_unsigned()), true),
-            _ => (Which::Any, true),
+            (1, number) => (WaitTarget::Number(number.cast_unsigned()), true),
+            (2, 0) => (WaitTarget::Group(self.process.group), true),
+            (2, group) => (WaitTarget::Group(group.cast_unsigned()), true),
+            _ => (WaitTarget::Any, true),
         })
     }
 

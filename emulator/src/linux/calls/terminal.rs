@@ -7,11 +7,11 @@ use super::transfer::rest;
 use crate::linux::Kernel;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::files::{Files, Kind, ResolvedPath, Shared, TerminalFile, o, terminal_path};
-use crate::linux::handle::{Handle, Sort, ev};
+use crate::linux::handle::{Handle, HandleKind, ev};
 use crate::linux::objects::TerminalEnd;
 use crate::linux::objects::terminal::{Terminal, cc, lflag};
 use crate::linux::signals::{SIGTTIN, SIGTTOU};
-use crate::linux::threads::For;
+use crate::linux::threads::WaitCondition;
 
 /// `O_NOCTTY`.
 const NOCTTY: u32 = 0o400;
@@ -24,7 +24,7 @@ impl Kernel {
     /// The number of an open terminal or master, and which it is.
     pub(super) fn terminal_of(&self, open: &Shared) -> Option<TerminalEnd> {
         match &open.borrow().kind {
-            Kind::Object(handle) if handle.sort == Sort::Terminal => {
+            Kind::Object(handle) if handle.sort == HandleKind::Terminal => {
                 self.objects.terminal_end(handle.id)
             }
             _ => None,
@@ -121,9 +121,10 @@ impl Kernel {
         most: u64,
     ) -> Answer {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let bytes = match end.is_master {
-            true => self.read_master(open, end.number, most)?,
-            false => self.read_slave(open, end.number, most)?,
+        let bytes = if end.is_master {
+            self.read_master(open, end.number, most)?
+        } else {
+            self.read_slave(open, end.number, most)?
         };
         self.scatter(vectors, &bytes)
     }
@@ -153,6 +154,7 @@ impl Kernel {
     }
 
     fn read_slave(&mut self, open: &Shared, number: u32, most: usize) -> Answer<Vec<u8>> {
+        // The terminal is gone: the end of the file.
         if self.terminal_mut(number).is_err() {
             return Ok(Vec::new());
         }
@@ -163,6 +165,8 @@ impl Kernel {
         }
 
         let terminal = self.terminal_mut(number)?;
+
+        // Line by line a read waits for a whole line, else for as many bytes as are wanted.
         let is_line = terminal.termios.by_lines();
         if is_line {
             if terminal.input_len() == 0 {
@@ -173,9 +177,10 @@ impl Kernel {
         }
 
         let terminal = self.terminal_mut(number)?;
-        let bytes = match is_line {
-            true => terminal.take_line(most),
-            false => terminal.take_input(most),
+        let bytes = if is_line {
+            terminal.take_line(most)
+        } else {
+            terminal.take_input(most)
         };
 
         // What was waiting for room may be a signal.
@@ -220,7 +225,7 @@ impl Kernel {
 
         // Each byte that comes may move the end of the wait.
         self.set_wait_end(until);
-        match self.wait_until(until, For::Change)? {
+        match self.wait_until(until, WaitCondition::Change)? {
             // Interrupted by a signal.
             true if there == 0 => Err(Errno::ERESTARTSYS),
             _ => Ok(()),
@@ -254,9 +259,10 @@ impl Kernel {
             let Ok(terminal) = self.terminal_mut(number) else {
                 return if done == 0 { Err(Errno::EIO) } else { Ok(done) };
             };
-            let written = match end.is_master {
-                true => terminal.type_bytes(&bytes),
-                false => terminal.write(&bytes),
+            let written = if end.is_master {
+                terminal.type_bytes(&bytes)
+            } else {
+                terminal.write(&bytes)
             };
 
             done += written as u64;
@@ -286,6 +292,7 @@ impl Kernel {
         };
 
         if !end.is_master {
+            // Without a master, reads give the end of the file, and writes an error: neither waits.
             if terminal.master.is_none() {
                 return ev::READABLE | ev::WRITABLE | ev::ERR | ev::HUP;
             }
@@ -307,6 +314,7 @@ impl Kernel {
             events |= ev::PRI | ev::READABLE;
         }
 
+        // The master sees that nobody has the terminal open any more.
         if terminal.was_closed {
             events |= ev::HUP;
         }

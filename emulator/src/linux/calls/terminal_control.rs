@@ -68,9 +68,10 @@ impl Kernel {
         };
 
         if let Some(flushes) = flow {
-            return match flushes {
-                true => self.flush_terminal(end, arg as u32),
-                false => self.flow_of_terminal(end, arg as u32),
+            return if flushes {
+                self.flush_terminal(end, arg as u32)
+            } else {
+                self.flow_of_terminal(end, arg as u32)
             };
         }
 
@@ -101,9 +102,10 @@ impl Kernel {
 
                 let [byte] = self.bytes(arg)?;
                 let terminal = self.terminal_mut(number)?;
-                match is_master {
-                    true => terminal.put_output(byte),
-                    false => terminal.pretend(byte),
+                if is_master {
+                    terminal.put_output(byte)
+                } else {
+                    terminal.pretend(byte)
                 }
 
                 self.after_typing(number);
@@ -132,9 +134,10 @@ impl Kernel {
             }
             // FIONREAD
             0x541b => {
-                let count = match is_master {
-                    true => terminal.output_len(),
-                    false => terminal.input_count(),
+                let count = if is_master {
+                    terminal.output_len()
+                } else {
+                    terminal.input_count()
                 };
                 self.put_u32(arg, count as u32).map(|()| 0)
             }
@@ -160,9 +163,10 @@ impl Kernel {
 
     /// Stops a process of the background that changes its terminal.
     fn check_end(&mut self, end: TerminalEnd) -> Answer<()> {
-        match end.is_master {
-            true => Ok(()),
-            false => self.check_foreground(end.number, SIGTTOU),
+        if end.is_master {
+            Ok(())
+        } else {
+            self.check_foreground(end.number, SIGTTOU)
         }
     }
 
@@ -198,19 +202,19 @@ impl Kernel {
         }
         // The input of a master is the output of the terminal.
         if which != OUTPUT {
-            match end.is_master {
-                true => terminal.drop_output(),
-                false => {
-                    terminal.drop_waiting();
-                    terminal.flush_input();
-                }
+            if end.is_master {
+                terminal.drop_output()
+            } else {
+                terminal.drop_waiting();
+                terminal.flush_input();
             }
         }
 
         if which != INPUT {
-            match end.is_master {
-                true => terminal.drop_waiting(),
-                false => terminal.flush_output(),
+            if end.is_master {
+                terminal.drop_waiting()
+            } else {
+                terminal.flush_output()
             }
         }
 

@@ -100,14 +100,20 @@ fn meminfo(used: u64) -> String {
         ("Slab:", 0),
         ("SReclaimable:", 0),
         ("SUnreclaim:", 0),
+        // Half of the memory, by the default `overcommit_ratio`, without swap.
         ("CommitLimit:", total / 2),
         ("Committed_AS:", used),
         ("HugePages_Total:", 0),
         ("HugePages_Free:", 0),
     ];
-    let row = |(name, value): (&str, u64)| match name.starts_with("Huge") {
-        true => format!("{name:<16}{value:>8}\n"),
-        false => format!("{name:<16}{value:>8} kB\n"),
+
+    // Huge pages are counted, all else is in kB.
+    let row = |(name, value): (&str, u64)| {
+        if name.starts_with("Huge") {
+            format!("{name:<16}{value:>8}\n")
+        } else {
+            format!("{name:<16}{value:>8} kB\n")
+        }
     };
     rows.into_iter().map(row).collect()
 }

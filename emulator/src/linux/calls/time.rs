@@ -4,7 +4,7 @@ use crate::linux::Kernel;
 use crate::linux::clock::{Base, Clock, Owner, SECOND, Timer};
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::signals::{Info, SIGALRM, SIGNALS, SIGPROF, SIGVTALRM};
-use crate::linux::threads::For;
+use crate::linux::threads::WaitCondition;
 use crate::linux::usage::Usage;
 
 /// Clock ticks per second, in the result of `times`.
@@ -103,9 +103,10 @@ impl Kernel {
     /// Reads a time on a clock, as nanoseconds of real time.
     pub(super) fn time_at(&self, clock: u64, at: u64) -> Answer<u64> {
         let time = self.duration_at(at)?;
-        Ok(match TIME_OF_DAY.contains(&clock) {
-            true => self.clock.at((time / SECOND) as i64, time % SECOND),
-            false => Clock::at_up(time),
+        Ok(if TIME_OF_DAY.contains(&clock) {
+            self.clock.at((time / SECOND) as i64, time % SECOND)
+        } else {
+            Clock::at_up(time)
         })
     }
 
@@ -179,7 +180,7 @@ impl Kernel {
             }
         };
 
-        if !self.wait_until(Some(until), For::Change)? {
+        if !self.wait_until(Some(until), WaitCondition::Change)? {
             return Ok(0);
         }
         if is_absolute {

@@ -185,9 +185,10 @@ impl Kernel {
         let room = self.objects.socket(peer).map(|other| other.room(buffer));
         let count = bytes.len().min(room.unwrap_or(bytes.len()));
         if count == 0 && !bytes.is_empty() {
-            return match Kernel::waits(open) {
-                true => Ok(None),
-                false => Err(Errno::EAGAIN),
+            return if Kernel::waits(open) {
+                Ok(None)
+            } else {
+                Err(Errno::EAGAIN)
             };
         }
         self.deliver(id, peer, bytes[..count].to_vec(), Vec::new(), None)?;
@@ -419,6 +420,8 @@ impl Kernel {
         waits: bool,
     ) -> Answer<Incoming> {
         let all = total(vectors);
+
+        // A call that waited has got the first bytes already.
         let mut done = self.transferred().min(all);
         let mut incoming = Incoming::default();
 
@@ -459,6 +462,9 @@ impl Kernel {
             }
 
             done += bytes.len() as u64;
+
+            // It goes on only if all bytes are wanted, and nothing that came with them ends the
+            // read.
             let goes_on = flags & msg::WAITALL != 0 && flags & msg::PEEK == 0 && !ends;
             if !goes_on || done == all {
                 break;
@@ -495,15 +501,17 @@ impl Kernel {
             }
 
             if is_unix {
-                incoming.from = match message.from.is_none() {
-                    true => Vec::new(),
-                    false => message.from.write(family),
+                incoming.from = if message.from.is_none() {
+                    Vec::new()
+                } else {
+                    message.from.write(family)
                 };
             }
             if shows {
                 incoming.sender = Some(message.sender);
             }
 
+            // Copied, not taken: with MSG_PEEK they stay.
             let count = message.bytes.len().min(most - bytes.len());
             bytes.extend(message.bytes.range(..count));
 
@@ -576,6 +584,8 @@ impl Kernel {
         }
 
         let bytes = Vec::from(message.bytes);
+
+        // What does not fit is lost with the message (recv(2)).
         let stored = self.scatter(vectors, &bytes)?;
         let is_short = stored < bytes.len() as u64;
 
@@ -585,9 +595,10 @@ impl Kernel {
                 0 => stored,
                 _ => bytes.len() as u64,
             },
-            from: match message.from.is_none() && family == Family::Unix {
-                true => Vec::new(),
-                false => message.from.write(family),
+            from: if message.from.is_none() && family == Family::Unix {
+                Vec::new()
+            } else {
+                message.from.write(family)
             },
             rights: message.rights,
             sender: shows.then_some(message.sender),

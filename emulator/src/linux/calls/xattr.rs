@@ -62,9 +62,6 @@ impl Kernel {
         }
 
         // As a file system without them: no list has a name, and nothing can be set.
-        match lists {
-            true => Ok(0),
-            false => Err(Errno::EOPNOTSUPP),
-        }
+        if lists { Ok(0) } else { Err(Errno::EOPNOTSUPP) }
     }
 }

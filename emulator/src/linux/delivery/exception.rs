@@ -5,7 +5,7 @@
 
 use crate::address_space::{Access, Fault, FaultKind, TASK_SIZE};
 use crate::linux::kernel::Kernel;
-use crate::linux::outcome::{Outcome, Why};
+use crate::linux::outcome::{Outcome, SignalOrigin};
 use crate::linux::signals::{Info, SI_KERNEL, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
 use crate::state::reg;
 use crate::stop::Exception;
@@ -28,7 +28,7 @@ impl Kernel {
     /// Sends the signal for an exception.
     pub(in crate::linux) fn exception(&mut self, exception: Exception) {
         let rip = self.machine.core.state.rip;
-        let why = Why::Exception(exception);
+        let why = SignalOrigin::Exception(exception);
         let [.., old_address] = self.process.signals.own.trap;
 
         // Signal, si_code, si_addr; number and error code of the exception.
@@ -49,7 +49,7 @@ impl Kernel {
             Exception::Simd => {
                 let mxcsr = self.machine.core.state.mxcsr;
                 // Raised and not masked: a mask is seven bits above its flag (Intel SDM volume 1,
-                // 10.2.3).
+                // MXCSR).
                 (SIGFPE, float_code(!(mxcsr >> 7) & mxcsr), rip, 19, 0)
             }
             Exception::Memory(fault) => return self.memory_fault(fault),
@@ -62,7 +62,7 @@ impl Kernel {
     }
 
     fn memory_fault(&mut self, fault: Fault) {
-        let why = Why::Exception(Exception::Memory(fault));
+        let why = SignalOrigin::Exception(Exception::Memory(fault));
         let Fault {
             address, access, ..
         } = fault;
@@ -74,7 +74,7 @@ impl Kernel {
                 self.outcome = Some(Outcome::OutOfPages { rip });
             }
             FaultKind::NonCanonical => {
-                // #SS for the stack, #GP for anything else (Intel SDM volume 1, 3.3.7.1).
+                // #SS for the stack, #GP for anything else (Intel SDM volume 1).
                 let is_stack = access != Access::Execute && self.is_stack_access(address);
                 let (signal, trap) = if is_stack {
                     (SIGBUS, 12)
@@ -105,7 +105,12 @@ impl Kernel {
                 let behind = self.process.layout.behind(address);
                 let is_behind = behind.is_some_and(|may| may.allow(access));
                 let info = if is_gone || kind == FaultKind::Protected && is_behind {
-                    Info::fault(SIGBUS, BUS_ADRERR, address, Why::BehindFile { address })
+                    Info::fault(
+                        SIGBUS,
+                        BUS_ADRERR,
+                        address,
+                        SignalOrigin::BehindFile { address },
+                    )
                 } else if kind == FaultKind::Protected {
                     Info::fault(SIGSEGV, SEGV_ACCERR, address, why)
                 } else {
@@ -118,7 +123,7 @@ impl Kernel {
     }
 
     /// Whether the next instruction accesses the address through ss: by rsp or rbp, or as the top
-    /// of the stack. Only the segment prefixes fs and gs count (Intel SDM volume 1, section 3.7.4).
+    /// of the stack. Only the segment prefixes fs and gs count (Intel SDM volume 1).
     fn is_stack_access(&self, address: u64) -> bool {
         let core = &self.machine.core;
         let mut bytes = [0; 15];

@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::flags;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::kernel::Kernel;
-use crate::linux::outcome::Why;
+use crate::linux::outcome::SignalOrigin;
 use crate::linux::signals::{
     Action, AlternateStack, Info, SA_ONSTACK, SA_RESTORER, SA_SIGINFO, SIGSEGV, SS_AUTODISARM,
     SS_DISABLE, SS_ONSTACK, Signals,
@@ -122,7 +122,7 @@ impl Kernel {
             enters = true;
         }
 
-        // XSAVE needs an area at a multiple of 64 (Intel SDM volume 1, 13.4).
+        // XSAVE needs an area at a multiple of 64 (Intel SDM volume 1).
         let fpu = sp.wrapping_sub(fpu_size(&core.processor())) & !63;
         // psABI 3.2.2: at a function's entry `rsp + 8` is a multiple of 16.
         let frame = (fpu.wrapping_sub(FRAME) & !15).wrapping_sub(8);
@@ -185,7 +185,7 @@ impl Kernel {
             Err(_) => self
                 .process
                 .signals
-                .force(Info::forced(SIGSEGV, Why::Return)),
+                .force(Info::forced(SIGSEGV, SignalOrigin::Return)),
         }
         self.process.signals.own.restart = None;
         self.process.thread.last_call = u64::MAX;

@@ -8,7 +8,7 @@ pub(super) mod frame;
 use super::errno::Errno;
 use super::kernel::Kernel;
 use super::observer::ProcessObserver;
-use super::outcome::{Outcome, Why};
+use super::outcome::{Outcome, SignalOrigin};
 use super::signals::{
     Action, Info, SA_NODEFER, SA_RESETHAND, SA_RESTART, SIG_DFL, SIG_IGN, SIGSEGV, SIGSTOP,
     SIGTSTP, SIGTTOU, bit,
@@ -101,7 +101,7 @@ impl Kernel {
             }
             self.process
                 .signals
-                .force(Info::forced(SIGSEGV, Why::Frame));
+                .force(Info::forced(SIGSEGV, SignalOrigin::Frame));
             return;
         }
 

@@ -4,7 +4,7 @@ use super::description::{Description, Kind};
 use super::inode::Inode;
 use super::special::{Special, namespace};
 use super::{Files, Identity, Node, ResolvedPath};
-use crate::linux::handle::Sort;
+use crate::linux::handle::HandleKind;
 use crate::linux::identity::Ids;
 use std::fs::{FileType, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -240,15 +240,19 @@ impl Files {
             }
             Kind::Text(_) => {
                 let made = Attributes::made_up(S_IFREG | 0o444, &open.path, 0);
+
+                // Texts of namespaces have the namespace's number.
                 let inode = namespace(&open.path).unwrap_or(made.inode);
                 Attributes { inode, ..made }
             }
             Kind::ProcessMemory(_) => Attributes::made_up(S_IFREG | 0o600, &open.path, 0),
             Kind::ThreadName(..) => Attributes::made_up(S_IFREG | 0o644, &open.path, 0),
-            Kind::Object(handle) if handle.sort == Sort::Socket => {
+            Kind::Object(handle) if handle.sort == HandleKind::Socket => {
                 Attributes::made_up(S_IFSOCK | 0o777, handle.sort.name().as_bytes(), 0)
             }
-            Kind::Object(handle) if handle.sort == Sort::Terminal => self.of_terminal(&open.path),
+            Kind::Object(handle) if handle.sort == HandleKind::Terminal => {
+                self.of_terminal(&open.path)
+            }
             Kind::Object(handle) => Attributes::made_up(0o600, handle.sort.name().as_bytes(), 0),
             // Both ends are one file; programs compare the numbers of two pipes.
             Kind::Pipe(end) => match &end.fifo {

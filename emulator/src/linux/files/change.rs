@@ -3,7 +3,7 @@
 
 use super::attributes::{Attributes, S_IFMT, S_IFREG, Time};
 use super::description::{Kind, Shared};
-use super::host::{Access, Host};
+use super::host::{Host, OpenAccess};
 use super::inode::InodeRef;
 use super::names::is_removed;
 use super::special::is_special;
@@ -61,12 +61,13 @@ impl Files {
         let from = Attributes::of_host(seen, self.owners);
         let inode = self.new_inode(from.mode, parent(path));
 
+        // Not if all of it is replaced anyway.
         if with_content {
             let mut inode = inode.borrow_mut();
             if is_link {
                 inode.write(0, &self.host.target_of(path, seen)?)?;
             } else {
-                copy_content(&self.host.open(path, seen, Access::READ)?, &mut inode)?;
+                copy_content(&self.host.open(path, seen, OpenAccess::READ)?, &mut inode)?;
             }
         }
 
@@ -264,7 +265,7 @@ impl Files {
         if let Node::Host(seen) = &resolved.node
             && self.on_host(&resolved.path)
         {
-            let file = self.host.open(&resolved.path, seen, Access::WRITE)?;
+            let file = self.host.open(&resolved.path, seen, OpenAccess::WRITE)?;
             self.host_written();
             file.set_len(size)?;
             return Ok(0);

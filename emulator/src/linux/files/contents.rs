@@ -5,7 +5,7 @@
 //! are mapped, the next ones are read at once.
 
 use super::{Answer, Files};
-use crate::address_space::{Content, Gone, PAGE_SIZE, Source};
+use crate::address_space::{Content, PAGE_SIZE, PageMissing, Source};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, Metadata};
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What identifies a content: device, inode number, size, and when it was changed; and how often
 /// programs may have written to files of the host before it was mapped.
-type Key = ([u64; 3], [i64; 4], u64);
+type ContentKey = ([u64; 3], [i64; 4], u64);
 type Page = [u8; PAGE_SIZE as usize];
 
 /// The maximum number of mapped files that stay open. Hosts often let a process open 1,024.
@@ -24,7 +24,7 @@ const OPEN_MAX: usize = 256;
 /// The contents in use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
-    all: BTreeMap<Key, Weak<HostFile>>,
+    all: BTreeMap<ContentKey, Weak<HostFile>>,
     /// How often programs may have written to files of the host.
     writes: u64,
     /// The bytes of all pages that are kept.
@@ -49,10 +49,10 @@ impl std::fmt::Debug for HostFile {
 
 impl HostFile {
     /// Reads a page of the file as it is now.
-    fn read_page(&self, number: u64) -> Result<Page, Gone> {
+    fn read_page(&self, number: u64) -> Result<Page, PageMissing> {
         let mut page = [0; PAGE_SIZE as usize];
-        let start = number.checked_mul(PAGE_SIZE).ok_or(Gone)?;
-        let file = self.file.as_ref().ok_or(Gone)?;
+        let start = number.checked_mul(PAGE_SIZE).ok_or(PageMissing)?;
+        let file = self.file.as_ref().ok_or(PageMissing)?;
         let mut held = 0;
         while held < page.len() {
             match file.read_at(&mut page[held..], start + held as u64) {
@@ -60,11 +60,15 @@ impl HostFile {
                 Ok(count) => held += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // Linux sends `SIGBUS` for these, too.
-                Err(_) => return Err(Gone),
+                Err(_) => return Err(PageMissing),
             }
         }
         // What was mapped was inside the file, which has become shorter.
-        if held == 0 { Err(Gone) } else { Ok(page) }
+        if held == 0 {
+            Err(PageMissing)
+        } else {
+            Ok(page)
+        }
     }
 
     /// Reads all pages of a file of `size` bytes, and closes it, if they may be kept.
@@ -86,7 +90,7 @@ impl HostFile {
 }
 
 impl Source for HostFile {
-    fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Gone> {
+    fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), PageMissing> {
         let number = offset / PAGE_SIZE;
         let in_page = (offset % PAGE_SIZE) as usize;
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +118,7 @@ impl Drop for HostFile {
     }
 }
 
-fn key(m: &Metadata, writes: u64) -> Key {
+fn key(m: &Metadata, writes: u64) -> ContentKey {
     let times = [m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec()];
     ([m.dev(), m.ino(), m.len()], times, writes)
 }
@@ -189,7 +193,10 @@ mod tests {
         let mut seen = [0; 4];
         memory.read(range.start + P, &mut seen).expect("there");
 
+        // One byte of the third page is left, and nothing of the fourth.
         file.set_len(2 * P + 1).expect("it shrinks");
+
+        // What was read once stays, as a page in use does; the rest of the last page is zeros.
         assert_eq!(memory.load_bytes::<4>(range.start + P), Some(*b"seen"));
         assert_eq!(memory.load_bytes::<1>(range.start + 2 * P), Some([0]));
 
@@ -198,6 +205,8 @@ mod tests {
         assert_eq!(read, Err(FaultKind::Gone));
         assert_eq!(memory.load_bytes::<1>(gone), None);
         assert_eq!(memory.store_bytes(gone, [1]), None);
+
+        // The fault is at the page that is gone, and nothing of the write is done.
         let across = memory.write(gone - 1, b"ab").map_err(|fault| fault.address);
         assert_eq!(across, Err(gone));
         assert_eq!(memory.load_bytes::<1>(gone - 1), Some([0]));
@@ -226,7 +235,7 @@ mod tests {
             held.read(4996, &mut read).expect("there");
             let byte = number as u8;
             assert_eq!(read, [byte, byte, byte, byte, 0, 0, 0, 0]);
-            assert_eq!(held.read(2 * P, &mut read), Err(Gone));
+            assert_eq!(held.read(2 * P, &mut read), Err(PageMissing));
         }
 
         // What may not be kept stays open.

@@ -1,7 +1,7 @@
 //! The bytes of a file in memory: only what was written. What was not is a hole, which costs
 //! nothing and is zero.
 
-use crate::address_space::{Content, Gone, PAGE_SIZE, Source};
+use crate::address_space::{Content, PAGE_SIZE, PageMissing, Source};
 use crate::linux::errno::{Answer, Errno};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -185,7 +185,7 @@ impl Data {
 }
 
 impl Source for Data {
-    fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Gone> {
+    fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), PageMissing> {
         let held = Data::read(self, offset, to);
         to[held..].fill(0);
         Ok(())

@@ -6,7 +6,7 @@ use super::pipe::PipeEnd;
 use super::special::Device;
 use super::{Answer, Errno, Files, o};
 use crate::address_space::SpaceId;
-use crate::linux::handle::{Handle, Notes, Sort, ev};
+use crate::linux::handle::{Handle, HandleKind, Notes, ev};
 use crate::linux::task::Task;
 use std::cell::RefCell;
 use std::fs::File;
@@ -26,7 +26,7 @@ pub(in crate::linux) type WeakShared = Weak<RefCell<Description>>;
 /// What refers to open files besides processes. A copy of it refers to the originals, until these
 /// references are replaced.
 #[derive(Debug)]
-pub(in crate::linux) struct Others<'a> {
+pub(in crate::linux) struct OtherReferences<'a> {
     /// The list of the copied handles.
     pub(in crate::linux) notes: Notes,
     pub(in crate::linux) held: Vec<&'a mut Shared>,
@@ -213,7 +213,7 @@ impl Description {
     pub(in crate::linux) fn has_name(&self) -> bool {
         match &self.kind {
             Kind::Pipe(end) => end.fifo.is_some(),
-            Kind::Object(handle) => handle.sort == Sort::Terminal,
+            Kind::Object(handle) => handle.sort == HandleKind::Terminal,
             _ => true,
         }
     }
@@ -381,6 +381,7 @@ impl Files {
                 bytes.len()
             }
             Kind::Device(Device::Full) => return Err(Errno::ENOSPC),
+            // Devices take everything and keep nothing.
             Kind::Device(_) => bytes.len(),
             Kind::Directory(_) | Kind::Path | Kind::Stdin => return Err(Errno::EBADF),
             // The kernel writes these itself.
@@ -420,9 +421,10 @@ impl Files {
 fn touch(end: &PipeEnd<InodeRef>, now: Time, writes: bool) {
     if let Some(inode) = &end.fifo {
         let mut inode = inode.borrow_mut();
-        match writes {
-            true => (inode.modified, inode.changed) = (now, now),
-            false => inode.accessed = now,
+        if writes {
+            (inode.modified, inode.changed) = (now, now)
+        } else {
+            inode.accessed = now
         }
     }
 }

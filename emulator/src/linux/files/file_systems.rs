@@ -14,7 +14,7 @@ use std::str::FromStr;
 
 /// What is behind the files of a file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Behind {
+pub(super) enum FileSystemBackend {
     /// Bytes in memory or on a disk.
     Storage,
     /// Another program, another machine, or what is not known here.
@@ -24,12 +24,12 @@ pub(super) enum Behind {
 }
 
 /// Number, name and what is behind the files.
-type Row = (u32, &'static str, Behind);
+type FileSystemRow = (u32, &'static str, FileSystemBackend);
 
-use Behind::{Kernel, Others, Storage};
+use FileSystemBackend::{Kernel, Others, Storage};
 
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
+const ROWS: &[FileSystemRow] = &[
     (0xef53, "ext4", Storage), // Also ext2 and ext3.
     (0x5846_5342, "xfs", Storage),
     (0x9123_683e, "btrfs", Storage),
@@ -145,12 +145,12 @@ impl FileSystem {
         FileSystem(magic)
     }
 
-    fn row(self) -> Option<&'static Row> {
+    fn row(self) -> Option<&'static FileSystemRow> {
         ROWS.iter().find(|row| row.0 == self.0)
     }
 
     /// What is behind its files.
-    pub(super) fn behind(self) -> Behind {
+    pub(super) fn behind(self) -> FileSystemBackend {
         self.row().map_or(Others, |row| row.2)
     }
 }

@@ -6,7 +6,7 @@
 //! between changes the answer. Not here: what is behind which file system (`file_systems`).
 
 #[cfg(target_os = "linux")]
-use super::file_systems::Behind;
+use super::file_systems::FileSystemBackend;
 use super::file_systems::{FileSystem, Refusal};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -86,9 +86,9 @@ impl Gate {
         // The type of this field differs between C libraries; the number has 32 bits.
         let kind = FileSystem::of_magic(magic as u32);
         let may = match kind.behind() {
-            Behind::Storage => true,
-            Behind::Others => self.allowed.contains(&kind) || self.trusts(file)?,
-            Behind::Kernel => false,
+            FileSystemBackend::Storage => true,
+            FileSystemBackend::Others => self.allowed.contains(&kind) || self.trusts(file)?,
+            FileSystemBackend::Kernel => false,
         };
         if may {
             return Ok(());

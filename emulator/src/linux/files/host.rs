@@ -52,19 +52,19 @@ pub(super) struct Host {
 
 /// How a regular file is opened.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Access {
+pub(super) struct OpenAccess {
     pub(super) reads: bool,
     pub(super) writes: bool,
     pub(super) truncates: bool,
 }
 
-impl Access {
-    pub(super) const READ: Access = Access {
+impl OpenAccess {
+    pub(super) const READ: OpenAccess = OpenAccess {
         reads: true,
         writes: false,
         truncates: false,
     };
-    pub(super) const WRITE: Access = Access {
+    pub(super) const WRITE: OpenAccess = OpenAccess {
         reads: false,
         writes: true,
         truncates: false,
@@ -202,9 +202,10 @@ impl Host {
             let target = self.target(path)?;
             let (folder, name) = self.parent(path)?;
             let now = stat::fstatat(&folder, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
-            match (now.st_dev as u64, now.st_ino) == identity(seen) {
-                true => Ok(target),
-                false => Err(nix::errno::Errno::ESTALE.into()),
+            if (now.st_dev as u64, now.st_ino) == identity(seen) {
+                Ok(target)
+            } else {
+                Err(nix::errno::Errno::ESTALE.into())
             }
         }
     }
@@ -213,13 +214,19 @@ impl Host {
     ///
     /// # Errors
     /// `ESTALE` if another file is there now; `ENODEV` if it is no regular file.
-    pub(super) fn open(&self, path: &[u8], seen: &Metadata, access: Access) -> io::Result<File> {
+    pub(super) fn open(
+        &self,
+        path: &[u8],
+        seen: &Metadata,
+        access: OpenAccess,
+    ) -> io::Result<File> {
         let check = |file: &File| {
             let metadata = file.metadata()?;
             check_same(&metadata, seen)?;
-            match metadata.is_file() {
-                true => Ok(()),
-                false => Err(io::Error::from(nix::errno::Errno::ENODEV)),
+            if metadata.is_file() {
+                Ok(())
+            } else {
+                Err(io::Error::from(nix::errno::Errno::ENODEV))
             }
         };
 
@@ -319,9 +326,10 @@ impl Host {
     /// Removes a name; that of an empty folder if `is_folder`.
     pub(super) fn remove(&self, path: &[u8], is_folder: bool) -> io::Result<()> {
         let (folder, name) = self.parent(path)?;
-        let flags = match is_folder {
-            true => UnlinkatFlags::RemoveDir,
-            false => UnlinkatFlags::NoRemoveDir,
+        let flags = if is_folder {
+            UnlinkatFlags::RemoveDir
+        } else {
+            UnlinkatFlags::NoRemoveDir
         };
         Ok(unistd::unlinkat(&folder, name, flags)?)
     }
@@ -398,9 +406,10 @@ impl Host {
 /// # Errors
 /// `ESTALE`.
 fn check_same(file: &Metadata, seen: &Metadata) -> io::Result<()> {
-    match identity(file) == identity(seen) {
-        true => Ok(()),
-        false => Err(nix::errno::Errno::ESTALE.into()),
+    if identity(file) == identity(seen) {
+        Ok(())
+    } else {
+        Err(nix::errno::Errno::ESTALE.into())
     }
 }
 
@@ -472,6 +481,7 @@ mod tests {
         let flags = OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
 
         let is_there = |path: &[u8]| {
+            // `openat2` at once, and component by component for kernels that lack it.
             let ways = [walk(&open, path, flags), host.at(path, flags)];
             let [walked, at_once] = ways.map(|way| way.is_ok());
             assert_eq!(walked, at_once, "{}", String::from_utf8_lossy(path));
@@ -485,10 +495,11 @@ mod tests {
         assert!(!is_there(b"folder/file/more"));
         assert!(!is_there(b"missing"));
 
+        // A link can be read and looked at, but nothing that it leads to.
         assert_eq!(host.target(b"/folder/link").ok(), Some(b"file".to_vec()));
         assert!(host.metadata(b"/link").is_ok_and(|m| m.is_symlink()));
         let folder = host.metadata(b"/folder").expect("it is there");
-        assert!(host.open(b"/folder", &folder, Access::READ).is_err());
+        assert!(host.open(b"/folder", &folder, OpenAccess::READ).is_err());
         assert!(host.set_mode(b"/link", 0o700).is_err());
     }
 }

@@ -249,9 +249,10 @@ impl Files {
             links: 1,
             rdev: 0,
             uid: self.own.identity.user.file,
-            gid: match passes_on {
-                true => parent.gid,
-                false => self.own.identity.group.file,
+            gid: if passes_on {
+                parent.gid
+            } else {
+                self.own.identity.group.file
             },
             accessed: self.now,
             modified: self.now,

@@ -5,7 +5,9 @@
 
 use super::attributes::{Attributes, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use super::inode::InodeRef;
-use super::{Answer, Entry, Errno, Files, Last, Node, ResolvedPath, join, last, parent};
+use super::{
+    Answer, Errno, Files, LastComponent, Node, OverlayEntry, ResolvedPath, join, last, parent,
+};
 use std::fs;
 
 /// Added to the path of a removed directory that is still in use: no name contains a NUL.
@@ -18,7 +20,7 @@ pub(in crate::linux) fn is_removed(path: &[u8]) -> bool {
 
 /// What `renameat2` does if the new name exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::linux) enum Existing {
+pub(in crate::linux) enum ExistingTarget {
     Replaced,
     /// `RENAME_NOREPLACE`.
     Kept,
@@ -81,7 +83,7 @@ impl Files {
         // What the host does not have needs not be hidden.
         let is_there = || self.host.metadata(path).is_ok();
         if self.is_of_host(path) && self.host.gate.quietly(is_there) {
-            self.put_entry(path.to_vec(), Entry::Removed);
+            self.put_entry(path.to_vec(), OverlayEntry::Removed);
         } else {
             self.drop_entry(path);
         }
@@ -90,7 +92,7 @@ impl Files {
     /// The path of something new; only the name of a directory may end with a slash.
     fn new_path(&self, base: &[u8], path: &[u8], directory: bool) -> Answer<Vec<u8>> {
         let (kind, trimmed) = last(path);
-        if kind != Last::Name {
+        if kind != LastComponent::Name {
             self.resolve(base, path, true)?;
             return Err(Errno::EEXIST);
         }
@@ -162,14 +164,14 @@ impl Files {
     /// `unlink`, or `rmdir` if `directory`.
     pub(in crate::linux) fn unlink(&mut self, base: &[u8], path: &[u8], directory: bool) -> Answer {
         let (kind, trimmed) = last(path);
-        if kind != Last::Name {
+        if kind != LastComponent::Name {
             self.resolve(base, path, true)?;
             // The errors of `do_unlinkat` and `do_rmdir` (`fs/namei.c`).
             return Err(match kind {
                 _ if !directory => Errno::EISDIR,
-                Last::Dot => Errno::EINVAL,
-                Last::DotDot => Errno::ENOTEMPTY,
-                Last::Root | Last::Name => Errno::EBUSY,
+                LastComponent::Dot => Errno::EINVAL,
+                LastComponent::DotDot => Errno::ENOTEMPTY,
+                LastComponent::Root | LastComponent::Name => Errno::EBUSY,
             });
         }
 
@@ -256,8 +258,8 @@ impl Files {
     /// Whether a file that has lost a name has another one, as far as files in memory are concerned.
     pub(in crate::linux) fn has_name(&self, file: (u64, u64)) -> bool {
         let entries = self.entries.values().filter_map(|entry| match entry {
-            Entry::Node(inode) => Some(inode),
-            Entry::Removed => None,
+            OverlayEntry::Node(inode) => Some(inode),
+            OverlayEntry::Removed => None,
         });
         let mut all = entries.chain(self.copied.values());
         all.any(|inode| {
@@ -338,17 +340,18 @@ impl Files {
         &mut self,
         from: (&[u8], &[u8]),
         to: (&[u8], &[u8]),
-        existing: Existing,
+        existing: ExistingTarget,
     ) -> Answer {
         let ((from_kind, from_path), (to_kind, to_path)) = (last(from.1), last(to.1));
-        if from_kind != Last::Name || to_kind != Last::Name {
+        if from_kind != LastComponent::Name || to_kind != LastComponent::Name {
             // `.`, `..` and the root cannot be renamed; errors on the way to them come first.
             self.resolve(from.0, from.1, true)?;
             self.resolve(to.0, to.1, true)?;
             return Err(
-                match from_kind == Last::Name && existing == Existing::Kept {
-                    true => Errno::EEXIST,
-                    false => Errno::EBUSY,
+                if from_kind == LastComponent::Name && existing == ExistingTarget::Kept {
+                    Errno::EEXIST
+                } else {
+                    Errno::EBUSY
                 },
             );
         }
@@ -360,13 +363,13 @@ impl Files {
 
         let exists = !matches!(to.node, Node::Missing);
         match existing {
-            Existing::Kept if exists => return Err(Errno::EEXIST),
-            Existing::Exchanged if !exists => return Err(Errno::ENOENT),
+            ExistingTarget::Kept if exists => return Err(Errno::EEXIST),
+            ExistingTarget::Exchanged if !exists => return Err(Errno::ENOENT),
             _ => {}
         }
 
         let is_directory = from.node.is_directory();
-        let exchanges = existing == Existing::Exchanged;
+        let exchanges = existing == ExistingTarget::Exchanged;
         // A slash at the end is for folders.
         if !is_directory && (slashes.0 || slashes.1 && !exchanges) {
             return Err(Errno::ENOTDIR);
@@ -400,9 +403,10 @@ impl Files {
 
         // Both folders change, and sticky ones protect their files.
         self.check_may_remove(&from)?;
-        match exists {
-            true => self.check_may_remove(&to)?,
-            false => self.check_may_change(parent(&to.path))?,
+        if exists {
+            self.check_may_remove(&to)?
+        } else {
+            self.check_may_change(parent(&to.path))?
         }
 
         if exchanges {
@@ -492,7 +496,7 @@ impl Files {
     }
 
     /// Removes and returns the content of a directory in memory, by relative path.
-    fn take_inside(&mut self, directory: &[u8]) -> Vec<(Vec<u8>, Entry)> {
+    fn take_inside(&mut self, directory: &[u8]) -> Vec<(Vec<u8>, OverlayEntry)> {
         let prefix = join(directory, b"");
         let inside = self.entries.range(prefix.clone()..);
         let paths: Vec<Vec<u8>> = inside
@@ -508,7 +512,7 @@ impl Files {
         taken
     }
 
-    fn put_inside(&mut self, path: &[u8], inode: InodeRef, inside: Vec<(Vec<u8>, Entry)>) {
+    fn put_inside(&mut self, path: &[u8], inode: InodeRef, inside: Vec<(Vec<u8>, OverlayEntry)>) {
         inode.borrow_mut().changed = self.now;
         for (rest, entry) in inside {
             self.put_entry(join(path, &rest), entry);

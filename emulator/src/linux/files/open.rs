@@ -2,12 +2,12 @@
 
 use super::attributes::{S_IFMT, S_IFREG};
 use super::description::{Description, KeptText, Kind, Shared};
-use super::host::Access;
+use super::host::OpenAccess;
 use super::special::{Special, Text, of_descriptor};
 use super::{Answer, Errno, Files, Node, ResolvedPath, last, parent};
 use crate::address_space::Content;
 use crate::linux::INIT;
-use crate::linux::handle::Sort;
+use crate::linux::handle::HandleKind;
 use std::fs::Metadata;
 use std::io::Read;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Files {
             Kind::Host(_) | Kind::Directory(_) | Kind::Path => self.node(&path),
             // These are opened once more.
             Kind::Pipe(end) if let Some(inode) = &end.fifo => Node::Memory(inode.clone()),
-            Kind::Object(handle) if handle.sort == Sort::Terminal => self.node(&path),
+            Kind::Object(handle) if handle.sort == HandleKind::Terminal => self.node(&path),
             _ => return Some(Ok(Opened::Stream(open.clone()))),
         };
         Some(match node {
@@ -169,7 +169,7 @@ impl Files {
             Node::Host(metadata) if !metadata.is_file() => Err(Errno::ENODEV),
             Node::Refused => Err(Errno::EACCES),
             Node::Host(metadata) if writes && self.allow_write => {
-                let access = Access {
+                let access = OpenAccess {
                     reads: flags & o::ACCMODE != o::WRONLY,
                     writes: true,
                     truncates,
@@ -188,7 +188,7 @@ impl Files {
                 opened(Kind::Memory(inode), &path)
             }
             Node::Host(metadata) => {
-                let file = self.host.open(&path, &metadata, Access::READ)?;
+                let file = self.host.open(&path, &metadata, OpenAccess::READ)?;
                 opened(Kind::Host(Arc::new(file)), &path)
             }
         }
@@ -212,9 +212,10 @@ impl Files {
         }
         let wanted = access | if flags & o::TRUNC != 0 { 2 } else { 0 };
         let is_missing = matches!(resolved.node, Node::Missing);
-        match is_missing || self.allows(&self.attributes(resolved), wanted) {
-            true => Ok(()),
-            false => Err(Errno::EACCES),
+        if is_missing || self.allows(&self.attributes(resolved), wanted) {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
         }
     }
 
@@ -248,7 +249,7 @@ impl Files {
         seen: &Metadata,
         most: u64,
     ) -> Answer<Content> {
-        let file = self.host.open(path, seen, Access::READ)?;
+        let file = self.host.open(path, seen, OpenAccess::READ)?;
         self.content(&Arc::new(file), most)
     }
 
@@ -260,7 +261,7 @@ impl Files {
         most: u64,
     ) -> Answer<Vec<u8>> {
         let mut bytes = Vec::new();
-        let file = self.host.open(path, seen, Access::READ)?;
+        let file = self.host.open(path, seen, OpenAccess::READ)?;
         file.take(most).read_to_end(&mut bytes)?;
         Ok(bytes)
     }

@@ -4,10 +4,10 @@
 //! other. The bytes of a file are not copied until the next write. Changes on the host are not
 //! undone.
 
-use super::description::{Description, Kind, Others, Shared, WeakShared};
+use super::description::{Description, Kind, OtherReferences, Shared, WeakShared};
 use super::inode::{Budget, InodeRef};
 use super::pipe::{self, PipeEnd, PipeRef};
-use super::{Entry, Files, OwnFiles, Time};
+use super::{Files, OverlayEntry, OwnFiles, Time};
 use crate::linux::handle::Notes;
 use crate::linux::random::Random;
 use crate::linux::streams::StreamsMark;
@@ -19,7 +19,7 @@ use std::rc::Rc;
 /// A copy of all files.
 #[derive(Debug)]
 pub(in crate::linux) struct Saved {
-    copied: Copied,
+    copied: CopiedFiles,
     inodes: u64,
     now: Time,
     streams: StreamsMark,
@@ -27,7 +27,7 @@ pub(in crate::linux) struct Saved {
 }
 
 /// The copies made so far, by the address of the original.
-struct Copies {
+struct FileCopies {
     budget: Budget,
     texts: Budget,
     inodes: HashMap<*const (), InodeRef>,
@@ -38,7 +38,7 @@ struct Copies {
 
 impl Files {
     /// Copies all files.
-    pub(in crate::linux) fn save(&self, refs: Others<'_>) -> Saved {
+    pub(in crate::linux) fn save(&self, refs: OtherReferences<'_>) -> Saved {
         Saved {
             copied: self.copied_with(refs),
             inodes: self.inodes,
@@ -49,7 +49,7 @@ impl Files {
     }
 
     /// Restores all files.
-    pub(in crate::linux) fn restore(&mut self, saved: &Saved, refs: Others<'_>) {
+    pub(in crate::linux) fn restore(&mut self, saved: &Saved, refs: OtherReferences<'_>) {
         let Saved { copied, .. } = saved;
         let copied = copied.copy(refs);
         self.entries = copied.entries;
@@ -66,7 +66,7 @@ impl Files {
     }
 
     /// A copy of everything. Writes to it do not affect the original, except in files of the host.
-    pub(in crate::linux) fn copy(&self, refs: Others<'_>) -> Files {
+    pub(in crate::linux) fn copy(&self, refs: OtherReferences<'_>) -> Files {
         let copied = self.copied_with(refs);
         Files {
             host: self.host.clone(),
@@ -90,7 +90,7 @@ impl Files {
         }
     }
 
-    fn copied_with(&self, refs: Others<'_>) -> Copied {
+    fn copied_with(&self, refs: OtherReferences<'_>) -> CopiedFiles {
         let parts = (&self.entries, &self.copied, &self.own, &self.others);
         copy(parts, &self.ended, [&self.budget, &self.texts], refs)
     }
@@ -98,8 +98,8 @@ impl Files {
 
 /// Data that is copied together, so that shared parts stay shared.
 #[derive(Debug)]
-struct Copied {
-    entries: BTreeMap<Vec<u8>, Entry>,
+struct CopiedFiles {
+    entries: BTreeMap<Vec<u8>, OverlayEntry>,
     copied: BTreeMap<(u64, u64), InodeRef>,
     own: OwnFiles,
     others: BTreeMap<u32, OwnFiles>,
@@ -108,31 +108,32 @@ struct Copied {
     texts: Budget,
 }
 
-impl Copied {
-    fn copy(&self, refs: Others<'_>) -> Copied {
+impl CopiedFiles {
+    fn copy(&self, refs: OtherReferences<'_>) -> CopiedFiles {
         let parts = (&self.entries, &self.copied, &self.own, &self.others);
         copy(parts, &self.ended, [&self.budget, &self.texts], refs)
     }
 }
 
 /// The names, the files of the host that were copied, and what belongs to processes.
-type Parts<'a> = (
-    &'a BTreeMap<Vec<u8>, Entry>,
+type FilesView<'a> = (
+    &'a BTreeMap<Vec<u8>, OverlayEntry>,
     &'a BTreeMap<(u64, u64), InodeRef>,
     &'a OwnFiles,
     &'a BTreeMap<u32, OwnFiles>,
 );
 
 fn copy(
-    (entries, copied, own, others): Parts<'_>,
+    (entries, copied, own, others): FilesView<'_>,
     ended: &BTreeSet<u32>,
     budgets: [&Budget; 2],
-    refs: Others<'_>,
-) -> Copied {
+    refs: OtherReferences<'_>,
+) -> CopiedFiles {
+    // Copies count against budgets of their own, or both would share what is left.
     let [budget, texts] = budgets.map(|budget| Budget::new(budget.left()));
 
     // What several names and descriptors share is copied once; the maps know the copies.
-    let mut copies = Copies {
+    let mut copies = FileCopies {
         budget: budget.clone(),
         texts: texts.clone(),
         inodes: HashMap::new(),
@@ -143,8 +144,8 @@ fn copy(
 
     let entries = entries.iter().map(|(path, entry)| {
         let entry = match entry {
-            Entry::Removed => Entry::Removed,
-            Entry::Node(inode) => Entry::Node(copies.inode(inode)),
+            OverlayEntry::Removed => OverlayEntry::Removed,
+            OverlayEntry::Node(inode) => OverlayEntry::Node(copies.inode(inode)),
         };
         (path.clone(), entry)
     });
@@ -158,9 +159,12 @@ fn copy(
     let others = others.map(|(&number, files)| (number, copies.own(files)));
     let others = others.collect();
 
+    // Open files that an object holds, such as those on their way through a socket.
     for open in refs.held {
         *open = copies.open(open);
     }
+
+    // Weak references: one whose file is gone stays empty.
     for open in refs.watched {
         *open = match open.upgrade() {
             Some(original) => Rc::downgrade(&copies.open(&original)),
@@ -168,7 +172,7 @@ fn copy(
         };
     }
 
-    Copied {
+    CopiedFiles {
         entries,
         copied,
         own,
@@ -183,7 +187,7 @@ fn key<T>(shared: &Rc<T>) -> *const () {
     Rc::as_ptr(shared).cast()
 }
 
-impl Copies {
+impl FileCopies {
     fn own(&mut self, own: &OwnFiles) -> OwnFiles {
         let opening = own.opening.iter();
         let opening = opening.map(|(&thread, open)| (thread, self.open(open)));
@@ -214,6 +218,8 @@ impl Copies {
         }
 
         let description = open.borrow();
+
+        // What belongs to the host stays shared; memory and pipes are copied.
         let kind = match &description.kind {
             Kind::Host(file) => Kind::Host(file.clone()),
             Kind::Memory(inode) => Kind::Memory(self.inode(inode)),

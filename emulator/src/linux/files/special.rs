@@ -6,7 +6,7 @@
 use super::description::Kind;
 use super::{Files, join};
 use crate::linux::INIT;
-use crate::linux::handle::Sort;
+use crate::linux::handle::HandleKind;
 use crate::linux::task::Task;
 
 /// A generated file.
@@ -97,7 +97,7 @@ impl Text {
     }
 }
 
-enum Made {
+enum SpecialNode {
     Text(Text),
     Device(Device),
     Memory,
@@ -111,173 +111,188 @@ enum Made {
 }
 
 /// What a process has in `/proc/PID`, and a thread except `task` in `/proc/PID/task/TID`.
-const PROCESS: [(&str, Made); 45] = [
-    ("auxv", Made::Text(Text::Auxv)),
-    ("cgroup", Made::Text(Text::Cgroup)),
-    ("cmdline", Made::Text(Text::Cmdline)),
-    ("comm", Made::Text(Text::Comm)),
+const PROCESS: [(&str, SpecialNode); 45] = [
+    ("auxv", SpecialNode::Text(Text::Auxv)),
+    ("cgroup", SpecialNode::Text(Text::Cgroup)),
+    ("cmdline", SpecialNode::Text(Text::Cmdline)),
+    ("comm", SpecialNode::Text(Text::Comm)),
     // Core dumps with anonymous memory, ELF headers and private huge pages.
-    ("coredump_filter", Made::Text(Text::Fixed("00000033\n"))),
-    ("cwd", Made::WorkingDirectory),
-    ("environ", Made::Text(Text::Environ)),
-    ("exe", Made::Program),
-    ("fd", Made::Descriptors),
-    ("fdinfo", Made::DescriptorTexts),
-    ("gid_map", Made::Text(Text::IdMap)),
-    ("io", Made::Text(Text::Io)),
-    ("limits", Made::Text(Text::Limits)),
-    ("loginuid", Made::Text(Text::Fixed("4294967295"))),
-    ("maps", Made::Text(Text::Maps)),
-    ("mem", Made::Memory),
-    ("mountinfo", Made::Text(Text::Mountinfo)),
-    ("mounts", Made::Text(Text::Mounts)),
+    (
+        "coredump_filter",
+        SpecialNode::Text(Text::Fixed("00000033\n")),
+    ),
+    ("cwd", SpecialNode::WorkingDirectory),
+    ("environ", SpecialNode::Text(Text::Environ)),
+    ("exe", SpecialNode::Program),
+    ("fd", SpecialNode::Descriptors),
+    ("fdinfo", SpecialNode::DescriptorTexts),
+    ("gid_map", SpecialNode::Text(Text::IdMap)),
+    ("io", SpecialNode::Text(Text::Io)),
+    ("limits", SpecialNode::Text(Text::Limits)),
+    ("loginuid", SpecialNode::Text(Text::Fixed("4294967295"))),
+    ("maps", SpecialNode::Text(Text::Maps)),
+    ("mem", SpecialNode::Memory),
+    ("mountinfo", SpecialNode::Text(Text::Mountinfo)),
+    ("mounts", SpecialNode::Text(Text::Mounts)),
     // There is one namespace of each kind.
-    ("ns/cgroup", Made::Link("cgroup:[4026531835]")),
-    ("ns/ipc", Made::Link("ipc:[4026531839]")),
-    ("ns/mnt", Made::Link("mnt:[4026531841]")),
-    ("ns/net", Made::Link("net:[4026531840]")),
-    ("ns/pid", Made::Link("pid:[4026531836]")),
-    ("ns/pid_for_children", Made::Link("pid:[4026531836]")),
-    ("ns/time", Made::Link("time:[4026531834]")),
-    ("ns/time_for_children", Made::Link("time:[4026531834]")),
-    ("ns/user", Made::Link("user:[4026531837]")),
-    ("ns/uts", Made::Link("uts:[4026531838]")),
-    ("oom_adj", Made::Text(Text::Fixed("0\n"))),
-    ("oom_score", Made::Text(Text::Fixed("0\n"))),
-    ("oom_score_adj", Made::Text(Text::Fixed("0\n"))),
-    ("personality", Made::Text(Text::Fixed("00000000\n"))),
-    ("projid_map", Made::Text(Text::IdMap)),
-    ("root", Made::Root),
-    ("schedstat", Made::Text(Text::Schedstat)),
-    ("sessionid", Made::Text(Text::Fixed("4294967295"))),
-    ("setgroups", Made::Text(Text::Fixed("allow\n"))),
-    ("smaps", Made::Text(Text::Smaps)),
-    ("smaps_rollup", Made::Text(Text::SmapsRollup)),
-    ("stat", Made::Text(Text::Stat)),
-    ("statm", Made::Text(Text::Statm)),
-    ("status", Made::Text(Text::Status)),
-    ("task", Made::Threads),
-    ("uid_map", Made::Text(Text::IdMap)),
-    ("wchan", Made::Text(Text::Fixed("0"))),
+    ("ns/cgroup", SpecialNode::Link("cgroup:[4026531835]")),
+    ("ns/ipc", SpecialNode::Link("ipc:[4026531839]")),
+    ("ns/mnt", SpecialNode::Link("mnt:[4026531841]")),
+    ("ns/net", SpecialNode::Link("net:[4026531840]")),
+    ("ns/pid", SpecialNode::Link("pid:[4026531836]")),
+    ("ns/pid_for_children", SpecialNode::Link("pid:[4026531836]")),
+    ("ns/time", SpecialNode::Link("time:[4026531834]")),
+    (
+        "ns/time_for_children",
+        SpecialNode::Link("time:[4026531834]"),
+    ),
+    ("ns/user", SpecialNode::Link("user:[4026531837]")),
+    ("ns/uts", SpecialNode::Link("uts:[4026531838]")),
+    ("oom_adj", SpecialNode::Text(Text::Fixed("0\n"))),
+    ("oom_score", SpecialNode::Text(Text::Fixed("0\n"))),
+    ("oom_score_adj", SpecialNode::Text(Text::Fixed("0\n"))),
+    ("personality", SpecialNode::Text(Text::Fixed("00000000\n"))),
+    ("projid_map", SpecialNode::Text(Text::IdMap)),
+    ("root", SpecialNode::Root),
+    ("schedstat", SpecialNode::Text(Text::Schedstat)),
+    ("sessionid", SpecialNode::Text(Text::Fixed("4294967295"))),
+    ("setgroups", SpecialNode::Text(Text::Fixed("allow\n"))),
+    ("smaps", SpecialNode::Text(Text::Smaps)),
+    ("smaps_rollup", SpecialNode::Text(Text::SmapsRollup)),
+    ("stat", SpecialNode::Text(Text::Stat)),
+    ("statm", SpecialNode::Text(Text::Statm)),
+    ("status", SpecialNode::Text(Text::Status)),
+    ("task", SpecialNode::Threads),
+    ("uid_map", SpecialNode::Text(Text::IdMap)),
+    ("wchan", SpecialNode::Text(Text::Fixed("0"))),
 ];
 
 /// All other generated files by path, which imply the directories.
-const SYSTEM: [(&str, Made); 46] = [
-    ("/dev/fd", Made::Link("/proc/self/fd")),
-    ("/dev/full", Made::Device(Device::Full)),
-    ("/dev/null", Made::Device(Device::Null)),
-    ("/dev/ptmx", Made::Device(Device::NewTerminal)),
-    ("/dev/pts/ptmx", Made::Device(Device::NewTerminal)),
-    ("/dev/random", Made::Device(Device::Random)),
-    ("/dev/stderr", Made::Link("/proc/self/fd/2")),
-    ("/dev/stdin", Made::Link("/proc/self/fd/0")),
-    ("/dev/stdout", Made::Link("/proc/self/fd/1")),
-    ("/dev/tty", Made::Device(Device::Terminal)),
-    ("/dev/urandom", Made::Device(Device::Random)),
-    ("/dev/zero", Made::Device(Device::Zero)),
+const SYSTEM: [(&str, SpecialNode); 46] = [
+    ("/dev/fd", SpecialNode::Link("/proc/self/fd")),
+    ("/dev/full", SpecialNode::Device(Device::Full)),
+    ("/dev/null", SpecialNode::Device(Device::Null)),
+    ("/dev/ptmx", SpecialNode::Device(Device::NewTerminal)),
+    ("/dev/pts/ptmx", SpecialNode::Device(Device::NewTerminal)),
+    ("/dev/random", SpecialNode::Device(Device::Random)),
+    ("/dev/stderr", SpecialNode::Link("/proc/self/fd/2")),
+    ("/dev/stdin", SpecialNode::Link("/proc/self/fd/0")),
+    ("/dev/stdout", SpecialNode::Link("/proc/self/fd/1")),
+    ("/dev/tty", SpecialNode::Device(Device::Terminal)),
+    ("/dev/urandom", SpecialNode::Device(Device::Random)),
+    ("/dev/zero", SpecialNode::Device(Device::Zero)),
     (
         "/proc/cgroups",
-        Made::Text(Text::Fixed(
+        SpecialNode::Text(Text::Fixed(
             "#subsys_name\thierarchy\tnum_cgroups\tenabled\n",
         )),
     ),
-    ("/proc/cpuinfo", Made::Text(Text::Cpuinfo)),
-    ("/proc/filesystems", Made::Text(Text::Filesystems)),
-    ("/proc/loadavg", Made::Text(Text::Loadavg)),
-    ("/proc/locks", Made::Text(Text::Locks)),
-    ("/proc/meminfo", Made::Text(Text::Meminfo)),
-    ("/proc/mounts", Made::Link("self/mounts")),
-    ("/proc/stat", Made::Text(Text::SystemStat)),
+    ("/proc/cpuinfo", SpecialNode::Text(Text::Cpuinfo)),
+    ("/proc/filesystems", SpecialNode::Text(Text::Filesystems)),
+    ("/proc/loadavg", SpecialNode::Text(Text::Loadavg)),
+    ("/proc/locks", SpecialNode::Text(Text::Locks)),
+    ("/proc/meminfo", SpecialNode::Text(Text::Meminfo)),
+    ("/proc/mounts", SpecialNode::Link("self/mounts")),
+    ("/proc/stat", SpecialNode::Text(Text::SystemStat)),
     (
         "/proc/swaps",
-        Made::Text(Text::Fixed(
+        SpecialNode::Text(Text::Fixed(
             "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n",
         )),
     ),
     (
         "/proc/sys/fs/file-max",
-        Made::Text(Text::Fixed("9223372036854775807\n")),
+        SpecialNode::Text(Text::Fixed("9223372036854775807\n")),
     ),
-    ("/proc/sys/fs/nr_open", Made::Text(Text::Fixed("1048576\n"))),
+    (
+        "/proc/sys/fs/nr_open",
+        SpecialNode::Text(Text::Fixed("1048576\n")),
+    ),
     (
         "/proc/sys/fs/mqueue/msg_default",
-        Made::Text(Text::Fixed("10\n")),
+        SpecialNode::Text(Text::Fixed("10\n")),
     ),
     (
         "/proc/sys/fs/mqueue/msg_max",
-        Made::Text(Text::Fixed("10\n")),
+        SpecialNode::Text(Text::Fixed("10\n")),
     ),
     (
         "/proc/sys/fs/mqueue/msgsize_default",
-        Made::Text(Text::Fixed("8192\n")),
+        SpecialNode::Text(Text::Fixed("8192\n")),
     ),
     (
         "/proc/sys/fs/mqueue/msgsize_max",
-        Made::Text(Text::Fixed("8192\n")),
+        SpecialNode::Text(Text::Fixed("8192\n")),
     ),
     (
         "/proc/sys/fs/mqueue/queues_max",
-        Made::Text(Text::Fixed("256\n")),
+        SpecialNode::Text(Text::Fixed("256\n")),
     ),
     (
         "/proc/sys/fs/pipe-max-size",
-        Made::Text(Text::Fixed("1048576\n")),
+        SpecialNode::Text(Text::Fixed("1048576\n")),
     ),
     (
         "/proc/sys/kernel/cap_last_cap",
-        Made::Text(Text::Fixed("40\n")),
+        SpecialNode::Text(Text::Fixed("40\n")),
     ),
     (
         "/proc/sys/kernel/hostname",
-        Made::Text(Text::Fixed("localhost\n")),
+        SpecialNode::Text(Text::Fixed("localhost\n")),
     ),
     (
         "/proc/sys/kernel/ngroups_max",
-        Made::Text(Text::Fixed("65536\n")),
+        SpecialNode::Text(Text::Fixed("65536\n")),
     ),
     (
         "/proc/sys/kernel/osrelease",
-        Made::Text(Text::Fixed(RELEASE_LINE)),
+        SpecialNode::Text(Text::Fixed(RELEASE_LINE)),
     ),
     (
         "/proc/sys/kernel/ostype",
-        Made::Text(Text::Fixed("Linux\n")),
+        SpecialNode::Text(Text::Fixed("Linux\n")),
     ),
     (
         "/proc/sys/kernel/pid_max",
-        Made::Text(Text::Fixed("4194304\n")),
+        SpecialNode::Text(Text::Fixed("4194304\n")),
     ),
-    ("/proc/sys/kernel/random/boot_id", Made::Text(Text::BootId)),
+    (
+        "/proc/sys/kernel/random/boot_id",
+        SpecialNode::Text(Text::BootId),
+    ),
     (
         "/proc/sys/kernel/random/entropy_avail",
-        Made::Text(Text::Fixed("256\n")),
+        SpecialNode::Text(Text::Fixed("256\n")),
     ),
     (
         "/proc/sys/kernel/random/poolsize",
-        Made::Text(Text::Fixed("256\n")),
+        SpecialNode::Text(Text::Fixed("256\n")),
     ),
-    ("/proc/sys/kernel/random/uuid", Made::Text(Text::Uuid)),
+    (
+        "/proc/sys/kernel/random/uuid",
+        SpecialNode::Text(Text::Uuid),
+    ),
     (
         "/proc/sys/net/core/somaxconn",
-        Made::Text(Text::Fixed("4096\n")),
+        SpecialNode::Text(Text::Fixed("4096\n")),
     ),
     (
         "/proc/sys/vm/overcommit_memory",
-        Made::Text(Text::Fixed("0\n")),
+        SpecialNode::Text(Text::Fixed("0\n")),
     ),
-    ("/proc/uptime", Made::Text(Text::Uptime)),
-    ("/proc/version", Made::Text(Text::Version)),
+    ("/proc/uptime", SpecialNode::Text(Text::Uptime)),
+    ("/proc/version", SpecialNode::Text(Text::Version)),
     (
         "/sys/devices/system/cpu/online",
-        Made::Text(Text::Fixed("0\n")),
+        SpecialNode::Text(Text::Fixed("0\n")),
     ),
     (
         "/sys/devices/system/cpu/possible",
-        Made::Text(Text::Fixed("0\n")),
+        SpecialNode::Text(Text::Fixed("0\n")),
     ),
     (
         "/sys/devices/system/cpu/present",
-        Made::Text(Text::Fixed("0\n")),
+        SpecialNode::Text(Text::Fixed("0\n")),
     ),
 ];
 
@@ -301,6 +316,8 @@ pub(super) fn not_modelled(files: &Files, path: &[u8]) -> Option<&'static str> {
         "syscall",
         "timers",
     ];
+
+    // Below `/proc` itself.
     const SYSTEM: [&str; 16] = [
         "buddyinfo",
         "cmdline",
@@ -342,6 +359,7 @@ pub(super) fn not_modelled(files: &Files, path: &[u8]) -> Option<&'static str> {
         return Some("a file of /dev that every Linux has");
     }
 
+    // Only the first component counts: what is below it is not modelled either.
     let first = |rest: &[u8]| {
         let name = rest.split(|&b| b == b'/').next().unwrap_or_default();
         String::from_utf8_lossy(name).into_owned()
@@ -481,7 +499,7 @@ fn number_or_zero(name: &[u8]) -> Option<u64> {
     }
 }
 
-fn among(files: &Files, all: &[(&str, Made)], path: &[u8], task: Task) -> Option<Special> {
+fn among(files: &Files, all: &[(&str, SpecialNode)], path: &[u8], task: Task) -> Option<Special> {
     let of = files.of_process(task.process);
     if let Some((_, made)) = all.iter().find(|(p, _)| p.as_bytes() == path) {
         let descriptors = |kind| {
@@ -490,16 +508,16 @@ fn among(files: &Files, all: &[(&str, Made)], path: &[u8], task: Task) -> Option
             Special::Directory(names.collect())
         };
         return Some(match made {
-            Made::Text(text) => Special::Text(*text, task),
-            Made::Device(device) => Special::Device(*device),
-            Made::Memory => Special::Memory(task),
-            Made::Link(target) => Special::Link(target.as_bytes().to_vec()),
-            Made::Program => Special::Link(of?.program.clone()),
-            Made::Root => Special::Link(of?.root.clone()),
-            Made::WorkingDirectory => Special::Link(of?.cwd.clone()),
-            Made::Descriptors => descriptors(LINK),
-            Made::DescriptorTexts => descriptors(FILE),
-            Made::Threads => {
+            SpecialNode::Text(text) => Special::Text(*text, task),
+            SpecialNode::Device(device) => Special::Device(*device),
+            SpecialNode::Memory => Special::Memory(task),
+            SpecialNode::Link(target) => Special::Link(target.as_bytes().to_vec()),
+            SpecialNode::Program => Special::Link(of?.program.clone()),
+            SpecialNode::Root => Special::Link(of?.root.clone()),
+            SpecialNode::WorkingDirectory => Special::Link(of?.cwd.clone()),
+            SpecialNode::Descriptors => descriptors(LINK),
+            SpecialNode::DescriptorTexts => descriptors(FILE),
+            SpecialNode::Threads => {
                 let mut threads = of.map_or_else(Default::default, |of| of.threads.clone());
                 // A zombie still has its first thread.
                 threads.insert(task.process);
@@ -510,6 +528,7 @@ fn among(files: &Files, all: &[(&str, Made)], path: &[u8], task: Task) -> Option
         });
     }
 
+    // A folder is whatever is a prefix of some names in the table.
     let prefix = match path {
         b"" => Vec::new(),
         path => join(path, b""),
@@ -546,13 +565,18 @@ const FILE: u8 = 8;
 const DIRECTORY: u8 = 4;
 const LINK: u8 = 10;
 
-impl Made {
+impl SpecialNode {
     fn kind(&self) -> u8 {
         match self {
-            Made::Text(_) | Made::Memory => FILE,
-            Made::Device(_) => 2,
-            Made::Link(_) | Made::Program | Made::WorkingDirectory | Made::Root => LINK,
-            Made::Descriptors | Made::DescriptorTexts | Made::Threads => DIRECTORY,
+            SpecialNode::Text(_) | SpecialNode::Memory => FILE,
+            SpecialNode::Device(_) => 2,
+            SpecialNode::Link(_)
+            | SpecialNode::Program
+            | SpecialNode::WorkingDirectory
+            | SpecialNode::Root => LINK,
+            SpecialNode::Descriptors | SpecialNode::DescriptorTexts | SpecialNode::Threads => {
+                DIRECTORY
+            }
         }
     }
 }
@@ -572,11 +596,11 @@ fn descriptor(files: &Files, process: u32, name: &[u8]) -> Option<Special> {
             let fd = open.path.last().map_or(0, |digit| digit & 7);
             format!("pipe:[{fd}]").into_bytes()
         }
-        Kind::Object(handle) if handle.sort == Sort::Socket => {
+        Kind::Object(handle) if handle.sort == HandleKind::Socket => {
             debug_assert_eq!(device, u64::MAX);
             format!("socket:[{inode}]").into_bytes()
         }
-        Kind::Object(handle) if handle.sort != Sort::Terminal => {
+        Kind::Object(handle) if handle.sort != HandleKind::Terminal => {
             handle.sort.name().as_bytes().to_vec()
         }
         _ => open.path.clone(),

@@ -74,6 +74,7 @@ impl Address {
     /// `EINVAL` if it is too short; `EAFNOSUPPORT` or, for others than those of the internet,
     /// `EINVAL` if it is of another family.
     pub(in crate::linux) fn read(family: Family, bytes: &[u8]) -> Answer<Address> {
+        // A Unix address needs at least one byte of its name; the others have a fixed size.
         let shortest = match family {
             Family::Unix => 3,
             Family::Inet => INET,
@@ -86,12 +87,14 @@ impl Address {
         }
 
         if Address::family_of(bytes) != Some(family.number()) {
-            return Err(match family.is_internet() {
-                true => Errno::EAFNOSUPPORT,
-                false => Errno::EINVAL,
+            return Err(if family.is_internet() {
+                Errno::EAFNOSUPPORT
+            } else {
+                Errno::EINVAL
             });
         }
 
+        // Ports are in network byte order.
         let port = || u16::from_be_bytes([bytes[2], bytes[3]]);
         Ok(match family {
             Family::Unix => {

@@ -57,9 +57,10 @@ impl Objects {
         let Some(terminal) = self.terminals.get(&number) else {
             return;
         };
-        let ids: Vec<u32> = match master {
-            true => terminal.master.into_iter().collect(),
-            false => terminal.open.iter().copied().collect(),
+        let ids: Vec<u32> = if master {
+            terminal.master.into_iter().collect()
+        } else {
+            terminal.open.iter().copied().collect()
         };
         ids.into_iter().for_each(|id| self.wake(id, events));
     }

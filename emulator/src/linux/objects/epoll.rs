@@ -6,7 +6,7 @@ use crate::linux::files::WeakShared;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What names an item: the descriptor under which it was added, and the number of its object.
-pub(in crate::linux) type Key = (u32, u32);
+pub(in crate::linux) type ItemKey = (u32, u32);
 
 /// Bits of the events that say how to report (`EP_PRIVATE_BITS`).
 pub(in crate::linux) const PRIVATE: u32 = 0xf000_0000;
@@ -21,43 +21,43 @@ pub(in crate::linux) struct Item {
 
 #[derive(Clone, Debug, Default)]
 pub(in crate::linux) struct Epoll {
-    items: BTreeMap<Key, Item>,
+    items: BTreeMap<ItemKey, Item>,
     /// The items that may be ready, in the order in which that was noticed.
-    ready: VecDeque<Key>,
+    ready: VecDeque<ItemKey>,
 }
 
 impl Epoll {
-    pub(in crate::linux) fn item(&mut self, key: Key) -> Option<&mut Item> {
+    pub(in crate::linux) fn item(&mut self, key: ItemKey) -> Option<&mut Item> {
         self.items.get_mut(&key)
     }
 
-    pub(in crate::linux) fn add(&mut self, key: Key, item: Item) {
+    pub(in crate::linux) fn add(&mut self, key: ItemKey, item: Item) {
         self.items.insert(key, item);
     }
 
-    pub(in crate::linux) fn remove(&mut self, key: Key) {
+    pub(in crate::linux) fn remove(&mut self, key: ItemKey) {
         self.items.remove(&key);
         self.ready.retain(|ready| *ready != key);
     }
 
-    pub(in crate::linux) fn keys(&self) -> Vec<Key> {
+    pub(in crate::linux) fn keys(&self) -> Vec<ItemKey> {
         self.items.keys().copied().collect()
     }
 
     /// Puts an item at the end of those that may be ready.
-    pub(in crate::linux) fn queue(&mut self, key: Key) {
+    pub(in crate::linux) fn queue(&mut self, key: ItemKey) {
         if !self.ready.contains(&key) {
             self.ready.push_back(key);
         }
     }
 
     /// Takes those that may be ready.
-    pub(in crate::linux) fn take_ready(&mut self) -> VecDeque<Key> {
+    pub(in crate::linux) fn take_ready(&mut self) -> VecDeque<ItemKey> {
         std::mem::take(&mut self.ready)
     }
 
     /// Puts back those that were not looked at, before the others.
-    pub(in crate::linux) fn put_back(&mut self, rest: VecDeque<Key>) {
+    pub(in crate::linux) fn put_back(&mut self, rest: VecDeque<ItemKey>) {
         for key in rest.into_iter().rev() {
             self.ready.push_front(key);
         }
@@ -78,7 +78,7 @@ impl Epoll {
     }
 
     /// These events became possible for an item; whether that matters.
-    pub(in crate::linux) fn wake(&mut self, key: Key, events: u32) -> bool {
+    pub(in crate::linux) fn wake(&mut self, key: ItemKey, events: u32) -> bool {
         let Some(item) = self.items.get(&key) else {
             return false;
         };

@@ -37,7 +37,7 @@ pub(in crate::linux) mod event {
 const EVENTS_MAX: usize = 16384;
 
 /// A file: device and inode number.
-type Key = (u64, u64);
+type FileId = (u64, u64);
 
 /// An event, as it is read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,14 +69,14 @@ impl Event {
 #[derive(Clone, Default, Debug)]
 pub(in crate::linux) struct Inotify {
     /// By number: the file, and the events.
-    watches: BTreeMap<u32, (Key, u32)>,
+    watches: BTreeMap<u32, (FileId, u32)>,
     last: u32,
     events: VecDeque<Event>,
 }
 
 impl Inotify {
     /// The number of the watch of a file.
-    pub(in crate::linux) fn watch_of(&self, file: Key) -> Option<u32> {
+    pub(in crate::linux) fn watch_of(&self, file: FileId) -> Option<u32> {
         let mut all = self.watches.iter();
         all.find(|(_, (key, _))| *key == file)
             .map(|(&number, _)| number)
@@ -87,7 +87,7 @@ impl Inotify {
         self.watches.get_mut(&watch).map(|(_, mask)| mask)
     }
 
-    pub(in crate::linux) fn add(&mut self, file: Key, mask: u32) -> u32 {
+    pub(in crate::linux) fn add(&mut self, file: FileId, mask: u32) -> u32 {
         self.last += 1;
         self.watches.insert(self.last, (file, mask));
         self.last
@@ -127,7 +127,7 @@ impl Inotify {
     /// Something happened to a file, or to a name in it. True if there is an event.
     pub(in crate::linux) fn happened(
         &mut self,
-        file: Key,
+        file: FileId,
         mask: u32,
         cookie: u32,
         name: &[u8],

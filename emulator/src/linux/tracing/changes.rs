@@ -44,6 +44,8 @@ impl Kernel {
                 thread: thread.number,
             })
         });
+
+        // Collected first, because disturbing them changes the processes.
         let tasks: Vec<Task> = tasks.collect();
 
         for task in tasks {
@@ -52,6 +54,8 @@ impl Kernel {
                 .map_or(0, |state| state.gpr(reg::RSP));
 
             let mut areas = self.machine.core.memory.areas_in(space);
+
+            // The stack in use reaches from rsp to the end of its area.
             let end = areas
                 .find(|(area, _)| area.contains(&rsp))
                 .map(|(area, _)| area.end);

@@ -3,9 +3,9 @@
 //! Source: Linux 6.12 `kernel/exit.c`, `kernel/ptrace.c` (`exit_ptrace`, `__ptrace_detach`).
 
 use super::{EndedThread, TraceEvent, option};
-use crate::linux::end::{News, Waits, Which};
+use crate::linux::end::{ChildStatus, WaitOptions, WaitTarget};
 use crate::linux::kernel::Kernel;
-use crate::linux::outcome::{Notice, Why};
+use crate::linux::outcome::{Notice, SignalOrigin};
 use crate::linux::process::Process;
 use crate::linux::signals::{Info, SIGCHLD, SIGKILL};
 use crate::linux::task::Task;
@@ -30,6 +30,7 @@ impl Kernel {
             return;
         };
 
+        // The first thread stays until the last one ends; its tracer is needed then.
         if thread.number == self.process.number {
             self.process.first_tracer = Some(traced.tracer);
             return;
@@ -49,7 +50,7 @@ impl Kernel {
         self.system.changes += 1;
         self.tell_process(
             tracer.process,
-            News {
+            ChildStatus {
                 number: thread.number,
                 status,
                 usage: Usage::default(),
@@ -99,7 +100,7 @@ impl Kernel {
             self.detach(task);
             if kills {
                 let info = Info {
-                    why: Why::Sent,
+                    why: SignalOrigin::Sent,
                     ..Info::from_kernel(SIGKILL)
                 };
                 self.send_to(task.process, None, info);
@@ -148,7 +149,7 @@ impl Kernel {
             return;
         }
 
-        let news = News {
+        let news = ChildStatus {
             number,
             status: ended.status,
             usage: ended.usage,
@@ -157,6 +158,8 @@ impl Kernel {
 
         let (parent, exit_signal) = (ended.parent, ended.exit_signal);
         self.system.changes += 1;
+
+        // A parent that ignores it never waits: it is gone at once.
         if !self.tell_process(parent, news, exit_signal) {
             self.system.ended.remove(index);
             self.files.ended.remove(&number);
@@ -167,9 +170,9 @@ impl Kernel {
     /// stopped. The flag says whether there are any.
     pub(in crate::linux) fn news_of_traced(
         &mut self,
-        which: Which,
-        waits: Waits,
-    ) -> (Option<News>, bool) {
+        which: WaitTarget,
+        waits: WaitOptions,
+    ) -> (Option<ChildStatus>, bool) {
         let own = self.task();
         // `__WNOTHREAD`: only the tracees of the calling thread (wait(2)).
         let is_its = |tracer: Task| {
@@ -177,6 +180,8 @@ impl Kernel {
         };
 
         let mut has_any = false;
+
+        // Ends before stops: a thread that has ended does not stop any more.
         for index in 0..self.system.ended_threads.len() {
             let EndedThread {
                 task,
@@ -196,7 +201,7 @@ impl Kernel {
                     self.system.changes += 1;
                 }
 
-                let news = News {
+                let news = ChildStatus {
                     number: task.thread,
                     status,
                     usage: Usage::default(),
@@ -233,7 +238,7 @@ impl Kernel {
                 // As `WIFSTOPPED` and `WSTOPSIG` read it (wait(2)).
                 let status = stop.code << 8 | 0x7f;
                 let process = self.process(task.process);
-                let news = News {
+                let news = ChildStatus {
                     number: task.thread,
                     status,
                     usage: process.map_or_else(Usage::default, |process| self.usage(process)),

@@ -45,7 +45,7 @@ pub(super) const EVENT_STOP: u32 = 128;
 
 /// How a tracer lets a thread go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum How {
+pub(super) enum ResumeMode {
     /// Until something else stops it.
     Continue,
     /// To the start or the end of a system call.
@@ -90,7 +90,7 @@ pub(super) struct Traced {
     pub(super) seized: bool,
     /// See [`option`].
     pub(super) options: u32,
-    pub(super) how: How,
+    pub(super) how: ResumeMode,
     pub(super) stop: Option<Stop>,
     /// What `PTRACE_GETEVENTMSG` returns.
     pub(super) message: u64,
@@ -112,7 +112,7 @@ impl Traced {
             tracer,
             seized,
             options,
-            how: How::Continue,
+            how: ResumeMode::Continue,
             stop: None,
             message: 0,
             injected: None,

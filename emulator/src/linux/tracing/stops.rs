@@ -3,11 +3,11 @@
 //! Source: Linux 6.12 `kernel/signal.c` (`ptrace_stop`, `ptrace_signal`, `do_jobctl_trap`), `kernel/ptrace.c`,
 //! `include/linux/ptrace.h` (`ptrace_event`, `ptrace_init_task`), `arch/x86/kernel/step.c`.
 
-use super::{EVENT_STOP, How, Phase, Stop, StopKind, TraceEvent, Traced, option};
+use super::{EVENT_STOP, Phase, ResumeMode, Stop, StopKind, TraceEvent, Traced, option};
 use crate::flags::TF;
 use crate::linux::errno::Errno;
 use crate::linux::kernel::Kernel;
-use crate::linux::outcome::{Outcome, Why};
+use crate::linux::outcome::{Outcome, SignalOrigin};
 use crate::linux::process::Process;
 use crate::linux::signals::{Info, OwnSignals, SA_NOCLDSTOP, SIG_IGN, SIGCHLD, SIGSTOP, SIGTRAP};
 use crate::linux::task::Task;
@@ -57,12 +57,11 @@ fn tracee_in<'a>(
 impl Kernel {
     /// A thread that has not ended.
     pub(in crate::linux) fn tracee(&mut self, task: Task) -> Option<Tracee<'_>> {
-        let found = match task.process == self.process.number {
-            true => tracee_in(&mut self.process, &mut self.machine.core.state, task.thread),
-            false => {
-                let parked = self.processes.get_mut(&task.process)?;
-                tracee_in(&mut parked.process, &mut parked.state, task.thread)
-            }
+        let found = if task.process == self.process.number {
+            tracee_in(&mut self.process, &mut self.machine.core.state, task.thread)
+        } else {
+            let parked = self.processes.get_mut(&task.process)?;
+            tracee_in(&mut parked.process, &mut parked.state, task.thread)
         };
         found.filter(|tracee| !tracee.thread.has_ended)
     }
@@ -97,7 +96,12 @@ impl Kernel {
     }
 
     /// Lets a stopped thread go on, with a signal if the tracer gives one.
-    pub(in crate::linux) fn resume_tracee(&mut self, task: Task, how: How, signal: Option<u8>) {
+    pub(in crate::linux) fn resume_tracee(
+        &mut self,
+        task: Task,
+        how: ResumeMode,
+        signal: Option<u8>,
+    ) {
         let (tracer, uid) = (self.process.number, self.files.own.identity.user.real);
 
         let Some(tracee) = self.tracee(task) else {
@@ -125,7 +129,7 @@ impl Kernel {
             _ => {}
         }
 
-        if how == How::Step {
+        if how == ResumeMode::Step {
             let byte = |at: u64| {
                 let mut byte = [0];
                 let space = self.process(task.process).map(|process| process.space)?;
@@ -144,12 +148,11 @@ impl Kernel {
 
     /// The registers of a thread.
     pub(in crate::linux) fn thread_state(&self, task: Task) -> Option<&State> {
-        let (process, state) = match task.process == self.process.number {
-            true => (&self.process, &self.machine.core.state),
-            false => {
-                let parked = self.processes.get(&task.process)?;
-                (&parked.process, &parked.state)
-            }
+        let (process, state) = if task.process == self.process.number {
+            (&self.process, &self.machine.core.state)
+        } else {
+            let parked = self.processes.get(&task.process)?;
+            (&parked.process, &parked.state)
         };
         if process.thread.number == task.thread {
             return Some(state);
@@ -175,6 +178,8 @@ impl Kernel {
     /// Stops the running thread for its tracer.
     fn stop_for_tracer(&mut self, kind: StopKind, code: u32, info: Option<Info>) {
         let task = self.task();
+
+        // The trap flag of a step must not be seen by the tracer.
         end_step(&mut self.process.thread, &mut self.machine.core.state);
         let uid = self.files.own.identity.user.real;
         let Some(traced) = &mut self.process.thread.traced else {
@@ -191,6 +196,8 @@ impl Kernel {
 
         self.system.changes += 1;
         let tracer = traced.tracer.process;
+
+        // What `si_code` says.
         let why = match kind {
             StopKind::Group => CLD_STOPPED,
             _ => CLD_TRAPPED,
@@ -307,9 +314,10 @@ impl Kernel {
             return;
         };
         signals.is_traced = true;
-        match traced.seized {
-            true => signals.notified = true,
-            false => signals.put_back(Info::from_process(SIGSTOP, SI_USER, 0, 0)),
+        if traced.seized {
+            signals.notified = true
+        } else {
+            signals.put_back(Info::from_process(SIGSTOP, SI_USER, 0, 0))
         }
         thread.traced = Some(Box::new(traced));
     }
@@ -318,7 +326,7 @@ impl Kernel {
     /// thread goes on.
     pub(in crate::linux) fn stops_at_entry(&mut self) -> bool {
         let traced = self.process.thread.traced.as_ref();
-        if traced.is_none_or(|traced| traced.how != How::Syscall) {
+        if traced.is_none_or(|traced| traced.how != ResumeMode::Syscall) {
             return false;
         }
         self.process.thread.phase = Phase::Entering;
@@ -377,9 +385,9 @@ impl Kernel {
             return;
         }
         match traced.how {
-            How::Continue => {}
-            How::Syscall => self.stop_at_call(CALL_EXIT),
-            How::Step => self.debug_trap(TRAP_BRKPT),
+            ResumeMode::Continue => {}
+            ResumeMode::Syscall => self.stop_at_call(CALL_EXIT),
+            ResumeMode::Step => self.debug_trap(TRAP_BRKPT),
         }
     }
 
@@ -390,7 +398,7 @@ impl Kernel {
 
     fn debug_trap(&mut self, code: i32) {
         let rip = self.machine.core.state.rip;
-        let why = Why::Exception(Exception::Debug);
+        let why = SignalOrigin::Exception(Exception::Debug);
         (
             self.process.signals.own.trap[0],
             self.process.signals.own.trap[1],
@@ -403,7 +411,7 @@ impl Kernel {
     /// Ends a single step before a handler is entered; whether it was one.
     pub(in crate::linux) fn ends_step(&mut self) -> bool {
         let traced = self.process.thread.traced.as_ref();
-        let steps = traced.is_some_and(|traced| traced.how == How::Step);
+        let steps = traced.is_some_and(|traced| traced.how == ResumeMode::Step);
         end_step(&mut self.process.thread, &mut self.machine.core.state);
         steps
     }
@@ -423,9 +431,10 @@ impl Kernel {
             return Some(info);
         }
         if let Some(info) = traced.injected.take() {
-            match signals.own.blocks(info.signal) {
-                true => signals.own.put_back(info),
-                false => return Some(info),
+            if signals.own.blocks(info.signal) {
+                signals.own.put_back(info)
+            } else {
+                return Some(info);
             }
         }
         if std::mem::take(&mut signals.own.notified) {

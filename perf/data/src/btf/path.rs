@@ -8,7 +8,7 @@ use std::ops::Deref;
 const LOOKS_MAX: u32 = 1 << 20;
 
 /// A member that was found.
-struct Found {
+struct FoundMember {
     /// From the start of the outermost structure, bytes.
     offset: u64,
     /// The number of its type.
@@ -61,7 +61,7 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
         None
     }
 
-    fn member(&self, of: &Type, name: &str, depth: u32, looks: &Cell<u32>) -> Option<Found> {
+    fn member(&self, of: &Type, name: &str, depth: u32, looks: &Cell<u32>) -> Option<FoundMember> {
         let depth = depth.checked_sub(1)?;
         for member in self.members(of) {
             looks.set(looks.get().checked_sub(1)?);
@@ -69,7 +69,7 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
             if member.name == name {
                 let type_id = member.type_id;
                 let is_whole = member.width == 0 && member.bits.is_multiple_of(8);
-                return is_whole.then_some(Found { offset, type_id });
+                return is_whole.then_some(FoundMember { offset, type_id });
             }
             if !member.name.is_empty() {
                 continue;
@@ -77,7 +77,7 @@ impl<D: Deref<Target = [u8]>> Btf<D> {
             let inner = self.resolve(member.type_id).ok()?;
             if let Some(found) = self.member(&inner, name, depth, looks) {
                 let offset = offset + found.offset;
-                return Some(Found { offset, ..found });
+                return Some(FoundMember { offset, ..found });
             }
         }
         None

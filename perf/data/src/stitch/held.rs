@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Out, Stitch, Stitched, Why};
+use super::{DeliveredSamples, MissingReason, Stitch, Stitched};
 
 /// Size of a buffered sample without its chain, bytes.
 pub(super) const SLOT_BYTES: usize = size_of::<Slot>();
@@ -22,14 +22,14 @@ impl Slot {
 
 /// The queue, in order of arrival, which is time order.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct SampleQueue {
     slots: VecDeque<Slot>,
     next_id: u64,
     bytes: usize,
     bytes_max: usize,
 }
 
-impl Held {
+impl SampleQueue {
     pub(super) fn new(bytes_max: usize) -> Self {
         Self {
             slots: VecDeque::new(),
@@ -39,8 +39,13 @@ impl Held {
         }
     }
 
-    /// Adds a sample and returns its ID. A waiting sample stays until [`Held::settle`].
-    pub(super) fn add(&mut self, stitched: Stitched, waiting: bool, out: &mut Out) -> u64 {
+    /// Adds a sample and returns its ID. A waiting sample stays until [`SampleQueue::settle`].
+    pub(super) fn add(
+        &mut self,
+        stitched: Stitched,
+        waiting: bool,
+        out: &mut DeliveredSamples,
+    ) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         if !waiting && self.slots.is_empty() {
@@ -71,7 +76,7 @@ impl Held {
     }
 
     /// Delivers settled samples that have no waiting sample before them.
-    pub(super) fn release(&mut self, out: &mut Out) {
+    pub(super) fn release(&mut self, out: &mut DeliveredSamples) {
         while self.slots.front().is_some_and(|slot| !slot.waiting) {
             let Some(slot) = self.slots.pop_front() else {
                 break;
@@ -84,7 +89,7 @@ impl Held {
     /// Enforces the limit: first delivers settled samples out of order, then gives up the older
     /// half of the waiting ones. If some were given up, returns the ID below which none is waiting
     /// any more.
-    pub(super) fn bound(&mut self, out: &mut Out) -> Option<u64> {
+    pub(super) fn bound(&mut self, out: &mut DeliveredSamples) -> Option<u64> {
         if self.bytes <= self.bytes_max {
             return None;
         }
@@ -102,7 +107,7 @@ impl Held {
         let half = self.slots.len().div_ceil(2);
         for slot in self.slots.drain(..half) {
             let mut stitched = slot.stitched;
-            without_user(&mut stitched, Why::GivenUp);
+            without_user(&mut stitched, MissingReason::GivenUp);
             out.give(stitched);
         }
         self.bytes = self.slots.iter().map(Slot::bytes).sum();
@@ -111,7 +116,7 @@ impl Held {
 }
 
 /// Removes all but the kernel part.
-pub(super) fn without_user(stitched: &mut Stitched, why: Why) {
+pub(super) fn without_user(stitched: &mut Stitched, why: MissingReason) {
     if let Some(found) = super::deferral(&stitched.chain) {
         stitched.chain.truncate(found.kernel);
     }

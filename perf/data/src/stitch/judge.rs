@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Stitch, Stitched, Why};
+use super::{MissingReason, Stitch, Stitched};
 use crate::callchain::{PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
 
 /// The judgement of a sample's chain.
@@ -57,7 +57,7 @@ impl Judgement {
 
 /// A sample stitched by two methods.
 #[derive(Clone, Copy, Debug)]
-pub struct Judged<'a> {
+pub struct JudgedSample<'a> {
     /// The result of our own method.
     pub own: &'a Stitched,
     /// The result of the other method.
@@ -68,11 +68,11 @@ pub struct Judged<'a> {
 
 /// Compares two methods of stitching the same samples, in the order of `own`. Samples that only one
 /// has are skipped.
-pub fn judge<'a>(own: &'a [Stitched], other: &'a [Stitched]) -> Vec<Judged<'a>> {
+pub fn judge<'a>(own: &'a [Stitched], other: &'a [Stitched]) -> Vec<JudgedSample<'a>> {
     let by_key: HashMap<u64, &Stitched> = other.iter().map(|sample| (sample.key, sample)).collect();
     let pair = |own: &'a Stitched| {
         let other = *by_key.get(&own.key)?;
-        Some(Judged {
+        Some(JudgedSample {
             own,
             other,
             judgement: judgement(own, other),
@@ -120,14 +120,14 @@ pub struct Tally {
     /// Samples whose record had no frames.
     pub empty: u64,
     /// Samples without user frames, by reason.
-    pub missing: BTreeMap<Why, u64>,
+    pub missing: BTreeMap<MissingReason, u64>,
     /// Judgements of the deferred samples stitched by the other method.
     pub other: BTreeMap<Judgement, u64>,
 }
 
 impl Tally {
     /// Counts the outcomes.
-    pub fn of(judged: &[Judged<'_>]) -> Self {
+    pub fn of(judged: &[JudgedSample<'_>]) -> Self {
         let mut tally = Self::default();
         for sample in judged {
             let how = sample.own.how;

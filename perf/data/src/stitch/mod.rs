@@ -27,10 +27,10 @@ use std::collections::VecDeque;
 
 use crate::attr::{EventAttr, flag};
 use crate::callchain::PERF_CONTEXT_USER_DEFERRED;
-use own::Own;
+use own::OwnStitcher;
 use waiting::Waiting;
 
-pub use judge::{Judged, Judgement, Tally, judge};
+pub use judge::{JudgedSample, Judgement, Tally, judge};
 pub use own::COOKIE_ROUND_NS;
 pub use source::{Feed, items};
 
@@ -46,12 +46,12 @@ pub struct Item {
     /// The event's ID; 0 for none. Not needed with cookies.
     pub event: u64,
     /// The kind of item.
-    pub what: What,
+    pub what: ItemKind,
 }
 
 /// The kinds of [`Item`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ItemKind {
     /// A sample.
     Sample {
         /// Does its event have `attr.defer_callchain` set?
@@ -161,7 +161,7 @@ pub enum Stitch {
         record: u64,
     },
     /// There are no user frames, for this reason.
-    Missing(Why),
+    Missing(MissingReason),
 }
 
 impl Stitch {
@@ -191,7 +191,7 @@ impl Stitch {
 
 /// Why a sample has no user frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Why {
+pub enum MissingReason {
     /// No record came, and something was lost in the meantime.
     Lost,
     /// No record came although no loss is known and the thread went on to other stays in the
@@ -216,7 +216,7 @@ pub enum Why {
     OtherCookie,
 }
 
-impl Why {
+impl MissingReason {
     /// All reasons.
     pub const ALL: [Self; 10] = [
         Self::Lost,
@@ -294,25 +294,25 @@ pub struct Counts {
 /// Joins samples with their user frames. See the module documentation.
 #[derive(Debug)]
 pub struct Stitcher {
-    way: Way,
-    out: Out,
+    way: Method,
+    out: DeliveredSamples,
 }
 
 #[derive(Debug)]
-enum Way {
-    Own(Own),
+enum Method {
+    Own(OwnStitcher),
     Waiting(Waiting),
 }
 
 /// The delivered samples, and the counts.
 #[derive(Debug, Default)]
-struct Out {
+struct DeliveredSamples {
     ready: VecDeque<Stitched>,
     counts: Counts,
     latest: u64,
 }
 
-impl Out {
+impl DeliveredSamples {
     fn give(&mut self, stitched: Stitched) {
         let time = stitched.time.unwrap_or(self.latest);
         self.counts.out_of_order += u64::from(time < self.latest);
@@ -325,26 +325,27 @@ impl Stitcher {
     /// A stitcher for this mode.
     pub fn new(mode: Mode) -> Self {
         let way = match mode {
-            Mode::Own => Way::Own(Own::default()),
-            Mode::Perf72 => Way::Waiting(Waiting::new(true)),
-            Mode::Rfc2023 => Way::Waiting(Waiting::new(false)),
+            Mode::Own => Method::Own(OwnStitcher::default()),
+            Mode::Perf72 => Method::Waiting(Waiting::new(true)),
+            Mode::Rfc2023 => Method::Waiting(Waiting::new(false)),
         };
         Self {
             way,
-            out: Out::default(),
+            out: DeliveredSamples::default(),
         }
     }
 
     /// [`Mode::Own`] with another limit for buffered samples than the default 128 MiB.
     pub fn own_within(held_bytes_max: usize) -> Self {
         Self {
-            way: Way::Own(Own::within(held_bytes_max)),
-            out: Out::default(),
+            way: Method::Own(OwnStitcher::within(held_bytes_max)),
+            out: DeliveredSamples::default(),
         }
     }
 
     /// Says that the items are those of a file with these events: if none of them asks for records
-    /// ([`flag::DEFER_OUTPUT`]) and none comes, that is why they are missing. Only [`Mode::Own`] tells.
+    /// ([`flag::DEFER_OUTPUT`]) and none comes, that is why they are missing. Only [`Mode::Own`]
+    /// tells.
     pub fn events(&mut self, events: &[EventAttr]) {
         let asks = |event: &EventAttr| event.flags & flag::DEFER_OUTPUT != 0;
         self.asked(events.iter().any(asks));
@@ -352,7 +353,7 @@ impl Stitcher {
 
     /// Like [`Stitcher::events`], for events that are not in a file: whether any of them asks.
     pub fn asked(&mut self, any: bool) {
-        if let Way::Own(own) = &mut self.way {
+        if let Method::Own(own) = &mut self.way {
             own.not_asked = !any;
         }
     }
@@ -361,28 +362,28 @@ impl Stitcher {
     pub fn push(&mut self, item: Item) {
         let counts = &mut self.out.counts;
         match &item.what {
-            What::Sample { chain, .. } => {
+            ItemKind::Sample { chain, .. } => {
                 counts.samples += 1;
                 counts.deferred += u64::from(deferral(chain).is_some());
             }
-            What::Record { frames, .. } => {
+            ItemKind::Record { frames, .. } => {
                 counts.records += 1;
                 counts.empty += u64::from(frames.is_empty());
             }
-            What::Lost { count } => counts.lost = counts.lost.saturating_add(*count),
-            What::Fork | What::Exit | What::Exec | What::Vdso => {}
+            ItemKind::Lost { count } => counts.lost = counts.lost.saturating_add(*count),
+            ItemKind::Fork | ItemKind::Exit | ItemKind::Exec | ItemKind::Vdso => {}
         }
         match &mut self.way {
-            Way::Own(own) => own.push(item, &mut self.out),
-            Way::Waiting(waiting) => waiting.push(item, &mut self.out),
+            Method::Own(own) => own.push(item, &mut self.out),
+            Method::Waiting(waiting) => waiting.push(item, &mut self.out),
         }
     }
 
     /// Ends the stream: waiting samples are delivered with the reason.
     pub fn finish(&mut self) {
         match &mut self.way {
-            Way::Own(own) => own.finish(&mut self.out),
-            Way::Waiting(waiting) => waiting.finish(&mut self.out),
+            Method::Own(own) => own.finish(&mut self.out),
+            Method::Waiting(waiting) => waiting.finish(&mut self.out),
         }
     }
 

@@ -27,8 +27,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::held::{Held, without_user};
-use super::{Item, Out, Stitch, Stitched, What, Why, deferral};
+use super::held::{SampleQueue, without_user};
+use super::{DeliveredSamples, Item, ItemKind, MissingReason, Stitch, Stitched, deferral};
 use crate::callchain::{PERF_CONTEXT_USER, is_marker};
 
 /// The minimum time after which a CPU's cookie counter wraps around: 2^31 requests, each with a
@@ -61,13 +61,13 @@ enum Record {
 
 /// Distinguishes the stays of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Name {
+enum StayId {
     Cookie(u64),
     /// The event's ID: without cookies, each event has its own records.
     Event(u64),
 }
 
-impl Name {
+impl StayId {
     fn new(cookie: Option<u64>, event: u64) -> Self {
         cookie.map_or(Self::Event(event), Self::Cookie)
     }
@@ -83,11 +83,11 @@ impl Name {
 /// A stay of a thread in the kernel.
 #[derive(Debug)]
 struct Stay {
-    name: Name,
+    name: StayId,
     /// Time of its first sample or record, when the cookie was assigned; `None` if it may have
     /// started earlier.
     since: Option<u64>,
-    /// [`Own::losses`] at that time.
+    /// [`OwnStitcher::losses`] at that time.
     losses: u64,
     /// The IDs of samples waiting for the record, and the user-space addresses at which they were
     /// taken.
@@ -131,8 +131,8 @@ struct Thread {
 
 /// The stitcher; see the module documentation.
 #[derive(Debug)]
-pub(super) struct Own {
-    held: Held,
+pub(super) struct OwnStitcher {
+    held: SampleQueue,
     threads: HashMap<i32, Thread>,
     /// Number of stays with waiting samples, by cookie.
     awaited: HashMap<u64, u32>,
@@ -147,32 +147,32 @@ pub(super) struct Own {
     now: u64,
 }
 
-impl Default for Own {
+impl Default for OwnStitcher {
     fn default() -> Self {
         Self::within(HELD_BYTES_MAX)
     }
 }
 
-/// An item for which [`Own`] determines the stay.
+/// An item for which [`OwnStitcher`] determines the stay.
 #[derive(Clone, Copy)]
-struct Sight {
+struct StayObservation {
     tid: i32,
-    name: Name,
+    name: StayId,
     time: u64,
 }
 
 /// What a sample shows apart from its chain's user part.
 #[derive(Clone, Copy)]
-struct Seen {
+struct SampleContext {
     outermost: Option<Outermost>,
     /// The user-space address at which it was taken; `None` in the kernel.
     ip: Option<u64>,
 }
 
-impl Own {
+impl OwnStitcher {
     pub(super) fn within(held_bytes_max: usize) -> Self {
         Self {
-            held: Held::new(held_bytes_max),
+            held: SampleQueue::new(held_bytes_max),
             threads: HashMap::new(),
             awaited: HashMap::new(),
             remembered: 0,
@@ -183,16 +183,16 @@ impl Own {
         }
     }
 
-    pub(super) fn push(&mut self, item: Item, out: &mut Out) {
+    pub(super) fn push(&mut self, item: Item, out: &mut DeliveredSamples) {
         // Synthesized items have no time: they count as of the moment where they are.
         let time = item.time.unwrap_or(self.now);
         self.now = self.now.max(time);
         let tid = item.tid;
 
         match item.what {
-            What::Sample { chain, ip, .. } => {
+            ItemKind::Sample { chain, ip, .. } => {
                 let kernel = deferral(&chain).map_or(0, |found| found.kernel);
-                let seen = Seen {
+                let seen = SampleContext {
                     outermost: Outermost::of(&chain[..kernel]),
                     ip,
                 };
@@ -206,18 +206,19 @@ impl Own {
                 };
                 self.sample(sample, seen, item.event, out);
             }
-            What::Record { cookie, frames } => {
-                let name = Name::new(cookie, item.event);
-                let sight = Sight { tid, name, time };
+            ItemKind::Record { cookie, frames } => {
+                let name = StayId::new(cookie, item.event);
+                let sight = StayObservation { tid, name, time };
                 self.record(item.key, sight, frames.into(), out);
             }
-            What::Fork | What::Exit => self.end_of_thread(tid, out),
-            What::Exec => {
+            // A new thread with this number shows that the old one ended, even if its end was lost.
+            ItemKind::Fork | ItemKind::Exit => self.end_of_thread(tid, out),
+            ItemKind::Exec => {
                 let thread = self.threads.entry(tid).or_default();
                 thread.in_exec = true;
                 thread.mark_exec();
             }
-            What::Vdso => {
+            ItemKind::Vdso => {
                 // Execve has mapped the new program: samples since `Exec` were still inside it.
                 if let Some(thread) = self.threads.get_mut(&tid)
                     && std::mem::take(&mut thread.in_exec)
@@ -226,8 +227,8 @@ impl Own {
                 }
             }
             // A loss without a time may have been anywhere.
-            What::Lost { .. } if item.time.is_none() => self.lost_sometime = true,
-            What::Lost { .. } => self.losses += 1,
+            ItemKind::Lost { .. } if item.time.is_none() => self.lost_sometime = true,
+            ItemKind::Lost { .. } => self.losses += 1,
         }
 
         // Release first: only what cannot be delivered yet counts against the limits.
@@ -241,7 +242,14 @@ impl Own {
         }
     }
 
-    fn sample(&mut self, mut stitched: Stitched, seen: Seen, event: u64, out: &mut Out) {
+    fn sample(
+        &mut self,
+        mut stitched: Stitched,
+        seen: SampleContext,
+        event: u64,
+        out: &mut DeliveredSamples,
+    ) {
+        // Not deferred: it only waits for its turn.
         let Some(found) = deferral(&stitched.chain) else {
             self.held.add(stitched, false, out);
             return;
@@ -251,17 +259,18 @@ impl Own {
         let tid = stitched.tid;
         // Cookies alone are ambiguous: two of one CPU are equal after its counter wraps around.
         if tid < 0 {
-            without_user(&mut stitched, Why::NoThread);
+            without_user(&mut stitched, MissingReason::NoThread);
             self.held.add(stitched, false, out);
             return;
         }
 
-        let sight = Sight {
+        let sight = StayObservation {
             tid,
-            name: Name::new(stitched.cookie, event),
+            name: StayId::new(stitched.cookie, event),
             time: stitched.time.unwrap_or(self.now),
         };
 
+        // The stay is opened by whatever shows it first, a sample or the record.
         let place = self.open(sight, out);
         let Some(stay) = stay_of(&mut self.threads, tid, place) else {
             return;
@@ -279,19 +288,27 @@ impl Own {
             Record::Here {
                 key, frames, used, ..
             } => {
+                // The record has come before, so this sample was taken on the way back to user
+                // space.
                 *used = true;
                 let how = Stitch::Late { record: *key };
                 with_user(&mut stitched, frames, how, seen.ip);
                 self.held.add(stitched, false, out);
             }
             Record::Forgotten => {
-                without_user(&mut stitched, Why::GivenUp);
+                without_user(&mut stitched, MissingReason::GivenUp);
                 self.held.add(stitched, false, out);
             }
         }
     }
 
-    fn record(&mut self, key: u64, sight: Sight, frames: Arc<[u64]>, out: &mut Out) {
+    fn record(
+        &mut self,
+        key: u64,
+        sight: StayObservation,
+        frames: Arc<[u64]>,
+        out: &mut DeliveredSamples,
+    ) {
         if sight.tid < 0 {
             out.counts.orphans += 1;
             return;
@@ -357,7 +374,7 @@ impl Own {
         for (place, (id, ip)) in waiting.into_iter().enumerate() {
             self.held.settle(id, |stitched| {
                 if place < replaced {
-                    without_user(stitched, Why::Exec);
+                    without_user(stitched, MissingReason::Exec);
                 } else {
                     with_user(stitched, &frames, Stitch::Stitched { record: key }, ip);
                 }
@@ -371,7 +388,7 @@ impl Own {
 
         if sight.name.cookie().is_none() {
             if let Some(stay) = thread.stays.remove(place) {
-                self.forget(stay, Why::NotWritten, out);
+                self.forget(stay, MissingReason::NotWritten, out);
             }
         } else if place + 1 < thread.stays.len() {
             self.remembered -= thread.stays[place].forget_record(out);
@@ -379,7 +396,7 @@ impl Own {
     }
 
     /// The index of the stay that an item belongs to: an existing or a new one.
-    fn open(&mut self, sight: Sight, out: &mut Out) -> usize {
+    fn open(&mut self, sight: StayObservation, out: &mut DeliveredSamples) -> usize {
         let losses = self.losses;
         let stays = &mut self.threads.entry(sight.tid).or_default().stays;
         let found = stays.iter().position(|stay| stay.name == sight.name);
@@ -419,36 +436,39 @@ impl Own {
         // After the push, so that the index is that of the new stay.
         let place = stays.len() - 1;
         for stay in over {
-            self.forget(stay, Why::NotWritten, out);
+            self.forget(stay, MissingReason::NotWritten, out);
         }
         place
     }
 
     /// Ends a stay: its waiting samples will not get a record.
-    fn forget(&mut self, mut stay: Stay, why: Why, out: &mut Out) {
+    fn forget(&mut self, mut stay: Stay, why: MissingReason, out: &mut DeliveredSamples) {
         self.remembered -= stay.forget_record(out);
         if stay.waiting.is_empty() {
             return;
         }
 
+        // One stay less waits for this cookie.
         self.no_longer_awaited(stay.name.cookie());
 
         // In the form of 2023, without cookies, no event has to ask.
         let has_none = self.not_asked && stay.name.cookie().is_some() && out.counts.records == 0;
         let why = if has_none {
-            Why::NotAsked
+            MissingReason::NotAsked
         } else if stay.since.is_none() {
-            Why::Ambiguous
+            MissingReason::Ambiguous
         } else if stay.losses != self.losses || self.lost_sometime {
-            Why::Lost
+            MissingReason::Lost
         } else {
             why
         };
 
+        // Samples from before an execve have lost their stack, whatever else is missing.
         for (place, (id, _)) in stay.waiting.into_iter().enumerate() {
-            let why = match place < stay.replaced {
-                true => Why::Exec,
-                false => why,
+            let why = if place < stay.replaced {
+                MissingReason::Exec
+            } else {
+                why
             };
             self.held.settle(id, |stitched| without_user(stitched, why));
         }
@@ -481,29 +501,29 @@ impl Own {
         }
     }
 
-    fn end_of_thread(&mut self, tid: i32, out: &mut Out) {
+    fn end_of_thread(&mut self, tid: i32, out: &mut DeliveredSamples) {
         if let Some(thread) = self.threads.remove(&tid) {
             for stay in thread.stays {
-                self.forget(stay, Why::Exited, out);
+                self.forget(stay, MissingReason::Exited, out);
             }
         }
     }
 
-    fn forget_records(&mut self, out: &mut Out) {
+    fn forget_records(&mut self, out: &mut DeliveredSamples) {
         for stay in self.threads.values_mut().flat_map(|t| &mut t.stays) {
             stay.forget_record(out);
         }
         self.remembered = 0;
     }
 
-    pub(super) fn finish(&mut self, out: &mut Out) {
+    pub(super) fn finish(&mut self, out: &mut DeliveredSamples) {
         for thread in std::mem::take(&mut self.threads).into_values() {
             let newest = thread.stays.len().wrapping_sub(1);
             for (place, stay) in thread.stays.into_iter().enumerate() {
                 let why = if place == newest || stay.name.cookie().is_none() {
-                    Why::End
+                    MissingReason::End
                 } else {
-                    Why::NotWritten
+                    MissingReason::NotWritten
                 };
                 self.forget(stay, why, out);
             }
@@ -526,7 +546,7 @@ impl Thread {
 
 impl Stay {
     /// Adds a sample that waits for the record.
-    fn wait(&mut self, id: u64, seen: Seen) {
+    fn wait(&mut self, id: u64, seen: SampleContext) {
         self.waiting.push((id, seen.ip));
         let has_returned = |now: Outermost| {
             let differs = |then: &Outermost| then.entry == now.entry && then.callee != now.callee;
@@ -547,7 +567,7 @@ impl Stay {
     }
 
     /// Drops the record, if there is one, and returns its number of words.
-    fn forget_record(&mut self, out: &mut Out) -> usize {
+    fn forget_record(&mut self, out: &mut DeliveredSamples) -> usize {
         let Record::Here { frames, used, .. } = &self.record else {
             return 0;
         };
@@ -558,7 +578,7 @@ impl Stay {
     }
 
     /// Does an item with this stay's cookie necessarily belong to this stay?
-    fn is_same(&self, sight: Sight, is_newest: bool, losses: u64) -> bool {
+    fn is_same(&self, sight: StayObservation, is_newest: bool, losses: u64) -> bool {
         if sight.name.cookie().is_none() {
             return losses == self.losses;
         }

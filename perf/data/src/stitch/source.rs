@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{Item, What};
+use super::{Item, ItemKind};
 use crate::{Event, PerfFile, Record, Summary, flag, misc};
 
 /// Numbers the events of a file and converts them to items.
@@ -17,6 +17,7 @@ impl Feed {
     /// The item of the next event; `None` if it is irrelevant for stitching. An unreadable
     /// callchain is treated as empty.
     pub fn item(&mut self, event: &Event<'_>) -> Option<Item> {
+        // Counted for every event, so that a key is the event's place in the file.
         let key = self.next_key;
         self.next_key += 1;
 
@@ -25,37 +26,38 @@ impl Feed {
         let what = match event.record {
             Record::Sample(sample) => {
                 let chain = sample.callchain().ok().flatten().unwrap_or_default();
-                What::Sample {
+                ItemKind::Sample {
                     defer: sample.attr().flags & flag::DEFER_CALLCHAIN != 0,
                     chain: chain.words().collect(),
                     ip: sample
+                        // Only in user mode is the sampled address one of user space.
                         .ip()
                         .filter(|_| sample.cpumode() == misc::CPUMODE_USER),
                 }
             }
-            Record::CallchainDeferred { cookie, chain } => What::Record {
+            Record::CallchainDeferred { cookie, chain } => ItemKind::Record {
                 // The form of 2023 has none, which is read as 0.
                 cookie: Some(cookie).filter(|&cookie| cookie != 0),
                 frames: chain.words().collect(),
             },
             Record::Fork(task) => {
                 tid = task.tid;
-                What::Fork
+                ItemKind::Fork
             }
             Record::Exit(task) => {
                 tid = task.tid;
-                What::Exit
+                ItemKind::Exit
             }
             Record::Comm(comm) if comm.exec => {
                 tid = comm.tid;
-                What::Exec
+                ItemKind::Exec
             }
             Record::Mmap(mmap) if mmap.path == b"[vdso]" => {
                 tid = mmap.tid;
-                What::Vdso
+                ItemKind::Vdso
             }
             Record::Lost { lost: count, .. } | Record::LostSamples { lost: count } => {
-                What::Lost { count }
+                ItemKind::Lost { count }
             }
             _ => return None,
         };

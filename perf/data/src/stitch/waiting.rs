@@ -8,12 +8,12 @@
 
 use std::collections::HashMap;
 
-use super::{Item, Out, Stitch, Stitched, What, Why, deferral};
+use super::{DeliveredSamples, Item, ItemKind, MissingReason, Stitch, Stitched, deferral};
 use crate::callchain::PERF_CONTEXT_USER_DEFERRED;
 
 /// A sample on the list.
 #[derive(Debug)]
-struct Entry {
+struct WaitingSample {
     /// Its position in the list.
     place: u64,
     key: u64,
@@ -27,7 +27,7 @@ pub(super) struct Waiting {
     /// Must the cookie match?
     by_cookie: bool,
     /// The list, split by thread, since only samples of the record's thread are examined.
-    threads: HashMap<i32, Vec<Entry>>,
+    threads: HashMap<i32, Vec<WaitingSample>>,
     next_place: u64,
 }
 
@@ -40,7 +40,7 @@ impl Waiting {
         }
     }
 
-    pub(super) fn push(&mut self, item: Item, out: &mut Out) {
+    pub(super) fn push(&mut self, item: Item, out: &mut DeliveredSamples) {
         let Item {
             key,
             time,
@@ -50,11 +50,13 @@ impl Waiting {
         } = item;
 
         match what {
-            What::Sample { defer, chain, .. } => {
+            ItemKind::Sample { defer, chain, .. } => {
+                // The place keeps the order of arrival over all threads, which the end of the file
+                // needs.
                 if defer && self.is_deferred(&chain) {
                     let place = self.next_place;
                     self.next_place += 1;
-                    self.threads.entry(tid).or_default().push(Entry {
+                    self.threads.entry(tid).or_default().push(WaitingSample {
                         place,
                         key,
                         time,
@@ -71,7 +73,7 @@ impl Waiting {
                     });
                 }
             }
-            What::Record { cookie, frames } => {
+            ItemKind::Record { cookie, frames } => {
                 // Both methods answer every waiting sample of the thread, even those of another
                 // cookie.
                 let waiting = self.threads.remove(&tid).unwrap_or_default();
@@ -83,7 +85,12 @@ impl Waiting {
                 }
                 out.counts.orphans += u64::from(!used);
             }
-            What::Fork | What::Exit | What::Exec | What::Vdso | What::Lost { .. } => {}
+            // These methods look at nothing else.
+            ItemKind::Fork
+            | ItemKind::Exit
+            | ItemKind::Exec
+            | ItemKind::Vdso
+            | ItemKind::Lost { .. } => {}
         }
     }
 
@@ -91,14 +98,14 @@ impl Waiting {
         deferral(chain).is_some_and(|found| found.cookie.is_some() || !self.by_cookie)
     }
 
-    pub(super) fn finish(&mut self, out: &mut Out) {
-        let mut rest: Vec<(i32, Entry)> = std::mem::take(&mut self.threads)
+    pub(super) fn finish(&mut self, out: &mut DeliveredSamples) {
+        let mut rest: Vec<(i32, WaitingSample)> = std::mem::take(&mut self.threads)
             .into_iter()
             .flat_map(|(tid, entries)| entries.into_iter().map(move |entry| (tid, entry)))
             .collect();
         rest.sort_unstable_by_key(|(_, entry)| entry.place);
         for (tid, entry) in rest {
-            let Entry {
+            let WaitingSample {
                 key, time, chain, ..
             } = entry;
             out.give(Stitched {
@@ -107,7 +114,7 @@ impl Waiting {
                 tid,
                 cookie: cookie_of(&chain),
                 chain,
-                how: Stitch::Missing(Why::End),
+                how: Stitch::Missing(MissingReason::End),
             });
         }
     }
@@ -118,17 +125,18 @@ fn cookie_of(chain: &[u64]) -> Option<u64> {
 }
 
 /// Delivers a sample because of a record, with the record's frames or without.
-fn give(entry: Entry, tid: i32, frames: Option<(u64, &[u64])>, out: &mut Out) {
-    let Entry {
+fn give(entry: WaitingSample, tid: i32, frames: Option<(u64, &[u64])>, out: &mut DeliveredSamples) {
+    let WaitingSample {
         key,
         time,
         mut chain,
         ..
     } = entry;
 
+    // Read before the chain is changed.
     let cookie = cookie_of(&chain);
     let how = match frames {
-        None => Stitch::Missing(Why::OtherCookie),
+        None => Stitch::Missing(MissingReason::OtherCookie),
         Some((record, frames)) => {
             // The cookie is removed, the marker stays.
             if let Some(found) = deferral(&chain) {
@@ -136,6 +144,7 @@ fn give(entry: Entry, tid: i32, frames: Option<(u64, &[u64])>, out: &mut Out) {
                 chain.push(PERF_CONTEXT_USER_DEFERRED);
             }
 
+            // The record's frames have no marker of their own.
             chain.extend_from_slice(frames);
             if frames.is_empty() {
                 Stitch::Empty { record }

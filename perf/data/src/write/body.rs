@@ -152,6 +152,7 @@ impl Body<'_> {
             }
         };
         match self {
+            // The mode in which a sample was taken is a part of its `misc` word.
             Self::Sample(sample) => (rt::SAMPLE, sample.misc),
             Self::Comm(comm) => (rt::COMM, if comm.exec { misc::COMM_EXEC } else { 0 }),
             Self::Mmap { mmap, cpumode } => {
@@ -171,6 +172,8 @@ impl Body<'_> {
             Self::SwitchCpuWide { out, preempted, .. } => {
                 (rt::SWITCH_CPU_WIDE, switch(*out, *preempted))
             }
+
+            // The frames are those of user space.
             Self::CallchainDeferred { .. } => (rt::CALLCHAIN_DEFERRED, misc::CPUMODE_USER),
             Self::FinishedRound => (rt::FINISHED_ROUND, 0),
         }
@@ -191,6 +194,7 @@ impl Body<'_> {
                 name(comm.name, out);
             }
             Self::Mmap { mmap, .. } => map(mmap, out),
+            // Process and thread each come with their parents.
             Self::Fork(task) | Self::Exit(task) => {
                 pair(task.pid, task.ppid, out);
                 pair(task.tid, task.ptid, out);
@@ -241,7 +245,9 @@ fn map(mmap: &Mmap<'_>, out: &mut Vec<u8>) {
     words(&[mmap.address, mmap.length, mmap.file_offset], out);
 
     match mmap.identity {
+        // Nothing is known of the file: no device and no inode.
         MmapIdentity::Path => words(&[0; 3], out),
+        // As in `struct perf_record_mmap2`: two halves, then two words.
         MmapIdentity::Inode {
             major,
             minor,
@@ -252,6 +258,7 @@ fn map(mmap: &Mmap<'_>, out: &mut Vec<u8>) {
             words(&[inode, generation], out);
         }
         MmapIdentity::BuildId(id) => {
+            // A length, three bytes of padding, and up to 20 bytes of build ID.
             let mut field = [0; 24];
             let len = id.len().min(20);
             field[0] = len as u8;
@@ -338,6 +345,7 @@ impl SampleData<'_> {
             }
         }
 
+        // The values are written in the order of the mask's bits.
         if has(st::REGS_USER) {
             registers(self.user_regs, event.sample_regs_user, out)?;
         }

@@ -102,6 +102,7 @@ pub(super) fn section(tracepoints: &[Tracepoint]) -> Vec<u8> {
     for tracepoint in tracepoints {
         out.extend(tracepoint.system.as_bytes());
         out.push(0);
+        // One event in this system: each tracepoint is written as a system of its own.
         out.extend(1u32.to_le_bytes());
         sized(&tracepoint.format(), &mut out);
     }

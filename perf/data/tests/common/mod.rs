@@ -68,6 +68,9 @@ pub(crate) fn file(attrs: &[(Attr, &[u64])], data: &[u8]) -> Vec<u8> {
         table.extend(le(&[ids_at, 8 * ids.len() as u64]));
         ids_at += 8 * ids.len() as u64;
     }
+
+    // The data come last, so their place follows from all that is before them.
+    // Each entry of the table is an attribute and the place of its IDs.
     let data_at = attrs_at + table.len() as u64;
     let mut out = b"PERFILE2".to_vec();
     out.extend(le(&[
@@ -78,6 +81,7 @@ pub(crate) fn file(attrs: &[(Attr, &[u64])], data: &[u8]) -> Vec<u8> {
         data_at,
         data.len() as u64,
     ]));
+    // The sections that are not there: event types and features.
     out.extend([0; 16 + 32]);
     out.extend(ids);
     out.extend(table);

@@ -18,14 +18,14 @@ const DW: u8 = 0x18;
 const W: u8 = 0x00;
 
 /// The things that a program may use.
-struct World<'a> {
+struct LoadContext<'a> {
     maps: &'a Maps,
     is_gpl: bool,
 }
 
 /// Checks a program that uses these maps. `is_gpl`: its license allows helpers for the GPL only.
 pub(super) fn check(program: &ProgramDef, maps: &Maps, is_gpl: bool) -> Result<(), LoadError> {
-    let world = &World { maps, is_gpl };
+    let world = &LoadContext { maps, is_gpl };
     let insns = &program.insns;
     let fail = |insn: Option<usize>, kind| LoadError {
         name: program.name.clone(),
@@ -54,7 +54,7 @@ pub(super) fn check(program: &ProgramDef, maps: &Maps, is_gpl: bool) -> Result<(
 
         let start = bounds.get(function).copied().unwrap_or(0);
         let end = bounds.get(function + 1).copied().unwrap_or(insns.len());
-        let place = Place {
+        let place = InsnContext {
             insns,
             begins: &begins,
             at,
@@ -92,7 +92,7 @@ fn beginnings(insns: &[Insn]) -> Vec<bool> {
 }
 
 /// An instruction and what surrounds it.
-struct Place<'a> {
+struct InsnContext<'a> {
     insns: &'a [Insn],
     begins: &'a [bool],
     at: usize,
@@ -100,20 +100,22 @@ struct Place<'a> {
 }
 
 fn zero(fields: &[i64]) -> Result<(), Kind> {
-    match fields.iter().all(|field| *field == 0) {
-        true => Ok(()),
-        false => Err(Kind::Reserved),
+    if fields.iter().all(|field| *field == 0) {
+        Ok(())
+    } else {
+        Err(Kind::Reserved)
     }
 }
 
-impl Place<'_> {
-    fn check(&self, insn: Insn, world: &World<'_>) -> Result<(), Kind> {
+impl InsnContext<'_> {
+    fn check(&self, insn: Insn, world: &LoadContext<'_>) -> Result<(), Kind> {
         // Calls and wide instructions use the source field for something else.
         let is_plain = !insn.is_ld_imm64() && insn.code != CALL;
         if insn.dst > R10 || (insn.src > R10 && is_plain) {
             return Err(Kind::Register(insn.dst.max(insn.src)));
         }
 
+        // A field that an instruction does not use is reserved and has to be 0.
         match insn.class() {
             class::ALU | class::ALU64 => {
                 alu_fields(insn)?;
@@ -129,6 +131,7 @@ impl Place<'_> {
                 }
                 writes(insn.dst)
             }
+            // A store of an immediate has no source register, and there is no atomic one.
             class::ST => match insn.mode() {
                 mode::MEM => zero(&[i64::from(insn.src)]),
                 _ => Err(Kind::Opcode(insn.code)),
@@ -148,7 +151,7 @@ impl Place<'_> {
         }
     }
 
-    fn jump(&self, insn: Insn, world: &World<'_>) -> Result<(), Kind> {
+    fn jump(&self, insn: Insn, world: &LoadContext<'_>) -> Result<(), Kind> {
         let (dst, src, off, imm) = (
             i64::from(insn.dst),
             i64::from(insn.src),
@@ -161,6 +164,7 @@ impl Place<'_> {
             jmp::CALL | jmp::JA if insn.is_x() => return Err(Kind::Indirect(insn.code)),
             jmp::CALL | jmp::EXIT if is_32 || insn.is_x() => return Err(Kind::Opcode(insn.code)),
             jmp::CALL => {
+                // For a kernel function the offset is used; for all other calls it is reserved.
                 zero(&[
                     dst,
                     if insn.src == pseudo::KFUNC_CALL {
@@ -176,6 +180,7 @@ impl Place<'_> {
             jmp::JA => zero(&[dst, src, if is_32 { off } else { imm }])?,
             jmp::JCOND if insn.code == class::JMP | jmp::JCOND => zero(&[dst, src, imm])?,
             jmp::JCOND | 0xf0 => return Err(Kind::Opcode(insn.code)),
+            // Either the register or the immediate is compared; the other one is unused.
             _ if insn.is_x() => zero(&[imm])?,
             _ => zero(&[src])?,
         }
@@ -183,19 +188,24 @@ impl Place<'_> {
         // Displacements count from the next instruction (RFC 9669, section 4.3).
         let target = self.at as i64 + 1 + insn.jump().unwrap_or(0);
         self.begins_at(target)?;
+
+        // A jump may not leave its function: only calls and returns change frames.
         if !self.function.contains(&(target as usize)) {
             return Err(Kind::LeavesFunction(target));
         }
         Ok(())
     }
 
-    fn call(&self, insn: Insn, world: &World<'_>) -> Result<(), Kind> {
+    fn call(&self, insn: Insn, world: &LoadContext<'_>) -> Result<(), Kind> {
         match insn.src {
             0 => match helpers::availability(insn.imm) {
-                Availability::Modelled { gpl_only, name } => match gpl_only && !world.is_gpl {
-                    true => Err(Kind::GplOnly(name)),
-                    false => Ok(()),
-                },
+                Availability::Modelled { gpl_only, name } => {
+                    if gpl_only && !world.is_gpl {
+                        Err(Kind::GplOnly(name))
+                    } else {
+                        Ok(())
+                    }
+                }
                 Availability::Missing(name) => Err(Kind::Helper(insn.imm, name)),
             },
             pseudo::CALL => self.begins_at(self.at as i64 + 1 + i64::from(insn.imm)),
@@ -204,7 +214,7 @@ impl Place<'_> {
         }
     }
 
-    fn ld_imm64(&self, insn: Insn, world: &World<'_>) -> Result<(), Kind> {
+    fn ld_imm64(&self, insn: Insn, world: &LoadContext<'_>) -> Result<(), Kind> {
         writes(insn.dst)?;
 
         // A wide instruction has the upper half of its immediate in a second slot, where all other
@@ -218,6 +228,7 @@ impl Place<'_> {
             return Err(Kind::LdImm64);
         }
 
+        // The first slot is checked like any other instruction.
         zero(&[i64::from(insn.off)])?;
         let map = i64::from(insn.imm);
         let definition = || {
@@ -227,6 +238,7 @@ impl Place<'_> {
         };
 
         match insn.src {
+            // The source field says what the immediates are (RFC 9669, section 5.4).
             0 => Ok(()),
             pseudo::MAP_FD | pseudo::MAP_IDX => {
                 definition()?;
@@ -240,6 +252,7 @@ impl Place<'_> {
                     _ => Err(Kind::MapValue(offset)),
                 }
             }
+            // The target of a function pointer counts from the next instruction, like a call's.
             pseudo::FUNC => {
                 zero(&[i64::from(second.imm)])?;
                 self.begins_at(self.at as i64 + 1 + i64::from(insn.imm))
@@ -275,9 +288,13 @@ fn alu_fields(insn: Insn) -> Result<(), Kind> {
         i64::from(insn.imm),
     );
 
-    let operand = || match insn.is_x() {
-        true => zero(&[imm]),
-        false => zero(&[src]),
+    // The operand is a register or the immediate, and the field of the other one must be 0.
+    let operand = || {
+        if insn.is_x() {
+            zero(&[imm])
+        } else {
+            zero(&[src])
+        }
     };
 
     match insn.op() {
@@ -309,12 +326,14 @@ fn alu_fields(insn: Insn) -> Result<(), Kind> {
             operand()?;
             zero(&[off])?;
             let width = if is_64 { 64 } else { 32 };
-            match insn.is_x() || (0..width).contains(&imm) {
-                true => Ok(()),
-                false => Err(Kind::Shift(insn.imm)),
+            if insn.is_x() || (0..width).contains(&imm) {
+                Ok(())
+            } else {
+                Err(Kind::Shift(insn.imm))
             }
         }
         0xe0 | 0xf0 => Err(Kind::Opcode(insn.code)),
+        // All other operations have no use for the offset.
         _ => {
             operand()?;
             zero(&[off])

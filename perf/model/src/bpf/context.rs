@@ -102,6 +102,7 @@ impl Context<'_> {
             size: size as u64,
         };
 
+        // A negative offset is before the context.
         let at = usize::try_from(offset).map_err(|_| denied)?;
 
         match self {
@@ -120,6 +121,7 @@ impl Context<'_> {
                     return Err(denied);
                 }
 
+                // The fields after the registers may be read in parts, in little-endian order.
                 let word = data.words[at / 8].ok_or(FaultKind::ContextUnknown { offset })?;
                 let shifted = word >> (8 * (at % 8));
                 Ok(if size == 8 {

@@ -182,9 +182,10 @@ impl Env for PlainEnv {
     }
 
     fn stack(&mut self, user: bool, max_depth: u32) -> Option<Vec<u64>> {
-        let stack = match user {
-            true => &self.user_stack,
-            false => &self.kernel_stack,
+        let stack = if user {
+            &self.user_stack
+        } else {
+            &self.kernel_stack
         };
         Some(stack.iter().take(max_depth as usize).copied().collect())
     }

@@ -126,9 +126,10 @@ pub enum FaultKind {
 impl Fault {
     /// The function, where it is not the program's own.
     fn place(&self) -> String {
-        match self.function == self.program {
-            true => String::new(),
-            false => format!(" in {}", self.function),
+        if self.function == self.program {
+            String::new()
+        } else {
+            format!(" in {}", self.function)
         }
     }
 }

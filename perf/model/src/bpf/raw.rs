@@ -9,6 +9,7 @@ impl Object {
         let mut starts = vec![0];
         for (at, insn) in insns.iter().enumerate() {
             if insn.is_subprogram_call() {
+                // The displacement of a call counts from the next instruction.
                 let target = at as i64 + 1 + i64::from(insn.imm);
                 starts.extend(usize::try_from(target).ok().filter(|at| *at < insns.len()));
             }

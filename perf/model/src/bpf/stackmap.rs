@@ -96,6 +96,7 @@ impl StackMap {
         flags: u32,
         max_stack: u32,
     ) -> Result<Self, Errno> {
+        // With build IDs, an entry is an ID and an offset instead of an address.
         let has_build_ids = flags & STACK_BUILD_ID != 0;
         let entry = if has_build_ids {
             BUILD_ID_ENTRY_SIZE
@@ -186,6 +187,7 @@ impl StackMap {
         let room = max_depth.saturating_sub(skip);
         let frames = &trace[skip..][..(trace.len() - skip).min(room)];
 
+        // The whole 32 bits are kept with the stack; the number of buckets cuts them to the id.
         let hash = jhash2(frames);
         let id = hash & (self.max_entries.next_power_of_two() - 1);
         let reuse = flags & REUSE_STACKID != 0;
@@ -199,6 +201,7 @@ impl StackMap {
             return Ok(id);
         }
 
+        // Only now: with build IDs, making the data costs a lookup for each frame.
         let data = self.data(frames, flags, env);
         let same_count = old.is_some_and(|bucket| bucket.frames as usize == frames.len());
         if same_hash && same_count && old.is_some_and(|bucket| bucket.data == data) {
@@ -219,9 +222,10 @@ impl StackMap {
             return Err(Errno::Enomem);
         }
 
-        match is_taken {
-            true => self.stats.replaced += 1,
-            false => self.stats.stored += 1,
+        if is_taken {
+            self.stats.replaced += 1
+        } else {
+            self.stats.stored += 1
         }
 
         let frames = frames.len() as u32;
@@ -254,12 +258,16 @@ pub(crate) fn max_depth(size: u32, entry: u32, flags: u64, max_stack: u32) -> u3
 /// The kernel's `jhash2` over the addresses' 32-bit halves, with initial value 0.
 pub fn jhash2(addresses: &[u64]) -> u32 {
     const INITIAL: u32 = 0xdead_beef;
+
+    // The lower half comes first, as in the kernel's memory.
     let words: Vec<u32> = addresses
         .iter()
         .flat_map(|address| [*address as u32, (*address >> 32) as u32])
         .collect();
     let start = INITIAL.wrapping_add((words.len() as u32) << 2);
     let (mut a, mut b, mut c) = (start, start, start);
+
+    // Three words at a time, except the last one to three, which are mixed otherwise.
     let mut rest = &words[..];
     while let [x, y, z, more @ ..] = rest
         && !more.is_empty()
@@ -271,9 +279,10 @@ pub fn jhash2(addresses: &[u64]) -> u32 {
         rest = more;
     }
     let [x, y, z] = [0, 1, 2].map(|index| rest.get(index).copied().unwrap_or(0));
-    match rest.is_empty() {
-        true => c,
-        false => last(a.wrapping_add(x), b.wrapping_add(y), c.wrapping_add(z)),
+    if rest.is_empty() {
+        c
+    } else {
+        last(a.wrapping_add(x), b.wrapping_add(y), c.wrapping_add(z))
     }
 }
 

@@ -81,24 +81,27 @@ impl Schedule {
             cpus: 1 + u16::from(has_branches) + rng.below(3 - usize::from(has_branches)) as u16,
             // The low limit makes the kernel throttle events.
             samples_per_tick: if rng.chance(1, 4) { 4 } else { 100 },
-            rfc_buffer: match rng.chance(1, 2) {
-                true => RfcBuffer::Allocated,
-                false => RfcBuffer::OnStack,
+            rfc_buffer: if rng.chance(1, 2) {
+                RfcBuffer::Allocated
+            } else {
+                RfcBuffer::OnStack
             },
             timer_tracepoint: rng.chance(1, 4),
             lbr_storage,
             lbr_depth: Depth::ALL[rng.below(3)],
             software_branches: seed.is_multiple_of(3),
-            cgroups: match has_cgroup {
-                true => vec![CgroupSetup {
+            cgroups: if has_cgroup {
+                vec![CgroupSetup {
                     name: "group".to_owned(),
                     tids: vec![1, 2],
-                }],
-                false => Vec::new(),
+                }]
+            } else {
+                Vec::new()
             },
             ..Setup::default()
         };
 
+        // Every task has stacks of its own, so that one can tell whose a frame is.
         let mut tasks: Vec<(i32, Option<StackId>)> = (0..2 + rng.below(3))
             .map(|task| {
                 (
@@ -172,6 +175,7 @@ impl Schedule {
             }
         });
 
+        // An event without samples of its own, which takes what programs write.
         let mut events: Vec<_> = events.collect();
         if rng.chance(1, 2) {
             events.push(EventSetup {
@@ -184,6 +188,7 @@ impl Schedule {
             });
         }
 
+        // The same source of numbers goes on: one seed gives the whole schedule.
         let mut maker = Maker {
             cpus: usize::from(setup.cpus),
             events: events.len(),
@@ -203,6 +208,7 @@ impl Schedule {
             actions: Vec::with_capacity(actions),
         };
 
+        // An action is tried in the world itself, which knows best what is possible.
         let mut world = schedule.world();
         // Many actions are refused where they fall.
         let mut tries = actions * TRIES_PER_ACTION;
@@ -379,6 +385,7 @@ impl Maker {
                 Action::Close { cpu, event }
             }
             42..46 => self.user(cpu),
+            // Samples at chosen moments, besides those that come by themselves.
             46..54 => Action::Sample { cpu, event },
             54..59 => Action::Run {
                 cpu,
@@ -393,9 +400,10 @@ impl Maker {
             73..77 => self.user(cpu),
             77..85 => {
                 let tid = self.tid();
-                match self.has_branches && self.rng.chance(1, 2) {
-                    true => Action::SwitchBegin { cpu, tid },
-                    false => Action::Switch { cpu, tid },
+                if self.has_branches && self.rng.chance(1, 2) {
+                    Action::SwitchBegin { cpu, tid }
+                } else {
+                    Action::Switch { cpu, tid }
                 }
             }
             85..86 => Action::Irq { cpu },
@@ -419,10 +427,14 @@ impl Maker {
                 self.next += 1;
                 Action::Fork { cpu, child }
             }
-            97..98 if self.rng.chance(1, 8) => match self.has_branches && self.rng.chance(1, 2) {
-                true => Action::Oops { cpu },
-                false => Action::Exit { cpu },
-            },
+            97..98 if self.rng.chance(1, 8) => {
+                if self.has_branches && self.rng.chance(1, 2) {
+                    Action::Oops { cpu }
+                } else {
+                    Action::Exit { cpu }
+                }
+            }
+            // The next allocation of this task fails.
             98..99 => {
                 let tid = self.tid();
                 Action::NoMemory { tid }

@@ -27,6 +27,7 @@ impl Schedule {
             done: Vec::new(),
         };
 
+        // The same order of actions, so that the disturbed run still does what the first one did.
         for &action in &self.actions {
             if let Action::Finish { cpu } = action {
                 for _ in 0..varying.rng.below(STEPS_MAX) {
@@ -38,6 +39,7 @@ impl Schedule {
             varying.apply(action);
         }
 
+        // Setup, events and tasks stay, so that a difference is due to the order only.
         Self {
             actions: varying.done,
             ..self.clone()

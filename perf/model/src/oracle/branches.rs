@@ -4,7 +4,7 @@
 //! A processor does not see that a signal, a uprobe or execve replaces the stack: its records stay,
 //! and later returns remove them.
 
-use super::Due;
+use super::ExpectedBranches;
 use super::rule::Rule;
 use crate::log::{Entry, Fact};
 use crate::setup::EventSetup;
@@ -27,7 +27,7 @@ struct Calls {
 }
 
 /// The books.
-pub(super) struct Books {
+pub(super) struct BranchAccounts {
     depth: usize,
     storage: Storage,
     threads: BTreeMap<i32, Calls>,
@@ -40,7 +40,7 @@ pub(super) struct Books {
 /// A broken rule and its description.
 type Fault = (Rule, String);
 
-impl Books {
+impl BranchAccounts {
     /// `None` if no event has branch records.
     pub(super) fn new(events: &[EventSetup], depth: usize, storage: Storage) -> Option<Self> {
         events.iter().find(|event| event.branch_stack)?;
@@ -113,11 +113,11 @@ impl Books {
     }
 
     /// The branch stack that a sample of the thread must have now.
-    pub(super) fn due(&self, tid: i32, frames: usize) -> Due {
+    pub(super) fn due(&self, tid: i32, frames: usize) -> ExpectedBranches {
         let Some(thread) = self.threads.get(&tid) else {
-            return Due::default();
+            return ExpectedBranches::default();
         };
-        Due {
+        ExpectedBranches {
             froms: thread
                 .froms
                 .iter()
@@ -131,7 +131,12 @@ impl Books {
     }
 
     /// Checks a sample's branch stack.
-    pub(super) fn judge(&self, tid: i32, due: &Due, entries: &[BranchEntry]) -> Option<Fault> {
+    pub(super) fn judge(
+        &self,
+        tid: i32,
+        due: &ExpectedBranches,
+        entries: &[BranchEntry],
+    ) -> Option<Fault> {
         // Both are newest first, so a shorter stack is a prefix of the true one.
         let are_own = entries.len() <= due.froms.len()
             && entries
@@ -156,6 +161,7 @@ impl Books {
             return Some((Rule::OwnBranches, what));
         }
 
+        // With memory for each context, branches may be missing for a reason.
         let is_cut = self.storage != Storage::PerContext && entries.len() != due.held;
         is_cut.then(|| {
             let (has, held) = (entries.len(), due.held);
@@ -177,6 +183,8 @@ impl Books {
             _ => return None,
         };
 
+        // Memory is followed from its allocation to its end; every use in between must find it
+        // there.
         let piece = match step {
             Step::Wiped { .. } => return None,
             Step::Allocated { piece, .. } => {

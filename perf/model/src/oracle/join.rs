@@ -10,7 +10,9 @@ use crate::record::{Body, Branches, Record};
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use unwind_sim_perf_data::callchain::{PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
-use unwind_sim_perf_data::stitch::{Counts, Item, Mode, Stitch, Stitched, Stitcher, What, Why};
+use unwind_sim_perf_data::stitch::{
+    Counts, Item, ItemKind, MissingReason, Mode, Stitch, Stitched, Stitcher,
+};
 
 /// The outcome of stitching for a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,35 +78,36 @@ pub fn items(records: &[Record]) -> Vec<Item> {
     for record in records {
         let (mut tid, mut time) = (record.tid, Some(record.time));
 
+        // What a reader of the file would get, and no more.
         let what = match &record.body {
             Body::Sample {
                 chain,
                 user_mode,
                 ip,
                 ..
-            } => What::Sample {
+            } => ItemKind::Sample {
                 defer: chain.contains(&PERF_CONTEXT_USER_DEFERRED),
                 chain: chain.clone(),
                 ip: user_mode.then_some(*ip),
             },
-            Body::Deferred { cookie, frames, .. } => What::Record {
+            Body::Deferred { cookie, frames, .. } => ItemKind::Record {
                 cookie: *cookie,
                 frames: frames.clone(),
             },
-            Body::Lost { lost } => What::Lost { count: *lost },
+            Body::Lost { lost } => ItemKind::Lost { count: *lost },
             Body::LostSamples { lost } => {
                 // A sum over the whole recording, which does not tell when.
                 time = None;
-                What::Lost { count: *lost }
+                ItemKind::Lost { count: *lost }
             }
-            Body::Exec => What::Exec,
-            Body::Vdso => What::Vdso,
+            Body::Exec => ItemKind::Exec,
+            Body::Vdso => ItemKind::Vdso,
             Body::Fork { child } => {
                 // The record is of the parent; what begins is the child.
                 tid = *child;
-                What::Fork
+                ItemKind::Fork
             }
-            Body::Exit => What::Exit,
+            Body::Exit => ItemKind::Exit,
             Body::Raw { .. } | Body::Throttle | Body::Unthrottle => continue,
         };
 
@@ -123,6 +126,7 @@ pub fn items(records: &[Record]) -> Vec<Item> {
 
 /// Stitches a finished run in a mode, and judges the result.
 pub fn join(world: &World, mode: Mode) -> Run {
+    // The oracle knows the truth from the log, of which the stitcher sees nothing.
     let oracle = Oracle::of(world);
     let mut violations = oracle.violations().to_vec();
     let records = world.records();
@@ -145,6 +149,8 @@ pub fn join(world: &World, mode: Mode) -> Run {
         } => Some((record.sequence, (*number, branches.clone()))),
         _ => None,
     };
+
+    // What is stitched has only a key, so the samples are found by it.
     let mut samples: BTreeMap<_, _> = records.iter().filter_map(sample).collect();
     let available = available(records);
 
@@ -155,6 +161,7 @@ pub fn join(world: &World, mode: Mode) -> Run {
             continue;
         };
 
+        // The user stack may have changed within the stay, by a signal or an execve.
         let in_stay = oracle.in_stay(number);
         let outcome = outcome(&stitched, &allowed, in_stay);
 
@@ -176,6 +183,7 @@ pub fn join(world: &World, mode: Mode) -> Run {
         });
     }
 
+    // Walks of programs come from the oracle, which has read their output.
     Run {
         joined,
         counts,
@@ -211,7 +219,7 @@ fn own_fault(
                 .cookie
                 .is_some_and(|cookie| available.contains(&(stitched.tid, cookie)));
             // In execve the record shows the new program, so it must not be used.
-            (is_there && why != Why::Exec)
+            (is_there && why != MissingReason::Exec)
                 .then(|| format!("its record is there, yet it says {}", why.as_str()))
         }
         _ => None,
@@ -225,22 +233,26 @@ fn outcome(
 ) -> Outcome {
     let marker = |word: &u64| matches!(*word, PERF_CONTEXT_USER | PERF_CONTEXT_USER_DEFERRED);
 
+    // What comes before the first marker of user space is the kernel's part.
     let at = stitched.chain.iter().position(marker);
     let user = at.map_or(&[][..], |at| &stitched.chain[at + 1..]);
 
     if let Stitch::Missing(_) | Stitch::Empty { .. } = stitched.how {
         // perf leaves the cookie where frames should be.
         let bogus = !user.is_empty();
-        return match bogus {
-            true => Outcome::Bogus,
-            false => Outcome::Reported,
+        return if bogus {
+            Outcome::Bogus
+        } else {
+            Outcome::Reported
         };
     }
 
+    // A kernel thread has no user part, and nothing is what it should have.
     let Some(own) = &allowed.own else {
-        return match user.is_empty() {
-            true => Outcome::NoUser,
-            false => Outcome::Wrong,
+        return if user.is_empty() {
+            Outcome::NoUser
+        } else {
+            Outcome::Wrong
         };
     };
 

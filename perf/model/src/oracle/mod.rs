@@ -12,15 +12,15 @@ mod walk;
 
 pub use join::{Joined, Outcome, Run, items, join};
 pub use rule::{Rule, Violation};
-pub use walk::{Found, Walk};
+pub use walk::{Walk, WalkVerdict};
 
 use crate::log::{Entry, Fact};
 use crate::record::{Body, Record};
 use crate::setup::{EventSetup, Form, Kind, RfcBuffer, Setup};
 use crate::stack::{Leaf, StackId, StackSource};
 use crate::world::World;
-use branches::Books;
-use programs::Handled;
+use branches::BranchAccounts;
+use programs::HandlerRuns;
 use std::collections::BTreeMap;
 
 /// The ground truth of a sample.
@@ -36,12 +36,12 @@ struct Truth {
     stay: u64,
     at_uprobe: bool,
     deferred: Option<u64>,
-    fate: Fate,
-    branches: Option<Due>,
+    fate: SampleFate,
+    branches: Option<ExpectedBranches>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum SampleFate {
     Open,
     Written,
     Lost,
@@ -50,7 +50,7 @@ enum Fate {
 
 /// The expected branch stack of a sample.
 #[derive(Clone, Debug, Default)]
-struct Due {
+struct ExpectedBranches {
     /// Addresses of the thread's calls, innermost first, as many as a ring may have.
     froms: Vec<u64>,
     /// The number of calls on the thread's stack.
@@ -72,7 +72,7 @@ struct Thread {
 }
 
 /// A cookie in use.
-struct Promise {
+struct IssuedCookie {
     tid: i32,
     stay: u64,
     time: u64,
@@ -83,7 +83,7 @@ struct Promise {
 
 /// The events counted and the records lost of an event on a CPU.
 #[derive(Clone, Default)]
-struct Account {
+struct EventCounts {
     counted: u64,
     /// In frequency mode, the period of the counter once it differs from the initial one.
     period: Option<u64>,
@@ -103,14 +103,14 @@ struct Oracle<'a> {
     stacks: &'a dyn StackSource,
     threads: BTreeMap<i32, Thread>,
     truths: Vec<Truth>,
-    promises: BTreeMap<u64, Promise>,
-    accounts: BTreeMap<(u16, u16), Account>,
-    handlers: Handled,
+    promises: BTreeMap<u64, IssuedCookie>,
+    accounts: BTreeMap<(u16, u16), EventCounts>,
+    handlers: HandlerRuns,
     /// The number of the log entry that opened the event; `None` while it is closed.
     opened: Vec<Option<usize>>,
     /// The number of entries read.
     read: usize,
-    branches: Option<Books>,
+    branches: Option<BranchAccounts>,
     /// The stacks of a thread in a stay in which the stack was replaced.
     replaced: BTreeMap<(i32, u64), Vec<(StackId, Leaf)>>,
     violations: Vec<Violation>,
@@ -144,14 +144,14 @@ impl<'a> Oracle<'a> {
             truths: Vec::new(),
             promises: BTreeMap::new(),
             accounts: BTreeMap::new(),
-            handlers: Handled::default(),
+            handlers: HandlerRuns::default(),
             opened: world
                 .events()
                 .iter()
                 .map(|event| (!event.is_opened_later).then_some(0))
                 .collect(),
             read: 0,
-            branches: Books::new(
+            branches: BranchAccounts::new(
                 world.events(),
                 world.setup().lbr_depth.entries(),
                 world.setup().lbr_storage,
@@ -161,6 +161,7 @@ impl<'a> Oracle<'a> {
             walks: Vec::new(),
         };
 
+        // User frames, and what programs write, have records of their own kinds.
         let is_deferred = |record: &&Record| matches!(record.body, Body::Deferred { .. });
         let is_raw = |record: &&Record| matches!(record.body, Body::Raw { .. });
 
@@ -169,6 +170,7 @@ impl<'a> Oracle<'a> {
         let mut raw = world.records().iter().filter(is_raw);
         let mut deferred = world.records().iter().filter(is_deferred);
 
+        // In the order of the log: each fact is checked against what was true at that time.
         for (index, entry) in world.log().iter().enumerate() {
             oracle.read = index + 1;
             oracle.fact(entry);
@@ -181,6 +183,7 @@ impl<'a> Oracle<'a> {
                 }
             }
 
+            // Branch records are followed even where no sample has them.
             let fault = oracle.branches.as_mut().and_then(|books| books.fact(entry));
             if let Some((rule, what)) = fault {
                 oracle.fault(rule, entry.time, what);
@@ -208,7 +211,7 @@ impl<'a> Oracle<'a> {
         self.threads.entry(tid).or_default()
     }
 
-    fn account(&mut self, event: u16, cpu: u16) -> &mut Account {
+    fn account(&mut self, event: u16, cpu: u16) -> &mut EventCounts {
         self.accounts.entry((event, cpu)).or_default()
     }
 
@@ -279,6 +282,7 @@ impl<'a> Oracle<'a> {
     fn fact(&mut self, entry: &Entry) {
         let (tid, cpu) = (entry.tid, entry.cpu);
 
+        // Only facts about threads, events and samples; those about handlers are read elsewhere.
         match entry.fact {
             Fact::Ran { user, ns } => self.ran(tid, cpu, user, ns),
             Fact::Loaded {
@@ -292,12 +296,14 @@ impl<'a> Oracle<'a> {
                 account.counted = account.counted.saturating_sub(dropped);
             }
             Fact::Counted { event, by } => self.account(event, cpu).counted += by,
+            // The stack of the thread until something replaces it.
             Fact::Stack { stack, leaf } => self.stack(tid, stack, leaf),
             Fact::Opened { event } => self.opened(event, true),
             Fact::Closed { event } => self.opened(event, false),
             Fact::Exec { stack } | Fact::Signal { stack } => {
                 self.replace(tid, |_| (stack, Leaf::Body));
             }
+            // The push was emulated: the same stack, seen one instruction later.
             Fact::UprobeStep => self.replace(tid, |(stack, _)| (stack, Leaf::AfterPush)),
             Fact::Fork { child } => {
                 // The child starts on a copy of its parent's stack.
@@ -326,10 +332,10 @@ impl<'a> Oracle<'a> {
                 ..
             } => self.sampled(entry, event, number, period, user_mode),
             Fact::Request { number, cookie } => self.requested(entry, number, cookie),
-            Fact::Sample { number } => self.fate(entry.time, number, Fate::Written),
+            Fact::Sample { number } => self.fate(entry.time, number, SampleFate::Written),
             Fact::SampleLost { number, event } => {
                 self.account(event, cpu).lost += 1;
-                self.fate(entry.time, number, Fate::Lost);
+                self.fate(entry.time, number, SampleFate::Lost);
             }
             // A lost record answers the request too: its loss is told.
             Fact::DeferredLost { event, cookie } => {
@@ -437,6 +443,7 @@ impl<'a> Oracle<'a> {
         let has_branches = self.events[usize::from(event)].branch_stack;
         let books = self.branches.as_ref().filter(|_| has_branches);
 
+        // Taken now, since the stack may change before the sample is written.
         let stack = thread.and_then(|thread| thread.stack);
         let frames = stack.map_or(0, |(stack, _)| self.stacks.depth(stack));
         let branches = books.map(|books| books.due(entry.tid, frames));
@@ -451,7 +458,7 @@ impl<'a> Oracle<'a> {
             stay: thread.map_or(0, |thread| thread.stay),
             at_uprobe: self.events[usize::from(event)].kind == Kind::Uprobe,
             deferred: None,
-            fate: Fate::Open,
+            fate: SampleFate::Open,
             branches,
         });
 
@@ -460,6 +467,8 @@ impl<'a> Oracle<'a> {
 
         let setup = &self.events[usize::from(event)];
         let loaded = account.period.unwrap_or(setup.period);
+
+        // A sample has the period with which its counter was loaded.
         if setup.kind == Kind::Pmu && period != loaded {
             let what = format!("sample {number}: period {period}, its counter had {loaded}");
             self.fault(Rule::Periods, entry.time, what);
@@ -481,7 +490,7 @@ impl<'a> Oracle<'a> {
         let Some(cookie) = cookie.filter(|_| self.setup.form == Form::Upstream) else {
             return;
         };
-        let promise = self.promises.entry(cookie).or_insert(Promise {
+        let promise = self.promises.entry(cookie).or_insert(IssuedCookie {
             tid: entry.tid,
             stay,
             time: entry.time,
@@ -501,11 +510,11 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    fn fate(&mut self, time: u64, number: u64, fate: Fate) {
+    fn fate(&mut self, time: u64, number: u64, fate: SampleFate) {
         let Some(truth) = self.truths.get_mut(number as usize - 1) else {
             return;
         };
-        if std::mem::replace(&mut truth.fate, fate) != Fate::Open {
+        if std::mem::replace(&mut truth.fate, fate) != SampleFate::Open {
             self.fault(Rule::Fate, time, format!("sample {number} ends twice"));
         }
     }
@@ -567,7 +576,7 @@ impl<'a> Oracle<'a> {
         }
 
         self.handlers_end();
-        let left = self.branches.as_ref().and_then(Books::end);
+        let left = self.branches.as_ref().and_then(BranchAccounts::end);
         faults.extend(left.map(|(rule, what)| (rule, 0, what)));
 
         for (rule, time, what) in faults {

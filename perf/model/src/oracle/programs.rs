@@ -2,7 +2,7 @@
 //! what the tracepoint of the timers sees.
 
 use super::rule::Rule;
-use super::{Fate, Oracle};
+use super::{Oracle, SampleFate};
 use crate::log::{Entry, Fact, Handling};
 use crate::programs::{REPORT_WORDS, STACK_WORDS};
 use crate::record::{Body, Record};
@@ -16,7 +16,7 @@ const STACK: u16 = 7;
 
 /// The books on handlers.
 #[derive(Default)]
-pub(super) struct Handled {
+pub(super) struct HandlerRuns {
     /// The installed handler by event and, for inherited events, by task.
     installed: BTreeMap<(u16, Option<i32>), u16>,
     /// The number of changes of the handler, by event.
@@ -38,7 +38,7 @@ struct Expiries {
     sampled: u64,
 }
 
-impl Handled {
+impl HandlerRuns {
     fn in_place(&self, event: u16, tid: i32) -> u16 {
         let inherited = self.installed.get(&(event, Some(tid)));
         let found = inherited.or_else(|| self.installed.get(&(event, None)));
@@ -54,6 +54,7 @@ impl Oracle<'_> {
         match entry.fact {
             Fact::Installed { event, handler } => {
                 books.installed.insert((event, None), handler);
+                // Every change counts: a handler that came and went was still there in between.
                 *books.changes.entry(event).or_default() += 1;
             }
             Fact::Closed { event } => {
@@ -91,6 +92,7 @@ impl Oracle<'_> {
                 let busy = books.taken.values().any(|&(cpu, ..)| cpu == entry.cpu);
                 let pair = (entry.cpu, handler, context);
                 books.taken.insert(number, pair);
+                // The program must be the one that was installed when the sample began.
                 self.in_place(entry, number, (handler, context));
                 if busy {
                     let what = format!("sample {number}: two programs run on one CPU");
@@ -148,6 +150,8 @@ impl Oracle<'_> {
 
     fn handled(&mut self, entry: &Entry, number: u64, pair: (u16, u16), how: Handling) {
         self.handlers.awaited.remove(&number);
+
+        // A program that was chosen before must be the one that ran.
         match self.handlers.taken.remove(&number) {
             None => self.in_place(entry, number, pair),
             Some((cpu, handler, context)) => {
@@ -175,8 +179,9 @@ impl Oracle<'_> {
             );
         }
 
+        // Only the return value that keeps a sample lets it be written.
         if how != Handling::Kept {
-            self.fate(entry.time, number, Fate::Dropped);
+            self.fate(entry.time, number, SampleFate::Dropped);
         }
     }
 
@@ -189,6 +194,7 @@ impl Oracle<'_> {
             return;
         };
 
+        // The record must be there, and of the thread that ran.
         let data = match record.map(|record| (&record.body, record.tid)) {
             Some((Body::Raw { data }, tid)) if tid == entry.tid => data,
             _ => {
@@ -204,10 +210,12 @@ impl Oracle<'_> {
             .map(|bytes| u64::from_le_bytes(*bytes))
             .collect();
 
+        // Numbers count from 1.
         let Some(truth) = self.truths.get(number as usize - 1) else {
             return;
         };
 
+        // Only of the built-in programs is it known what they write.
         let is_right = if REPORTS.contains(&handler) && words.len() >= REPORT_WORDS {
             let tid = truth.tid as u64;
             let frame = truth
@@ -215,9 +223,10 @@ impl Oracle<'_> {
                 .and_then(|stack| self.walk(stack, truth.at_uprobe).first().copied());
             let is_kernel = (crate::KERNEL_TEXT..crate::MACHINERY_TEXT).contains(&words[1]);
             // In user mode, the innermost frame; in the kernel, any address of its text.
-            let ip_is_right = match truth.user_mode {
-                true => frame == Some(words[1]),
-                false => is_kernel,
+            let ip_is_right = if truth.user_mode {
+                frame == Some(words[1])
+            } else {
+                is_kernel
             };
             let expected = [truth.period, u64::from(entry.cpu), entry.time];
             ip_is_right && words[0] == tid << 32 | tid && words[2..5] == expected
@@ -280,6 +289,7 @@ impl Oracle<'_> {
                 sampled,
             } = timer;
 
+            // Without the tracepoint there is nothing to count against.
             // The tracepoint comes before the filters, so every expiry is traced, and then filtered
             // or sampled.
             if traced != filtered + sampled || without_registers > filtered {

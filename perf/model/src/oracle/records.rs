@@ -1,10 +1,10 @@
 //! The oracle on records: compares each record with its books.
 
 use super::rule::Rule;
-use super::{Fate, Oracle};
+use super::{Oracle, SampleFate};
 use crate::log::{Entry, Fact};
 use crate::record::{Body, Branches, Record};
-use crate::world::{Crash, Kept};
+use crate::world::{Crash, TaskBranches};
 use std::collections::BTreeMap;
 
 impl Oracle<'_> {
@@ -26,10 +26,12 @@ impl Oracle<'_> {
             _ => Vec::new(),
         };
 
+        // Limited like the sample's own chain, but by the record's event.
         if let Fact::Deferred { event, .. } = entry.fact {
             expected.truncate(self.deferred_max(self.events[usize::from(event)].max_stack));
         }
 
+        // The thread is compared, too: buffers of two tasks must not mix.
         if *tid != entry.tid || *frames != expected {
             let what = format!(
                 "thread {}: the record of thread {tid} has {}, the stack is {}",
@@ -46,6 +48,7 @@ impl Oracle<'_> {
         let mut written = vec![0u32; self.truths.len()];
         let mut periods: BTreeMap<u16, u64> = BTreeMap::new();
 
+        // The records say what was written; the log says what should have been.
         for record in records {
             let time = record.time;
             match &record.body {
@@ -79,7 +82,7 @@ impl Oracle<'_> {
         let mut expected: BTreeMap<u16, u64> = BTreeMap::new();
         for (index, count) in written.into_iter().enumerate() {
             let truth = &self.truths[index];
-            let is_written = truth.fate == Fate::Written;
+            let is_written = truth.fate == SampleFate::Written;
             if is_written {
                 *expected.entry(truth.event).or_default() += truth.period;
             }
@@ -89,6 +92,7 @@ impl Oracle<'_> {
             }
         }
 
+        // By event, because each has its own counter.
         for (event, sum) in periods {
             let counted = expected.get(&event).copied().unwrap_or(0);
             if sum != counted {
@@ -119,7 +123,7 @@ impl Oracle<'_> {
             let what = format!("a crash of {} kept nothing", entry.tid);
             return self.fault(Rule::OwnBranches, entry.time, what);
         };
-        let fault = |kept: &Kept| {
+        let fault = |kept: &TaskBranches| {
             let due = books.due(kept.tid, 0);
             let (rule, what) = books.judge(kept.tid, &due, &kept.entries)?;
             Some((
@@ -137,6 +141,7 @@ impl Oracle<'_> {
     fn chain(&mut self, record: &Record, number: u64, chain: &[u64]) {
         let truth = self.truths[number as usize - 1].clone();
 
+        // An event without callchains has none, whatever its other flags are.
         if !self.events[usize::from(truth.event)].has_callchain {
             if !chain.is_empty() {
                 let what = format!("sample {number}: a chain that nobody asked for");
@@ -150,6 +155,7 @@ impl Oracle<'_> {
             .position(|&word| word == crate::USER || word == crate::DEFERRED)
             .unwrap_or(chain.len())];
 
+        // The whole chain is shown, since the fault may be in what lies before it.
         let bad = |what: &str| format!("sample {number}: {what}: {}", words(chain));
         let is_kernel = |word: &u64| (crate::KERNEL_TEXT..crate::MACHINERY_TEXT).contains(word);
         let kernel_is_right = match (truth.user_mode, kernel) {
@@ -161,6 +167,7 @@ impl Oracle<'_> {
             _ => false,
         };
 
+        // Faults are noted, not thrown: one run may have several.
         if !kernel_is_right {
             self.fault(Rule::OwnChain, record.time, bad("not a kernel chain"));
         }

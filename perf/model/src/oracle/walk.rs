@@ -21,7 +21,7 @@ pub struct Walk {
 
 /// The difference between a walk and the ground truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum WalkVerdict {
     /// All frames, and no other.
     Right,
     /// The walk ends too early.
@@ -34,17 +34,17 @@ pub enum Found {
 
 impl Walk {
     /// The difference to the ground truth.
-    pub fn outcome(&self) -> Found {
+    pub fn outcome(&self) -> WalkVerdict {
         let mut left = self.truth.iter();
         for (index, frame) in self.found.iter().enumerate() {
             if !left.any(|truth| truth == frame) {
-                return Found::Wrong(index);
+                return WalkVerdict::Wrong(index);
             }
         }
         match (self.truth.starts_with(&self.found), left.next()) {
-            (true, None) => Found::Right,
-            (true, Some(_)) => Found::Truncated,
-            (false, _) => Found::Missing,
+            (true, None) => WalkVerdict::Right,
+            (true, Some(_)) => WalkVerdict::Truncated,
+            (false, _) => WalkVerdict::Missing,
         }
     }
 }
@@ -58,6 +58,8 @@ impl Oracle<'_> {
 
         let words = data.as_chunks::<8>().0.iter();
         let words: Vec<u64> = words.map(|bytes| u64::from_le_bytes(*bytes)).collect();
+
+        // The program writes the count first; words behind the frames are not looked at.
         let found = words.split_first().and_then(|(count, frames)| {
             let count = usize::try_from(*count).ok()?;
             frames.get(..count)
@@ -72,6 +74,7 @@ impl Oracle<'_> {
             return;
         };
 
+        // The true chain at the sample, from the innermost frame outwards.
         let depth = self.stacks.depth(stack);
         let mut truth: Vec<u64> = (0..depth).map(|i| self.stacks.frame(stack, i)).collect();
         // The opcode of the push has one byte.
@@ -103,14 +106,14 @@ mod tests {
             };
             walk.outcome()
         };
-        assert_eq!(outcome(&[4, 3, 2, 1]), Found::Right);
-        assert_eq!(outcome(&[4, 3]), Found::Truncated);
-        assert_eq!(outcome(&[]), Found::Truncated);
-        assert_eq!(outcome(&[4, 2, 1]), Found::Missing);
-        assert_eq!(outcome(&[4, 2]), Found::Missing);
-        assert_eq!(outcome(&[4, 5]), Found::Wrong(1));
+        assert_eq!(outcome(&[4, 3, 2, 1]), WalkVerdict::Right);
+        assert_eq!(outcome(&[4, 3]), WalkVerdict::Truncated);
+        assert_eq!(outcome(&[]), WalkVerdict::Truncated);
+        assert_eq!(outcome(&[4, 2, 1]), WalkVerdict::Missing);
+        assert_eq!(outcome(&[4, 2]), WalkVerdict::Missing);
+        assert_eq!(outcome(&[4, 5]), WalkVerdict::Wrong(1));
         // Nothing follows the outermost frame, and no frame comes twice.
-        assert_eq!(outcome(&[4, 3, 2, 1, 9]), Found::Wrong(4));
-        assert_eq!(outcome(&[4, 4]), Found::Wrong(1));
+        assert_eq!(outcome(&[4, 3, 2, 1, 9]), WalkVerdict::Wrong(4));
+        assert_eq!(outcome(&[4, 4]), WalkVerdict::Wrong(1));
     }
 }

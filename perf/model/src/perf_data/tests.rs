@@ -25,15 +25,19 @@ fn world(seed: u64, mutant: Option<Mutant>) -> World {
 /// A record as read, as the model has it; `None` for what a tool adds.
 fn read(event: &Event<'_>, expected: &Record) -> Option<Record> {
     let id = event.id();
+
+    // Of both kinds of chains, as they are in the record.
     let words =
         |chain: unwind_sim_perf_data::callchain::Callchain<'_>| chain.words().collect::<Vec<_>>();
 
+    // Records at time 0 are those that describe the start.
     let body = match event.record {
         Read::FinishedRound => return None,
         _ if id.time() == Some(0) => return None,
         Read::Sample(sample) if matches!(expected.body, Body::Raw { .. }) => Body::Raw {
             data: sample.raw_data().ok()??.to_vec(),
         },
+        // The number of a sample is not in the file.
         Read::Sample(sample) => Body::Sample {
             number: match expected.body {
                 Body::Sample { number, .. } => number,
@@ -191,6 +195,7 @@ fn a_file_is_stitched_as_the_run_is() {
         let world = world(seed, None);
         let bytes = perf_data(&world).expect("it can be written");
 
+        // The same result from the run and from its file: nothing is lost on the way.
         for mode in Mode::ALL {
             let run = join(&world, mode).joined.into_iter();
             let mut expected: Joined = run
@@ -204,6 +209,7 @@ fn a_file_is_stitched_as_the_run_is() {
                 })
                 .collect();
 
+            // The orders may differ where times are equal.
             expected.sort();
             let found = stitched(&bytes, &world, mode);
             for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
@@ -217,6 +223,8 @@ fn a_file_is_stitched_as_the_run_is() {
 
             assert_eq!(found.len(), expected.len());
             samples += found.len();
+
+            // Some samples must lack their record, or nothing was tested of that.
             bogus += found.iter().filter(|sample| sample.3 == "end").count();
         }
     }
@@ -271,12 +279,15 @@ fn attributes_say_what_was_asked_for() {
     let flags = [file.attrs()[0].flags, file.attrs()[1].flags];
     let deferral = flag::DEFER_CALLCHAIN | flag::DEFER_OUTPUT;
     assert_eq!(flags.map(|flags| flags & deferral), [deferral, 0]);
+
+    // Each of the other flags is set in one of the two events.
     let excludes = flag::INHERIT | flag::EXCLUDE_USER | flag::EXCLUDE_KERNEL | flag::EXCLUDE_IDLE;
     assert_eq!(
         flags.map(|flags| flags & excludes),
         [flag::EXCLUDE_USER, excludes & !flag::EXCLUDE_USER]
     );
 
+    // The first event also asks for what tasks do.
     let side = flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK;
     assert_eq!(flags.map(|flags| flags & side), [side, 0]);
     assert_eq!(file.attrs()[0].sample_type & st::STACK_USER, st::STACK_USER);
@@ -306,6 +317,8 @@ fn attributes_say_what_was_asked_for() {
             (1, 0x7f00_0040_1000, 0x1000)
         ]
     );
+
+    // The tasks of the start have names that say their number.
     assert_eq!(comms, ["task-1", "kthread-2"]);
     assert_eq!(copies, [(0, 0xfff8)]);
 }
@@ -329,6 +342,8 @@ fn tracepoints_and_uprobes_are_what_they_are() {
         let name = attr.name.as_deref().unwrap_or_default();
         (name, attr.kind, attr.config, attr.sample_period)
     });
+
+    // Name, type, config and period: a counter, two tracepoints, a software event.
     let expected = [
         ("cycles", 0, 0, 1_000_000),
         ("kmem:mm_page_alloc", 2, 1001, 1),
@@ -351,6 +366,7 @@ fn tracepoints_and_uprobes_are_what_they_are() {
     let tracepoint = words([1001, 1, 0, 0, 0])[..12].to_vec();
     assert_eq!(payloads, [tracepoint, words([1002, 1, 0x40_3000, 0, 0])]);
 
+    // The formats are in the file, for tools that show the fields.
     let formats = file.features().section(1).expect("tracing data");
     let formats = String::from_utf8_lossy(formats);
     for line in ["name: mm_page_alloc\nID: 1001\n", "name: probe\nID: 1002\n"] {

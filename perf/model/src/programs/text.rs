@@ -3,7 +3,7 @@
 use super::{Counts, Program};
 use crate::bpf::Map;
 use crate::bpf::maps::Storage;
-use crate::oracle::{Found, Walk};
+use crate::oracle::{Walk, WalkVerdict};
 use crate::record::Body;
 use crate::world::World;
 use std::fmt::Write as _;
@@ -13,6 +13,7 @@ const ENTRIES_MAX: usize = 16;
 
 /// The text; empty for a run in which no program ran.
 pub(crate) fn programs_text(world: &World, walks: &[Walk]) -> String {
+    // Programs, what they wrote, and what the walking ones found, each under its own title.
     let mut out = String::new();
     for program in world.programs() {
         if program.counts != Counts::default() {
@@ -35,6 +36,7 @@ pub(crate) fn programs_text(world: &World, walks: &[Walk]) -> String {
         out.push('\n');
     }
 
+    // Only programs that say that they walk are judged.
     if !walks.is_empty() {
         out.push_str("walks:\n");
     }
@@ -47,10 +49,10 @@ pub(crate) fn programs_text(world: &World, walks: &[Walk]) -> String {
         );
 
         let _ = match walk.outcome() {
-            Found::Right => writeln!(out, "right"),
-            Found::Truncated => writeln!(out, "truncated"),
-            Found::Missing => writeln!(out, "missing frames"),
-            Found::Wrong(index) => {
+            WalkVerdict::Right => writeln!(out, "right"),
+            WalkVerdict::Truncated => writeln!(out, "truncated"),
+            WalkVerdict::Missing => writeln!(out, "missing frames"),
+            WalkVerdict::Wrong(index) => {
                 let truth = walk.truth.get(index).copied().unwrap_or(0);
                 writeln!(
                     out,
@@ -86,6 +88,7 @@ fn one(out: &mut String, program: &Program) {
 fn map_text(out: &mut String, map: &Map) {
     let name = &map.def.name;
 
+    // Maps with nothing to show are left out.
     match &map.storage {
         Storage::Stacks(stacks) => {
             let stats = stacks.stats();
@@ -100,6 +103,7 @@ fn map_text(out: &mut String, map: &Map) {
                 stats.no_memory,
                 stats.too_short
             );
+            // Bounded: a map may have thousands of stacks.
             for id in stacks.ids().take(ENTRIES_MAX) {
                 let _ = write!(out, "      {id}:");
                 for frame in stacks.get(id).unwrap_or_default() {

@@ -2,7 +2,7 @@
 //! their memory.
 
 use crate::oracle::Joined;
-use crate::world::Kept;
+use crate::world::TaskBranches;
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,11 +22,14 @@ pub(super) fn branches_text(world: &World, joined: &[Joined]) -> String {
     let storage = world.setup().lbr_storage.as_str();
     let _ = writeln!(out, "branch stacks, storage {storage}:");
 
+    // Counted by what was recorded and what was there.
     let (mut lengths, mut samples) = (BTreeMap::new(), 0);
     for joined in joined {
         let Some((branches, calls)) = &joined.branches else {
             continue;
         };
+
+        // Newest first, as in the record.
         let entries = &branches.entries;
         let (number, tid) = (joined.number, joined.stitched.tid);
         let _ = write!(
@@ -39,9 +42,10 @@ pub(super) fn branches_text(world: &World, joined: &[Joined]) -> String {
         samples += 1;
     }
 
+    // What was in the rings when a task crashed, of every task that had records.
     for crash in world.crashes() {
         let _ = writeln!(out, "  crash of {} at {}:", crash.tid, crash.time);
-        for Kept { tid, cpu, entries } in &crash.tasks {
+        for TaskBranches { tid, cpu, entries } in &crash.tasks {
             let place = cpu.map_or("waiting".to_owned(), |cpu| format!("on cpu{cpu}"));
             let _ = write!(out, "    {tid}, {place}: {}:", entries.len());
             froms(&mut out, entries);

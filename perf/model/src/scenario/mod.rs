@@ -66,6 +66,7 @@ impl Scenario {
     /// # Errors
     /// The first error.
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
+        // Bounds all that is kept of the text.
         if text.len() > SCENARIO_BYTES_MAX {
             return Err(ScenarioError {
                 line: 1,
@@ -84,8 +85,9 @@ impl Scenario {
                 continue;
             }
 
+            // A comment may follow a directive on its line.
             let code = line.split('#').next().unwrap_or_default();
-            let mut words = Words::new(index + 1, code);
+            let mut words = LineWords::new(index + 1, code);
             if let Some(word) = words.next() {
                 reader.directive(word, &mut words)?;
                 if words.next().is_some() {
@@ -94,6 +96,7 @@ impl Scenario {
             }
         }
 
+        // Numbered stacks are computed, so none are kept, and none asked for.
         let mut scenario = reader.scenario;
         if reader.numbered {
             scenario.requests.clear();
@@ -116,12 +119,14 @@ impl Scenario {
             return Err(error_at(object.line, ScenarioErrorKind::NotSupplied));
         }
 
+        // Errors are placed at the line of what was refused.
         let at = |lines: &[usize], index: usize, kind| ScenarioError {
             line: lines.get(index).copied().unwrap_or(1),
             column: 1,
             kind,
         };
 
+        // An event that the kernel refuses is an error of its own line.
         let mut world = self.schedule.world().map_err(|(index, refusal)| {
             at(
                 &self.event_lines,
@@ -136,6 +141,7 @@ impl Scenario {
                 .map_err(|refused| at(&self.lines, index, ScenarioErrorKind::Refused(refused)))?;
         }
 
+        // A run that was cut by its limits would look complete.
         let last = self.lines.len().saturating_sub(1);
         world
             .has_room()
@@ -177,7 +183,7 @@ impl Reader {
         }
     }
 
-    fn directive(&mut self, word: &str, words: &mut Words<'_>) -> Result<(), ScenarioError> {
+    fn directive(&mut self, word: &str, words: &mut LineWords<'_>) -> Result<(), ScenarioError> {
         if THERE_IS.contains(&word) {
             if !self.scenario.schedule.actions.is_empty() {
                 return Err(words.error(ScenarioErrorKind::Late));
@@ -187,7 +193,7 @@ impl Reader {
         self.happens(word, words)
     }
 
-    fn stack(&mut self, words: &mut Words<'_>) -> Result<(), ScenarioError> {
+    fn stack(&mut self, words: &mut LineWords<'_>) -> Result<(), ScenarioError> {
         let name = words.name()?;
         if self.stacks.next().0 as usize >= STACKS_MAX {
             return Err(words.error(ScenarioErrorKind::TooMany("stacks")));
@@ -201,6 +207,7 @@ impl Reader {
             return Ok(());
         }
 
+        // Each address is a frame; `depth` stands for many.
         let mut frames = Vec::new();
         while words.peek().is_some() {
             if words.peek() == Some("depth") {
@@ -232,28 +239,29 @@ impl Reader {
         Ok(())
     }
 
-    fn find_stack(&self, words: &mut Words<'_>) -> Result<StackId, ScenarioError> {
+    fn find_stack(&self, words: &mut LineWords<'_>) -> Result<StackId, ScenarioError> {
         let name = words.need("a stack")?;
-        let found = match self.numbered {
-            true => name
-                .strip_prefix('s')
+        let found = if self.numbered {
+            name.strip_prefix('s')
                 .and_then(|n| n.parse().ok())
-                .map(StackId),
-            false => self.stacks.find(name),
+                .map(StackId)
+        } else {
+            self.stacks.find(name)
         };
         words.not(found, "a stack")
     }
 
-    fn find_event(&self, words: &mut Words<'_>) -> Result<u16, ScenarioError> {
+    fn find_event(&self, words: &mut LineWords<'_>) -> Result<u16, ScenarioError> {
         let name = words.need("an event")?;
         let events = &self.scenario.schedule.events;
         let found = events.iter().position(|event| event.name == name);
         Ok(words.not(found, "an event")? as u16)
     }
 
-    fn happens(&mut self, word: &str, words: &mut Words<'_>) -> Result<(), ScenarioError> {
+    fn happens(&mut self, word: &str, words: &mut LineWords<'_>) -> Result<(), ScenarioError> {
         let mut times = 1;
         let action = match word {
+            // The only action with a number of times.
             "step" => {
                 let cpu = words.cpu()?;
                 if words.peek().is_some() {
@@ -265,6 +273,7 @@ impl Reader {
                 cpu: words.cpu()?,
                 ns: words.number("nanoseconds", u64::MAX)?,
             },
+            // User code runs with this stack, somewhere in its innermost function.
             "user" => Action::Stack {
                 cpu: words.cpu()?,
                 stack: self.find_stack(words)?,
@@ -296,6 +305,7 @@ impl Reader {
                 cpu: words.cpu()?,
                 tid: words.number("a thread number", i32::MAX as u64)? as i32,
             },
+            // The first half of a switch, so that something can come between the two.
             "switch-begin" => Action::SwitchBegin {
                 cpu: words.cpu()?,
                 tid: words.number("a thread number", i32::MAX as u64)? as i32,
@@ -325,6 +335,7 @@ impl Reader {
             "uprobe" => Action::Uprobe { cpu: words.cpu()? },
             "read" => Action::Read { cpu: words.cpu()? },
             "no-memory" => Action::NoMemory { tid: words.tid()? },
+            // `none` removes the handler.
             "install" => Action::Install {
                 cpu: words.cpu()?,
                 event: self.find_event(words)?,
@@ -356,14 +367,14 @@ const USER_ADDRESSES: std::ops::Range<u64> = 0x1000..1 << 47;
 const NAME_MAX: usize = 64;
 
 /// The words of a line.
-struct Words<'a> {
+struct LineWords<'a> {
     line: usize,
     text: &'a str,
     /// The end of the last word.
     at: usize,
 }
 
-impl<'a> Words<'a> {
+impl<'a> LineWords<'a> {
     /// The words of `text`, which is line `line` (from 1).
     const fn new(line: usize, text: &'a str) -> Self {
         Self { line, text, at: 0 }

@@ -2,7 +2,7 @@
 //! and supplies them.
 
 use super::error::{ScenarioError, ScenarioErrorKind};
-use super::{HANDLERS, Reader, Scenario, Words, error_at};
+use super::{HANDLERS, LineWords, Reader, Scenario, error_at};
 use crate::bpf::{Handlers, Limits, Object};
 use crate::programs::{BUILT_IN, ObjectRequest, Program};
 
@@ -32,9 +32,10 @@ impl Scenario {
             cpus,
             map_bytes: MAP_BYTES_MAX,
         };
-        let loaded = match bytes.len() <= OBJECT_BYTES_MAX {
-            true => load(request, bytes, limits),
-            false => Err(ScenarioErrorKind::TooMany("bytes")),
+        let loaded = if bytes.len() <= OBJECT_BYTES_MAX {
+            load(request, bytes, limits)
+        } else {
+            Err(ScenarioErrorKind::TooMany("bytes"))
         };
         request.loaded = Some(loaded.map_err(|kind| error_at(request.line, kind))?);
         Ok(())
@@ -63,7 +64,7 @@ impl Reader {
     /// `handler NAME FILE [PROGRAM]`, or `walker ..`
     pub(super) fn handler(
         &mut self,
-        words: &mut Words<'_>,
+        words: &mut LineWords<'_>,
         walks: bool,
     ) -> Result<(), ScenarioError> {
         let name = words.need("a name")?;
@@ -80,6 +81,7 @@ impl Reader {
         let path = words.need("an object file")?.to_owned();
         let program = words.next().map(str::to_owned);
 
+        // Only the request: files are opened by the caller, who supplies what is in them.
         self.scenario.schedule.programs.push(ObjectRequest {
             line: words.line,
             name,

@@ -1,7 +1,7 @@
 //! Reading the setup of a scenario.
 
 use super::error::{ScenarioError, ScenarioErrorKind};
-use super::{Reader, Words};
+use super::{LineWords, Reader};
 use crate::mutant::Mutant;
 use crate::registers::FakeRegs;
 use crate::setup::{
@@ -45,8 +45,9 @@ impl Reader {
     pub(super) fn there_is(
         &mut self,
         word: &str,
-        words: &mut Words<'_>,
+        words: &mut LineWords<'_>,
     ) -> Result<(), ScenarioError> {
+        // A directive counts for what follows it, so the order of lines matters.
         let setup = &mut self.scenario.schedule.setup;
 
         match word {
@@ -65,6 +66,7 @@ impl Reader {
                 let name = words.need("a mutant")?;
                 setup.mutant = Some(words.not(Mutant::from_name(name), "a mutant")?);
             }
+            // How user frames are found, which some events do not allow.
             "unwind" => {
                 setup.unwind = match words.need("fp or sframe")? {
                     "fp" => UserUnwind::FramePointer,
@@ -72,6 +74,7 @@ impl Reader {
                     _ => return words.not(None, "fp or sframe"),
                 }
             }
+            // Where the form of 2023 keeps the frames that it finds.
             "rfc-buffer" => {
                 setup.rfc_buffer = match words.need("allocated or on-stack")? {
                     "allocated" => RfcBuffer::Allocated,
@@ -79,6 +82,7 @@ impl Reader {
                     _ => return words.not(None, "allocated or on-stack"),
                 }
             }
+            // Above this the kernel throttles the event.
             "samples-per-tick" => {
                 let number = words.number("a number of samples", u64::from(u32::MAX))?;
                 setup.samples_per_tick = number as u32;
@@ -97,6 +101,7 @@ impl Reader {
                 setup.lbr_storage =
                     words.not(Storage::from_name(name), "a storage: cpu, task, cgroup")?;
             }
+            // Only depths that a processor has.
             "lbr-depth" => {
                 let depth = words.number("a depth", 32)? as usize;
                 let known = Depth::ALL
@@ -117,11 +122,13 @@ impl Reader {
             "cgroup" => return self.cgroup(words),
             "event" => return self.event(words),
             "stack" => return self.stack(words),
+            // Numbered stacks need no definition.
             "stacks" => {
                 let word = words.need("numbered")?;
                 words.not((word == "numbered").then_some(()), "numbered")?;
                 self.numbered = true;
             }
+            // What is left are tasks and kernel threads.
             _ => {
                 let tid = words.tid()?;
                 let tasks = &self.scenario.schedule.tasks;
@@ -142,7 +149,7 @@ impl Reader {
     }
 
     /// `cgroup NAME TID ..`
-    fn cgroup(&mut self, words: &mut Words<'_>) -> Result<(), ScenarioError> {
+    fn cgroup(&mut self, words: &mut LineWords<'_>) -> Result<(), ScenarioError> {
         let name = words.name()?;
         let cgroups = &self.scenario.schedule.setup.cgroups;
         if cgroups.iter().any(|cgroup| cgroup.name == name) {
@@ -167,7 +174,7 @@ impl Reader {
         Ok(())
     }
 
-    fn event(&mut self, words: &mut Words<'_>) -> Result<(), ScenarioError> {
+    fn event(&mut self, words: &mut LineWords<'_>) -> Result<(), ScenarioError> {
         let events = &self.scenario.schedule.events;
 
         let name = words.name()?;
@@ -178,6 +185,7 @@ impl Reader {
             return Err(words.error(ScenarioErrorKind::TooMany("events")));
         }
 
+        // The kind comes second, because it decides what the other words mean.
         let kind = words.need("a kind")?;
         let what = "a kind: pmu, timer, tracepoint, software, uprobe, bpf-output";
         // Unlike the default, a scenario asks for user records explicitly.
@@ -202,6 +210,7 @@ impl Reader {
                     }
                 }
                 "tid" => event.tid = Some(words.tid()?),
+                // A cgroup must have been defined before the event.
                 "cgroup" => {
                     let name = words.need("a cgroup")?;
                     let mut all = self.scenario.schedule.setup.cgroups.iter();
@@ -219,6 +228,7 @@ impl Reader {
                 "max-stack" => event.max_stack = words.number("a depth", 0xffff)? as u16,
                 "regs-intr" => event.regs_intr = true,
                 "config1" => event.config1 = words.number("a number", u64::MAX)?,
+                // A handler that is attached when the event is opened.
                 "program" => {
                     let name = words.need("a handler")?;
                     event.program = Some(words.not(self.find_handler(name), "a handler")?);
@@ -231,6 +241,7 @@ impl Reader {
             }
         }
 
+        // A refusal names the line of its event, so lines and events go together.
         self.scenario.event_lines.push(words.line);
         self.scenario.schedule.events.push(event);
         Ok(())

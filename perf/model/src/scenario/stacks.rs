@@ -2,7 +2,7 @@
 //! supplies the stacks.
 
 use super::error::{ScenarioError, ScenarioErrorKind};
-use super::{FRAMES_MAX, Reader, Scenario, USER_ADDRESSES, Words, error_at};
+use super::{FRAMES_MAX, LineWords, Reader, Scenario, USER_ADDRESSES, error_at};
 use crate::stack::{StackId, UserStack};
 
 /// The most stacks that one line takes from a program.
@@ -92,6 +92,7 @@ impl Scenario {
             ));
         }
 
+        // Of all stacks together, so that many requests cannot exceed the limit of one.
         let frames: usize = stacks.iter().map(|stack| stack.frames.len()).sum();
         if all.all().map(|(_, frames)| frames.len()).sum::<usize>() + frames > FRAMES_MAX {
             return Err(error_at(request.line, ScenarioErrorKind::TooMany("frames")));
@@ -110,7 +111,7 @@ impl Reader {
     pub(super) fn stack_of_file(
         &mut self,
         name: &str,
-        words: &mut Words<'_>,
+        words: &mut LineWords<'_>,
     ) -> Result<bool, ScenarioError> {
         match words.peek() {
             Some("trace") => self.stack_of_trace(name, words)?,
@@ -121,7 +122,11 @@ impl Reader {
     }
 
     /// `stack NAME trace FILE sample N [by UNWINDER]`
-    fn stack_of_trace(&mut self, name: &str, words: &mut Words<'_>) -> Result<(), ScenarioError> {
+    fn stack_of_trace(
+        &mut self,
+        name: &str,
+        words: &mut LineWords<'_>,
+    ) -> Result<(), ScenarioError> {
         words.next();
         let path = words.need("a trace")?.to_owned();
         keyword("sample", words)?;
@@ -143,11 +148,12 @@ impl Reader {
     fn stacks_of_program(
         &mut self,
         name: &str,
-        words: &mut Words<'_>,
+        words: &mut LineWords<'_>,
     ) -> Result<(), ScenarioError> {
         words.next();
         let path = words.need("a program")?.to_owned();
 
+        // A stack at one point of the run, or one every so many instructions.
         let word = words.need("`at` or `every`")?;
         let is_at = words.not(
             match word {
@@ -162,6 +168,7 @@ impl Reader {
         let every = words.number(what, PROGRAM_INSTRUCTIONS_MAX)?;
         words.not((every > 0).then_some(()), what)?;
 
+        // A single stack has the name itself, several have numbers behind it.
         if is_at {
             let first = self.stacks.add(name, Vec::new());
             self.request(path, StackFrom::Program { every, times: 1 }, first, words);
@@ -176,6 +183,7 @@ impl Reader {
         let bounded = all.filter(|&all| all <= PROGRAM_INSTRUCTIONS_MAX);
         words.not(bounded, "a number of stacks")?;
 
+        // The stacks of a request have consecutive numbers, so the first one is enough.
         let first = self.stacks.next();
         for number in 0..times {
             let name = format!("{name}.{number}");
@@ -189,7 +197,7 @@ impl Reader {
         Ok(())
     }
 
-    fn request(&mut self, path: String, from: StackFrom, first: StackId, words: &Words<'_>) {
+    fn request(&mut self, path: String, from: StackFrom, first: StackId, words: &LineWords<'_>) {
         self.scenario.requests.push(StackRequest {
             line: words.line,
             path,
@@ -201,7 +209,7 @@ impl Reader {
 }
 
 /// The next word must be this one.
-fn keyword(word: &'static str, words: &mut Words<'_>) -> Result<(), ScenarioError> {
+fn keyword(word: &'static str, words: &mut LineWords<'_>) -> Result<(), ScenarioError> {
     let found = words.need(word)?;
     words.not((found == word).then_some(()), word)
 }
@@ -239,6 +247,8 @@ mod tests {
     #[test]
     fn what_is_supplied_is_not_believed() {
         let deep = vec![0x1010; FRAMES_MAX];
+
+        // The request is for two stacks.
         for (stacks, kind) in [
             (vec![vec![0x1010]], ScenarioErrorKind::Missing("a frame")),
             (
@@ -259,6 +269,8 @@ mod tests {
             ),
         ] {
             let stacks = stacks.into_iter().map(UserStack::from).collect();
+
+            // The error names the line of the request.
             let error = scenario().supply(0, stacks).expect_err("it is refused");
             assert_eq!((error.line, error.kind), (2, kind));
         }

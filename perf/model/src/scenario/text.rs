@@ -75,6 +75,8 @@ fn registers(out: &mut String, records: &[Record]) {
         _ => None,
     };
 
+    // The title is written only if there is something below it.
+    // Only events that ask for them have registers.
     let mut all = records.iter().filter_map(of_sample).peekable();
     if all.peek().is_some() {
         out.push_str("registers:\n");
@@ -118,6 +120,7 @@ impl Schedule {
         let mut lines = Vec::new();
         let setup = &self.setup;
 
+        // Directives come in an order in which each finds what it names.
         lines.push(format!("form {}", setup.form.as_str()));
         lines.push(format!("cpus {}", setup.cpus));
 
@@ -135,6 +138,7 @@ impl Schedule {
             lines.push("timer-tracepoint".to_owned());
         }
 
+        // The directives of branch records say nothing without any.
         if self.events.iter().any(|event| event.branch_stack) {
             lines.push(format!("lbr-storage {}", setup.lbr_storage.as_str()));
             lines.push(format!("lbr-depth {}", setup.lbr_depth.entries()));
@@ -167,6 +171,7 @@ impl Schedule {
         }));
         lines.extend(self.events.iter().map(|event| self.event_text(event)));
 
+        // Stacks before tasks: a task names the one that it starts on.
         match &self.stacks {
             None => lines.push("stacks numbered".to_owned()),
             Some(stacks) => lines.extend(stacks.all().map(|(name, frames)| {
@@ -175,6 +180,7 @@ impl Schedule {
             })),
         }
 
+        // A task without a stack is a kernel thread.
         for (tid, stack) in &self.tasks {
             lines.push(match stack {
                 Some(stack) => format!("task {tid} {}", self.stack_name(*stack)),
@@ -199,6 +205,7 @@ impl Schedule {
             lines.push(self.action_text(*action));
         }
 
+        // The last steps have no action behind them.
         lines.extend(steps.map(step_text));
         lines.push(String::new());
         lines.join("\n")
@@ -212,11 +219,13 @@ impl Schedule {
     }
 
     fn action_text(&self, action: Action) -> String {
+        // The words are those that `happens` reads.
         let event = |event: u16| &self.events[usize::from(event)].name;
         match action {
             Action::Step { cpu } => step_text((cpu, 1)),
             Action::Run { cpu, ns } => format!("run {cpu} {ns}"),
             Action::Stack { cpu, stack, leaf } => {
+                // Without a word, the thread is in the body of its function.
                 let leaf = match leaf {
                     Leaf::Body => "",
                     Leaf::Entry => " entry",
@@ -273,6 +282,7 @@ impl Schedule {
             let _ = write!(text, " period {}", event.period);
         }
 
+        // For one thread, for a cgroup, or for all CPUs.
         if let Some(tid) = event.tid {
             let _ = write!(text, " tid {tid}");
         }
@@ -280,6 +290,7 @@ impl Schedule {
             let _ = write!(text, " cgroup {}", cgroup.name);
         }
 
+        // Flags that are on by default are written when they are off.
         for (is_set, word) in [
             (event.inherit, " inherit"),
             (!event.has_callchain, " no-callchain"),

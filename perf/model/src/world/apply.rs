@@ -2,7 +2,7 @@
 //!
 //! A refused action leaves the world unchanged, so that actions can be removed from a schedule.
 
-use super::{Kept, Loop, Machine, Place, Slot, Task, World};
+use super::{ExecutionState, Loop, Machine, Slot, Task, TaskBranches, World};
 use crate::action::Action;
 use crate::log::{Context, Fact};
 use crate::mutant::Mutant;
@@ -37,7 +37,7 @@ impl Machine {
         let on = &self.cpus[cpu];
         let busy = !on.frames.is_empty() || on.switching.is_some();
         let busy = busy || t.job.is_some() || t.installing.is_some() || !t.closing.is_empty();
-        if t.place != Place::Body || busy {
+        if t.place != ExecutionState::Body || busy {
             return Err(Refused::NotInSystemCall);
         }
         Ok((cpu, task))
@@ -73,6 +73,7 @@ impl World {
                 let from = std::mem::replace(&mut self.machine.tasks[task].stack, stack);
                 self.machine.tasks[task].leaf = leaf;
                 self.say(cpu, Fact::Stack { stack, leaf });
+                // The branches of user code are those from the old stack to the new one.
                 let (at, stacks) = (self.machine.at(cpu), &*self.stacks);
                 if let Some(fact) = self.lbr.run(at, stacks, (from, stack)) {
                     self.say(cpu, fact);
@@ -81,9 +82,10 @@ impl World {
             Action::Syscall { cpu } => {
                 let (cpu, task) = self.user(cpu)?;
                 self.enter(cpu);
-                self.machine.tasks[task].place = Place::Body;
+                self.machine.tasks[task].place = ExecutionState::Body;
                 self.machine.tasks[task].kernel_at = None;
             }
+            // The address is only what a sample shows; nothing runs there.
             Action::Kernel { cpu, address } => {
                 let (_, task) = self.machine.kernel_body(cpu)?;
                 if !(crate::KERNEL_TEXT..crate::MACHINERY_TEXT).contains(&address) {
@@ -93,7 +95,7 @@ impl World {
             }
             Action::Leave { cpu } => {
                 let (_, task) = self.machine.body(cpu)?;
-                self.machine.tasks[task].place = Place::Loop(Loop::Check);
+                self.machine.tasks[task].place = ExecutionState::Loop(Loop::Check);
             }
             Action::Finish { cpu } => self.finish_cpu(cpu)?,
             Action::Sample { cpu, event } => self.sample(cpu, event)?,
@@ -117,6 +119,7 @@ impl World {
                 }
                 self.softirq(cpu, Some(event), INTERRUPT_STEPS);
             }
+            // Both halves at once, so that nothing comes between them.
             Action::Switch { cpu, tid } => {
                 self.switch(cpu, tid)?;
                 self.switch_end(usize::from(cpu));
@@ -131,6 +134,7 @@ impl World {
                 self.close(cpu, task, event)?;
             }
             Action::Fork { cpu, child } => self.fork(cpu, child)?,
+            // The task stays in the kernel: its new stack runs only after the return to user space.
             Action::Exec { cpu, stack } => {
                 let (cpu, task) = self.machine.body(cpu)?;
                 self.machine.tasks[task].stack = stack;
@@ -145,14 +149,14 @@ impl World {
                 let (cpu, task) = self.machine.body(cpu)?;
                 // PF_EXITING: requests are refused from here on.
                 self.machine.tasks[task].exiting = true;
-                self.machine.tasks[task].place = Place::Exiting;
+                self.machine.tasks[task].place = ExecutionState::Exiting;
                 self.say(cpu, Fact::Exiting);
             }
             Action::Oops { cpu } => {
                 let (cpu, task) = self.machine.body(cpu)?;
                 self.oops(cpu);
                 self.machine.tasks[task].exiting = true;
-                self.machine.tasks[task].place = Place::Exiting;
+                self.machine.tasks[task].place = ExecutionState::Exiting;
                 self.say(cpu, Fact::Exiting);
             }
             Action::Signal { tid, stack } => {
@@ -175,6 +179,7 @@ impl World {
             }
             Action::NoMemory { tid } => {
                 let task = self.machine.user_task(tid)?;
+                // Fails the next allocation of this task.
                 self.machine.tasks[task].no_memory = true;
             }
             Action::Install {
@@ -211,6 +216,7 @@ impl World {
     }
 
     fn run(&mut self, cpu: u16, ns: u64) -> Result<(), Refused> {
+        // Bounded, because the time is passed in small parts.
         let cpu = self.machine.cpu(cpu)?;
         if ns > RUN_NS_MAX {
             return Err(Refused::TooLong);
@@ -247,7 +253,7 @@ impl World {
         let task = self.machine.cpus[cpu].current.ok_or(Refused::Idle)?;
 
         // A system call goes on until `leave`, so it would take all steps.
-        let body = self.machine.tasks[task].place == Place::Body
+        let body = self.machine.tasks[task].place == ExecutionState::Body
             && self.machine.cpus[cpu].switching.is_none();
         if body
             && self.machine.cpus[cpu].frames.is_empty()
@@ -256,18 +262,22 @@ impl World {
             return Err(Refused::NeverReturns);
         }
 
+        // Bounded, since interrupts may come again and again.
         for _ in 0..FINISH_STEPS_MAX {
             let over = match self.machine.cpus[cpu].current {
                 _ if self.machine.cpus[cpu].switching.is_some() => false,
                 None => self.machine.cpus[cpu].frames.is_empty(),
                 Some(task) => {
                     let t = &self.machine.tasks[task];
-                    let rests = t.place == Place::User
-                        || t.place == Place::Body && t.job.is_none() && t.installing.is_none();
+                    let rests = t.place == ExecutionState::User
+                        || t.place == ExecutionState::Body
+                            && t.job.is_none()
+                            && t.installing.is_none();
                     self.machine.cpus[cpu].frames.is_empty() && rests && !self.interrupt_waits(cpu)
                 }
             };
 
+            // A full log ends the run, too.
             if over || self.has_room().is_err() {
                 return Ok(());
             }
@@ -280,18 +290,19 @@ impl World {
         let at = self.machine.cpu(cpu)?;
         let setup = self.events.get(event).ok_or(Refused::NoEvent)?;
 
+        // An event that does not count here cannot overflow here.
         if !self.counts(event, at) || self.events.is_throttled(event, at) {
             return Err(Refused::WrongContext);
         }
 
         match setup.kind {
             Kind::Pmu => {
-                let user = self.machine.in_user(at);
-                if if user {
+                let is_excluded = if self.machine.in_user(at) {
                     setup.exclude_user
                 } else {
                     setup.exclude_kernel
-                } {
+                };
+                if is_excluded {
                     return Err(Refused::WrongContext);
                 }
 
@@ -344,7 +355,10 @@ impl World {
         // interrupts are off.
         if let Some(task) = self.machine.cpus[cpu].current {
             let t = &self.machine.tasks[task];
-            if t.job.is_some() || matches!(t.place, Place::Reset(_)) || t.place == Place::Exiting {
+            if t.job.is_some()
+                || matches!(t.place, ExecutionState::Reset(_))
+                || t.place == ExecutionState::Exiting
+            {
                 return Err(Refused::NotPreemptible);
             }
             // From user space a tick comes first; the task is switched out in the exit loop.
@@ -371,7 +385,7 @@ impl World {
         // A new task starts on its way to user space (`ret_from_fork`).
         self.machine.tasks.push(Task {
             tid: child,
-            place: Place::Loop(Loop::Check),
+            place: ExecutionState::Loop(Loop::Check),
             stack: parent.stack,
             leaf: parent.leaf,
             cgroup: parent.cgroup,
@@ -403,6 +417,7 @@ impl World {
             _ => (self.handlers.fits(handler, setup)).ok_or(Refused::NoHandler)?,
         };
 
+        // One handler at a time; removing one is always possible.
         if slot.handler != 0 && handler != 0 {
             return Err(Refused::HandlerExists);
         }
@@ -428,7 +443,7 @@ impl World {
     /// The kernel oopses: keeps the branch records of all tasks.
     fn oops(&mut self, cpu: usize) {
         let has_user_code = |task: &&Task| !task.kthread && !task.dead;
-        let kept = |task: &Task| Kept {
+        let kept = |task: &Task| TaskBranches {
             tid: task.tid,
             cpu: task.on,
             entries: self.lbr.crash(task.tid),

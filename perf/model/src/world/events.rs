@@ -277,9 +277,10 @@ impl Events {
                 continue;
             }
             let (event, counter) = (index as u16, &self.counters[index * self.cpus + cpu]);
-            let is_excluded = match user {
-                true => setup.exclude_user,
-                false => setup.exclude_kernel,
+            let is_excluded = if user {
+                setup.exclude_user
+            } else {
+                setup.exclude_kernel
             };
             let is_stopped = is_excluded || counter.throttled;
             if !is_stopped && self.counts(event, counted_by) {
@@ -465,6 +466,7 @@ mod tests {
             );
             let world = Scenario::parse(&text).and_then(|s| s.run()).expect("a run");
 
+            // Time and period of each sample.
             let samples: Vec<(u64, u64)> = world
                 .records()
                 .iter()
@@ -474,6 +476,7 @@ mod tests {
                 })
                 .collect();
 
+            // The first half is left out, in which the period still approaches the rate.
             let half = samples[samples.len() - 1].0 / 2;
             let late = samples.iter().filter(|(time, _)| *time > half).count() as u64;
             let wanted = half * frequency / 1_000_000_000;
@@ -482,6 +485,7 @@ mod tests {
                 "{frequency}: {late} samples, {wanted} wanted"
             );
 
+            // The first period is the shortest, and later ones differ.
             assert_eq!(samples[0].1, PMU_PERIOD_MIN);
             assert!(samples.windows(2).any(|pair| pair[0].1 != pair[1].1));
             assert!(crate::check(&world).is_empty());

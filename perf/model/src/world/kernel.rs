@@ -5,7 +5,7 @@
 //! The task work is preemptible frame by frame. Not here: samples (`sample`).
 
 use super::deferred::Reset;
-use super::{Frame, Loop, Place, Slot, TICK_NS, Work, World};
+use super::{ExecutionState, Frame, Loop, Slot, TICK_NS, TaskWork, World};
 use crate::log::{Context, Fact};
 use crate::mutant::Mutant;
 use crate::record::Body;
@@ -24,7 +24,7 @@ const FRAMES_PER_STEP: usize = 64;
 
 /// A task work that runs (`process_unwind_deferred`, or `perf_pending_task_unwind` of 2023).
 pub(super) struct Unwinding {
-    work: Work,
+    work: TaskWork,
     stage: UnwindStage,
     /// The mask of requests.
     asked: u64,
@@ -155,7 +155,7 @@ impl World {
         let user = self.machine.in_user(cpu);
         if let Some(task) = self.machine.cpus[cpu].current.filter(|_| user) {
             self.say(cpu, Fact::Enter);
-            self.machine.tasks[task].place = Place::Loop(Loop::Check);
+            self.machine.tasks[task].place = ExecutionState::Loop(Loop::Check);
         }
         user
     }
@@ -240,17 +240,19 @@ impl World {
             return;
         }
 
+        // Memory of closed events is given back in a step of its own.
         if !self.machine.tasks[task].closing.is_empty() {
             let dying = std::mem::take(&mut self.machine.tasks[task].closing);
             self.lbr.give_back(dying);
             return self.say_branches(cpu);
         }
 
+        // Only now does the task itself go on.
         match self.machine.tasks[task].place {
-            Place::User | Place::Body => {}
-            Place::Loop(at) => self.exit_loop(cpu, task, at),
-            Place::Reset(at) => self.reset(cpu, task, at),
-            Place::Exiting => self.end(cpu, task),
+            ExecutionState::User | ExecutionState::Body => {}
+            ExecutionState::Loop(at) => self.exit_loop(cpu, task, at),
+            ExecutionState::Reset(at) => self.reset(cpu, task, at),
+            ExecutionState::Exiting => self.end(cpu, task),
         }
     }
 
@@ -278,17 +280,20 @@ impl World {
             Loop::Check => {
                 let t = &self.machine.tasks[task];
                 if has_work || t.signal.is_some() || t.uprobe.is_some() {
-                    Place::Loop(Loop::Schedule)
+                    ExecutionState::Loop(Loop::Schedule)
                 } else {
-                    Place::Reset(Reset::Mask)
+                    ExecutionState::Reset(Reset::Mask)
                 }
             }
-            Loop::Schedule => Place::Loop(Loop::Uprobe),
+            Loop::Schedule => ExecutionState::Loop(Loop::Uprobe),
             // The place stays while there are events at the probe: each takes steps of its own.
-            Loop::Uprobe => match self.uprobe(cpu, task) {
-                true => return,
-                false => Place::Loop(Loop::Signal),
-            },
+            Loop::Uprobe => {
+                if self.uprobe(cpu, task) {
+                    return;
+                } else {
+                    ExecutionState::Loop(Loop::Signal)
+                }
+            }
             Loop::Signal => {
                 // get_signal() runs task works before it looks for a signal.
                 if self.machine.tasks[task].signal.is_some() && self.run_work(task) {
@@ -299,13 +304,13 @@ impl World {
                     self.machine.tasks[task].leaf = Leaf::Body;
                     self.say(cpu, Fact::Signal { stack });
                 }
-                Place::Loop(Loop::Resume)
+                ExecutionState::Loop(Loop::Resume)
             }
             Loop::Resume => {
                 if self.run_work(task) {
                     return;
                 }
-                Place::Loop(Loop::Check)
+                ExecutionState::Loop(Loop::Check)
             }
         };
 
@@ -340,9 +345,9 @@ impl World {
         if (at, next) == (Reset::Mask, Reset::Cookie) {
             self.say(cpu, Fact::Reset);
         }
-        self.machine.tasks[task].place = Place::Reset(next);
+        self.machine.tasks[task].place = ExecutionState::Reset(next);
         if next == Reset::Done {
-            self.machine.tasks[task].place = Place::User;
+            self.machine.tasks[task].place = ExecutionState::User;
             self.say(cpu, Fact::Return);
         }
     }
@@ -351,7 +356,7 @@ impl World {
     fn end(&mut self, cpu: usize, task: usize) {
         let works = std::mem::take(&mut self.machine.tasks[task].works);
         for work in works {
-            if let Work::Event(event) = work {
+            if let TaskWork::Event(event) = work {
                 self.events.release(event, task);
             } else {
                 self.machine.tasks[task].works = vec![work];
@@ -372,11 +377,11 @@ impl World {
     }
 
     /// The most frames that the unwind may store.
-    fn unwind_max(&self, work: Work) -> usize {
+    fn unwind_max(&self, work: TaskWork) -> usize {
         match (work, self.setup.rfc_buffer) {
-            (Work::Deferred, _) => UNWIND_MAX_ENTRIES,
-            (Work::Event(_), RfcBuffer::OnStack) => ON_STACK_ENTRIES,
-            (Work::Event(event), RfcBuffer::Allocated) => {
+            (TaskWork::Deferred, _) => UNWIND_MAX_ENTRIES,
+            (TaskWork::Event(_), RfcBuffer::OnStack) => ON_STACK_ENTRIES,
+            (TaskWork::Event(event), RfcBuffer::Allocated) => {
                 usize::from(self.events.setup(event).max_stack)
             }
         }
@@ -407,7 +412,7 @@ impl World {
                     at.entries
                         .clone_from(&self.machine.cpus[cpu].buffers[Context::Task as usize]);
                 }
-                if at.work == Work::Deferred {
+                if at.work == TaskWork::Deferred {
                     self.machine.tasks[task].info.store(&at.entries);
                 }
                 UnwindStage::Output(0)
@@ -423,20 +428,21 @@ impl World {
     /// Allocates the buffer at the first use, or reuses the frames found before in this stay.
     /// `None` ends the task work.
     fn allocate(&mut self, cpu: usize, task: usize, at: &mut Unwinding) -> Option<UnwindStage> {
-        let has_memory = self.machine.tasks[task].info.has_cache() && at.work == Work::Deferred;
+        // Frames that are kept need no new memory, so nothing can fail.
+        let has_memory = self.machine.tasks[task].info.has_cache() && at.work == TaskWork::Deferred;
         if !has_memory && std::mem::take(&mut self.machine.tasks[task].no_memory) {
             self.say(cpu, Fact::NoMemory);
             return match at.work {
                 // "From here on out, the callback must always be called."
-                Work::Deferred => Some(UnwindStage::Output(0)),
-                Work::Event(event) => {
+                TaskWork::Deferred => Some(UnwindStage::Output(0)),
+                TaskWork::Event(event) => {
                     self.events.release(event, task);
                     None
                 }
             };
         }
 
-        if at.work == Work::Deferred {
+        if at.work == TaskWork::Deferred {
             // The kernel takes the user stack for unchanged within a stay.
             let cached = self.machine.tasks[task].info.cached();
             if !cached.is_empty() {
@@ -454,6 +460,7 @@ impl World {
     }
 
     fn frames(&mut self, task: usize, at: &mut Unwinding) {
+        // The first frames take a step each, so that interrupts may come between them.
         let max = self.unwind_max(at.work);
         let steps = if at.next < SINGLE_FRAMES {
             1
@@ -462,14 +469,16 @@ impl World {
         };
         for _ in 0..steps {
             let t = &self.machine.tasks[task];
-            let frame = match at.next < max {
-                true => user_frame(&*self.stacks, t.stack, t.leaf, false, at.next),
-                false => None,
+            let frame = if at.next < max {
+                user_frame(&*self.stacks, t.stack, t.leaf, false, at.next)
+            } else {
+                None
             };
             let Some(frame) = frame else {
                 at.stage = UnwindStage::Store;
                 return;
             };
+            // The shared buffer is that of the CPU on which the unwind began.
             match at.shared {
                 Some(cpu) => self.machine.cpus[cpu].buffers[Context::Task as usize].push(frame),
                 None => at.entries.push(frame),
@@ -491,26 +500,28 @@ impl World {
         let cookie = info.cookie();
 
         let wants = match at.work {
-            Work::Event(own) => {
+            TaskWork::Event(own) => {
                 self.events.release(own, task);
                 Some(own)
             }
-            Work::Deferred => {
+            TaskWork::Deferred => {
                 let is_asked = info.is_asked(at.asked, event == 0);
                 let mut all = event..self.events.numbers().end;
                 all.find(|&e| is_asked && self.events.setup(e).defer_output && self.counts(e, cpu))
             }
         };
 
+        // Perf's function has been called for all of them.
         let Some(event) = wants else {
             self.machine.tasks[task].info.complete();
             return None;
         };
 
         // Its samples have the periods already: with one here, the events would be counted twice.
-        let period = match self.mutant(Mutant::PeriodTwice) {
-            true => self.events.setup(event).period,
-            false => 0,
+        let period = if self.mutant(Mutant::PeriodTwice) {
+            self.events.setup(event).period
+        } else {
+            0
         };
 
         let upstream = self.setup.form == Form::Upstream;
@@ -534,6 +545,6 @@ impl World {
 
         self.say(cpu, fact);
         // One record a step, because an NMI may come between two.
-        (at.work == Work::Deferred).then_some(event + 1)
+        (at.work == TaskWork::Deferred).then_some(event + 1)
     }
 }

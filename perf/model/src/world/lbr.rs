@@ -4,7 +4,7 @@
 //! The ring and the kernel's part are in [`unwind_sim_perf_lbr`]; each is asked here, if any event
 //! has branch records.
 
-use super::At;
+use super::CpuTask;
 use crate::log::Fact;
 use crate::mutant::Mutant;
 use crate::record::Branches;
@@ -103,18 +103,20 @@ impl Lbr {
     /// and calls from there.
     pub(super) fn run(
         &mut self,
-        At { cpu, tid: task }: At,
+        CpuTask { cpu, tid: task }: CpuTask,
         source: &dyn StackSource,
         (from, to): (StackId, StackId),
     ) -> Option<Fact> {
         let kernel = self.kernel.as_mut()?;
 
+        // Frames count from the innermost, so both stacks are compared from their other ends.
         let (old, new) = (calls(source, from), calls(source, to));
         let common = (0..old.min(new)).take_while(|at| {
             call(source, from, old - 1 - at).0 == call(source, to, new - 1 - at).0
         });
         let common = common.count();
 
+        // What both stacks have in common stays as it is in the ring.
         let (returns, made) = (old - common, new - common);
 
         // Inner frames return first, outer frames are called first.

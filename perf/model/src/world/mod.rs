@@ -20,7 +20,7 @@ mod sample;
 mod site;
 
 pub use apply::RUN_NS_MAX;
-pub use output::{Crash, Kept, LOG_MAX, RECORD_BYTES_MAX};
+pub use output::{Crash, LOG_MAX, RECORD_BYTES_MAX, TaskBranches};
 
 use crate::KERNEL_TEXT;
 use crate::bpf::Guard;
@@ -63,7 +63,7 @@ struct Machine {
 
 /// Where something happens: a CPU, and the thread that runs there.
 #[derive(Clone, Copy)]
-struct At {
+struct CpuTask {
     cpu: usize,
     /// 0 for the idle task.
     tid: i32,
@@ -118,7 +118,7 @@ struct Task {
     dead: bool,
     /// The CPU on which it is the current task.
     on: Option<usize>,
-    place: Place,
+    place: ExecutionState,
     stack: StackId,
     leaf: Leaf,
     cgroup: Option<u16>,
@@ -127,7 +127,7 @@ struct Task {
     /// The events that count it, one bit each.
     counted_by: u64,
     info: Info,
-    works: Vec<Work>,
+    works: Vec<TaskWork>,
     signal: Option<StackId>,
     /// It stands at a uprobe; events from this index on have not sampled it yet.
     uprobe: Option<u16>,
@@ -153,7 +153,7 @@ struct Overflow {
     /// The registers are made up at a tracepoint: the kernel walk begins at a mark.
     from_mark: bool,
     stage: Stage,
-    user: User,
+    user: UserPart,
     /// The handler, once it was read.
     slot: Slot,
     /// The branch records, read when the sample begins: what runs afterwards changes the ring.
@@ -178,7 +178,7 @@ enum Stage {
 
 /// The chain's user part.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum User {
+enum UserPart {
     /// There is none: a kernel thread, the idle task.
     None,
     /// Unwound at once.
@@ -196,7 +196,7 @@ impl Overflow {
 
 /// Where a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-enum Place {
+enum ExecutionState {
     #[default]
     User,
     /// In a system call, or in a kernel thread.
@@ -221,7 +221,7 @@ enum Loop {
 
 /// A task work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
+enum TaskWork {
     /// The one of `struct unwind_task_info`.
     Deferred,
     /// The event's own, in the form of 2023.
@@ -267,9 +267,9 @@ impl Machine {
         self.current(cpu).map_or(0, |task| task.tid)
     }
 
-    fn at(&self, cpu: usize) -> At {
+    fn at(&self, cpu: usize) -> CpuTask {
         let tid = self.tid(cpu);
-        At { cpu, tid }
+        CpuTask { cpu, tid }
     }
 
     /// The events that count the current task, one bit each; `None` for the idle task.
@@ -279,7 +279,7 @@ impl Machine {
 
     /// Whether user code runs on the CPU now.
     fn in_user(&self, cpu: usize) -> bool {
-        let is_user = |task: &Task| task.place == Place::User;
+        let is_user = |task: &Task| task.place == ExecutionState::User;
         self.cpus[cpu].frames.is_empty() && self.current(cpu).is_some_and(is_user)
     }
 
@@ -291,7 +291,9 @@ impl Machine {
         let requesting = |job: &Option<Overflow>| job.as_ref().is_some_and(Overflow::is_requesting);
         match (self.cpus[cpu].frames.last(), self.current(cpu)) {
             (Some(frame), _) => frame.context == Context::Softirq && !requesting(&frame.job),
-            (None, Some(task)) => !matches!(task.place, Place::Reset(_)) && !requesting(&task.job),
+            (None, Some(task)) => {
+                !matches!(task.place, ExecutionState::Reset(_)) && !requesting(&task.job)
+            }
             (None, None) => true,
         }
     }
@@ -308,14 +310,14 @@ impl Machine {
             (None, None) => 1,
             (None, Some(task)) => match task.place {
                 _ if task.unwind.is_some() => 4,
-                Place::User => 0,
-                Place::Body => match task.kernel_at {
+                ExecutionState::User => 0,
+                ExecutionState::Body => match task.kernel_at {
                     Some(address) => return address,
                     None => 2,
                 },
-                Place::Loop(_) => 3,
-                Place::Reset(_) => 5,
-                Place::Exiting => 6,
+                ExecutionState::Loop(_) => 3,
+                ExecutionState::Reset(_) => 5,
+                ExecutionState::Exiting => 6,
             },
         })
     }
@@ -357,13 +359,13 @@ impl World {
         if let Some(stack) = stack {
             let leaf = Leaf::Body;
             self.out
-                .say(At { cpu: 0, tid }, Fact::Stack { stack, leaf });
+                .say(CpuTask { cpu: 0, tid }, Fact::Stack { stack, leaf });
         }
 
         // Kernel threads never leave the kernel.
         let place = match stack {
-            None => Place::Body,
-            Some(_) => Place::User,
+            None => ExecutionState::Body,
+            Some(_) => ExecutionState::User,
         };
 
         self.machine.tasks.push(Task {
@@ -376,6 +378,7 @@ impl World {
             ..Task::default()
         });
 
+        // The memory for branch records is there before the task runs first.
         let own = self.events.with_branches(counted_by);
         self.lbr.start(tid, cgroup, own);
         self.say_branches(0);

@@ -1,7 +1,7 @@
 //! What comes out of a run: the clock, the log, the records in their rings, and the branch records
 //! kept at crashes.
 
-use super::At;
+use super::CpuTask;
 use crate::log::{Entry, Fact};
 use crate::record::{Body, Delivered, Record};
 use crate::refused::Refused;
@@ -23,12 +23,12 @@ pub struct Crash {
     /// The task that crashed.
     pub tid: i32,
     /// What is kept of each task that has user code, in the order in which tasks were made.
-    pub tasks: Vec<Kept>,
+    pub tasks: Vec<TaskBranches>,
 }
 
 /// The branch records of a task at a crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct TaskBranches {
     /// The task.
     pub tid: i32,
     /// The CPU that ran it; `None` if it waited.
@@ -40,7 +40,8 @@ pub struct Kept {
 impl Crash {
     /// Size in memory, bytes.
     fn bytes(&self) -> u64 {
-        let of = |kept: &Kept| size_of::<Kept>() + size_of_val(kept.entries.as_slice());
+        let of =
+            |kept: &TaskBranches| size_of::<TaskBranches>() + size_of_val(kept.entries.as_slice());
         self.tasks.iter().map(of).sum::<usize>() as u64
     }
 }
@@ -84,7 +85,7 @@ impl Output {
         self.samples
     }
 
-    pub(super) fn say(&mut self, at: At, fact: Fact) {
+    pub(super) fn say(&mut self, at: CpuTask, fact: Fact) {
         self.log.push(Entry {
             time: self.now,
             cpu: at.cpu as u16,
@@ -94,7 +95,7 @@ impl Output {
     }
 
     /// Writes to the event's ring. Returns whether there was room.
-    pub(super) fn write(&mut self, at: At, event: u16, body: Body) -> bool {
+    pub(super) fn write(&mut self, at: CpuTask, event: u16, body: Body) -> bool {
         self.rings.write(Record {
             time: self.now,
             sequence: 0,
@@ -106,7 +107,7 @@ impl Output {
     }
 
     /// The reader takes all records of the CPU's rings.
-    pub(super) fn read(&mut self, at: At) {
+    pub(super) fn read(&mut self, at: CpuTask) {
         self.rings.read(at.cpu);
         self.say(at, Fact::Read);
     }
@@ -117,7 +118,7 @@ impl Output {
     }
 
     /// The kernel oopses: keeps the branch records of all tasks.
-    pub(super) fn oops(&mut self, at: At, tasks: Vec<Kept>) {
+    pub(super) fn oops(&mut self, at: CpuTask, tasks: Vec<TaskBranches>) {
         let crash = Crash {
             time: self.now,
             tid: at.tid,

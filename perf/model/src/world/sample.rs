@@ -6,7 +6,7 @@
 //! in `kernel`.
 
 use super::deferred::Request;
-use super::{Overflow, Slot, Stage, User, Work, World, site};
+use super::{Overflow, Slot, Stage, TaskWork, UserPart, World, site};
 use crate::log::{Context, Fact, Handling};
 use crate::mutant::Mutant;
 use crate::record::Body;
@@ -58,17 +58,20 @@ impl World {
         let setup = self.events.setup(event);
         let (kind, has_branches) = (setup.kind, setup.branch_stack);
 
+        // Only a counter's period can change from sample to sample.
         let (period, loaded) = match kind {
             Kind::Pmu => self.events.reload(event, cpu),
             Kind::Timer => (setup.period, None),
             Kind::Tracepoint | Kind::Software | Kind::Uprobe | Kind::BpfOutput => (1, None),
         };
 
+        // The tracepoint comes first: it sees every overflow, even those that are dropped later.
         let number = self.out.next_sample();
         if kind == Kind::Pmu && self.setup.overflow_tracepoint {
-            let regs = match user_mode {
-                true => TimerRegs::User,
-                false => TimerRegs::Kernel,
+            let regs = if user_mode {
+                TimerRegs::User
+            } else {
+                TimerRegs::Kernel
             };
             self.say(cpu, Fact::Traced { event, regs });
         }
@@ -97,7 +100,7 @@ impl World {
             at_uprobe: kind == Kind::Uprobe,
             from_mark: matches!(kind, Kind::Tracepoint | Kind::Software),
             stage: Stage::Account,
-            user: User::None,
+            user: UserPart::None,
             slot: Slot::default(),
             // Read at the overflow, before anything else runs (`intel_pmu_lbr_read` in the NMI
             // handler).
@@ -108,6 +111,7 @@ impl World {
 
     /// The next step of a sample. Returns whether it was the last.
     pub(super) fn overflow_step(&mut self, cpu: usize, job: &mut Overflow) -> bool {
+        // One stage a step, because an NMI may come between any two.
         job.stage = match job.stage {
             Stage::Account => {
                 self.account(cpu, job.event);
@@ -117,6 +121,7 @@ impl World {
                 Some(stage) => stage,
                 None => return true,
             },
+            // A step of its own, so that an NMI may come before it.
             Stage::Program => {
                 let how = site::run_program(self, cpu, job, self.registers(cpu, job));
                 self.handled(cpu, job, how);
@@ -135,9 +140,10 @@ impl World {
             }
             Stage::User => {
                 self.user_part(cpu, job);
-                match job.is_chain_ready {
-                    true => Stage::Program,
-                    false => Stage::Output,
+                if job.is_chain_ready {
+                    Stage::Program
+                } else {
+                    Stage::Output
                 }
             }
             Stage::Output => {
@@ -164,8 +170,10 @@ impl World {
     /// Calls the handler, which decides before all side effects. Returns the next stage, unless the
     /// sample is dropped. A program runs in a separate step, so that an NMI may come before it.
     fn handle(&mut self, cpu: usize, job: &mut Overflow) -> Option<Stage> {
+        // Read once: the handler may be replaced while the program waits for its step.
         job.slot = self.handlers.slot_of(job.event, self.tid(cpu));
 
+        // Handler and context were stored together; a defect stores them apart.
         let (number, Slot { handler, context }) = (job.number, job.slot);
         if let Some(program) = self.handlers.program(handler) {
             let needs_chain = program.needs_chain(self.events.setup(job.event));
@@ -190,12 +198,14 @@ impl World {
 
             // A program that reads the stack gets the chain before it runs (`perf_prepare_sample`).
             job.is_chain_ready = needs_chain;
-            return Some(match needs_chain {
-                true => Stage::Begin,
-                false => Stage::Program,
+            return Some(if needs_chain {
+                Stage::Begin
+            } else {
+                Stage::Program
             });
         }
 
+        // A built-in handler is told of the sample and decides at once.
         let told = Overflown {
             event: job.event,
             number,
@@ -227,6 +237,7 @@ impl World {
 
     /// `perf_callchain`: whether there is a user part, and whether to defer it.
     fn begin(&mut self, cpu: usize, job: &mut Overflow) -> Stage {
+        // Without a chain the buffer must not keep the last sample's words.
         if !self.events.setup(job.event).has_callchain {
             self.machine.cpus[cpu].buffers[job.context as usize].clear();
             return Stage::Output;
@@ -241,13 +252,13 @@ impl World {
         };
 
         // What cannot be deferred is unwound at once.
-        job.user = User::Inline;
+        job.user = UserPart::Inline;
         if !self.events.setup(job.event).defer_callchain {
             return Stage::Kernel;
         }
 
         if self.setup.form == Form::Rfc2023 {
-            job.user = User::Deferred(None);
+            job.user = UserPart::Deferred(None);
             self.request_rfc(cpu, task, job);
             return Stage::Kernel;
         }
@@ -304,7 +315,7 @@ impl World {
         if is_doomed || !self.events.claim(event, cpu, task) {
             return;
         }
-        self.machine.tasks[task].works.push(Work::Event(event));
+        self.machine.tasks[task].works.push(TaskWork::Event(event));
         self.say(cpu, Fact::Queued);
     }
 
@@ -318,12 +329,12 @@ impl World {
 
         if at == Request::Start || matches!(at, Request::Cpu) {
             // `get_cookie` is done: this is the cookie of the sample.
-            job.user = User::Deferred(Some(self.machine.tasks[task].info.cookie()));
+            job.user = UserPart::Deferred(Some(self.machine.tasks[task].info.cookie()));
         }
 
         // Once for all samples of the stay: the first request queues it.
         if at == Request::Queue {
-            self.machine.tasks[task].works.push(Work::Deferred);
+            self.machine.tasks[task].works.push(TaskWork::Deferred);
             // TWA_NMI_CURRENT: an interrupt is sent to this CPU itself.
             self.machine.cpus[cpu].irq_work |= job.context == Context::Nmi;
             self.say(cpu, Fact::Queued);
@@ -334,8 +345,8 @@ impl World {
         }
 
         let cookie = match job.user {
-            User::Deferred(cookie) => cookie,
-            User::None | User::Inline => None,
+            UserPart::Deferred(cookie) => cookie,
+            UserPart::None | UserPart::Inline => None,
         };
 
         let number = job.number;
@@ -366,12 +377,12 @@ impl World {
         let frames = chain.len().saturating_sub(usize::from(!job.user_mode));
         let room = usize::from(self.events.setup(job.event).max_stack) - frames;
         match (job.user, self.machine.current(cpu)) {
-            (User::None, _) | (_, None) => {}
-            (User::Deferred(cookie), _) => {
+            (UserPart::None, _) | (_, None) => {}
+            (UserPart::Deferred(cookie), _) => {
                 chain.push(PERF_CONTEXT_USER_DEFERRED);
                 chain.extend(cookie);
             }
-            (User::Inline, Some(task)) => {
+            (UserPart::Inline, Some(task)) => {
                 chain.push(PERF_CONTEXT_USER);
                 let frame =
                     |index| user_frame(&*self.stacks, task.stack, task.leaf, job.at_uprobe, index);
@@ -423,6 +434,8 @@ impl World {
             branches: job.branches.take(),
         };
 
+        // A sample that found no room is counted as lost, by its own event.
+        // Written to the event's own ring.
         let (number, event) = (job.number, job.event);
         let fact = if self.write(cpu, event, body) {
             Fact::Sample { number }

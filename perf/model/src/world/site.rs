@@ -127,12 +127,11 @@ impl Env for Site<'_> {
     }
 
     fn sample_chain(&mut self) -> SampleChain {
-        match self.job.is_chain_ready {
-            true => {
-                let buffers = &self.world.machine.cpus[self.cpu].buffers;
-                SampleChain::Words(buffers[self.job.context as usize].clone())
-            }
-            false => SampleChain::NotSampled,
+        if self.job.is_chain_ready {
+            let buffers = &self.world.machine.cpus[self.cpu].buffers;
+            SampleChain::Words(buffers[self.job.context as usize].clone())
+        } else {
+            SampleChain::NotSampled
         }
     }
 

@@ -28,7 +28,7 @@ impl Symbols for OneFile {
 }
 
 fn said(object: &Object<'_>, address: u64) -> String {
-    let place = Place {
+    let place = LineKey {
         address,
         bias: 0x10,
         object: 1,
@@ -45,6 +45,7 @@ fn a_line_is_below_its_frame_and_what_has_none_is_named_in_short() {
         build_id: b"",
     };
 
+    // The file has lines for a part of its addresses.
     assert_eq!(said(&file(b"/opt/lined"), 0x1000), "\n  a.c:7");
     assert_eq!(said(&file(b"/opt/lined"), 0x2000), "");
     assert_eq!(
@@ -53,6 +54,7 @@ fn a_line_is_below_its_frame_and_what_has_none_is_named_in_short() {
     );
     assert_eq!(said(&file(b"[vdso]"), 0x600), "\n  [vdso][610]");
 
+    // The map of a JIT compiler is named by its process.
     let anonymous = |path| Object::Anonymous { path };
     assert_eq!(
         said(&anonymous(b"/tmp/perf-77.map"), 0),
@@ -91,6 +93,7 @@ fn each_place_has_its_own_line_of_any_length() {
     let mut tasks = Tasks::new(&PerfFile::parse(bytes).unwrap());
     let mut maps = Vec::new();
 
+    // Paths of every length up to a limit, since a cached line has its length in front.
     for length in 0..200 {
         let path = [b"/".to_vec(), vec![b'x'; length]].concat();
         let mmap = Mmap {
@@ -112,6 +115,7 @@ fn each_place_has_its_own_line_of_any_length() {
     let mut out = Vec::new();
     for round in 0..3 {
         for (map, path) in &maps {
+            // The same address of the process at two places of the file.
             for bias in [0, 0x10] {
                 let map = Map { bias, ..*map };
 
@@ -126,6 +130,8 @@ fn each_place_has_its_own_line_of_any_length() {
             }
         }
         out.clear();
+
+        // An address outside of every mapping.
         lines.append(&tasks, &mut OneSymbol, None, 0, &mut out);
         assert_eq!(out, b"\t               0 [unknown] ([unknown])\n");
         assert!(lines.text.len() < 2 * KEPT_MAX, "{}", lines.text.len());

@@ -170,6 +170,7 @@ pub(super) fn print(attr: &[u8], pmus: &[(u32, String)], out: &mut String) {
         &with_name(kind.to_string(), type_name(kind, pmu(kind))),
     );
 
+    // The size that the writer's perf knew, not that of the slot.
     number(out, "size", half(4));
     member(out, "config", &config(kind, word(8), pmu));
     number(out, "{ sample_period, sample_freq }", word(16));
@@ -191,6 +192,7 @@ pub(super) fn print(attr: &[u8], pmus: &[(u32, String)], out: &mut String) {
     hex(out, "sample_regs_user", word(80));
     number(out, "sample_stack_user", half(88));
 
+    // Clocks of devices have negative numbers.
     let clock = le::u32_at(attr, 92).unwrap_or(0).cast_signed();
     if clock != 0 {
         member(out, "clockid", &clock.to_string());
@@ -202,6 +204,7 @@ pub(super) fn print(attr: &[u8], pmus: &[(u32, String)], out: &mut String) {
     number(out, "aux_sample_size", half(112));
     number(out, "sig_data", word(120));
 
+    // Three bits of one word, as for the flags above.
     for (bit, name) in ["aux_start_paused", "aux_pause", "aux_resume"]
         .iter()
         .enumerate()
@@ -283,6 +286,7 @@ fn config<'p>(kind: u32, value: u64, pmu: impl Fn(u32) -> Option<&'p str>) -> St
         (name, None) => name,
     };
 
+    // Zero has no prefix, as in C's `%#x`.
     let value = if value == 0 {
         "0".to_owned()
     } else {

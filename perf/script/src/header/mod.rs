@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 use unwind_sim_perf_data::event_name;
 use unwind_sim_perf_data::{Mode, PerfFile, feature, le};
-use words::{Words, printable};
+use words::{FeatureCursor, printable};
 
 /// Names of features, by number (`feat_ops`).
 const NAMES: [&str; 35] = [
@@ -68,6 +68,8 @@ const IBS: &str = "# AMD systems uses ibs_op// PMU for some precise events, e.g.
 /// The whole header; without features for a recording from a pipe, whose features are records.
 pub fn text(file: &PerfFile<'_>, bytes: &[u8], written: Option<SystemTime>) -> Vec<u8> {
     let mut out = String::from("# ========\n");
+
+    // The time of the file, which is not in the file: 0 if it is not known.
     let written = written.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let written = written.map_or(0, |time| time.as_secs());
     line(
@@ -89,6 +91,7 @@ pub fn text(file: &PerfFile<'_>, bytes: &[u8], written: Option<SystemTime>) -> V
     line(&mut out, format_args!("feat offset    : {behind}"));
 
     if is_file {
+        // A pipe has no table that could say what is missing.
         out += &all(file);
         out += "# missing features: ";
         let known: Vec<u8> = file.features().numbers().collect();
@@ -144,9 +147,11 @@ fn all(file: &PerfFile<'_>) -> String {
 /// Prints a feature; `None` if it is damaged.
 fn print(file: &PerfFile<'_>, number: u8, out: &mut String) -> Option<()> {
     let features = file.features();
-    let mut words = Words(features.section(number)?);
+    // Features without a constant are known by their number only.
+    let mut words = FeatureCursor(features.section(number)?);
     let text = |number| Some(printable(features.string(number).ok()??));
 
+    // Each feature has a line, or several; perf's words are kept even where they are wrong.
     match number {
         feature::HOSTNAME => line(out, format_args!("hostname : {}", text(number)?)),
         feature::OSRELEASE => line(out, format_args!("os release : {}", text(number)?)),
@@ -183,6 +188,7 @@ fn print(file: &PerfFile<'_>, number: u8, out: &mut String) -> Option<()> {
         25 => programs(&mut words, out)?,
         26 => types(&mut words, out)?,
         feature::COMPRESSED => compression(file, out)?,
+        // The old feature is for the core's PMU alone.
         feature::CPU_PMU_CAPS => {
             let list = words.pairs()?;
             capabilities("cpu", &list, out);
@@ -217,7 +223,7 @@ fn command_line(file: &PerfFile<'_>, out: &mut String) -> Option<()> {
 }
 
 fn events(file: &PerfFile<'_>, out: &mut String) -> Option<()> {
-    let pmus = file.features().section(16).map(Words);
+    let pmus = file.features().section(16).map(FeatureCursor);
     let pmus = pmus
         .and_then(|mut words| words.numbered())
         .unwrap_or_default();
@@ -233,7 +239,7 @@ fn events(file: &PerfFile<'_>, out: &mut String) -> Option<()> {
     Some(())
 }
 
-fn pmu_mappings(words: &mut Words<'_>, out: &mut String) -> Option<()> {
+fn pmu_mappings(words: &mut FeatureCursor<'_>, out: &mut String) -> Option<()> {
     let pmus = words.numbered()?;
     let list: Vec<String> = pmus
         .iter()
@@ -247,7 +253,7 @@ fn pmu_mappings(words: &mut Words<'_>, out: &mut String) -> Option<()> {
 }
 
 /// Groups of events: name, number of the leader, and number of events.
-fn groups(file: &PerfFile<'_>, words: &mut Words<'_>, out: &mut String) -> Option<()> {
+fn groups(file: &PerfFile<'_>, words: &mut FeatureCursor<'_>, out: &mut String) -> Option<()> {
     for _ in 0..words.u32()? {
         let name = words.string()?;
         let (leader, members) = (words.u32()? as usize, words.u32()? as usize);
@@ -276,7 +282,7 @@ fn sample_time(file: &PerfFile<'_>, out: &mut String) -> Option<()> {
 }
 
 /// Ids of BPF programs. perf also shows their names and the addresses of their code.
-fn programs(words: &mut Words<'_>, out: &mut String) -> Option<()> {
+fn programs(words: &mut FeatureCursor<'_>, out: &mut String) -> Option<()> {
     let mut ids = Vec::new();
     for _ in 0..words.u32()? {
         let (info, data) = (words.u32()?, words.u32()?);
@@ -290,7 +296,7 @@ fn programs(words: &mut Words<'_>, out: &mut String) -> Option<()> {
 }
 
 /// Ids of type descriptions (BTF).
-fn types(words: &mut Words<'_>, out: &mut String) -> Option<()> {
+fn types(words: &mut FeatureCursor<'_>, out: &mut String) -> Option<()> {
     let mut ids = Vec::new();
     for _ in 0..words.u32()? {
         ids.push(words.u32()?);
@@ -334,21 +340,29 @@ fn capabilities(pmu: &str, list: &[(String, String)], out: &mut String) {
     }
 }
 
-fn pmu_capabilities(file: &PerfFile<'_>, words: &mut Words<'_>, out: &mut String) -> Option<()> {
+fn pmu_capabilities(
+    file: &PerfFile<'_>,
+    words: &mut FeatureCursor<'_>,
+    out: &mut String,
+) -> Option<()> {
     for _ in 0..words.u32()? {
         let list = words.pairs()?;
         let name = words.string()?;
         capabilities(&name, &list, out);
     }
+
+    // The advice below is for the machine, not for one PMU.
     let features = file.features();
     let of_x86 = |arch: &[u8]| arch == b"x86_64" || (arch.len() == 4 && arch.ends_with(b"86"));
     let arch = features.string(feature::ARCH).ok().flatten();
-    let pmus = features.section(16).map(Words);
+    let pmus = features.section(16).map(FeatureCursor);
     let pmus = pmus
         .and_then(|mut words| words.numbered())
         .unwrap_or_default();
     let core = features.cpu_pmu_caps().ok().flatten().unwrap_or_default();
     let imprecise = |&(name, value): &(&[u8], &[u8])| name == b"max_precise" && value == b"0";
+
+    // The advice is only for a core without precise events beside an IBS PMU.
     if arch.is_some_and(of_x86)
         && pmus.iter().any(|(_, name)| name == "ibs_op")
         && core.iter().any(imprecise)
@@ -358,7 +372,7 @@ fn pmu_capabilities(file: &PerfFile<'_>, words: &mut Words<'_>, out: &mut String
     Some(())
 }
 
-fn clock_data(words: &mut Words<'_>, out: &mut String) -> Option<()> {
+fn clock_data(words: &mut FeatureCursor<'_>, out: &mut String) -> Option<()> {
     let _version = words.u32()?;
     let (clock, day, time) = (words.u32()?, words.u64()?, words.u64()?);
     let name = CLOCKS.iter().find(|(number, _)| *number == clock);

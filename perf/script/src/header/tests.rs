@@ -125,6 +125,8 @@ fn said(number: u8, section: &[u8]) -> String {
 #[test]
 fn of_features_that_few_recordings_have() {
     let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|w| w.to_le_bytes()).collect() };
+
+    // The version and the clock's number, and then two times.
     let mut clock = words(&[1, 4]);
     clock.extend(1_795_442_420_000_001_000_u64.to_le_bytes());
     clock.extend(5_000_000_007_u64.to_le_bytes());
@@ -138,9 +140,11 @@ fn of_features_that_few_recordings_have() {
         "# clockid frequency: 5000 MHz\n"
     );
 
+    // A count; the name, and the first event and number of members of each group.
     let group = [words(&[1]), string("ours"), words(&[0, 1])].concat();
     assert_eq!(said(17, &group), "# group: ours{cpu-clock}\n");
 
+    // For each PMU, its capabilities and then its name.
     let caps = [
         words(&[1, 1]),
         string("branches"),
@@ -158,10 +162,12 @@ fn of_features_that_few_recordings_have() {
     );
     assert_eq!(said(16, &words(&[0])), "# pmu mappings: not available\n");
 
+    // Only the number of the program is printed.
     let program = [words(&[1, 8, 0, 0, 0, 6, 77]), Vec::new()].concat();
     assert_eq!(said(25, &program), "# bpf_prog_info of id 77\n");
     assert_eq!(said(26, &words(&[1, 9, 0])), "# btf info of id 9\n");
 
+    // A quote is escaped, and each word is followed by a space.
     let quoted = [words(&[2]), string("perf"), string("it's")].concat();
     assert_eq!(said(11, &quoted), "# cmdline : perf it\\'s \n");
     assert_eq!(
@@ -192,15 +198,20 @@ fn attributes_in_words() {
         bytes[..4].copy_from_slice(&kind.to_le_bytes());
         bytes[4] = 128;
         bytes[8..16].copy_from_slice(&config.to_le_bytes());
+
+        // `precise_ip` 3 and `defer_callchain`.
         bytes[40..48].copy_from_slice(&(3u64 << 15 | 1 << 38).to_le_bytes());
         let mut out = String::new();
         let pmus = [(4, "cpu".to_owned()), (10, "cpu_atom".to_owned())];
         attribute::print(&bytes, &pmus, &mut out);
+
+        // What is the same in all of them is taken away.
         out.strip_suffix(", precise_ip = 3, defer_callchain = 1")
             .unwrap()
             .replace(", size = 128", "")
     };
 
+    // A name is printed only for a known number.
     let hardware = ", type = 0 (PERF_TYPE_HARDWARE), config = ";
     assert_eq!(
         attribute(0, 1),

@@ -3,9 +3,9 @@
 use unwind_sim_perf_data::le;
 
 /// A cursor: the bytes not yet read.
-pub(super) struct Words<'a>(pub(super) &'a [u8]);
+pub(super) struct FeatureCursor<'a>(pub(super) &'a [u8]);
 
-impl<'a> Words<'a> {
+impl<'a> FeatureCursor<'a> {
     pub(super) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;

@@ -3,7 +3,7 @@
 //! included.
 
 use super::helper::{Compression, Helper, Owner};
-use super::tree::{At, Entry, Name, Tree};
+use super::tree::{Name, NameRef, NewSymbol, Tree};
 use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable};
@@ -218,17 +218,17 @@ impl<'d, E: FileHeader<Endian = Endianness>> NamedTable<'d, E> {
     }
 
     /// The name of a symbol; `None` if it does not end in the string table.
-    fn name(&self, endian: E::Endian, symbol: &E::Sym) -> Option<At> {
+    fn name(&self, endian: E::Endian, symbol: &E::Sym) -> Option<NameRef> {
         let start = symbol.st_name(endian);
         let offset = self.strings.checked_add(start.into())?;
-        self.starts.contains(&start).then_some(At {
+        self.starts.contains(&start).then_some(NameRef {
             source: self.source,
             offset: u32::try_from(offset).ok()?,
         })
     }
 
     /// The name of the symbol at an index, unless it is empty.
-    pub(super) fn name_at(&self, parts: &Parts<'d, E>, index: usize) -> Option<At> {
+    pub(super) fn name_at(&self, parts: &Parts<'d, E>, index: usize) -> Option<NameRef> {
         let symbol = self.symbols.symbol(SymbolIndex(index)).ok()?;
         let at = self.name(parts.endian, symbol)?;
         (parts.data.get(at.offset as usize) != Some(&0)).then_some(at)
@@ -242,7 +242,7 @@ fn entry<'d, E: FileHeader<Endian = Endianness>>(
     table: &NamedTable<'d, E>,
     index: SymbolIndex,
     symbol: &E::Sym,
-) -> Option<Entry<'static>> {
+) -> Option<NewSymbol<'static>> {
     let endian = symbols.endian;
     let shndx = symbol.st_shndx(endian);
     if symbol.st_name(endian) == 0 || shndx == elf::SHN_UNDEF {
@@ -286,7 +286,7 @@ fn entry<'d, E: FileHeader<Endian = Endianness>>(
     });
 
     let size: u64 = symbol.st_size(endian).into();
-    Some(Entry {
+    Some(NewSymbol {
         start,
         end: start.saturating_add(size),
         binding: symbol.st_bind().0,

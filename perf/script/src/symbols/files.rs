@@ -1,5 +1,5 @@
-//! The symbols of all files of a recording: which files perf opens for a mapping, in which order, and
-//! which symbols it takes from them.
+//! The symbols of all files of a recording: which files perf opens for a mapping, in which order,
+//! and which symbols it takes from them.
 
 use super::elf;
 use super::helper::{Helper, Owner};
@@ -23,7 +23,7 @@ use unwind_sim_perf_data::Object;
 /// Number of files that are found without the map.
 const RECENT: usize = 32;
 /// A file's path and build ID, and the number of its tree.
-type Numbered = (Vec<u8>, Vec<u8>, usize);
+type NumberedFile = (Vec<u8>, Vec<u8>, usize);
 
 /// The symbols of all files of a recording.
 pub struct Files {
@@ -34,7 +34,7 @@ pub struct Files {
     /// The build IDs of the files with a path, and the numbers of their trees.
     numbers: HashMap<Vec<u8>, Vec<(Vec<u8>, usize)>>,
     /// Files that were looked up last.
-    recent: [Option<Numbered>; RECENT],
+    recent: [Option<NumberedFile>; RECENT],
     /// The source lines of files, by path and build ID; `None` if the file is missing.
     lines: HashMap<(Vec<u8>, Vec<u8>), Option<Lines>>,
     /// The inlined functions of files, likewise.
@@ -379,6 +379,7 @@ fn load<E: FileHeader<Endian = Endianness>>(
         return Some(elf::load(symbols, runtime, false, helper));
     }
 
+    // Only the mapped file itself, the last candidate, is asked for it.
     // MiniDebugInfo: a compressed ELF file with symbols of functions, inside the stripped one.
     let file = elf::Parts::<E>::parse(candidates.last()?);
     let unpacked = file.and_then(|file| file.debug_data(helper));

@@ -1,6 +1,6 @@
 //! What symbols need of the program around them: which files may be opened and how, how much may be
-//! unpacked, and how names are demangled. The rest of that program does all of it, too, by rules of its
-//! own.
+//! unpacked, and how names are demangled. The rest of that program does all of it, too, by rules of
+//! its own.
 
 use std::fmt::Debug;
 use std::io;
@@ -29,8 +29,8 @@ pub trait Helper: Debug + Sync {
     /// If it cannot be opened, or is not a regular file.
     fn map(&self, path: &Path) -> io::Result<Owner>;
 
-    /// The bytes of a file, at most `bytes_max`. It may state no length, as those of `/proc`, or be a
-    /// pipe. `None` if it cannot be read.
+    /// The bytes of a file, at most `bytes_max`. It may state no length, as those of `/proc`, or be
+    /// a pipe. `None` if it cannot be read.
     fn contents(&self, path: &Path, bytes_max: u64) -> Option<Owner>;
 
     /// A copy of the first `bytes_max` bytes of a regular file, which a program may still write to.
@@ -43,7 +43,8 @@ pub trait Helper: Debug + Sync {
     /// Unpacks a part of a file; `None` if it is damaged or too long.
     fn unpack(&self, compression: Compression, data: &[u8]) -> Option<Vec<u8>>;
 
-    /// The readable name of a function. A name that is not mangled stays as it is, with its version.
+    /// The readable name of a function. A name that is not mangled stays as it is, with its
+    /// version.
     fn demangle(&self, name: &str) -> String;
 }
 

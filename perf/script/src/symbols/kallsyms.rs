@@ -50,9 +50,10 @@ impl Kallsyms {
                 let rest = parse(list, rest);
                 // Before the rest, there may be only symbols of the kernel with earlier starts.
                 let first = rest.first().map_or(u64::MAX, |entry| entry.start);
-                match sorted.end() <= first {
-                    true => (sorted, rest),
-                    false => (Sorted::default(), parse(list, 0)),
+                if sorted.end() <= first {
+                    (sorted, rest)
+                } else {
+                    (Sorted::default(), parse(list, 0))
                 }
             }
             None => (Sorted::default(), parse(list, 0)),
@@ -175,6 +176,7 @@ fn entry(line: &[u8], at: usize) -> Option<Entry> {
         return None;
     }
 
+    // The type is one letter between two spaces.
     let [b' ', kind, b' ', name @ ..] = line.get(digits..)? else {
         return None;
     };
@@ -230,6 +232,7 @@ nonsense
 ";
         let kallsyms = Kallsyms::of(text);
 
+        // Name and end.
         let at = |part, address| {
             let symbol = kallsyms.symbol(part, address)?;
             Some((
@@ -238,6 +241,7 @@ nonsense
             ))
         };
 
+        // The list has no sizes: a symbol ends where the next one starts.
         let core = KernelPart::Core;
         let name = |name: &str, end| Some((name.to_owned(), end));
         assert_eq!(
@@ -250,6 +254,7 @@ nonsense
         );
         assert_eq!(at(core, 0xffff_ffff_8100_2000), None);
 
+        // A module's address is found only as one of that module.
         let foo = KernelPart::Module(b"foo");
         assert_eq!(
             at(foo, 0xffff_ffff_c000_0900),
@@ -301,6 +306,7 @@ nonsense
                 }
             }
 
+            // Modules come at the end, above the kernel or, in some rounds, overlapping it.
             let modules = if round % 2 == 0 { random(20) } else { 0 };
             at = if round % 16 < 14 { at + 5000 } else { at - 20 };
             for number in 0..modules {
@@ -309,11 +315,14 @@ nonsense
                 text += &format!("{start:016x} t name_{number}\t[{module}]\n");
             }
 
+            // The last line may have no end.
             if random(3) == 0 {
                 text.pop();
             }
 
             let text: Owner = Arc::new(text.into_bytes());
+
+            // Parsed as a whole, as the reference.
             let mut parsed = Kallsyms {
                 sorted: Sorted::default(),
                 entries: parse((*text).as_ref(), 0),
@@ -321,6 +330,7 @@ nonsense
             };
             parsed.fix();
 
+            // Searched in the text as far as that is in order.
             let found = Kallsyms::parse(Some(text));
             in_text += usize::from(found.sorted.end() > 0x1000);
             let addresses = 0xff0..0x1500;

@@ -8,8 +8,8 @@ use super::places::Places;
 use std::ops::Range;
 use unwind_sim_perf_data::Object;
 
-/// The symbols of the recorded kernel, from a list such as `/proc/kallsyms`, and the names of the code
-/// that it generated. Files have none here.
+/// The symbols of the recorded kernel, from a list such as `/proc/kallsyms`, and the names of the
+/// code that it generated. Files have none here.
 pub struct KernelSymbols {
     places: Places,
     helper: &'static dyn Helper,

@@ -57,6 +57,7 @@ fn has_modules(list: &[u8], loaded: &str) -> bool {
     let mut found: HashMap<&[u8], bool> = HashMap::new();
     let mut places: HashMap<&[u8], (u64, u64)> = HashMap::new();
 
+    // From `/proc/modules`: what is loaded, and where.
     for line in loaded.lines() {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         // Name, size, reference count, dependents, state, address.
@@ -71,6 +72,7 @@ fn has_modules(list: &[u8], loaded: &str) -> bool {
         found.insert(name.as_bytes(), false);
     }
 
+    // From the list: each line with a tab belongs to a module.
     for tab in memchr::memchr_iter(b'\t', list) {
         let begin = memchr::memrchr(b'\n', &list[..tab]).map_or(0, |end| end + 1);
         let rest = &list[tab + 1..];
@@ -85,10 +87,12 @@ fn has_modules(list: &[u8], loaded: &str) -> bool {
             continue;
         }
 
+        // The list has a module that is not loaded, so it is that of another kernel or time.
         let Some(&(start, size)) = places.get(name) else {
             return false;
         };
 
+        // One symbol of its code in its range is enough.
         let mut words = list[begin..tab].split(|&byte| byte == b' ');
         let address = words.next().and_then(hexadecimal);
         let is_code = matches!(words.next(), Some(b"t" | b"T"));

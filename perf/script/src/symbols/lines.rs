@@ -166,6 +166,8 @@ impl Lines {
 
     fn find_sequences(&self) -> Vec<Sequence> {
         let (mut found, mut offset) = (Vec::new(), 0);
+
+        // Bounded, because each header is read to find the next one.
         for _ in 0..PROGRAMS_MAX {
             let Some(program) = self.header(offset) else {
                 break;
@@ -189,6 +191,7 @@ impl Lines {
                     });
                 }
 
+                // What is behind the limit has no lines, and the rest is used.
                 if found.len() >= SEQUENCES_MAX {
                     return found;
                 }
@@ -211,6 +214,7 @@ impl Lines {
                 break;
             }
 
+            // The last row of a sequence only says where it ends.
             if row.end_sequence() {
                 let end = read.rows.len();
                 if let Some(first) = read.rows.get(begin) {

@@ -1,9 +1,9 @@
 //! Finds symbols as perf does.
 //!
-//! [`KernelSymbols`] has those of a kernel and its modules, [`Files`] also those of files: which files
-//! perf opens for a mapping, in which order, and which symbols it takes from them. What they need of
-//! the program around them comes through [`Helper`]. Without the feature `text` there are only the
-//! kernel's, which profiles need, too.
+//! [`KernelSymbols`] has those of a kernel and its modules, [`Files`] also those of files: which
+//! files perf opens for a mapping, in which order, and which symbols it takes from them. What they
+//! need of the program around them comes through [`Helper`]. Without the feature `text` there are
+//! only the kernel's, which profiles need, too.
 
 #[cfg(feature = "text")]
 mod elf;

@@ -7,7 +7,7 @@
 
 use super::helper::{Helper, Owner};
 use super::places::Places;
-use super::tree::{At, Entry, Name, Tree};
+use super::tree::{Name, NameRef, NewSymbol, Tree};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -35,6 +35,7 @@ fn tree(text: &Owner, helper: &'static dyn Helper) -> Tree {
     let mut offset = 0;
     for line in text.split_inclusive(|&byte| byte == b'\n') {
         let start = offset;
+        // Counted for every line, also for those that say nothing.
         offset += line.len();
         if let Some((range, name)) = parse(&line[..line.len() - 1]) {
             let place = u32::try_from(start + name).ok();
@@ -43,11 +44,11 @@ fn tree(text: &Owner, helper: &'static dyn Helper) -> Tree {
             // In the file, a name ends with a newline.
             let is_whole = line.ends_with(b"\n") && !bytes.contains(&0);
             let name = match place.filter(|_| is_whole) {
-                Some(offset) => Name::Plain(At { source, offset }),
+                Some(offset) => Name::Plain(NameRef { source, offset }),
                 None => Name::Made(bytes.split(|&byte| byte == 0).next().unwrap_or(bytes)),
             };
 
-            tree.insert(Entry {
+            tree.insert(NewSymbol {
                 start: range.0,
                 end: range.0.wrapping_add(range.1),
                 // STB_GLOBAL and STT_FUNC, as `dso__load_perf_map` makes them.
@@ -81,6 +82,7 @@ fn number(text: &[u8]) -> (u64, usize) {
     let spaces = text.iter().take_while(|&&byte| is_space(byte)).count();
     let mut at = spaces;
 
+    // One sign, as in C; a hexadecimal number may have one, too.
     let is_negative = text.get(at) == Some(&b'-');
     if is_negative || text.get(at) == Some(&b'+') {
         at += 1;
@@ -99,6 +101,7 @@ fn number(text: &[u8]) -> (u64, usize) {
         at += 2;
     }
 
+    // The value may be too large, but its digits are still read to the end.
     let first = at;
     let mut value: Option<u64> = Some(0);
     while let Some(digit) = digit(at) {

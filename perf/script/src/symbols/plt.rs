@@ -2,7 +2,7 @@
 //! as in `dso__synthesize_plt_symbols` of `tools/perf/util/symbol-elf.c` (Linux 7.2), for x86.
 
 use super::elf::{NamedTable, Parts};
-use super::tree::{Entry, Name, Tree};
+use super::tree::{Name, NewSymbol, Tree};
 use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader, Rela, SectionHeader};
@@ -16,8 +16,8 @@ const IRELATIVE: u32 = 37;
 /// `R_X86_64_GLOB_DAT`.
 const GLOB_DAT: u32 = 6;
 
-fn symbol(start: u64, size: u64, name: Name<'_>) -> Entry<'_> {
-    Entry {
+fn symbol(start: u64, size: u64, name: Name<'_>) -> NewSymbol<'_> {
+    NewSymbol {
         start,
         end: start.saturating_add(size),
         binding: GLOBAL,

@@ -15,7 +15,7 @@ use shape::Shape;
 use std::collections::HashMap;
 use std::ops::Range;
 
-pub(super) use names::At;
+pub(super) use names::NameRef;
 
 /// `STB_WEAK`.
 const WEAK: u8 = 2;
@@ -32,7 +32,7 @@ const NAMES_MAX: usize = 1 << 30;
 
 /// A symbol to be inserted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry<'n> {
+pub(super) struct NewSymbol<'n> {
     pub(super) start: u64,
     pub(super) end: u64,
     /// `st_info`'s binding.
@@ -48,16 +48,16 @@ pub(super) enum Name<'n> {
     /// In no file; displayed as it is.
     Made(&'n [u8]),
     /// In a file; displayed as it is.
-    Plain(At),
+    Plain(NameRef),
     /// From a symbol table: may be mangled.
-    Raw(At),
+    Raw(NameRef),
     /// Name of the function that a stub calls, from a symbol table.
-    Stub(At),
+    Stub(NameRef),
 }
 
 /// How a name must be processed. Deferred, since few symbols of a file are ever displayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
+enum NameForm {
     Shown,
     Raw,
     Stub,
@@ -68,8 +68,8 @@ enum Form {
 struct Sym {
     start: u64,
     end: u64,
-    name: At,
-    form: Form,
+    name: NameRef,
+    form: NameForm,
     binding: u8,
     kind: u8,
 }
@@ -89,7 +89,7 @@ struct Slot {
 
 /// The symbols that are not in the sorted list yet.
 #[derive(Clone, Copy, Debug)]
-struct Late {
+struct UnsortedSpan {
     /// The first start.
     low: u64,
     /// The last start.
@@ -100,7 +100,7 @@ struct Late {
 
 /// What happened to the symbols at a call of [`Tree::fix`].
 #[derive(Debug)]
-struct Fixed {
+struct FixupRecord {
     /// The number of symbols inserted before.
     inserted: usize,
     /// The symbols that were removed, in this order.
@@ -118,12 +118,12 @@ pub(super) struct Tree {
     ends: Vec<u64>,
     /// The first symbol that is not in the slots.
     fresh: usize,
-    late: Option<Late>,
-    fixed: Vec<Fixed>,
+    late: Option<UnsortedSpan>,
+    fixed: Vec<FixupRecord>,
     /// perf's tree, once it is needed.
     shape: Option<Shape>,
     /// Where the file has the names of symbols that are displayed otherwise.
-    mangled: HashMap<u32, At>,
+    mangled: HashMap<u32, NameRef>,
     helper: &'static dyn Helper,
 }
 
@@ -186,9 +186,9 @@ impl Tree {
     /// What perf finds at `address`, whatever the shape of its tree is. `None` if that depends on
     /// the shape.
     ///
-    /// Of the symbols that start at or before the address, take the last one. On the way to it, perf
-    /// turns left at each symbol that starts behind the address and right at each other one that
-    /// does not contain the address. So it arrives, unless another one contains the address.
+    /// Of the symbols that start at or before the address, take the last one. On the way to it,
+    /// perf turns left at each symbol that starts behind the address and right at each other one
+    /// that does not contain the address. So it arrives, unless another one contains the address.
     fn find_certain(&self, address: u64) -> Option<Option<u32>> {
         let late = self.late.filter(|late| late.low <= address);
         if late.is_some_and(|late| address < late.high) {
@@ -243,7 +243,7 @@ impl Tree {
         let grows = end > symbol.end;
         symbol.end = end;
         if at as usize >= self.fresh {
-            self.late = self.late.map(|late| Late {
+            self.late = self.late.map(|late| UnsortedSpan {
                 high: late.high.max(end),
                 ..late
             });
@@ -255,20 +255,20 @@ impl Tree {
     /// The name of the symbol with this index, as displayed by perf.
     pub(super) fn name(&mut self, at: u32) -> &[u8] {
         let symbol = &mut self.symbols[at as usize];
-        if symbol.form != Form::Shown {
+        if symbol.form != NameForm::Shown {
             let raw = self.names.get(symbol.name);
             // Only names with an underscore are ever mangled.
-            if symbol.form == Form::Stub || raw.starts_with(b"_") {
+            if symbol.form == NameForm::Stub || raw.starts_with(b"_") {
                 let mut shown = shown(raw, self.helper);
-                if symbol.form == Form::Stub {
+                if symbol.form == NameForm::Stub {
                     shown.extend_from_slice(b"@plt");
                 }
-                if shown != raw && symbol.form == Form::Raw {
+                if shown != raw && symbol.form == NameForm::Raw {
                     self.mangled.insert(at, symbol.name);
                 }
                 symbol.name = self.names.show(&shown).unwrap_or(symbol.name);
             }
-            symbol.form = Form::Shown;
+            symbol.form = NameForm::Shown;
         }
         self.names.get(symbol.name)
     }
@@ -280,15 +280,15 @@ impl Tree {
     }
 
     /// Inserts a symbol after those with the same start and returns its index.
-    pub(super) fn insert(&mut self, entry: Entry<'_>) -> u32 {
+    pub(super) fn insert(&mut self, entry: NewSymbol<'_>) -> u32 {
         let (form, name) = match entry.name {
-            Name::Made(name) => (Form::Shown, self.names.make(name)),
-            Name::Plain(at) => (Form::Shown, at),
-            Name::Raw(at) => (Form::Raw, at),
-            Name::Stub(at) => (Form::Stub, at),
+            Name::Made(name) => (NameForm::Shown, self.names.make(name)),
+            Name::Plain(at) => (NameForm::Shown, at),
+            Name::Raw(at) => (NameForm::Raw, at),
+            Name::Stub(at) => (NameForm::Stub, at),
         };
 
-        let Entry {
+        let NewSymbol {
             start,
             end,
             binding,
@@ -296,6 +296,7 @@ impl Tree {
             ..
         } = entry;
 
+        // The index is the age: of two symbols at one start, the older one comes first.
         let new = self.symbols.len() as u32;
         self.symbols.push(Sym {
             start,
@@ -309,12 +310,13 @@ impl Tree {
         // A symbol without a size holds its own start.
         let high = end.max(start.saturating_add(1));
         self.late = Some(match self.late {
-            None => Late {
+            // The first one since the list was sorted.
+            None => UnsortedSpan {
                 low: start,
                 last: start,
                 high,
             },
-            Some(late) => Late {
+            Some(late) => UnsortedSpan {
                 low: late.low.min(start),
                 last: late.last.max(start),
                 high: late.high.max(high),
@@ -394,7 +396,7 @@ impl Tree {
 
         self.slots = slots;
         self.measure();
-        self.fixed.push(Fixed {
+        self.fixed.push(FixupRecord {
             inserted: self.symbols.len(),
             erased,
         });
@@ -408,12 +410,14 @@ impl Tree {
             range.end.wrapping_sub(range.start)
         };
 
+        // A symbol with a size is better than one without.
         match (size(a), size(b)) {
             (1.., 0) => return true,
             (0, 1..) => return false,
             _ => {}
         }
 
+        // Then one with a type, then one that is not weak, then a global one.
         let (one, other) = (&self.symbols[a as usize], &self.symbols[b as usize]);
         if one.kind != other.kind {
             if one.kind == NOTYPE {
@@ -434,13 +438,14 @@ impl Tree {
         // Usually the same symbol in two tables: then nothing needs demangling.
         let (name, form) = (self.names.get(one.name), one.form);
         if form != other.form || !self.names.is(other.name, name) {
+            // Fewer underscores, and then a longer name, are better.
             let underscores = |name: &[u8]| name.iter().take_while(|&&c| c == b'_').count();
             let rank = |name: &[u8]| (std::cmp::Reverse(underscores(name)), name.len());
             let (a, b) = (rank(self.name(a)), rank(self.name(b)));
             if a != b {
                 return a > b;
             }
-        } else if form == Form::Raw && name.starts_with(b"_") && !has_marker(name) {
+        } else if form == NameForm::Raw && name.starts_with(b"_") && !has_marker(name) {
             return true;
         }
 

@@ -56,6 +56,7 @@ fn invalid_times_are_refused_with_what_is_accepted() {
         assert!(matches!(error(text), TimeError::Seconds { .. }), "{text:?}");
     }
 
+    // Percentages in a form that is not accepted, or that are no part of the whole.
     let parts = [
         "-10%", "0%-200%", "10%,20%", "10%/0", "0%/1", "110%/1", "1e1%", "%", "10%x-20%", "nan%",
     ];
@@ -63,16 +64,20 @@ fn invalid_times_are_refused_with_what_is_accepted() {
         assert!(matches!(error(text), TimeError::Percent { .. }), "{text:?}");
     }
 
+    // An end before its start.
     for text in ["2,1", "20%-10%"] {
         assert!(
             matches!(error(text), TimeError::Backwards { .. }),
             "{text:?}"
         );
     }
+
+    // Several ranges must ascend without touching each other.
     for text in ["1,2 2,3", "3,4 1,2"] {
         assert_eq!(error(text), TimeError::Overlap, "{text:?}");
     }
 
+    // The message shows how the same time is written.
     assert!(error("12.5").to_string().contains("12.5,13"));
 }
 

@@ -1,6 +1,6 @@
 //! Prints a payload with its `print fmt`.
 
-use super::parse::{Expr, Named, Print};
+use super::parse::{Expr, Print, ValueName};
 use super::pointer::{self, Functions};
 use super::{Field, Kind, Location, Strings};
 use unwind_sim_perf_data::le;
@@ -27,6 +27,7 @@ const CONSTANTS: [(&str, u64); 12] = [
 /// The value of an expression in a table; all ones if it is unknown or negative, `None` if it is
 /// not a constant.
 pub(super) fn constant(of: &Expr) -> Option<u64> {
+    // A table has no payload, so its fields would all be 0.
     let nothing = Record {
         strings: None,
         fields: &[],
@@ -68,6 +69,7 @@ pub(super) fn print(
         strings: Some(strings),
     };
 
+    // Each conversion takes the next argument; a missing one is 0.
     let mut arguments = print.arguments.iter();
     let mut text = &print.text[..];
     while let Some(at) = text.iter().position(|&byte| byte == b'%') {
@@ -118,6 +120,7 @@ pub(super) fn plain(field: &Field, payload: &[u8], out: &mut Vec<u8>) {
         strings: None,
     };
 
+    // An array is text if it is declared as such and has only text, otherwise bytes.
     if field.element.is_some() {
         let bytes = record.bytes(0);
         let text = le::until_nul(bytes);
@@ -131,6 +134,7 @@ pub(super) fn plain(field: &Field, payload: &[u8], out: &mut Vec<u8>) {
         return out.extend_from_slice(format!("ARRAY[{}]", hex.join(", ")).as_bytes());
     }
 
+    // The width and sign are those of the field's own type.
     let value = record.number(&Expr::Field(0));
     let signed = sized(value, field.size, true).cast_signed();
     let text = match (field.kind, field.signed, field.size) {
@@ -172,6 +176,7 @@ impl Spec {
             conversion: 0,
         };
 
+        // Flags, width, precision and size are taken in any order.
         let mut fraction = false;
         loop {
             let (&byte, rest) = text.split_first()?;
@@ -230,6 +235,7 @@ impl Spec {
         }
     }
 
+    // libtraceevent prints by the size that the format says, not by that of the field.
     fn number(&self, value: u64, out: &mut Vec<u8>) {
         let value = sized(value, self.size, matches!(self.conversion, b'd' | b'i'));
         let (sign, digits) = match self.conversion {
@@ -267,9 +273,10 @@ impl Spec {
 fn sized(value: u64, size: usize, signed: bool) -> u64 {
     let unused = 64 - 8 * size.clamp(1, 8) as u32;
     let high = value << unused;
-    match signed {
-        true => (high.cast_signed() >> unused).cast_unsigned(),
-        false => high >> unused,
+    if signed {
+        (high.cast_signed() >> unused).cast_unsigned()
+    } else {
+        high >> unused
     }
 }
 
@@ -363,6 +370,7 @@ impl<'a> Record<'a> {
                 let taken = if self.number(condition) != 0 { yes } else { no };
                 self.number(taken)
             }
+            // A cast only cuts: it never extends the sign.
             Expr::Cast(to, of) => sized(self.number(of), to.size, false),
             Expr::DynamicLen(number) => self.extent(*number).1 as u64,
             // What has no number is 0, as in libtraceevent's `eval_num_arg`.
@@ -435,6 +443,7 @@ impl<'a> Record<'a> {
                 _ => spec.string(le::until_nul(self.place(*number)), out),
             },
             Expr::Str(number) => spec.string(le::until_nul(self.from(*number)), out),
+            // Only the branch that is taken is looked at.
             Expr::Choice(condition, yes, no) => {
                 let taken = if self.number(condition) != 0 { yes } else { no };
                 self.string(taken, spec, out);
@@ -442,6 +451,7 @@ impl<'a> Record<'a> {
             Expr::Flags(value, between, table) => {
                 flags(self.number(value), between, table, spec, out);
             }
+            // An unknown value is printed as a number.
             Expr::Symbolic(value, table) => {
                 let value = self.number(value);
                 match table.iter().find(|(number, _)| *number == value) {
@@ -503,9 +513,12 @@ fn bits(bytes: &[u8]) -> Vec<u8> {
             _ => runs.push((bit, bit)),
         }
     }
-    let texts = runs.iter().map(|(first, last)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
+    let texts = runs.iter().map(|(first, last)| {
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        }
     });
     texts.collect::<Vec<_>>().join(",").into_bytes()
 }
@@ -520,7 +533,7 @@ fn bitmask(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// The names of the flags that are set.
-fn flags(mut value: u64, between: &[u8], table: &[Named], spec: &Spec, out: &mut Vec<u8>) {
+fn flags(mut value: u64, between: &[u8], table: &[ValueName], spec: &Spec, out: &mut Vec<u8>) {
     let mut some = false;
     for (flag, name) in table {
         if flag.cast_signed() < 0 && value == 0 {

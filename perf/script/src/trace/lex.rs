@@ -40,6 +40,7 @@ pub(super) fn tokens(mut text: &[u8]) -> Option<Vec<Token>> {
             continue;
         }
 
+        // A character is the number of its code.
         if first == b'\'' {
             let [_, value, b'\'', rest @ ..] = text else {
                 return None;

@@ -131,6 +131,7 @@ impl Formats {
         out: &mut Vec<u8>,
     ) {
         match self.events.get(&number) {
+            // Without a format perf shows the bytes.
             None => {
                 for byte in payload {
                     out.extend_from_slice(format!("{byte:02x} ").as_bytes());
@@ -144,6 +145,7 @@ impl Formats {
                 fields,
                 print: None,
             }) => {
+                // Its format could not be parsed: the fields are shown one by one.
                 out.extend_from_slice(b"[FAILED TO PARSE]");
                 for field in fields.iter().filter(|field| !field.common) {
                     out.push(b' ');
@@ -352,6 +354,7 @@ format:
 
 print fmt: \"%s\", REC->s
 ";
+        // From `printk_formats`; a line that is not understood is skipped.
         let strings = "0xffffffff82000010 : \"Start context switch\"
 0xffffffff82000020 : \"with a \\\"colon: %d\\n\"
 nonsense
@@ -366,6 +369,8 @@ nonsense
         assert_eq!(said(0xffff_ffff_8200_0010), "Start context switch");
         assert_eq!(said(0xffff_ffff_8200_0020), "with a \\\"colon: %d");
         assert_eq!(said(0xffff_ffff_8200_0011), "ffffffff82000011");
+
+        // Cut anywhere, the section must be survived.
         for cut in 0..section(UTILIZATION, strings).len() {
             let _ = Formats::parse(&section(UTILIZATION, strings)[..cut]);
         }

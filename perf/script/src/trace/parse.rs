@@ -16,7 +16,7 @@ pub(super) struct Print {
 }
 
 /// A number and its name.
-pub(super) type Named = (u64, Vec<u8>);
+pub(super) type ValueName = (u64, Vec<u8>);
 
 /// An expression.
 #[derive(Debug)]
@@ -34,8 +34,8 @@ pub(super) enum Expr {
     Choice(Box<Expr>, Box<Expr>, Box<Expr>),
     /// A cast to a type.
     Cast(Type, Box<Expr>),
-    Flags(Box<Expr>, Vec<u8>, Vec<Named>),
-    Symbolic(Box<Expr>, Vec<Named>),
+    Flags(Box<Expr>, Vec<u8>, Vec<ValueName>),
+    Symbolic(Box<Expr>, Vec<ValueName>),
     /// The text in the field with this index.
     Str(usize),
     /// The data that the field with this index locates.
@@ -233,6 +233,7 @@ impl Parser<'_> {
             }
         };
 
+        // Only the depth of what is open counts.
         self.depth -= 1;
         Some(found)
     }
@@ -240,6 +241,8 @@ impl Parser<'_> {
     /// Builds `left operator right`, and parses what follows.
     fn join(&mut self, operator: &'static str, left: Expr, right: Expr) -> Option<Expr> {
         let binary = |left: Expr, right: Expr| Expr::Binary(operator, left.into(), right.into());
+
+        // Whether a looser operator than `top` follows, and whether any does.
         let follows = |parser: &Self, top: u32| {
             let next = parser.operator().map(rank);
             (next.is_some_and(|next| next > top), next.is_some())
@@ -276,6 +279,8 @@ impl Parser<'_> {
             _ => return None,
         };
 
+        // The rest belongs to the inner expression, unless its operator is looser than the new
+        // root.
         match follows(self, top) {
             (false, true) => {
                 let inner = self.go_on(inner)?;
@@ -286,6 +291,7 @@ impl Parser<'_> {
     }
 
     fn operand(&mut self) -> Option<Expr> {
+        // Every way into an operand deepens the recursion, so it is counted here.
         self.deeper()?;
 
         let signs = ["!", "~", "-", "+"];
@@ -335,6 +341,7 @@ impl Parser<'_> {
 
     /// Parses an expression that starts with a name.
     fn named(&mut self, mut name: Vec<u8>) -> Option<Expr> {
+        // A field of the event's own record.
         if name == b"REC" {
             self.expect("->")?;
             return self.field().map(Expr::Field);
@@ -349,6 +356,7 @@ impl Parser<'_> {
             return Some(Expr::Name(name));
         }
 
+        // The helpers that a `print fmt` may call.
         let found = match &name[..] {
             b"__print_flags" | b"__print_flags_u64" => {
                 let value = self.whole()?;
@@ -405,7 +413,7 @@ impl Parser<'_> {
     }
 
     /// `, { 1, "one" }, { 2, "two" }`
-    fn table(&mut self) -> Option<Vec<Named>> {
+    fn table(&mut self) -> Option<Vec<ValueName>> {
         let mut table = Vec::new();
         while self.eat(",") {
             self.nodes += 1;

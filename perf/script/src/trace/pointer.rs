@@ -51,10 +51,12 @@ pub(super) fn print(
     functions: &mut Functions<'_>,
     out: &mut Vec<u8>,
 ) {
+    // A text is printed whatever the kind of the pointer.
     if let Expr::Text(text) = of {
         return out.extend_from_slice(text);
     }
 
+    // The first letter is the kind; what follows are its options.
     let text = match kind.first() {
         Some(b'F' | b'S' | b'f' | b's') => {
             let value = record.number(of);
@@ -117,6 +119,7 @@ fn in_field(bytes: &[u8], kind: &[u8]) -> String {
                 hex(address.iter(), between)
             }
         },
+        // A UUID in one of its orders.
         [b'U', how @ ..] => match <[u8; 16]>::try_from(bytes) {
             Err(_) => "INVALIDUUID".into(),
             Ok(id) => uuid(&id, how.first().copied()),
@@ -160,9 +163,10 @@ fn ip4(mut address: [u8; 4], plain: bool, order: &[u8]) -> String {
         address.reverse();
     }
     let [a, b, c, d] = address;
-    match plain {
-        true => format!("{a:03}.{b:03}.{c:03}.{d:03}"),
-        false => format!("{a}.{b}.{c}.{d}"),
+    if plain {
+        format!("{a:03}.{b:03}.{c:03}.{d:03}")
+    } else {
+        format!("{a}.{b}.{c}.{d}")
     }
 }
 
@@ -184,6 +188,7 @@ fn ip6_short(address: &[u8; 16]) -> String {
     let isatap = address[8] | 2 == 2 && address[9..12] == [0, 0x5e, 0xfe];
     let range = if mapped || isatap { 6 } else { 8 };
 
+    // The length of the run of zeros that starts here.
     let zeros = |from: usize| {
         let run = pairs[from..range]
             .iter()
@@ -214,6 +219,7 @@ fn ip6_short(address: &[u8; 16]) -> String {
         at += 1;
     }
 
+    // The rest is an IPv4 address.
     if range == 6 {
         if colon {
             text.push(':');
@@ -232,8 +238,10 @@ fn socket(bytes: &[u8], plain: bool, mut how: &[u8]) -> String {
         found
     };
 
+    // The options come in this order, and each at most once.
     let (port, short) = (option(b'p'), option(b'c'));
 
+    // The family comes first and says how long the rest has to be.
     match bytes {
         [f0, f1, p0, p1, rest @ ..] if [*f0, *f1] == INET => {
             // A whole `struct sockaddr_in` has 16 bytes, a `struct sockaddr_in6` 28.
@@ -242,9 +250,10 @@ fn socket(bytes: &[u8], plain: bool, mut how: &[u8]) -> String {
                 return "INVALIDIPv4".into();
             };
             let text = ip4(*address, plain, how);
-            match port {
-                true => format!("{text}:{}", u16::from_be_bytes([*p0, *p1])),
-                false => text,
+            if port {
+                format!("{text}:{}", u16::from_be_bytes([*p0, *p1]))
+            } else {
+                text
             }
         }
         [f0, f1, p0, p1, rest @ ..] if [*f0, *f1] == INET6 => {
@@ -255,9 +264,10 @@ fn socket(bytes: &[u8], plain: bool, mut how: &[u8]) -> String {
                 return "INVALIDIPv6".into();
             };
             let text = ip6(address, plain, short);
-            match port {
-                true => format!("[{text}]:{}", u16::from_be_bytes([*p0, *p1])),
-                false => text,
+            if port {
+                format!("[{text}]:{}", u16::from_be_bytes([*p0, *p1]))
+            } else {
+                text
             }
         }
         _ => String::new(),
@@ -346,10 +356,12 @@ mod tests {
         ];
         assert_eq!(said, wanted);
 
+        // `L` is little-endian in capitals.
         let id: Vec<u8> = (0xa0..0xb0).collect();
         assert_eq!(in_field(&id, b"U"), "a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf");
         assert_eq!(in_field(&id, b"UL"), "A3A2A1A0-A5A4-A7A6-A8A9-AAABACADAEAF");
 
+        // How many letters behind `%p` belong to it.
         for (text, length) in [
             ("S+", 1),
             ("ISpfsc ", 6),

@@ -27,6 +27,8 @@ pub fn declared() -> (usize, Vec<String>) {
     for insn in all.values() {
         let mut machine = Machine::new(&file);
         let mut state = before();
+
+        // What is not executed must at least forget what the instruction may write.
         machine.execute(insn, &mut state);
 
         let info = factory.info(insn);
@@ -43,6 +45,8 @@ pub fn declared() -> (usize, Vec<String>) {
                 0 => 8,
                 size => size as i64,
             };
+
+            // A slot that overlaps the written bytes, and is still said to hold the caller's rbx.
             let kept = state.slots().find(|slot| {
                 let Value::Entry { offset, .. } = slot.at else {
                     return false;
@@ -63,6 +67,7 @@ pub fn declared() -> (usize, Vec<String>) {
             let Some(reg) = general(used.register()) else {
                 continue;
             };
+
             if reg != Reg::Rsp && state.reg(reg) == Value::frame(PLACE) {
                 faults.push(format!("{:?}: {insn}: {reg}", insn.code()));
             }
@@ -123,6 +128,8 @@ fn instructions() -> HashMap<Code, Instruction> {
         if insn.is_invalid() || executed.contains(&code) || !super::is_interpreted(code) {
             return;
         }
+
+        // Of several encodings of a code, one with a memory operand says more.
         let is_better = |old: &Instruction| !has_place(old) && has_place(&insn);
         if all.get(&code).is_none_or(is_better) {
             all.insert(code, insn);
@@ -131,6 +138,7 @@ fn instructions() -> HashMap<Code, Instruction> {
 
     let codes: Vec<Code> = encodings.codes().collect();
     for code in codes {
+        // Some draws have a memory operand, some have not.
         for _ in 0..DRAWN {
             let mut bytes = [0; 15];
             if let Some(insn) = encodings.random(code, 0x1000, &mut random, &mut bytes) {
@@ -139,7 +147,7 @@ fn instructions() -> HashMap<Code, Instruction> {
         }
     }
 
-    // The fields of an EVEX prefix (Intel SDM volume 2, section 2.7.1), then (%rdi) and a register.
+    // The fields of an EVEX prefix (Intel SDM volume 2), then (%rdi) and a register.
     for fields in 0..7u32 * 4 * 2 * 4 {
         let (map, pp, wide, length) = (fields % 7, fields / 7 % 4, fields / 28 % 2, fields / 56);
         for opcode in 0..=255 {

@@ -2,8 +2,8 @@
 
 use super::meaning::{HEAP, Source};
 use iced_x86::{Decoder, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
-use unwind_sim_emulator_compare::differential::{Access, Part, Random, Subject};
-use unwind_sim_tables::proof::state::{Comparison, Direction, Place, State};
+use unwind_sim_emulator_compare::differential::{Access, AddressRegister, Random, TestInstruction};
+use unwind_sim_tables::proof::state::{ComparedPlace, Comparison, Direction, State};
 use unwind_sim_tables::proof::value::{Anchor, Value};
 use unwind_sim_unwind::regs::Reg;
 
@@ -17,7 +17,7 @@ const ALIGNED_SIZE: u32 = 16;
 
 /// A word of the stack that is known.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Word {
+pub(super) struct KnownSlot {
     pub(super) at: Value,
     pub(super) size: u8,
     pub(super) source: Source,
@@ -25,7 +25,7 @@ pub(super) struct Word {
 
 /// What is compared, and with what.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Compared {
+pub(super) struct ComparedOperand {
     pub(super) what: Comparison,
     pub(super) with: Source,
 }
@@ -33,17 +33,17 @@ pub(super) struct Compared {
 /// An instruction, what is known before it, and what is so.
 #[derive(Debug)]
 pub(super) struct Case {
-    pub(super) subject: Subject,
+    pub(super) subject: TestInstruction,
     pub(super) state: State,
     pub(super) anchors: Vec<Anchor>,
     /// What the general registers hold, in DWARF order.
     pub(super) regs: [Source; 16],
-    pub(super) words: Vec<Word>,
+    pub(super) words: Vec<KnownSlot>,
     /// What all vector registers hold in their lower halves, if it is something of the caller's.
     pub(super) vectors: Option<Source>,
     /// What words of the stack may hold of which nothing is known.
     pub(super) forgotten: Option<Source>,
-    pub(super) compared: Option<Compared>,
+    pub(super) compared: Option<ComparedOperand>,
     /// rsp at entry modulo 64, if it matters.
     pub(super) align: Option<u64>,
     /// Whether it works on parts of words.
@@ -53,13 +53,16 @@ pub(super) struct Case {
 impl Case {
     /// A case of `subject`. `None` if its address cannot be one in the frame.
     pub(super) fn draw(
-        subject: Subject,
+        subject: TestInstruction,
         factory: &mut InstructionInfoFactory,
         random: &mut Random,
     ) -> Option<Case> {
+        // An address without a register is only the displacement, which is changed here.
         let subject = with_place(subject, factory, random)?;
         let sizes = subject.accesses.iter().map(|access| access.size);
         let is_wide = sizes.max().is_some_and(|size| size >= ALIGNED_SIZE);
+
+        // Large operands often need alignment.
         let align = (is_wide && random.chance(192)).then(|| *random.pick(&ALIGNMENTS));
 
         let mut case = Case {
@@ -75,6 +78,7 @@ impl Case {
             align,
         };
 
+        // Before the registers, which may point below an anchor.
         case.draw_anchors(random);
         case.state.direction = match random.below(16) {
             0 => Direction::Down,
@@ -114,9 +118,10 @@ impl Case {
         self.anchors.push(Anchor::Aligned { of, align: 32 });
         if random.chance(160) {
             // One by the instruction itself, when it was executed before.
-            let at = match random.chance(96) {
-                true => self.subject.insn.ip(),
-                false => 0x1000,
+            let at = if random.chance(96) {
+                self.subject.insn.ip()
+            } else {
+                0x1000
             };
             self.anchors.push(Anchor::Lowered { at });
         }
@@ -164,6 +169,7 @@ impl Case {
     }
 
     fn said(&self, source: Source, random: &mut Random) -> Value {
+        // What is said of a value has to be true, but need not be all that is known.
         let exact = match source {
             Source::Entry(reg, offset) => i32::try_from(offset)
                 .ok()
@@ -181,6 +187,7 @@ impl Case {
             Source::Heap | Source::Random => Some(Value::Computed),
         };
 
+        // Sometimes less is said.
         let vague = match random.below(12) {
             0 => Some(Value::Unknown),
             1 => Some(Value::Varies),
@@ -208,13 +215,13 @@ impl Case {
     /// Usually makes a memory operand one on the stack, at a place that is known.
     fn steer(&mut self, number: usize, random: &mut Random) {
         let access = self.subject.accesses[number];
-        let (Part::Register(base), false) = (access.base, random.chance(48)) else {
+        let (AddressRegister::Register(base), false) = (access.base, random.chance(48)) else {
             return;
         };
 
         let base = Reg::BY_NUMBER[usize::from(base) & 15];
         let mut offset = access.displacement.cast_signed();
-        if let Part::Register(index) = access.index {
+        if let AddressRegister::Register(index) = access.index {
             let index = Reg::BY_NUMBER[usize::from(index) & 15];
             // One register cannot be both an address and a small count.
             if index == base {
@@ -272,14 +279,16 @@ impl Case {
         let mut wanted = vec![(return_address.0, 8, return_address.1)];
         for _ in 0..random.below(7) {
             // Near where a register leads, or anywhere.
-            let near = match around.is_empty() || random.chance(96) {
-                true => self.stack_source(random),
-                false => *random.pick(&around),
+            let near = if around.is_empty() || random.chance(96) {
+                self.stack_source(random)
+            } else {
+                *random.pick(&around)
             };
 
             let shift =
                 8 * (random.below(9) as i64 - 4) + random.below(32).saturating_sub(28) as i64;
             let at = match near {
+                // What is below an anchor stays below it.
                 Source::Below(anchor, offset) => Value::Below {
                     anchor,
                     offset: (offset + shift).min(-8) as i32,
@@ -301,6 +310,7 @@ impl Case {
 
         for (at, size, mut source) in wanted {
             let value = match (size, source) {
+                // A number of 4 bytes becomes an index up to it.
                 (4, Source::Number(number)) => {
                     let max = number as u32;
                     source = Source::Index { shift: 0, max };
@@ -313,14 +323,14 @@ impl Case {
                 _ => self.known(&mut source, random),
             };
             self.state.store(at, size.into(), value);
-            self.words.push(Word { at, size, source });
+            self.words.push(KnownSlot { at, size, source });
         }
 
         // Only those that were not overwritten.
         let slots: Vec<_> = self.state.slots().collect();
         let mut words = Vec::new();
         for slot in slots {
-            let is_it = |w: &&Word| (w.at, w.size) == (slot.at, slot.size);
+            let is_it = |w: &&KnownSlot| (w.at, w.size) == (slot.at, slot.size);
             words.extend(self.words.iter().rev().find(is_it));
         }
         self.words = words;
@@ -348,32 +358,36 @@ impl Case {
         insn.is_loop() || insn.is_loopcc() || insn.is_jcx_short()
     }
 
-    fn draw_comparison(&mut self, random: &mut Random) -> Compared {
+    fn draw_comparison(&mut self, random: &mut Random) -> ComparedOperand {
         let reg = *random.pick(&Reg::ALL[..16]);
         let place = match (self.words.is_empty(), random.chance(64)) {
-            (false, true) => Place::Memory(random.pick(&self.words).at),
-            _ => Place::Reg(reg),
+            (false, true) => ComparedPlace::Memory(random.pick(&self.words).at),
+            _ => ComparedPlace::Reg(reg),
         };
 
+        // What is there decides what is a telling number to compare it with.
         let held = match place {
-            Place::Reg(reg) => self.regs[reg as usize],
-            Place::Memory(at) => {
+            ComparedPlace::Reg(reg) => self.regs[reg as usize],
+            ComparedPlace::Memory(at) => {
                 let word = self.words.iter().find(|w| w.at == at);
                 word.map_or(Source::Random, |word| word.source)
             }
         };
 
         let mut with = match (held, random.below(4)) {
+            // Equal, or off by one or two: both outcomes of a comparison have to occur.
             (Source::Number(number), 0..3) => {
                 Source::Number(number.wrapping_add(random.below(3) as u64))
             }
+            // The bound of an index, as in front of a jump table.
             (Source::Index { max, .. }, 0..3) => Source::Number(u64::from(max)),
             (held, 0) => held,
             (_, 1) => self.stack_source(random),
             _ => Source::Number(random.below(40) as u64),
         };
 
-        Compared {
+        ComparedOperand {
+            // Mostly whole registers.
             what: Comparison {
                 place,
                 width: *random.pick(&[8, 8, 8, 4, 4, 2, 1]),
@@ -434,10 +448,10 @@ fn index(number: u64, random: &mut Random) -> Option<Value> {
 
 /// The instruction with an address that its displacement alone says, outside of the frame.
 fn with_place(
-    subject: Subject,
+    subject: TestInstruction,
     factory: &mut InstructionInfoFactory,
     random: &mut Random,
-) -> Option<Subject> {
+) -> Option<TestInstruction> {
     let access = subject.accesses.first();
     let (at, size) = (
         subject.offsets.displacement_offset(),
@@ -453,8 +467,10 @@ fn with_place(
     }
 
     let target = HEAP.start + 16 * random.below(6) as u64;
+
+    // With rip, the displacement counts from the end of the instruction.
     let from = match access.base {
-        Part::Rip => subject.insn.next_ip(),
+        AddressRegister::Rip => subject.insn.next_ip(),
         _ => 0,
     };
 

@@ -1,19 +1,19 @@
 //! Whether what is known after an instruction is so.
 
 use super::draw::{Case, is_bit_string, repeats};
-use super::meaning::{HEAP, World, is_exact, word};
+use super::meaning::{ConcreteContext, HEAP, is_exact, word};
 use super::precision::Precision;
-use super::run::{CARRY, DIRECTION, Run, ZERO, gpr, outcome};
+use super::run::{CARRY, ConcreteRun, DIRECTION, ZERO, gpr, outcome};
 use iced_x86::{FlowControl, Mnemonic, Register};
 use std::fmt;
-use unwind_sim_emulator_compare::differential::{Access, Part, address};
+use unwind_sim_emulator_compare::differential::{Access, AddressRegister, address};
 use unwind_sim_emulator_native::single::{Mode, NativeState};
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::proof::exec::Machine;
 use unwind_sim_tables::proof::jump_table::JumpTable;
-use unwind_sim_tables::proof::state::{Direction, Place, Slot, State};
+use unwind_sim_tables::proof::state::{ComparedPlace, Direction, Slot, State};
 use unwind_sim_tables::proof::value::{Anchor, Value};
-use unwind_sim_tables::proof::ways::{Way, not_taken, taken};
+use unwind_sim_tables::proof::ways::{BranchOutcome, not_taken, taken};
 use unwind_sim_unwind::regs::Reg;
 
 /// What must have held in this many states before it counts as always so.
@@ -21,7 +21,7 @@ const ALWAYS: usize = 2;
 
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Wrong {
+pub enum Violation {
     /// A register does not hold what it is said to hold.
     Register {
         /// The register.
@@ -65,38 +65,38 @@ pub enum Wrong {
     },
 }
 
-impl Wrong {
+impl Violation {
     /// Whether more states may show that it is not so.
     pub(super) fn may_be_chance(&self) -> bool {
-        matches!(self, Wrong::NotComputed { .. })
+        matches!(self, Violation::NotComputed { .. })
     }
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wrong::Register { reg, said, found } => write!(
+            Violation::Register { reg, said, found } => write!(
                 f,
                 "{reg} is said to be {said}, and is {:#x} (rsp at entry: {:#x})",
                 found.0, found.1
             ),
-            Wrong::Slot { at, said, found } => write!(
+            Violation::Slot { at, said, found } => write!(
                 f,
                 "the word at {at} is said to be {said}, and is {:#x} (rsp at entry: {:#x})",
                 found.0, found.1
             ),
-            Wrong::NotComputed { place, holds } => {
+            Violation::NotComputed { place, holds } => {
                 write!(f, "{place} is said to be computed, and always is {holds}")
             }
-            Wrong::Flags => f.write_str("the flags are not those of the comparison"),
-            Wrong::Target { said, found } => {
+            Violation::Flags => f.write_str("the flags are not those of the comparison"),
+            Violation::Target { said, found } => {
                 write!(
                     f,
                     "the jump is said to go to {said}, and goes to {found:#x}"
                 )
             }
-            Wrong::Impossible => f.write_str("the way that was taken is said to be impossible"),
-            Wrong::Moved { reg } => write!(f, "a way that is not taken changes {reg}"),
+            Violation::Impossible => f.write_str("the way that was taken is said to be impossible"),
+            Violation::Moved { reg } => write!(f, "a way that is not taken changes {reg}"),
         }
     }
 }
@@ -121,7 +121,7 @@ pub(super) fn text(state: &State) -> String {
 }
 
 /// What the interpreter makes of a case.
-pub(super) struct Interpreted {
+pub(super) struct AbstractResult {
     /// The state where the instruction falls through, and where it jumps.
     next: Option<State>,
     taken: Option<State>,
@@ -134,13 +134,15 @@ pub(super) struct Interpreted {
 
 impl Case {
     /// Interprets the instruction.
-    pub(super) fn interpret(&self, file: &File) -> Interpreted {
+    pub(super) fn interpret(&self, file: &File) -> AbstractResult {
         let mut machine = Machine::new(file);
+
+        // Anchors of the case are known before, and the instruction may add some.
         machine.anchors.clone_from(&self.anchors);
         let insn = &self.subject.insn;
         let mut state = self.state.clone();
 
-        let mut out = Interpreted {
+        let mut out = AbstractResult {
             next: None,
             taken: None,
             target: None,
@@ -150,14 +152,16 @@ impl Case {
         };
 
         match insn.flow_control() {
+            // Both ways are followed, each with what its condition says of the state.
             FlowControl::ConditionalBranch => {
                 out.taken = match taken(insn, &mut state) {
-                    Way::Same => Some(state.clone()),
-                    Way::With(taken) => Some(taken),
-                    Way::Impossible => None,
+                    BranchOutcome::Same => Some(state.clone()),
+                    BranchOutcome::With(taken) => Some(taken),
+                    BranchOutcome::Impossible => None,
                 };
                 out.next = not_taken(insn, &mut state).then_some(state);
             }
+            // Where it goes is a value of the state.
             FlowControl::IndirectBranch => {
                 out.target = Some(machine.target(insn, &state));
                 out.taken = Some(state);
@@ -174,7 +178,7 @@ impl Case {
     }
 }
 
-impl Interpreted {
+impl AbstractResult {
     /// What is known afterwards, as text.
     pub(super) fn text(&self) -> String {
         let parts = [("", &self.next), ("taken: ", &self.taken)];
@@ -190,11 +194,11 @@ impl Interpreted {
     pub(super) fn judge(
         &self,
         case: &Case,
-        runs: &[Run],
+        runs: &[ConcreteRun],
         precision: Option<&mut Precision>,
-    ) -> Option<Wrong> {
+    ) -> Option<Violation> {
         let insn = &case.subject.insn;
-        let mut always = Always::default();
+        let mut always = ConstantPlaces::default();
         let mut done = 0;
         for run in runs.iter().filter(|run| run.is_done) {
             done += 1;
@@ -211,9 +215,10 @@ impl Interpreted {
 
             // A jump to the next instruction is both.
             let is_both = is_jump && insn.near_branch64() == insn.next_ip();
-            let (state, other) = match is_jump && !is_next {
-                true => (&self.taken, &self.next),
-                false => (&self.next, &self.taken),
+            let (state, other) = if is_jump && !is_next {
+                (&self.taken, &self.next)
+            } else {
+                (&self.next, &self.taken)
             };
 
             if let Some(said) = self.target
@@ -221,17 +226,19 @@ impl Interpreted {
             {
                 return Some(wrong);
             }
+
+            // Nothing tells which of the two states is meant.
             if is_both {
                 continue;
             }
 
             let Some(state) = state else {
-                return Some(Wrong::Impossible);
+                return Some(Violation::Impossible);
             };
             if let Some(other) = other
                 && let Some(reg) = moved(&case.state, other, insn)
             {
-                return Some(Wrong::Moved { reg });
+                return Some(Violation::Moved { reg });
             }
             if let Some(wrong) = self.judge_run(case, run, state, &mut always) {
                 return Some(wrong);
@@ -241,7 +248,7 @@ impl Interpreted {
         if let Some(precision) = precision.filter(|_| done > 0) {
             precision.case(insn.code());
             if let Some(state) = &self.next {
-                let done: Vec<&Run> = runs.iter().filter(|run| run.is_done).collect();
+                let done: Vec<&ConcreteRun> = runs.iter().filter(|run| run.is_done).collect();
                 count(precision, case, &done, state);
             }
         }
@@ -253,7 +260,7 @@ impl Interpreted {
         // Where words lie over each other, or memory is all zeros, much is the same by chance.
         // Through a segment or an address of 32 bits, proofs take nothing for a part of the frame.
         let is_segment = matches!(insn.segment_prefix(), Register::FS | Register::GS);
-        let is_outside = |run: &Run| {
+        let is_outside = |run: &ConcreteRun| {
             let mut accesses = case.subject.accesses.iter();
             accesses.any(|access| {
                 let at = address(&case.subject, access, &run.before);
@@ -268,7 +275,7 @@ impl Interpreted {
         always.wrong(done)
     }
 
-    fn judge_target(&self, case: &Case, run: &Run, said: Value) -> Option<Wrong> {
+    fn judge_target(&self, case: &Case, run: &ConcreteRun, said: Value) -> Option<Violation> {
         let mut world = run.world.clone();
         self.place_anchors(case, &mut world, None);
         let words = |at, size| word(&run.before.state.window, at, size);
@@ -278,33 +285,46 @@ impl Interpreted {
             return None;
         }
         let holds = world.holds(said, found, 8, &self.tables, words);
-        (!holds).then_some(Wrong::Target { said, found })
+        (!holds).then_some(Violation::Target { said, found })
     }
 
     fn judge_run(
         &self,
         case: &Case,
-        run: &Run,
+        run: &ConcreteRun,
         state: &State,
-        always: &mut Always,
-    ) -> Option<Wrong> {
+        always: &mut ConstantPlaces,
+    ) -> Option<Violation> {
         let mut world = run.world.clone();
+
         self.place_anchors(case, &mut world, Some((state, &run.after)));
+
+        // Tables are read as they were before the instruction.
         let words = |at, size| word(&run.before.state.window, at, size);
 
         for reg in Reg::ALL.into_iter().take(16) {
             let (said, found) = (state.reg(reg), gpr(&run.after, reg));
             if !world.holds(said, found, 8, &self.tables, words) {
                 let found = (found, world.frame());
-                return Some(Wrong::Register { reg, said, found });
+                return Some(Violation::Register { reg, said, found });
             }
+
+            // `Computed` says nothing of the value, but one that is the same in all states could
+            // have been known.
             if said == Value::Computed && reg != Reg::Rsp {
-                always.add(&world, Where::Register(reg), found, !case.is_partial);
+                always.add(
+                    &world,
+                    ComputedPlace::Register(reg),
+                    found,
+                    !case.is_partial,
+                );
             }
         }
 
         for slot in state.slots() {
             let address = world.number(slot.at)?;
+
+            // Outside of the window there is no memory to look at.
             let Some(found) = word(&run.after.window, address, slot.size) else {
                 continue;
             };
@@ -312,7 +332,7 @@ impl Interpreted {
             if !holds && !self.is_excused(case, run, &slot) {
                 let found = (found, world.frame());
                 let (at, said) = (slot.at, slot.value);
-                return Some(Wrong::Slot { at, said, found });
+                return Some(Violation::Slot { at, said, found });
             }
         }
 
@@ -331,7 +351,7 @@ impl Interpreted {
                     value: Value::Computed,
                 };
                 if !self.is_excused(case, run, &slot) {
-                    always.add(&world, Where::Word(place), new, !case.is_partial);
+                    always.add(&world, ComputedPlace::Word(place), new, !case.is_partial);
                 }
             }
         }
@@ -357,7 +377,13 @@ impl Interpreted {
         self.judge_flags(case, run, state, &world)
     }
 
-    fn judge_flags(&self, case: &Case, run: &Run, state: &State, world: &World) -> Option<Wrong> {
+    fn judge_flags(
+        &self,
+        case: &Case,
+        run: &ConcreteRun,
+        state: &State,
+        world: &ConcreteContext,
+    ) -> Option<Violation> {
         let is_down = run.after.rflags & DIRECTION != 0;
         let other = if is_down {
             Direction::Up
@@ -366,32 +392,35 @@ impl Interpreted {
         };
         // A direction that is not known is never wrong.
         if state.direction == other {
-            return Some(Wrong::Flags);
+            return Some(Violation::Flags);
         }
 
         let known = state.comparison?;
         // A store that hits nothing that is known does not hit what was compared.
-        if self.stored_anywhere && matches!(known.place, Place::Memory(_)) {
+        if self.stored_anywhere && matches!(known.place, ComparedPlace::Memory(_)) {
             return None;
         }
 
         let is_new = case.subject.insn.mnemonic() == Mnemonic::Cmp;
         let is_old = !is_new && case.state.comparison == Some(known);
-        let with = match is_old {
-            true => run.with,
-            false => world.number(known.with)?,
+
+        // The flags of an earlier comparison are those of its own operand.
+        let with = if is_old {
+            run.with
+        } else {
+            world.number(known.with)?
         };
 
         let value = run.compared(known.place, known.width, &run.after)?;
         let (carry, zero) = outcome(value, with, known.width);
         let flags = run.after.rflags;
         let is_so = (flags & CARRY != 0, flags & ZERO != 0) == (carry, zero);
-        (!is_so).then_some(Wrong::Flags)
+        (!is_so).then_some(Violation::Flags)
     }
 
     /// What vector registers and memory elsewhere hold, of which is said that it is nothing of the
     /// caller's.
-    fn judge_elsewhere(run: &Run, world: &World, always: &mut Always) {
+    fn judge_elsewhere(run: &ConcreteRun, world: &ConcreteContext, always: &mut ConstantPlaces) {
         let (before, after) = (&run.before.state, &run.after);
         if run.before.mode != Mode::Plain {
             let halves = |state: &NativeState, number: usize| {
@@ -401,12 +430,12 @@ impl Interpreted {
             for number in 0..32 {
                 let new = halves(after, number);
                 if halves(before, number) != new {
-                    always.add(world, Where::Vector(number), new, false);
+                    always.add(world, ComputedPlace::Vector(number), new, false);
                 }
             }
 
             // The x87 registers: bytes 32 to 159 of the FXSAVE area, 16 for each (Intel SDM volume
-            // 1, 10.5.1).
+            // 1).
             for (number, bytes) in after.fx.legacy[32..160]
                 .as_chunks::<16>()
                 .0
@@ -416,7 +445,7 @@ impl Interpreted {
                 let word = bytes
                     .first_chunk()
                     .map_or(0, |word| u64::from_le_bytes(*word));
-                always.add(world, Where::Vector(32 + number), word, false);
+                always.add(world, ComputedPlace::Vector(32 + number), word, false);
             }
         }
 
@@ -425,18 +454,18 @@ impl Interpreted {
             if let Some(new) = new
                 && old != Some(new)
             {
-                always.add(world, Where::Heap(address), new, false);
+                always.add(world, ComputedPlace::Heap(address), new, false);
             }
         }
     }
 
     /// Whether a slot may not hold what is said because a store at a place that is not known hit it,
     /// which proofs assume not to happen.
-    fn is_excused(&self, case: &Case, run: &Run, slot: &Slot) -> bool {
+    fn is_excused(&self, case: &Case, run: &ConcreteRun, slot: &Slot) -> bool {
         let mut written = case.subject.accesses.iter().filter(|a| a.written);
         // From a fixed address, it may reach the frame only here.
         let is_far = |access: &Access| match access.base {
-            Part::Register(base) => {
+            AddressRegister::Register(base) => {
                 let base = Reg::BY_NUMBER[usize::from(base) & 15];
                 let insn = &case.subject.insn;
                 let is_long = access.size > 64 || is_bit_string(insn) || repeats(insn);
@@ -453,7 +482,12 @@ impl Interpreted {
 
     /// Says where the anchors are that are new after the instruction: an address that moved by a size
     /// that is not known is where a register has it.
-    fn place_anchors(&self, case: &Case, world: &mut World, after: Option<(&State, &NativeState)>) {
+    fn place_anchors(
+        &self,
+        case: &Case,
+        world: &mut ConcreteContext,
+        after: Option<(&State, &NativeState)>,
+    ) {
         let ip = case.subject.insn.ip();
         for (number, anchor) in self.anchors.iter().enumerate() {
             let is_new = number >= case.anchors.len();
@@ -467,6 +501,7 @@ impl Interpreted {
                 Anchor::Lowered { at } if is_new || at == ip => {
                     let found = after.and_then(|(state, after)| {
                         Reg::ALL.into_iter().take(16).find_map(|reg| {
+                            // Such a register says where the anchor is.
                             let Value::Below { anchor, offset } = state.reg(reg) else {
                                 return None;
                             };
@@ -530,8 +565,8 @@ fn is_known(case: &Case, access: &Access, slot: &Slot) -> bool {
     }
 
     let part = |part| match part {
-        Part::Nothing | Part::Rip => None,
-        Part::Register(number) => Some(Reg::BY_NUMBER[usize::from(number) & 15]),
+        AddressRegister::Nothing | AddressRegister::Rip => None,
+        AddressRegister::Register(number) => Some(Reg::BY_NUMBER[usize::from(number) & 15]),
     };
     let (base, index) = (part(access.base), part(access.index));
     let value = |reg: Reg| case.state.reg(reg);
@@ -550,7 +585,7 @@ fn is_known(case: &Case, access: &Access, slot: &Slot) -> bool {
 
 /// A place of which only is said that it is computed.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Where {
+enum ComputedPlace {
     Register(Reg),
     Word(Value),
     /// Half of a vector register, or an x87 register.
@@ -560,14 +595,14 @@ enum Where {
 
 /// What places that are said to be computed have held in all states so far.
 #[derive(Default)]
-struct Always {
-    places: Vec<(Where, usize, Option<Reg>, Option<u64>)>,
+struct ConstantPlaces {
+    places: Vec<(ComputedPlace, usize, Option<Reg>, Option<u64>)>,
 }
 
-impl Always {
+impl ConstantPlaces {
     /// Addresses in the frame count only if `is_whole`: these here are small, so that a part of one may
     /// be all of it.
-    fn add(&mut self, world: &World, place: Where, found: u64, is_whole: bool) {
+    fn add(&mut self, world: &ConcreteContext, place: ComputedPlace, found: u64, is_whole: bool) {
         let of_caller = world.of_caller(found);
         let distance =
             (is_whole && world.is_in_frame(found)).then(|| found.wrapping_sub(world.frame()));
@@ -582,7 +617,7 @@ impl Always {
     }
 
     /// The first place that held the same in all of `done` states.
-    fn wrong(&self, done: usize) -> Option<Wrong> {
+    fn wrong(&self, done: usize) -> Option<Violation> {
         let all = self.places.iter();
         all.filter(|place| place.1 == done && done > ALWAYS)
             .find_map(|(place, _, saved, frame)| {
@@ -593,18 +628,18 @@ impl Always {
                     (None, None) => return None,
                 };
                 let place = match place {
-                    Where::Register(reg) => reg.to_string(),
-                    Where::Word(at) => format!("the word at {at}"),
-                    Where::Vector(number) => format!("vector register {}", number / 2),
-                    Where::Heap(at) => format!("the word at {at:#x}"),
+                    ComputedPlace::Register(reg) => reg.to_string(),
+                    ComputedPlace::Word(at) => format!("the word at {at}"),
+                    ComputedPlace::Vector(number) => format!("vector register {}", number / 2),
+                    ComputedPlace::Heap(at) => format!("the word at {at:#x}"),
                 };
-                Some(Wrong::NotComputed { place, holds })
+                Some(Violation::NotComputed { place, holds })
             })
     }
 }
 
 /// Counts what the instruction wrote, and how much of that is known.
-fn count(precision: &mut Precision, case: &Case, done: &[&Run], state: &State) {
+fn count(precision: &mut Precision, case: &Case, done: &[&ConcreteRun], state: &State) {
     let code = case.subject.insn.code();
     for reg in Reg::ALL.into_iter().take(16) {
         let is_written = done

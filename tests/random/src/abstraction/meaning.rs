@@ -39,7 +39,7 @@ pub(super) enum Source {
 
 /// What is the same in all of one concrete state.
 #[derive(Clone, Debug)]
-pub(super) struct World {
+pub(super) struct ConcreteContext {
     /// The registers at entry, in DWARF order. That of rsp is the address of the return address.
     pub(super) entry: [u64; 16],
     pub(super) return_address: u64,
@@ -47,9 +47,13 @@ pub(super) struct World {
     pub(super) anchors: Vec<u64>,
 }
 
-impl World {
+impl ConcreteContext {
     /// A world with these anchors. With `align`, rsp at entry has that address modulo 64.
-    pub(super) fn new(anchors: &[Anchor], align: Option<u64>, random: &mut Random) -> World {
+    pub(super) fn new(
+        anchors: &[Anchor],
+        align: Option<u64>,
+        random: &mut Random,
+    ) -> ConcreteContext {
         let mut entry = [0; 16];
         for value in &mut entry {
             *value = match random.below(5) {
@@ -64,7 +68,7 @@ impl World {
         let count = (ENTRIES.end - start) / step;
         entry[Reg::Rsp as usize] = start + step * random.bits().checked_rem(count).unwrap_or(0);
 
-        let mut world = World {
+        let mut world = ConcreteContext {
             entry,
             // 47 bits: an address of user space.
             return_address: random.bits() >> 17 | 1 << 45,
@@ -172,6 +176,7 @@ impl World {
             Value::Unknown | Value::Varies | Value::Guessed | Value::ByCallee | Value::Computed => {
                 true
             }
+            // Zero is a multiple of every power of two.
             Value::Index { shift, width, max } => {
                 let bits = number & mask(width.min(size));
                 let shift = u32::from(shift).min(63);
@@ -186,6 +191,7 @@ impl World {
                     _ => 0,
                 };
 
+                // A target is the table's base plus an entry.
                 let wanted = number.wrapping_sub(base);
                 let count = table.count.map_or(ENTRIES_MAX, u64::from).min(ENTRIES_MAX);
                 let mut entries = (0..count).map(|index| {

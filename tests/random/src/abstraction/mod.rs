@@ -18,17 +18,17 @@ mod precision;
 mod run;
 
 pub use declared::declared;
-pub use judge::Wrong;
+pub use judge::Violation;
 pub use precision::Precision;
 
 use draw::Case;
 use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic};
-use run::Run;
+use run::ConcreteRun;
 use std::fmt;
 use unwind_sim_emulator::processor::Feature;
 use unwind_sim_emulator::{Processor, Vendor};
 use unwind_sim_emulator_compare::differential::{
-    Emulated, Encodings, Ended, Random, Subject, supported,
+    CaseEnd, Emulated, Encodings, Random, TestInstruction, supported,
 };
 use unwind_sim_emulator_native::single::{
     Mode, Native, NativeCase, NativeError, NativeState, Outcome,
@@ -64,7 +64,7 @@ pub struct Failure {
     /// The instruction.
     pub insn: Instruction,
     /// What is wrong.
-    pub wrong: Wrong,
+    pub wrong: Violation,
     /// Who executed it.
     pub by: &'static str,
     /// What was known before, and what is known after it.
@@ -103,8 +103,12 @@ impl Fuzzer {
         wanted: impl Fn(Code) -> bool,
     ) -> Result<Fuzzer, NativeError> {
         let native = native.then(Native::spawn).transpose()?;
+
+        // With every feature, whatever this processor has.
         let encodings = Encodings::new(everything());
         let mut emulated = Emulated::new(everything());
+
+        // Only what the machine executes can be compared with the interpreter.
         let codes = supported(&encodings, &mut emulated)
             .into_iter()
             .filter(|&(code, supported)| supported && is_interpreted(code) && wanted(code))
@@ -149,11 +153,12 @@ impl Fuzzer {
             }
         }
 
-        let mut runs: Vec<Run> = Vec::with_capacity(cases.len() * WORLDS);
+        // Each state has a place of its own, as on the processor they are executed together.
+        let mut runs: Vec<ConcreteRun> = Vec::with_capacity(cases.len() * WORLDS);
         for (index, case) in cases.iter().enumerate() {
             for number in 0..WORLDS {
                 let place = Native::place(index * WORLDS + number);
-                runs.push(Run::new(case, place, &mut self.random));
+                runs.push(ConcreteRun::new(case, place, &mut self.random));
             }
         }
 
@@ -178,18 +183,18 @@ impl Fuzzer {
         Ok(failures)
     }
 
-    fn emulate(&mut self, runs: &mut [Run]) {
+    fn emulate(&mut self, runs: &mut [ConcreteRun]) {
         for run in runs {
             self.emulated.clean();
             let ended = self.emulated.run(&run.before, &mut run.after);
-            run.is_done = ended == Ended::As(Outcome::Done);
+            run.is_done = ended == CaseEnd::As(Outcome::Done);
             self.executed[1] += u64::from(run.is_done);
         }
     }
 
     fn execute_natively(
         &mut self,
-        runs: &[Run],
+        runs: &[ConcreteRun],
     ) -> Result<Option<Vec<(Outcome, NativeState)>>, NativeError> {
         let Some(native) = &mut self.native else {
             return Ok(None);
@@ -213,7 +218,7 @@ impl Fuzzer {
     /// Executes some states again, by a new child, at the places that they have in a batch.
     fn execute_again(
         &mut self,
-        runs: &[Run],
+        runs: &[ConcreteRun],
         first: usize,
     ) -> Result<Vec<(Outcome, NativeState)>, NativeError> {
         let mut native = Native::spawn()?;
@@ -225,7 +230,7 @@ impl Fuzzer {
         Ok(results.split_off(first))
     }
 
-    fn judge(&mut self, case: &Case, runs: &[Run], by: &'static str) -> Option<Failure> {
+    fn judge(&mut self, case: &Case, runs: &[ConcreteRun], by: &'static str) -> Option<Failure> {
         let interpreted = case.interpret(&self.file);
         let precision = (by == "machine").then_some(&mut self.precision);
         let wrong = interpreted.judge(case, runs, precision)?;
@@ -233,8 +238,8 @@ impl Fuzzer {
         if wrong.may_be_chance() {
             let place = case.subject.insn.ip();
             let mut random = Random::new(place);
-            let mut more: Vec<Run> = (0..CONFIRMING)
-                .map(|_| Run::confirming(case, place, &mut random))
+            let mut more: Vec<ConcreteRun> = (0..CONFIRMING)
+                .map(|_| ConcreteRun::confirming(case, place, &mut random))
                 .collect();
             self.emulate(&mut more);
             interpreted.judge(case, &more, None)?;
@@ -250,16 +255,20 @@ impl Fuzzer {
 
 /// Takes over what the processor made of some states that the machine has executed. Where it went another
 /// way than the machine is up to the comparison of both.
-fn take(runs: &mut [Run], results: &[(Outcome, NativeState)]) {
+fn take(runs: &mut [ConcreteRun], results: &[(Outcome, NativeState)]) {
     for (run, (outcome, after)) in runs.iter_mut().zip(results) {
         let is_same_way = run.after.rip == after.rip;
         (run.is_done, run.after) = (*outcome == Outcome::Done && is_same_way, *after);
     }
 }
 
-fn subject(insn: Instruction, bytes: [u8; 15], factory: &mut InstructionInfoFactory) -> Subject {
+fn subject(
+    insn: Instruction,
+    bytes: [u8; 15],
+    factory: &mut InstructionInfoFactory,
+) -> TestInstruction {
     let mode = unwind_sim_emulator_compare::differential::mode(insn.code());
-    Subject::new(&everything(), insn, bytes, mode, factory)
+    TestInstruction::new(&everything(), insn, bytes, mode, factory)
 }
 
 /// Whether an instruction changes what is known by rules of its own: calls, returns and system calls

@@ -1,11 +1,11 @@
 //! Concrete states of a case: drawn, executed, and what they hold.
 
-use super::draw::{Case, Word};
-use super::meaning::{Source, World, word};
+use super::draw::{Case, KnownSlot};
+use super::meaning::{ConcreteContext, Source, word};
 use iced_x86::FlowControl;
 use unwind_sim_emulator_compare::differential::Random;
 use unwind_sim_emulator_native::single::{Mode, NativeCase, NativeState, WINDOW_SIZE};
-use unwind_sim_tables::proof::state::{Direction, Place};
+use unwind_sim_tables::proof::state::{ComparedPlace, Direction};
 use unwind_sim_tables::proof::value::Value;
 use unwind_sim_unwind::regs::Reg;
 
@@ -27,8 +27,8 @@ pub(super) const DIRECTION: u64 = 1 << 10;
 
 /// A concrete state before and after an instruction.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
-    pub(super) world: World,
+pub(super) struct ConcreteRun {
+    pub(super) world: ConcreteContext,
     pub(super) before: NativeCase,
     pub(super) after: NativeState,
     /// Whether the instruction was executed to its end.
@@ -37,27 +37,27 @@ pub(super) struct Run {
     pub(super) with: u64,
 }
 
-impl Run {
+impl ConcreteRun {
     /// A concrete state of `case`, to be executed at `place`.
-    pub(super) fn new(case: &Case, place: u64, random: &mut Random) -> Run {
-        Run::with(case, place, case.align, random)
+    pub(super) fn new(case: &Case, place: u64, random: &mut Random) -> ConcreteRun {
+        ConcreteRun::with(case, place, case.align, random)
     }
 
     /// The same, with any alignment that the stack may have.
-    pub(super) fn confirming(case: &Case, place: u64, random: &mut Random) -> Run {
-        Run::with(case, place, None, random)
+    pub(super) fn confirming(case: &Case, place: u64, random: &mut Random) -> ConcreteRun {
+        ConcreteRun::with(case, place, None, random)
     }
 
-    fn with(case: &Case, place: u64, align: Option<u64>, random: &mut Random) -> Run {
+    fn with(case: &Case, place: u64, align: Option<u64>, random: &mut Random) -> ConcreteRun {
         let mut tries = 0..TRIES;
         loop {
-            let run = Run::try_new(case, place, align, random);
+            let run = ConcreteRun::try_new(case, place, align, random);
             if run.fits(case) {
                 return run;
             }
             if tries.next().is_none() {
                 let nothing = NativeCase::new(Mode::Plain, INT3);
-                return Run {
+                return ConcreteRun {
                     before: nothing,
                     ..run
                 };
@@ -79,9 +79,9 @@ impl Run {
         })
     }
 
-    fn try_new(case: &Case, place: u64, align: Option<u64>, random: &mut Random) -> Run {
+    fn try_new(case: &Case, place: u64, align: Option<u64>, random: &mut Random) -> ConcreteRun {
         let subject = &case.subject;
-        let world = World::new(&case.anchors, align, random);
+        let world = ConcreteContext::new(&case.anchors, align, random);
         let is_jump = subject.insn.flow_control() != FlowControl::Next;
         // The other modes are for instructions that do not transfer control.
         let mode = if is_jump { Mode::Step } else { subject.mode };
@@ -94,8 +94,7 @@ impl Run {
                 subject.offsets.displacement_offset(),
                 subject.offsets.displacement_size(),
             );
-            // The displacement counts from the end of the instruction (Intel SDM volume 2,
-            // 2.2.1.6).
+            // The displacement counts from the end of the instruction (Intel SDM volume 2).
             let moved = subject
                 .insn
                 .memory_displacement64()
@@ -130,7 +129,7 @@ impl Run {
             }
         }
 
-        let mut run = Run {
+        let mut run = ConcreteRun {
             after: before.state,
             world,
             is_done: false,
@@ -164,16 +163,21 @@ impl Run {
     }
 
     /// The value of a compared place.
-    pub(super) fn compared(&self, place: Place, size: u8, state: &NativeState) -> Option<u64> {
+    pub(super) fn compared(
+        &self,
+        place: ComparedPlace,
+        size: u8,
+        state: &NativeState,
+    ) -> Option<u64> {
         match place {
-            Place::Reg(reg) => Some(gpr(state, reg)),
-            Place::Memory(at) => word(&state.window, self.world.number(at)?, size),
+            ComparedPlace::Reg(reg) => Some(gpr(state, reg)),
+            ComparedPlace::Memory(at) => word(&state.window, self.world.number(at)?, size),
         }
     }
 }
 
 /// Puts a word into a window, if it is in there.
-fn put(window: &mut [u8; WINDOW_SIZE], world: &World, known: &Word, value: u64) {
+fn put(window: &mut [u8; WINDOW_SIZE], world: &ConcreteContext, known: &KnownSlot, value: u64) {
     let Some(address) = world.number(known.at) else {
         return;
     };

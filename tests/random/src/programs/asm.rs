@@ -1,6 +1,6 @@
 //! Emits instructions and tracks the frame layout at each of them.
 
-use super::row::{Cfa, FrameLayout, Gpr, RSP, Slot, Unit};
+use super::row::{Cfa, Fde, FrameLayout, Gpr, RSP, Slot};
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, IcedError, Instruction, InstructionBlock,
     MemoryOperand, Register,
@@ -49,7 +49,7 @@ pub(super) struct Assembler {
 
 /// A chunk with its addresses.
 #[derive(Clone, Debug)]
-pub(super) struct Placed {
+pub(super) struct PlacedChunk {
     pub(super) name: String,
     pub(super) has_unit: bool,
     pub(super) signal: bool,
@@ -65,7 +65,7 @@ pub(super) struct Placed {
 pub(super) struct Layout {
     pub(super) hot: Vec<u8>,
     pub(super) cold: Vec<u8>,
-    pub(super) chunks: Vec<Placed>,
+    pub(super) chunks: Vec<PlacedChunk>,
     pub(super) addresses: std::collections::HashMap<Label, u64>,
 }
 
@@ -454,6 +454,7 @@ impl Assembler {
             return Err(error);
         }
 
+        // All chunks of a section in one block: the encoder then knows how far jumps within it are.
         let collect = |section| {
             let chunks = self.chunks.iter().filter(move |c| c.section == section);
             chunks
@@ -466,6 +467,7 @@ impl Assembler {
             blocks.push(InstructionBlock::new(&cold, COLD));
         }
 
+        // Sizes of jumps are only known after encoding, and with them all addresses.
         let options = BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
         let mut results = BlockEncoder::encode_slice(64, &blocks, options)?.into_iter();
         let mut code = Layout {
@@ -493,9 +495,10 @@ impl Assembler {
                     insns.push((insn, row));
                 }
 
+                // A chunk ends where the next one of its section starts.
                 let next = offsets.peek().map_or(end, |&&at| start + u64::from(at));
                 let first = insns.first().map_or(next, |(insn, _)| insn.ip());
-                code.chunks.push(Placed {
+                code.chunks.push(PlacedChunk {
                     name: chunk.name.clone(),
                     has_unit: chunk.has_unit,
                     signal: chunk.signal,
@@ -525,6 +528,8 @@ impl Assembler {
                 Section::Hot => &mut code.hot,
                 Section::Cold => &mut code.cold,
             };
+
+            // All code lies below 4 GiB, so four bytes hold an address.
             let address = code.addresses.get(&label).copied().unwrap_or_default() as u32;
             if let Some(place) = bytes.get_mut(offset..offset + 4) {
                 place.copy_from_slice(&address.to_le_bytes());
@@ -543,9 +548,9 @@ pub(super) enum Condition {
     Greater,
 }
 
-impl Placed {
+impl PlacedChunk {
     /// The chunk's unit, if it has one: rows start where the layout changes.
-    pub(super) fn unit(&self) -> Option<Unit> {
+    pub(super) fn unit(&self) -> Option<Fde> {
         if !self.has_unit || self.insns.is_empty() {
             return None;
         }
@@ -555,7 +560,7 @@ impl Placed {
                 rows.push((insn.ip(), *row));
             }
         }
-        Some(Unit {
+        Some(Fde {
             range: self.range.clone(),
             signal: self.signal,
             rows,

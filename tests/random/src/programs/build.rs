@@ -3,11 +3,11 @@
 use super::code::{self, Code};
 use super::rng::Rng;
 use super::row::Table;
-use super::{asm::Placed, cfi, elf, program::RandomProgram};
+use super::{asm::PlacedChunk, cfi, elf, program::RandomProgram};
 
 /// A program that can be written to a file.
 #[derive(Debug)]
-pub(super) struct Built {
+pub(super) struct BuiltProgram {
     pub(super) code: Code,
     seed: u64,
     /// Whether some frames may be unknown.
@@ -18,16 +18,16 @@ pub(super) struct Built {
     pub(super) boundaries: Vec<u64>,
 }
 
-impl Built {
-    pub(super) fn new(program: &RandomProgram) -> Result<Built, iced_x86::IcedError> {
+impl BuiltProgram {
+    pub(super) fn new(program: &RandomProgram) -> Result<BuiltProgram, iced_x86::IcedError> {
         let code = code::lower(program)?;
         let chunks = &code.layout.chunks;
-        let mut units: Vec<_> = chunks.iter().filter_map(Placed::unit).collect();
+        let mut units: Vec<_> = chunks.iter().filter_map(PlacedChunk::unit).collect();
         units.sort_by_key(|unit| unit.range.start);
         let insns = chunks.iter().flat_map(|chunk| &chunk.insns);
         let mut boundaries: Vec<u64> = insns.map(|(insn, _)| insn.ip()).collect();
         boundaries.sort_unstable();
-        Ok(Built {
+        Ok(BuiltProgram {
             code,
             seed: program.seed,
             is_doubtful: program.is_doubtful(),

@@ -1,7 +1,7 @@
 //! Writes a program as a case: an assembler file that runs by itself and describes its frames in
 //! directives.
 
-use super::build::Built;
+use super::build::BuiltProgram;
 use super::cfi::dwarf_number as dwarf;
 use super::code::{DATA, OWN_STACK, OWN_STACK_SIZE};
 use super::defect::DefectKind;
@@ -20,7 +20,7 @@ const LABELS_END: u64 = 0x1_0000;
 const RA: u16 = 16;
 
 /// A defect of a case: its kind, the table with it, and an executed address at which that is wrong.
-pub(super) struct Injected<'a> {
+pub(super) struct InjectedDefect<'a> {
     pub(super) kind: DefectKind,
     pub(super) table: &'a Table,
     pub(super) at: Option<u64>,
@@ -29,11 +29,11 @@ pub(super) struct Injected<'a> {
 /// The case's text. `claim` is one sentence; `group` is the case's folder.
 pub(super) fn write(
     program: &RandomProgram,
-    built: &Built,
-    injected: Option<&Injected<'_>>,
+    built: &BuiltProgram,
+    injected: Option<&InjectedDefect<'_>>,
     (group, claim): (&str, &str),
 ) -> String {
-    let names = Rc::new(Names::new(built, injected.and_then(|i| i.at)));
+    let names = Rc::new(CodeNames::new(built, injected.and_then(|i| i.at)));
     let mut out = format!(
         "#! claim: {claim}\n#! source: src/random, seed {}\n",
         program.seed
@@ -48,6 +48,7 @@ pub(super) fn write(
     let other = injected.map_or(&built.table, |i| i.table);
     let right = if word.is_some() { &built.table } else { other };
 
+    // The chain at the end: from the innermost function that does not return down to the root.
     let finish = (1..=program.finish).rev().map(|n| format!("finish{n} < "));
     let _ = writeln!(out, "#@ ends: {}_start", finish.collect::<String>());
 
@@ -73,16 +74,16 @@ fn inject(kind: DefectKind) -> Option<&'static str> {
 }
 
 /// The names of addresses and labels.
-struct Names {
+struct CodeNames {
     by_address: BTreeMap<u64, Vec<String>>,
     by_label: BTreeMap<u64, String>,
 }
 
-impl Names {
-    fn new(built: &Built, defect: Option<u64>) -> Names {
+impl CodeNames {
+    fn new(built: &BuiltProgram, defect: Option<u64>) -> CodeNames {
         let layout = &built.code.layout;
         let insns = || layout.chunks.iter().flat_map(|chunk| &chunk.insns);
-        let mut names = Names {
+        let mut names = CodeNames {
             by_address: BTreeMap::new(),
             by_label: BTreeMap::new(),
         };
@@ -91,6 +92,7 @@ impl Names {
             names.add(chunk.range.start, symbol(&chunk.name));
         }
 
+        // What jumps, calls and immediates refer to has to have a name, too.
         let immediates = layout.chunks.iter().flat_map(|chunk| &chunk.immediates);
         let labels = insns().filter_map(|(insn, _)| target(insn));
         for label in labels.chain(immediates.map(|(_, label)| *label)) {
@@ -99,6 +101,7 @@ impl Names {
             names.by_label.insert(label, name);
         }
 
+        // Data is named if it is an address of an instruction, as in a jump table.
         for word in &built.code.data {
             if built.boundaries.binary_search(word).is_ok() {
                 names.get_or_add(*word);
@@ -141,7 +144,7 @@ impl Names {
     /// The name of a label or of an address in the data.
     fn of_operand(&self, value: u64) -> Option<String> {
         let name = self.by_label.get(&value).cloned();
-        name.or_else(|| Names::of_data(value))
+        name.or_else(|| CodeNames::of_data(value))
     }
 
     fn of_word(&self, word: u64) -> String {
@@ -168,7 +171,7 @@ fn target(insn: &Instruction) -> Option<u64> {
     (label < LABELS_END).then_some(label)
 }
 
-struct Resolver(Rc<Names>);
+struct Resolver(Rc<CodeNames>);
 
 impl SymbolResolver for Resolver {
     fn symbol(
@@ -181,7 +184,7 @@ impl SymbolResolver for Resolver {
     ) -> Option<SymbolResult<'_>> {
         let name = match insn.op_kind(operand?) {
             OpKind::NearBranch64 => self.0.by_label.get(&address).cloned()?,
-            OpKind::Memory => Names::of_data(address)?,
+            OpKind::Memory => CodeNames::of_data(address)?,
             _ => return None,
         };
         Some(SymbolResult::with_string(address, name))
@@ -189,7 +192,7 @@ impl SymbolResolver for Resolver {
 }
 
 /// An instruction in assembler syntax.
-fn line(formatter: &mut GasFormatter, insn: &Instruction, names: &Names) -> String {
+fn line(formatter: &mut GasFormatter, insn: &Instruction, names: &CodeNames) -> String {
     if insn.memory_base() == Register::RIP {
         let name = names.of_operand(insn.memory_displacement64());
         let register = format!("{:?}", insn.op0_register()).to_lowercase();
@@ -207,21 +210,25 @@ fn line(formatter: &mut GasFormatter, insn: &Instruction, names: &Names) -> Stri
     out
 }
 
-fn code(out: &mut String, built: &Built, tables: [&Table; 2], names: &Rc<Names>) {
+fn code(out: &mut String, built: &BuiltProgram, tables: [&Table; 2], names: &Rc<CodeNames>) {
     let resolver = Box::new(Resolver(names.clone()));
     let mut formatter = GasFormatter::with_options(Some(resolver), None);
 
     for chunk in &built.code.layout.chunks {
         let name = symbol(&chunk.name);
-        let section = match chunk.name.contains(".cold") {
-            true => ".text.unlikely, \"ax\", @progbits",
-            false => ".text",
+        let section = if chunk.name.contains(".cold") {
+            ".text.unlikely, \"ax\", @progbits"
+        } else {
+            ".text"
         };
         let _ = writeln!(out, "\n        .section {section}");
+
+        // The linker looks for it.
         if name == "_start" {
             out.push_str("        .globl  _start\n");
         }
 
+        // Symbols need a type and a size, or a function would have no end.
         let _ = writeln!(out, "        .type   {name}, @function");
         for (number, (insn, _)) in chunk.insns.iter().enumerate() {
             // A defect may end a unit inside the function.
@@ -241,6 +248,8 @@ fn code(out: &mut String, built: &Built, tables: [&Table; 2], names: &Rc<Names>)
             }
 
             let immediate = chunk.immediates.iter().find(|(at, _)| *at == number);
+
+            // An address is written as a symbol, since the assembler decides where code goes.
             let text = match immediate.and_then(|(_, label)| names.of_operand(*label)) {
                 Some(name) => format!("push ${name}"),
                 None => line(&mut formatter, insn, names),
@@ -303,6 +312,7 @@ fn directives(table: &Table, address: u64) -> String {
         }
     }
 
+    // Directives say what changes, so a row is written as the difference from the one before.
     let old = |index: usize| before.map_or(Slot::Same, |before| before.saved[index]);
     for (index, slot) in row.saved.into_iter().enumerate() {
         if old(index) != slot {
@@ -318,9 +328,10 @@ fn directives(table: &Table, address: u64) -> String {
 
 /// The directive for the end of a unit at this address.
 fn ended(table: &Table, address: u64) -> String {
-    match table.0.iter().any(|unit| unit.range.end == address) {
-        true => "        .cfi_endproc\n".to_owned(),
-        false => String::new(),
+    if table.0.iter().any(|unit| unit.range.end == address) {
+        "        .cfi_endproc\n".to_owned()
+    } else {
+        String::new()
     }
 }
 
@@ -352,7 +363,7 @@ fn escape(out: &mut String, head: &[u8], expression: &[u8]) {
     let _ = writeln!(out, "        .cfi_escape {}", bytes.join(", "));
 }
 
-fn data(out: &mut String, built: &Built, names: &Names) {
+fn data(out: &mut String, built: &BuiltProgram, names: &CodeNames) {
     out.push_str("\n        .data\n        .balign  8\ndata:\n");
     for &word in &built.code.data {
         let _ = writeln!(out, "        .quad   {}", names.of_word(word));

@@ -4,7 +4,7 @@
 //! definition or all of it, `same_value` or `restore`, remembering a state or repeating it.
 
 use super::rng::Rng;
-use super::row::{Cfa, FrameLayout, Gpr, SAVED, Slot, Table, Unit};
+use super::row::{Cfa, Fde, FrameLayout, Gpr, SAVED, Slot, Table};
 use gimli::constants::{DW_EH_PE_pcrel, DW_EH_PE_sdata4};
 use gimli::write::{
     Address, CallFrameInstruction, CommonInformationEntry, EhFrame, EndianVec, Expression,
@@ -148,7 +148,7 @@ fn remembered(rows: &[(u64, FrameLayout)], rng: &mut Rng) -> Vec<(usize, usize)>
     out
 }
 
-fn program(unit: &Unit, fde: &mut FrameDescriptionEntry, rng: &mut Rng) {
+fn program(unit: &Fde, fde: &mut FrameDescriptionEntry, rng: &mut Rng) {
     let mut before = (!unit.signal).then_some(FrameLayout::ENTRY);
     let remembered = remembered(&unit.rows, rng);
     for (index, (address, row)) in unit.rows.iter().enumerate() {

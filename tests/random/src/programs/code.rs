@@ -20,7 +20,7 @@ pub(super) const FAULT_LEN: i32 = 3;
 
 /// A word of data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Word {
+pub(super) enum DataWord {
     Number(u64),
     Address(Label),
 }
@@ -37,7 +37,7 @@ pub(super) struct Code {
 struct Lowering<'a> {
     program: &'a RandomProgram,
     asm: Assembler,
-    data: Vec<Word>,
+    data: Vec<DataWord>,
     functions: Vec<Label>,
     /// Addresses of the words that hold each function's address.
     pointers: Vec<u64>,
@@ -45,7 +45,7 @@ struct Lowering<'a> {
     retpoline: Label,
     needs_retpoline: bool,
     restorer: Label,
-    links: jump::Links,
+    links: jump::IndirectTargets,
 }
 
 /// Generates the code of a program.
@@ -64,13 +64,14 @@ pub(super) fn lower(program: &RandomProgram) -> Result<Code, IcedError> {
         fail,
         retpoline,
         needs_retpoline: false,
-        links: jump::Links::default(),
+        links: jump::IndirectTargets::default(),
         restorer,
         functions,
     };
 
+    // Pointers first: code that calls through memory needs their addresses.
     for at in 0..lowering.functions.len() {
-        let pointer = lowering.word(Word::Address(lowering.functions[at]));
+        let pointer = lowering.word(DataWord::Address(lowering.functions[at]));
         lowering.pointers.push(pointer);
     }
 
@@ -79,13 +80,17 @@ pub(super) fn lower(program: &RandomProgram) -> Result<Code, IcedError> {
     for at in 0..program.functions.len() {
         lowering.function(at);
     }
+
+    // Last, because only now is it known which of them are needed.
     lowering.helpers();
     let layout = lowering.asm.place()?;
 
     let address = |label| layout.addresses.get(&label).copied().unwrap_or_default();
+
+    // Labels have addresses only after all code was placed.
     let data = lowering.data.iter().map(|word| match *word {
-        Word::Number(number) => number,
-        Word::Address(label) => address(label),
+        DataWord::Number(number) => number,
+        DataWord::Address(label) => address(label),
     });
     Ok(Code {
         data: data.collect(),
@@ -96,7 +101,7 @@ pub(super) fn lower(program: &RandomProgram) -> Result<Code, IcedError> {
 
 impl Lowering<'_> {
     /// Adds a word of data and returns its address.
-    fn word(&mut self, word: Word) -> u64 {
+    fn word(&mut self, word: DataWord) -> u64 {
         self.data.push(word);
         DATA + 8 * (self.data.len() as u64 - 1)
     }

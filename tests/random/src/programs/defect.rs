@@ -1,7 +1,7 @@
 //! Defects of tables such as real tools have produced, injected into a program's table.
 
 use super::rng::Rng;
-use super::row::{Cfa, FrameLayout, Gpr, RBP, RSP, Slot, Table, Unit};
+use super::row::{Cfa, Fde, FrameLayout, Gpr, RBP, RSP, Slot, Table};
 use std::collections::HashSet;
 
 /// Kinds of defects.
@@ -205,6 +205,8 @@ fn apply(
         }
         DefectKind::CfaRegister => {
             let (Cfa::Offset(base, _) | Cfa::Load(base, _)) = &mut unit.rows[one].1.cfa;
+
+            // Any of these but the right one.
             let others: Vec<Gpr> = [RSP, RBP, 3, 12]
                 .into_iter()
                 .filter(|r| r != base)
@@ -214,11 +216,13 @@ fn apply(
             } else {
                 rng.pick(&others)
             };
+
             Some(())
         }
         DefectKind::Slot | DefectKind::Unsaved | DefectKind::Exchanged | DefectKind::OnlyCfa => {
             registers(kind, unit, rng)
         }
+        // A rule that names no slot has no offset to be wrong.
         DefectKind::ReturnAddress => {
             let by = rng.pick(&[-16, -8, 8]);
             match &mut unit.rows[one].1.ra {
@@ -243,11 +247,13 @@ fn apply(
             unit.rows[later].0 = moved;
             Some(())
         }
+        // The first row stays, since every unit has one.
         DefectKind::MissingRow => {
             unit.rows.get(one.max(1))?;
             unit.rows.remove(one.max(1));
             Some(())
         }
+        // The last row of a function is that of its last epilogue.
         DefectKind::MissingEpilogue => {
             unit.rows.get(1)?;
             unit.rows.pop();
@@ -269,6 +275,8 @@ fn apply(
         }
         DefectKind::Short => {
             let inside = boundaries.iter().filter(|b| unit.range.contains(b)).count();
+
+            // By whole instructions, and never all of them.
             let cut = 1 + rng.below(inside.checked_sub(1)?.min(4));
             let end = unit.range.end;
             unit.range.end = (0..cut).try_fold(end, |at, _| previous(boundaries, at))?;
@@ -277,6 +285,7 @@ fn apply(
             (unit.range.start < end).then_some(())
         }
         DefectKind::LateStart => {
+            // The row that is valid there becomes the first one.
             let start = next(boundaries, unit.range.start)?;
             let (_, row) = unit.rows.iter().rfind(|(at, _)| *at <= start).copied()?;
             unit.rows.retain(|(at, _)| *at > start);
@@ -289,6 +298,7 @@ fn apply(
             Some(())
         }
         DefectKind::NotSignal => {
+            // Few units are signal frames, so the first of them is taken.
             let unit = table.0.iter_mut().find(|unit| unit.signal)?;
             unit.signal = false;
             Some(())
@@ -304,7 +314,7 @@ fn apply(
 }
 
 /// Injects a defect in the registers' rules.
-fn registers(kind: DefectKind, unit: &mut Unit, rng: &mut Rng) -> Option<()> {
+fn registers(kind: DefectKind, unit: &mut Fde, rng: &mut Rng) -> Option<()> {
     let is_saved = |row: &FrameLayout, index: usize| !matches!(row.saved[index], Slot::Same);
     let all: Vec<usize> = (0..6)
         .filter(|&index| unit.rows.iter().any(|(_, row)| is_saved(row, index)))

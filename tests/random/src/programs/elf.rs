@@ -23,7 +23,7 @@ const PF_W: u32 = 2;
 const PF_R: u32 = 4;
 
 /// A section of the file.
-struct Part<'a> {
+struct ElfSection<'a> {
     name: &'a str,
     kind: u32,
     flags: u32,
@@ -36,9 +36,9 @@ struct Part<'a> {
     link: [u32; 2],
 }
 
-impl<'a> Part<'a> {
-    fn new(name: &'a str, kind: u32, flags: u32, address: u64, bytes: Vec<u8>) -> Part<'a> {
-        Part {
+impl<'a> ElfSection<'a> {
+    fn new(name: &'a str, kind: u32, flags: u32, address: u64, bytes: Vec<u8>) -> ElfSection<'a> {
+        ElfSection {
             name,
             kind,
             flags,
@@ -57,40 +57,41 @@ pub(super) fn write(layout: &Layout, data: &[u64], entry: u64, tables: Sections)
     let (symbols, strings) = symbols(layout);
 
     let mut parts = vec![
-        Part::new(".text", SHT_PROGBITS, PF_R | PF_X, HOT, layout.hot.clone()),
-        Part::new(
+        ElfSection::new(".text", SHT_PROGBITS, PF_R | PF_X, HOT, layout.hot.clone()),
+        ElfSection::new(
             ".text.unlikely",
             SHT_PROGBITS,
             PF_R | PF_X,
             COLD,
             layout.cold.clone(),
         ),
-        Part::new(".data", SHT_PROGBITS, PF_R | PF_W, DATA, data_bytes),
-        Part::new(
+        ElfSection::new(".data", SHT_PROGBITS, PF_R | PF_W, DATA, data_bytes),
+        ElfSection::new(
             ".stack",
             SHT_PROGBITS,
             PF_R | PF_W,
             OWN_STACK - OWN_STACK_SIZE,
             Vec::new(),
         ),
-        Part::new(
+        ElfSection::new(
             ".eh_frame_hdr",
             SHT_PROGBITS,
             PF_R,
             EH_FRAME_HDR,
             tables.eh_frame_hdr,
         ),
-        Part::new(
+        ElfSection::new(
             ".eh_frame",
             SHT_X86_64_UNWIND,
             PF_R,
             EH_FRAME,
             tables.eh_frame,
         ),
-        Part::new(".symtab", SHT_SYMTAB, 0, 0, symbols),
-        Part::new(".strtab", SHT_STRTAB, 0, 0, strings),
+        ElfSection::new(".symtab", SHT_SYMTAB, 0, 0, symbols),
+        ElfSection::new(".strtab", SHT_STRTAB, 0, 0, strings),
     ];
 
+    // No cold section if nothing is in it.
     parts.retain(|part| !(part.address == COLD && part.bytes.is_empty()));
     for part in &mut parts {
         if part.name == ".stack" {
@@ -98,6 +99,7 @@ pub(super) fn write(layout: &Layout, data: &[u64], entry: u64, tables: Sections)
         }
     }
 
+    // Numbers of sections count from 1, and the table of strings is the last so far.
     let strings = parts.len() as u32;
     // `sh_link` is the table of strings, and `sh_info` the first symbol that is not local (gABI).
     if let Some(part) = parts.iter_mut().find(|part| part.kind == SHT_SYMTAB) {
@@ -112,7 +114,7 @@ pub(super) fn write(layout: &Layout, data: &[u64], entry: u64, tables: Sections)
         names.extend(name.bytes());
         names.push(0);
     }
-    parts.push(Part::new(".shstrtab", SHT_STRTAB, 0, 0, names));
+    parts.push(ElfSection::new(".shstrtab", SHT_STRTAB, 0, 0, names));
 
     let mut at = PAGE;
     for part in &mut parts {
@@ -122,6 +124,7 @@ pub(super) fn write(layout: &Layout, data: &[u64], entry: u64, tables: Sections)
         at += part.bytes.len();
     }
 
+    // Section headers are at the end, and need an alignment of 8.
     let sections_at = at.next_multiple_of(8);
     let mut file = vec![0; sections_at];
     for part in &parts {
@@ -152,7 +155,7 @@ fn file_header(entry: u64, sections_at: u64, segments: u16, sections: u16) -> Ve
     out
 }
 
-fn program_headers(parts: &[Part<'_>]) -> Vec<u8> {
+fn program_headers(parts: &[ElfSection<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut add = |kind: u32, flags: u32, words: [u64; 6]| {
         out.extend(kind.to_le_bytes());
@@ -174,7 +177,7 @@ fn program_headers(parts: &[Part<'_>]) -> Vec<u8> {
     out
 }
 
-fn section_headers(parts: &[Part<'_>], names: &[u32]) -> Vec<u8> {
+fn section_headers(parts: &[ElfSection<'_>], names: &[u32]) -> Vec<u8> {
     // Section 0 is empty.
     let mut out = vec![0; 64];
     for (part, name) in parts.iter().zip(names) {

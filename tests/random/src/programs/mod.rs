@@ -23,4 +23,4 @@ mod watch;
 pub use defect::DefectKind;
 pub use program::RandomProgram;
 pub use shrink::shrink;
-pub use trial::{Bench, Fate, Problem, Tried};
+pub use trial::{DefectOutcome, TrialCounts, TrialError, Verifier};

@@ -3,14 +3,14 @@
 
 mod jumps;
 
-pub use jumps::{Back, Keep, Put};
+pub use jumps::{ReturnAddressPush, ReturnAddressSave, ReturnSite};
 
 use super::rng::Rng;
 use jumps::is_doubtful;
 
 /// How a function is called or jumped to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum How {
+pub enum TransferKind {
     /// By a relative displacement.
     Direct,
     /// Through a register.
@@ -69,7 +69,7 @@ pub enum Raise {
 
 /// How the stack is extended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Room {
+pub enum StackAdjustment {
     /// `sub rsp, bytes`.
     Constant,
     /// `sub rsp, register`.
@@ -86,7 +86,7 @@ pub enum Statement {
         /// Index of the function.
         callee: usize,
         /// How it is called.
-        how: How,
+        how: TransferKind,
         /// Maximum number of calls.
         times: Option<u8>,
     },
@@ -111,7 +111,7 @@ pub enum Statement {
         /// Number of bytes.
         bytes: u16,
         /// By which instructions.
-        room: Room,
+        room: StackAdjustment,
     },
     /// Calls the next instruction, which pops the address.
     Thunk,
@@ -125,11 +125,11 @@ pub enum Statement {
         /// Index of the function.
         callee: usize,
         /// How it gets there.
-        put: Put,
+        put: ReturnAddressPush,
         /// How the function is jumped to; none for a `ret` to its address, pushed below.
-        how: Option<How>,
+        how: Option<TransferKind>,
         /// Where the return address is.
-        back: Back,
+        back: ReturnSite,
     },
     /// Puts a return address into a register, and jumps to code that calls a function and returns by
     /// the register.
@@ -147,7 +147,7 @@ pub enum Statement {
         /// Index of the function.
         callee: usize,
         /// What that code does.
-        keep: Keep,
+        keep: ReturnAddressSave,
     },
     /// Jumps through a table.
     Table {
@@ -187,7 +187,7 @@ pub enum End {
         /// Index of the function.
         callee: usize,
         /// How it is jumped to.
-        how: How,
+        how: TransferKind,
     },
     /// Pushes the address of another function and returns to it.
     PushAndReturn {
@@ -198,7 +198,7 @@ pub enum End {
 
 /// A signal in a prologue or the last epilogue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Point {
+pub struct SignalPoint {
     /// The number of layout changes before it.
     pub step: u8,
     /// The kind of signal.
@@ -222,7 +222,7 @@ pub struct Function {
     /// How it ends.
     pub end: End,
     /// Signals raised where the layout changes.
-    pub points: Vec<Point>,
+    pub points: Vec<SignalPoint>,
     /// Whether rows describe a popped register as unchanged. Otherwise they keep naming its slot,
     /// as gcc's do.
     pub restores: bool,
@@ -317,6 +317,8 @@ impl RandomProgram {
         let plain = rng.chance(1, 4);
         let signals = !plain && rng.chance(1, 2);
         let ordinary = 2 + rng.below(FUNCTIONS_MAX - 3);
+
+        // The two handlers come last.
         let count = ordinary + if signals { 2 } else { 0 };
         let handlers = signals.then(|| Handlers {
             fault: ordinary,
@@ -351,10 +353,13 @@ impl RandomProgram {
 
 impl Generator {
     fn function(&mut self, at: usize) -> Function {
+        // What a call of this function costs; calls to others add to it.
         self.costs[at] = 1;
         let is_handler = at >= self.handlers;
         let frame = self.frame(is_handler || at == 0);
         let saves = self.saves(frame);
+
+        // Sometimes more locals than a displacement of 8 bits reaches.
         let words = if self.rng.chance(1, 8) { 40 } else { 5 };
 
         let mut function = Function {
@@ -378,6 +383,7 @@ impl Generator {
             function.body.push(statement);
         }
 
+        // Calls without a call instruction, which plain programs do not have.
         if !self.plain && !frame.is_leaf() {
             self.add_jumps(at, &mut function);
         }
@@ -385,11 +391,12 @@ impl Generator {
             function.end = self.tail(at);
         }
 
+        // Prologues of these frames have no steps at which a signal could be raised.
         let no_points = matches!(frame, Frame::Scratch(_) | Frame::Registers);
         if self.signals && !no_points && self.rng.chance(1, 3) {
             for _ in 0..1 + self.rng.below(2) {
                 let step = self.rng.below(12) as u8;
-                let point = Point {
+                let point = SignalPoint {
                     step,
                     raise: self.raise(),
                     times: 1 + self.rng.below(2) as u8,
@@ -438,9 +445,13 @@ impl Generator {
         all
     }
 
-    fn how(&mut self) -> How {
-        self.rng
-            .pick(&[How::Direct, How::Direct, How::Register, How::Memory])
+    fn how(&mut self) -> TransferKind {
+        self.rng.pick(&[
+            TransferKind::Direct,
+            TransferKind::Direct,
+            TransferKind::Register,
+            TransferKind::Memory,
+        ])
     }
 
     fn raise(&mut self) -> Raise {
@@ -478,14 +489,17 @@ impl Generator {
     }
 
     fn statement(&mut self, at: usize, function: &Function, nested: bool) -> Statement {
+        // A leaf must not call anything.
         if function.frame.is_leaf() {
             let cases = self.rng.pick(&[2, 4]);
-            return match self.rng.chance(1, 3) {
-                true => Statement::Table { cases },
-                false => Statement::Filler,
+            return if self.rng.chance(1, 3) {
+                Statement::Table { cases }
+            } else {
+                Statement::Filler
             };
         }
 
+        // The weights: plain calls are the most frequent.
         let times = 1 + self.rng.below(3) as u8;
         let made = match self.rng.below(20) {
             0..=5 => {
@@ -496,6 +510,7 @@ impl Generator {
                     times: None,
                 })
             }
+            // One of the first functions, which may be active already, so the call is limited.
             6..=7 => Some(Statement::Call {
                 callee: self.rng.below(self.handlers.min(self.count)),
                 how: self.how(),
@@ -515,9 +530,14 @@ impl Generator {
                 self.callee(at, times.into())
                     .map(|callee| Statement::Loop { callee, times })
             }
+            // rsp may move only where the CFA does not depend on it.
             11..=12 if function.frame.has_pointer() && !nested => Some(Statement::Room {
                 bytes: 8 * (1 + self.rng.below(30)) as u16,
-                room: self.rng.pick(&[Room::Constant, Room::Variable, Room::Move]),
+                room: self.rng.pick(&[
+                    StackAdjustment::Constant,
+                    StackAdjustment::Variable,
+                    StackAdjustment::Move,
+                ]),
             }),
             13 => Some(Statement::Thunk),
             14 => Some(Statement::Table {
@@ -534,12 +554,15 @@ impl Generator {
             18 if !self.plain => self
                 .callee(at, 1)
                 .map(|callee| Statement::Retpoline { callee }),
+            // What is left over, if the program has handlers.
             _ if self.signals => Some(Statement::Raise {
                 raise: self.raise(),
                 times,
             }),
             _ => None,
         };
+
+        // What was drawn is not possible here.
         made.unwrap_or(Statement::Filler)
     }
 }

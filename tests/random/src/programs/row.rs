@@ -92,7 +92,7 @@ impl FrameLayout {
 
 /// The contents of an FDE.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unit {
+pub struct Fde {
     /// The addresses of its code.
     pub range: Range<u64>,
     /// Whether it is marked as a signal frame.
@@ -103,11 +103,11 @@ pub struct Unit {
 
 /// All units, by ascending address.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Table(pub Vec<Unit>);
+pub struct Table(pub Vec<Fde>);
 
 impl Table {
     /// The unit and row at an address.
-    pub fn find(&self, address: u64) -> Option<(&Unit, &FrameLayout)> {
+    pub fn find(&self, address: u64) -> Option<(&Fde, &FrameLayout)> {
         let after = self.0.partition_point(|unit| unit.range.start <= address);
         let unit = self.0.get(after.checked_sub(1)?)?;
         if address >= unit.range.end {
@@ -121,7 +121,7 @@ impl Table {
 /// The result of a row: the caller's CFA, pc and callee-saved registers. `None` if the row leaves a
 /// value undefined, or reads it from unmapped memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Values {
+pub struct CallerValues {
     /// The CFA.
     pub cfa: Option<u64>,
     /// The return address.
@@ -131,7 +131,7 @@ pub struct Values {
 }
 
 /// Evaluates `row` in this state.
-pub fn evaluate(row: &FrameLayout, core: &Core) -> Values {
+pub fn evaluate(row: &FrameLayout, core: &Core) -> CallerValues {
     let gpr = |number: Gpr| core.state.gpr(number.into());
     let word = |base: u64, offset: i32| read(&core.memory, base.wrapping_add_signed(offset.into()));
     let cfa = match row.cfa {
@@ -139,6 +139,7 @@ pub fn evaluate(row: &FrameLayout, core: &Core) -> Values {
         Cfa::Load(base, offset) => word(gpr(base), offset),
     };
 
+    // Each kind of slot: in memory, in a register, unchanged, or not known.
     let value = |slot: Slot, own: Option<Gpr>| match slot {
         Slot::Same => own.map(gpr),
         Slot::Undefined => None,
@@ -149,11 +150,13 @@ pub fn evaluate(row: &FrameLayout, core: &Core) -> Values {
     };
 
     let mut saved = [None; 6];
+
+    // A register that no row names is unchanged.
     for ((given, slot), own) in saved.iter_mut().zip(row.saved).zip(SAVED) {
         *given = value(slot, Some(own));
     }
 
-    Values {
+    CallerValues {
         cfa,
         ra: value(row.ra, None),
         saved,

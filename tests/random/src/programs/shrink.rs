@@ -15,6 +15,9 @@ pub fn shrink(
 
     loop {
         let before = best.clone();
+
+        // Changes are numbered; a change that was made shifts the numbers, so a round may skip
+        // some.
         for candidate in 0.. {
             let mut smaller = best.clone();
             if !apply(&mut smaller, candidate) {
@@ -23,6 +26,8 @@ pub fn shrink(
             if smaller == best {
                 continue;
             }
+
+            // Each try runs a program, so their number is bounded.
             tries += 1;
             if tries > TRIES_MAX {
                 return best;
@@ -33,11 +38,14 @@ pub fn shrink(
         }
 
         let mut compact = best.clone();
+
+        // Functions that nobody calls any more go at once, which renumbers the others.
         drop_unreached(&mut compact);
         if compact != best && fails(&compact) {
             best = compact;
         }
 
+        // A round without progress: no single change helps any more.
         if best == before {
             return best;
         }
@@ -59,6 +67,8 @@ fn apply(program: &mut RandomProgram, mut candidate: usize) -> bool {
 
     if turn() {
         program.handlers = None;
+
+        // Without handlers there must be no signals either.
         let no_signals = |statement: &Statement| !matches!(statement, Statement::Raise { .. });
         for function in &mut program.functions {
             function.points.clear();
@@ -96,6 +106,8 @@ fn apply(program: &mut RandomProgram, mut candidate: usize) -> bool {
                 return true;
             }
         }
+
+        // Last, what the function does.
         if body(&mut function.body, &mut turn) {
             return true;
         }
@@ -133,6 +145,7 @@ fn unlink(statements: &mut [Statement], saves: usize) {
 
 fn body(statements: &mut Vec<Statement>, turn: &mut impl FnMut() -> bool) -> bool {
     for index in 0..statements.len() {
+        // Removing is tried first: what is gone need not be made smaller.
         if turn() {
             statements.remove(index);
             return true;
@@ -144,6 +157,8 @@ fn body(statements: &mut Vec<Statement>, turn: &mut impl FnMut() -> bool) -> boo
                     *times = 1;
                     return true;
                 }
+
+                // Then within the body, statement by statement.
                 if body(inner, turn) {
                     return true;
                 }
@@ -174,6 +189,8 @@ fn body(statements: &mut Vec<Statement>, turn: &mut impl FnMut() -> bool) -> boo
                     return true;
                 }
             }
+
+            // Nothing about these can be made smaller.
             Statement::Thunk
             | Statement::Retpoline { .. }
             | Statement::Planted { .. }

@@ -1,13 +1,13 @@
 //! Runs a program with the right table, and with a wrong one, and compares the findings of `verify`
 //! with what the generator knows.
 
-use super::build::Built;
-use super::case::Injected;
+use super::build::BuiltProgram;
+use super::case::InjectedDefect;
 use super::defect::DefectKind;
 use super::program::RandomProgram;
 use super::rng::Rng;
 use super::row::Table;
-use super::watch::Watch;
+use super::watch::TableObserver;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -27,7 +27,7 @@ const INSTRUCTIONS_MAX: u64 = 2_000_000;
 const NAME: &str = "program";
 
 /// Runs programs and verifies their tables.
-pub struct Bench {
+pub struct Verifier {
     directory: TempDir,
     engines: Vec<Engine>,
 }
@@ -35,7 +35,7 @@ pub struct Bench {
 /// Why a program could not be tried, or what went wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum TrialError {
     /// It could not be generated, written or started.
     #[error("{0}")]
     Setup(String),
@@ -63,7 +63,7 @@ pub enum Problem {
 
 /// The outcome of trying a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Tried {
+pub struct TrialCounts {
     /// Instructions executed.
     pub instructions: u64,
     /// Calls made.
@@ -73,12 +73,12 @@ pub struct Tried {
     /// Rows that were needed and that SFrame or ORC cannot represent.
     pub lost: u64,
     /// The defect, if one was injected.
-    pub defect: Option<(DefectKind, Fate)>,
+    pub defect: Option<(DefectKind, DefectOutcome)>,
 }
 
 /// What happened to a defect.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Fate {
+pub enum DefectOutcome {
     /// No executed instruction uses it.
     NotExecuted,
     /// It gives the same values at all executed instructions.
@@ -87,18 +87,18 @@ pub enum Fate {
     Found,
 }
 
-fn setup(error: impl std::fmt::Display) -> Problem {
-    Problem::Setup(error.to_string())
+fn setup(error: impl std::fmt::Display) -> TrialError {
+    TrialError::Setup(error.to_string())
 }
 
-impl Bench {
+impl Verifier {
     /// Creates a bench with a temporary directory.
     ///
     /// # Errors
     /// If the directory cannot be created.
-    pub fn new() -> Result<Bench, Problem> {
+    pub fn new() -> Result<Verifier, TrialError> {
         let names = unwinders::TABLES.map(str::to_owned);
-        Ok(Bench {
+        Ok(Verifier {
             directory: TempDir::new().map_err(setup)?,
             engines: spec::engines(&names).map_err(setup)?,
         })
@@ -108,8 +108,8 @@ impl Bench {
     ///
     /// # Errors
     /// If something went wrong.
-    pub fn try_program(&self, program: &RandomProgram) -> Result<Tried, Problem> {
-        let built = Built::new(program).map_err(setup)?;
+    pub fn try_program(&self, program: &RandomProgram) -> Result<TrialCounts, TrialError> {
+        let built = BuiltProgram::new(program).map_err(setup)?;
         let mut tried = self.right(program, &built)?;
         let executed = self.watch(&built, &built.table)?.executed;
         let mut rng = Rng::new(program.seed, 3);
@@ -124,8 +124,8 @@ impl Bench {
     ///
     /// # Errors
     /// If it cannot be generated or written.
-    pub fn executable(&self, program: &RandomProgram) -> Result<PathBuf, Problem> {
-        let built = Built::new(program).map_err(setup)?;
+    pub fn executable(&self, program: &RandomProgram) -> Result<PathBuf, TrialError> {
+        let built = BuiltProgram::new(program).map_err(setup)?;
         self.write(&built, &built.table)
     }
 
@@ -138,15 +138,18 @@ impl Bench {
         program: &RandomProgram,
         with_defect: bool,
         group_and_claim: (&str, &str),
-    ) -> Result<String, Problem> {
-        let built = Built::new(program).map_err(setup)?;
+    ) -> Result<String, TrialError> {
+        let built = BuiltProgram::new(program).map_err(setup)?;
+
+        // Only at executed addresses can a defect be seen.
         let executed = self.watch(&built, &built.table)?.executed;
 
         let mut rng = Rng::new(program.seed, 3);
         let injected = super::defect::inject(&built.table, &built.boundaries, &executed, &mut rng);
+
         let injected = injected.filter(|_| with_defect);
         let injected = match &injected {
-            Some((kind, table)) => Some(Injected {
+            Some((kind, table)) => Some(InjectedDefect {
                 kind: *kind,
                 at: self.watch(&built, table)?.wrong.first().map(|(at, _)| *at),
                 table,
@@ -163,7 +166,7 @@ impl Bench {
     }
 
     /// Writes a program with the given table.
-    fn write(&self, built: &Built, table: &Table) -> Result<PathBuf, Problem> {
+    fn write(&self, built: &BuiltProgram, table: &Table) -> Result<PathBuf, TrialError> {
         let path = self.directory.path().join(NAME);
         std::fs::write(&path, built.file(table).map_err(setup)?).map_err(setup)?;
         #[cfg(unix)]
@@ -183,7 +186,12 @@ impl Bench {
         }
     }
 
-    fn verify(&self, built: &Built, table: &Table, engines: &[Engine]) -> Result<Run, Problem> {
+    fn verify(
+        &self,
+        built: &BuiltProgram,
+        table: &Table,
+        engines: &[Engine],
+    ) -> Result<Run, TrialError> {
         self.write(built, table)?;
 
         let request = Request {
@@ -201,41 +209,56 @@ impl Bench {
         };
         let run = verify::run(program, &request, &mut |_| {}).map_err(setup)?;
 
+        // A program ends with 0 if all registers were restored everywhere.
         if run.end != End::Outcome(Outcome::Exited(0)) {
-            return Err(Problem::Ended(run.end.to_string()));
+            return Err(TrialError::Ended(run.end.to_string()));
         }
 
         let truth = &run.results.truth;
+
+        // The truth is tested, too: it has to know every frame, except where the program is
+        // doubtful.
         if truth.failures() != 0 || truth.unknown != 0 && !built.is_doubtful {
-            return Err(Problem::Truth(format!("{truth:?}")));
+            return Err(TrialError::Truth(format!("{truth:?}")));
         }
 
+        // The quick check and the whole walk must find the same.
         if let Some(first) = run.results.disagreements.first() {
             let name = engines[first.unwinder].name();
-            return Err(Problem::Disagreement(format!("{name}: {first:x?}")));
+            return Err(TrialError::Disagreement(format!("{name}: {first:x?}")));
         }
 
         Ok(run)
     }
 
-    fn watch<'a>(&self, built: &'a Built, table: &'a Table) -> Result<Watch<'a>, Problem> {
+    fn watch<'a>(
+        &self,
+        built: &'a BuiltProgram,
+        table: &'a Table,
+    ) -> Result<TableObserver<'a>, TrialError> {
         self.write(built, &built.table)?;
         let path = format!("/{NAME}");
         let mut process = Kernel::start(path.as_bytes(), self.options()).map_err(setup)?;
-        let mut watch = Watch::new(&built.table, table);
+        let mut watch = TableObserver::new(&built.table, table);
         match process.run(INSTRUCTIONS_MAX, &mut watch) {
             Outcome::Exited(0) => Ok(watch),
-            outcome => Err(Problem::Ended(outcome.to_string())),
+            outcome => Err(TrialError::Ended(outcome.to_string())),
         }
     }
 
     /// Checks the right table: the only findings allowed are what a format cannot represent.
-    fn right(&self, program: &RandomProgram, built: &Built) -> Result<Tried, Problem> {
+    fn right(
+        &self,
+        program: &RandomProgram,
+        built: &BuiltProgram,
+    ) -> Result<TrialCounts, TrialError> {
+        // Every unwinder reads the same correct table, or one that is derived from it.
         let run = self.verify(built, &built.table, &self.engines)?;
         let results = &run.results;
 
         let mut lost = 0;
         for finding in results.findings.iter().filter(|f| self.is_its_own(f)) {
+            // The first engine reads the table itself, so nothing may be lost there.
             let is_loss = finding.unwinder != 0
                 && !program.plain
                 && finding.contradiction.given.is_none()
@@ -246,17 +269,18 @@ impl Bench {
             if !is_loss {
                 let name = self.engines[finding.unwinder].name();
                 let what = shown(finding, built);
-                return Err(Problem::Contradiction(format!("{name}: {what}")));
+                return Err(TrialError::Contradiction(format!("{name}: {what}")));
             }
             lost += 1;
         }
 
+        // Whole walks, not only single rows.
         let walks = results.tallies[0].walks_wrong;
         if walks != 0 {
-            return Err(Problem::Contradiction(format!("{walks} walks of dwarf")));
+            return Err(TrialError::Contradiction(format!("{walks} walks of dwarf")));
         }
 
-        Ok(Tried {
+        Ok(TrialCounts {
             instructions: results.truth.instructions,
             calls: results.truth.calls,
             signals: results.truth.signals,
@@ -278,11 +302,17 @@ impl Bench {
     }
 
     /// Checks a wrong table: it must be found wrong exactly where it is.
-    fn wrong(&self, built: &Built, kind: DefectKind, table: &Table) -> Result<Fate, Problem> {
+    fn wrong(
+        &self,
+        built: &BuiltProgram,
+        kind: DefectKind,
+        table: &Table,
+    ) -> Result<DefectOutcome, TrialError> {
+        // What is wrong where is computed from both tables, without any unwinder.
         let watch = self.watch(built, table)?;
 
         let run = self.verify(built, table, &self.engines[..1]);
-        let run = run.map_err(|problem| Problem::Defect {
+        let run = run.map_err(|problem| TrialError::Defect {
             kind,
             what: problem.to_string(),
         })?;
@@ -299,6 +329,8 @@ impl Bench {
 
         if !is_right {
             let first = found.symmetric_difference(&watch.wrong).next();
+
+            // Found where nothing is wrong, or missed where something is.
             let by = if first.is_some_and(|one| found.contains(one)) {
                 "found"
             } else {
@@ -308,18 +340,18 @@ impl Bench {
                 format!("{by} {} of {}", reg.as_str(), built.place(*address))
             });
             let what = format!("{what}; {} of {}", found.len(), watch.wrong.len());
-            return Err(Problem::Defect { kind, what });
+            return Err(TrialError::Defect { kind, what });
         }
 
         Ok(match (watch.met.is_empty(), found.is_empty()) {
-            (true, _) => Fate::NotExecuted,
-            (false, true) => Fate::Equivalent,
-            (false, false) => Fate::Found,
+            (true, _) => DefectOutcome::NotExecuted,
+            (false, true) => DefectOutcome::Equivalent,
+            (false, false) => DefectOutcome::Found,
         })
     }
 }
 
-fn shown(finding: &Finding, built: &Built) -> String {
+fn shown(finding: &Finding, built: &BuiltProgram) -> String {
     let Finding {
         check,
         address,

@@ -1,7 +1,7 @@
 //! Compares a table with the truth at every executed instruction: the generator's own judgement,
 //! with which the findings of `verify` are compared.
 
-use super::row::{RBP_SAVED, SAVED, Table, Values, evaluate};
+use super::row::{CallerValues, RBP_SAVED, SAVED, Table, evaluate};
 use std::collections::{BTreeSet, HashSet};
 use unwind_sim_emulator::linux::ProcessObserver;
 use unwind_sim_emulator::machine::Executed;
@@ -9,7 +9,7 @@ use unwind_sim_emulator::{Core, Observer};
 use unwind_sim_unwind::regs::Reg;
 
 /// Observes a run.
-pub(super) struct Watch<'a> {
+pub(super) struct TableObserver<'a> {
     truth: &'a Table,
     other: &'a Table,
     /// Addresses that were executed.
@@ -21,9 +21,9 @@ pub(super) struct Watch<'a> {
     pub(super) wrong: BTreeSet<(u64, Reg)>,
 }
 
-impl<'a> Watch<'a> {
-    pub(super) fn new(truth: &'a Table, other: &'a Table) -> Watch<'a> {
-        Watch {
+impl<'a> TableObserver<'a> {
+    pub(super) fn new(truth: &'a Table, other: &'a Table) -> TableObserver<'a> {
+        TableObserver {
             truth,
             other,
             executed: HashSet::new(),
@@ -39,7 +39,7 @@ impl<'a> Watch<'a> {
     }
 
     /// `misread`: the caller's row is looked up where another one is.
-    fn compare(&mut self, address: u64, truth: &Values, given: &Values, misread: bool) {
+    fn compare(&mut self, address: u64, truth: &CallerValues, given: &CallerValues, misread: bool) {
         // A wrong return address follows from a wrong CFA.
         let wrong_cfa = given.cfa.is_some() && given.cfa != truth.cfa;
         if wrong_cfa {
@@ -63,7 +63,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl Observer for Watch<'_> {
+impl Observer for TableObserver<'_> {
     fn before(&mut self, core: &Core, insn: &Executed) {
         let address = insn.rip;
         self.executed.insert(address);
@@ -91,6 +91,6 @@ impl Observer for Watch<'_> {
     fn after(&mut self, _: &Core, _: &Executed, _: u64) {}
 }
 
-impl ProcessObserver for Watch<'_> {}
+impl ProcessObserver for TableObserver<'_> {}
 
 const _: () = assert!(SAVED[RBP_SAVED] == super::row::RBP);

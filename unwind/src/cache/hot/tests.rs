@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::regs::Reg;
-use crate::rule::{Key, Rule, Value};
+use crate::rule::{Rule, RuleKey, Value};
 
 const ROW: RowId = RowId(7);
 
 fn packed() -> Packed {
     let rule = Rule::call(Value::reg(Reg::Rsp, 8));
-    Packed::of(&Key::of(&rule).expect("a short form"))
+    Packed::of(&RuleKey::of(&rule).expect("a short form"))
 }
 
 fn table(space: &AddressSpace) -> HotTable {
@@ -137,6 +137,7 @@ fn callers_are_guessed_from_the_last_time_and_checked() {
         [Some(1), Some(1), Some(2)]
     );
 
+    // The guess is the entry found last time, by its place in the table.
     let places = [two, three].map(|place| place.expect("an entry"));
     assert_eq!(places, [place(&table, 0x2000), place(&table, 0x3000)]);
 }

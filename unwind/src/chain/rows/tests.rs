@@ -116,6 +116,7 @@ fn found_once() -> (Cache, UnitId, RowId, Chain) {
 /// The frames found before keep the row that they were found with.
 #[test]
 fn an_id_that_means_another_row_gives_that_row() {
+    // Each change lets the id that the chain knows mean another row.
     let changes: [fn(&mut Cache, UnitId); 3] = [
         |cache, unit| cache.overrule(unit, &Rule::OUTERMOST),
         |cache, _| {
@@ -180,6 +181,8 @@ fn rows_of_no_cache_are_stored_once_in_a_row_and_not_kept() {
     push_cached(&mut chain, &cache, ids[0]);
     let mut other = own;
     other.source.fallback = None;
+
+    // Equal neighbours are stored once.
     for row in [&own, &own, &other] {
         push(&mut chain, RowRef::from(row));
     }

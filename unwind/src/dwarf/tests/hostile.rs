@@ -10,7 +10,7 @@ use crate::image::{AddressSpace, Mapping};
 use crate::memory::MemoryCopy;
 use crate::regs::{Reg, RegMask, Regs};
 use crate::start::Start;
-use crate::walk::{Limits, Place, walk};
+use crate::walk::{Limits, WalkTarget, walk};
 use alloc::sync::Arc;
 use quickcheck::QuickCheck;
 
@@ -186,13 +186,14 @@ fn walked(program: &[u8], stack: &[u8], rsp: u8, rbp: u8) -> Chain {
     });
     let bytes: Vec<u8> = words.collect();
 
+    // All registers are known, so that no rule fails for want of one.
     let mut regs = Regs::UNKNOWN;
     RegMask::ALL.iter().for_each(|reg| regs.set(reg, 0x2_0000));
     regs.set(Reg::Rip, 0x1001 + u64::from(rsp));
     regs.set(Reg::Rsp, 0x2_0000 + u64::from(rsp) / 4 * 8);
     regs.set(Reg::Rbp, 0x2_0000 + u64::from(rbp));
 
-    let place = Place {
+    let place = WalkTarget {
         space: &space,
         memory: &MemoryCopy::new(0x2_0000, &bytes),
     };

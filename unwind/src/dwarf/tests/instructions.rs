@@ -138,6 +138,7 @@ fn instructions_of_a_register() {
         (&[0x00], ""),
     ];
 
+    // After the CIE's rules for the CFA and the return address, each program adds one column.
     for (program, column) in cases {
         check(
             program,
@@ -192,6 +193,7 @@ fn states_are_remembered_in_order_with_their_cfa() {
 
 #[test]
 fn return_addresses() {
+    // Column 16 is the return address.
     check(&[0x07, 16], &["1000: outermost"]);
     check(&[0x09, 16, 1], &["1000: call cfa=rsp+8 ra=rdx"]);
     check(&[0x08, 16], &["1000: call cfa=rsp+8 ra=same"]);

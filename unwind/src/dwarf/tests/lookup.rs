@@ -7,7 +7,7 @@ use super::sections::{find, find_row, with_functions};
 use super::*;
 use crate::cache::{UnitBuilder, UnitId, UnitKey};
 use crate::regs::Reg;
-use crate::rule::{Key, Rule, Value};
+use crate::rule::{Rule, RuleKey, Value};
 use alloc::sync::Arc;
 use core::ops::Range;
 
@@ -70,6 +70,8 @@ fn rows_read_alone_stay_valid() {
     let starts = [0x1000, 0x1010, 0x1020, 0x1030, 0x1100];
 
     let key = key(&image, TableKind::EhFrame, fde);
+
+    // In every order, since rows are compiled alone at first and then with all others.
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
         let mut cache = Cache::new();
         let mut rows = Vec::new();
@@ -83,6 +85,7 @@ fn rows_read_alone_stay_valid() {
             let expected = if count < 2 { 1 } else { 4 };
             assert_eq!(cache.unit_rows(unit).len(), expected, "{order:?}");
 
+            // What was found earlier still has its range and rule.
             for &(index, row) in &rows {
                 let source = cache.source(row);
                 let range = starts[index]..starts[index + 1];
@@ -134,7 +137,7 @@ impl Transcribe for Copied {
         unit: &mut UnitBuilder<'_>,
         addresses: Range<u64>,
         offset: u64,
-        key: Option<Key>,
+        key: Option<RuleKey>,
         rule: impl FnOnce() -> Rule,
     ) {
         unit.push_short(addresses.start, offset, key, rule);

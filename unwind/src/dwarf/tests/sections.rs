@@ -53,6 +53,7 @@ fn malformed_cies() {
         );
     };
 
+    // No standard ever had this version.
     let version = Cie {
         version: 2,
         ..Cie::default()
@@ -69,6 +70,7 @@ fn malformed_cies() {
     check(augmentation("zX", &[0]), "unknown augmentation");
     check(augmentation("Sz", &[]), "unknown augmentation");
 
+    // The data that a letter announces are missing, too long, or of an unknown encoding.
     check(augmentation("R", &[]), "the entry ends too early");
     check(
         augmentation("z", &[0xff, 0xff, 0x03]),

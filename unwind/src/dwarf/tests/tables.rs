@@ -26,6 +26,7 @@ fn eh_frame() -> (Vec<u8>, [usize; 3]) {
     let second = out.len();
     out.extend(small.bytes(0));
 
+    // The FDE in the middle belongs to the second CIE, with a shorter start and length.
     let mut offsets = [0; 3];
     for (i, (start, _)) in FUNCTIONS.into_iter().enumerate() {
         let at = out.len() + 4;
@@ -65,6 +66,8 @@ fn with_header(format: Option<[u8; 4]>, count: usize) -> Image {
         // `eh_frame_ptr`, which is not used here.
         hdr.extend(0u32.to_le_bytes());
         hdr.extend((count as u32).to_le_bytes());
+
+        // Pairs of a function and its FDE, relative to the header.
         for (i, (start, _)) in FUNCTIONS.into_iter().take(count).enumerate() {
             for to in [start, ADDRESS + offsets[i] as u64] {
                 hdr.extend((to.wrapping_sub(HDR) as u32).to_le_bytes());

@@ -69,6 +69,7 @@ pub(super) fn file(sections: &[Sec], programs: &[Program]) -> Vec<u8> {
         out.extend(&s.data);
     }
 
+    // A segment is the section of that number: same address, place and size.
     for (i, &(kind, flags, section)) in programs.iter().enumerate() {
         let [_, _, _, address, offset, size, ..] = headers[section + 1];
         let at = 64 + 56 * i;
@@ -93,6 +94,7 @@ pub(super) fn file(sections: &[Sec], programs: &[Program]) -> Vec<u8> {
         }
     }
 
+    // `e_phoff` is 0 without program headers.
     let count = headers.len() as u16;
     let phoff = if programs.is_empty() { 0u64 } else { 64 };
 

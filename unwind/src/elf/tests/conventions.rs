@@ -31,8 +31,8 @@ const NORMAL: u8 = 1;
 
 /// The sections of the debugging information (DWARF 4).
 fn dwarf(units: &[Unit<'_>]) -> [Sec; 2] {
-    // DW_TAG_compile_unit with producer, language, low_pc and high_pc; DW_TAG_subprogram with low_pc,
-    // high_pc, calling_convention and external.
+    // DW_TAG_compile_unit with producer, language, low_pc and high_pc; DW_TAG_subprogram with
+    // low_pc, high_pc, calling_convention and external.
     let abbreviations = [
         &[
             1, 0x11, 1, 0x25, 0x08, 0x13, 0x0b, 0x11, 0x01, 0x12, 0x06, 0, 0,

@@ -63,6 +63,7 @@ fn with(
         sections.push(section);
     }
 
+    // Only the symbols made from PLT entries count here.
     let options = ReadOptions {
         plt: true,
         ..ReadOptions::default()
@@ -88,6 +89,7 @@ fn entries_of_each_kind_are_named_by_their_slots() {
     ];
     let slots = [(RELA, 2, relocations.concat())];
 
+    // `endbr64`, and then the `bnd` prefix of the jump.
     let bnd: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa, 0xf2];
     for before in [&[][..], &ENDBR64, &[0xf2], bnd] {
         let first = entry(PLT, before, SLOTS, 16);
@@ -104,6 +106,7 @@ fn entries_of_each_kind_are_named_by_their_slots() {
     let expected = names(&[(PLT, "f"), (PLT + 8, "g")]);
     assert_eq!(read(".plt.got", &short, &slots), expected);
 
+    // With `endbr64`, all entries are 16 bytes long.
     let long = [
         entry(PLT, &ENDBR64, SLOTS, 16),
         entry(PLT + 16, &ENDBR64, SLOTS + 8, 16),
@@ -125,6 +128,7 @@ fn only_relocations_of_functions_by_the_dynamic_symbols_name_slots() {
         relocation(SLOTS + 8, JUMP_SLOT, 2),
     );
 
+    // The second entry is named in each case, so that only the first one can fail.
     let found = |slots: &[_]| read(".plt", &code, slots);
     let only_g = names(&[(PLT + 16, "g")]);
     let good = (RELA, 2, g.clone());
@@ -182,8 +186,8 @@ fn the_limit_of_plt_entries_is_exact() {
     }
 }
 
-/// The first entry of a `.plt` calls the dynamic linker; no relocation names it. In a static program
-/// none names any.
+/// The first entry of a `.plt` calls the dynamic linker; no relocation names it. In a static
+/// program none names any.
 #[test]
 fn what_has_no_name_is_named_after_the_section() {
     let mut code = vec![

@@ -36,6 +36,7 @@ fn sections_are_known_by_name_or_by_type() {
         assert_eq!((taken(&elf), elf.problems.len()), (vec![], 0), "{name}");
     }
 
+    // By type, without a known name: `SHT_GNU_SFRAME`, and an ordinary section.
     let by_type = |kind| taken(&elf_of(&[sec(".other", kind, ALLOC, 0x1000, &[7; 9])], &[]));
     assert_eq!(by_type(0x6fff_fff4), [(SectionKind::Sframe, 0x1000, 9)]);
     assert_eq!(by_type(PROGBITS), []);

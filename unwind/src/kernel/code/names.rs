@@ -6,7 +6,7 @@ use core::ops::Range;
 /// Functions that the unwinders know by name (load addresses); 0 if the kernel does not have one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs)]
-pub struct Known {
+pub struct KnownFunctions {
     pub return_to_handler: u64,
     pub arch_rethook_trampoline: u64,
     pub ftrace_caller: u64,
@@ -69,14 +69,14 @@ impl Symbols<'_> {
     }
 
     /// What else the unwinders know by name.
-    pub(super) fn found(&self) -> Found {
+    pub(super) fn found(&self) -> NamedRanges {
         let found = self.addresses(KNOWN_SYMBOLS);
         let [_, _, init, init_end, entry, entry_end, functions @ ..] = found;
         let [graph, rethook, old, oldest, ftrace, regs, fork, fork_asm] = functions;
-        Found {
+        NamedRanges {
             init_text: between(init, init_end).unwrap_or(0..0),
             entry_text: between(entry, entry_end).unwrap_or(0..0),
-            known: Known {
+            known: KnownFunctions {
                 return_to_handler: graph.unwrap_or(0),
                 arch_rethook_trampoline: rethook.or(old).or(oldest).unwrap_or(0),
                 ftrace_caller: ftrace.unwrap_or(0),
@@ -89,10 +89,10 @@ impl Symbols<'_> {
 }
 
 /// What is found by the names of the kernel itself.
-pub(super) struct Found {
+pub(super) struct NamedRanges {
     pub(super) init_text: Range<u64>,
     pub(super) entry_text: Range<u64>,
-    pub(super) known: Known,
+    pub(super) known: KnownFunctions,
 }
 
 /// The range between two symbols, if both exist in this order.

@@ -9,8 +9,8 @@ use crate::chain::{Chain, How};
 use crate::event::Event;
 use crate::image::AddressSpace;
 use crate::kernel::{
-    Finds, FpState, Kernel, KernelUnwinder, OrcState, RegsPtr, StackInfo, StackType, State, Unwind,
-    UnwinderKind, UserRegs,
+    FindCache, FpState, Kernel, KernelUnwinder, OrcState, RegsPtr, StackInfo, StackType, State,
+    Unwind, UnwinderKind, UserRegs,
 };
 use crate::lbr::Branches;
 use crate::orc::EntryType;
@@ -167,7 +167,7 @@ fn the_kernel_is_left_by_registers_of_user_space_or_of_no_kernel_code() {
         let saved = [(Reg::Rip, 0x1234), (Reg::Rsp, 0x5678), (Reg::Cs, cs)];
         small.put_regs(SP, &saved);
 
-        let (code, start, mut finds) = (small.code(), Regs::UNKNOWN, Finds::default());
+        let (code, start, mut finds) = (small.code(), Regs::UNKNOWN, FindCache::default());
         let orc = State::Orc(OrcState {
             stack,
             regs,
@@ -181,6 +181,7 @@ fn the_kernel_is_left_by_registers_of_user_space_or_of_no_kernel_code() {
             ..FpState::default()
         });
 
+        // Both unwinders that follow registers must agree.
         let [orc, fp] = [orc, fp].map(|state| {
             let unwind = Unwind {
                 kernel: Kernel {
@@ -209,10 +210,13 @@ fn the_kernel_is_left_by_registers_of_user_space_or_of_no_kernel_code() {
         sp: 0x5678,
     };
 
+    // Left is the kernel by the code segment, or by an ip that is not kernel text.
     assert_eq!(found(user, at, TEXT), Some(regs));
     assert_eq!(found(user, at, 0x1234), Some(regs));
     assert_eq!(found(kernel, at, 0x1234), Some(regs));
     assert_eq!(found(kernel, at, TEXT), None);
+
+    // Registers without an address are those of the start.
     assert_eq!(found(user, RegsPtr::None, 0x1234), None);
     assert_eq!(found(user, RegsPtr::Start, 0x1234), None);
 }

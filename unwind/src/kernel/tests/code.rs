@@ -3,7 +3,7 @@
 use super::support::{MODULE, Small, TEXT, TEXT_LEN, call};
 use crate::image::{AddressSpace, Image, ImageParts, Mapping, Symbol};
 use crate::kernel::hijack::recover;
-use crate::kernel::{Code, Cursors, Finds, GraphReturn, Rethook, Task, Version};
+use crate::kernel::{Code, Cursors, FindCache, GraphReturn, Rethook, Task, Version};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -17,11 +17,11 @@ fn cached_lookups_equal_fresh_ones() {
     let mut small = Small::new("6.12", &entries);
     small.module = vec![(0, call(8)), (0x555, call(16))];
     let code = small.code();
-    let mut finds = Finds::default();
+    let mut finds = FindCache::default();
     let text = TEXT..TEXT + TEXT_LEN;
     let all = || text.clone().chain(MODULE - 1..MODULE + 0x1001);
     for ip in all().chain(all()) {
-        let fresh = code.find(ip, &mut Finds::default()).cloned();
+        let fresh = code.find(ip, &mut FindCache::default()).cloned();
         assert_eq!(code.find(ip, &mut finds).cloned(), fresh, "{ip:#x}");
     }
 }

@@ -239,6 +239,8 @@ fn the_guess_reports_every_word_that_is_text() {
             .entry(NMI.end - 8 * (word + 1))
             .or_insert(word);
     }
+
+    // No word may be missing, since the guess reads all of them.
     for address in (SP..TASK.end).step_by(8) {
         small.words.0.entry(address).or_insert(3);
     }
@@ -253,6 +255,7 @@ fn the_guess_reports_every_word_that_is_text() {
     );
     assert_eq!((reason, state.is_error()), (Reason::NotAtRoot, false));
 
+    // From a mark, the scan starts there.
     let mut start = Start::from_regs(kernel_regs([TEXT, 0, 0]));
     start.first_frame = Some(SP + 0x48);
     let marked = small.chain(UnwinderKind::Guess, &start).0;
@@ -262,6 +265,7 @@ fn the_guess_reports_every_word_that_is_text() {
         "the word at the mark counts"
     );
 
+    // A mark on no stack ends the walk before it began.
     start.first_frame = Some(0x1000);
     assert_eq!(
         small.chain(UnwinderKind::Guess, &start).2.code(),

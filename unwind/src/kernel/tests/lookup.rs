@@ -2,7 +2,7 @@
 
 use super::support::{MODULE, TEXT, TEXT_LEN, call, table};
 use crate::image::{AddressSpace, Image, ImageParts, Mapping, Symbol};
-use crate::kernel::{Code, Finds, Source, Version};
+use crate::kernel::{Code, FindCache, Source, Version};
 use crate::orc::Entry;
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -69,7 +69,7 @@ fn an_address_is_looked_up_in_the_table_of_its_own_image() {
     map(&mut space, MODULE, MODULE..MODULE + TEXT_LEN, call(16), &[]);
     map(&mut space, second, second..second + TEXT_LEN, call(24), &[]);
 
-    let (code, mut finds) = (code(&space), Finds::default());
+    let (code, mut finds) = (code(&space), FindCache::default());
     // All of them share one slot of the cache, which the last one occupies.
     for _ in 0..2 {
         for (base, image, sp_offset) in
@@ -100,7 +100,7 @@ fn a_trampoline_does_not_lead_to_another() {
     for name in ["5.9", "6.12"] {
         let code = Code::new(&space, version(name), Some(Version::DEFAULT.encoding()));
         assert_eq!(code.known().ftrace_caller, original.1);
-        let mut finds = Finds::default();
+        let mut finds = FindCache::default();
         assert_eq!(code.find(page.start + 4, &mut finds), None, "{name}");
     }
     let images: Vec<_> = code(&space).images().map(|i| i.text().len()).collect();

@@ -12,11 +12,11 @@ fn version(name: &str) -> Version {
     Version::from_name(name).expect("a version")
 }
 
-type Has = fn(Version) -> bool;
+type VersionPredicate = fn(Version) -> bool;
 
 #[test]
 fn each_change_came_with_its_release() {
-    let changes: [(&str, &str, Has); 9] = [
+    let changes: [(&str, &str, VersionPredicate); 9] = [
         ("4.17", "4.18", Version::tells_end_from_error),
         ("5.1", "5.2", Version::falls_back_to_frame_pointer),
         ("5.6", "5.7", Version::has_prev_regs),

@@ -78,6 +78,8 @@ fn fake_registers_skip_frames_up_to_the_mark() {
 
 #[test]
 fn some_versions_keep_the_frame_at_the_mark() {
+    // Stable releases went back to dropping the frame; a distribution's number says nothing of
+    // them.
     for (version, kept) in [
         ("5.6", false),
         ("5.7", true),
@@ -197,10 +199,12 @@ fn interrupted(version: &str) -> Small {
         ],
     );
 
+    // The handler's return address, the link to the task's stack, and the return address there.
     let link = IRQ.end - 8;
     small.put(link - 8, &[TEXT + 0x110, SP]);
     small.put(SP, &[TEXT + 0x210]);
 
+    // The registers that the interrupt saved, and the frame of the code that it interrupted.
     let kernel = [
         (Reg::Rip, TEXT + 0x300),
         (Reg::Cs, 0x10),

@@ -6,7 +6,7 @@ mod starts;
 use super::support::{IRQ, NMI, Small, TASK, TEXT, call, kernel_regs, of_kind};
 use crate::kernel::orc::{self, OrcState};
 use crate::kernel::{
-    Ended, Finds, Kernel, NoStack, RegsPtr, Rethook, StackInfo, StackType, StartFrom, State,
+    Ended, FindCache, Kernel, NoStack, RegsPtr, Rethook, StackInfo, StackType, StartFrom, State,
     Unwind, UnwinderKind,
 };
 use crate::memory::MemoryError;
@@ -62,7 +62,7 @@ fn with_entry(version: &str, entry: Entry) -> Small {
 fn step(small: &Small, state: OrcState) -> (bool, OrcState, Option<Ended>) {
     let code = small.code();
     let regs = start_regs();
-    let mut finds = Finds::default();
+    let mut finds = FindCache::default();
     let mut unwind = Unwind {
         kernel: Kernel {
             code: &code,
@@ -304,6 +304,7 @@ fn the_hardwares_part_keeps_the_registers_before_since_5_7() {
         ("6.1", before(), RegsPtr::None, BP),
     ];
 
+    // rbp comes from the previous registers, where they are kept.
     for (version, state, prev_regs, bp) in cases {
         let mut small = saved(version, EntryType::RegsPartial, true);
         small.put_regs(SP + 0x800, &[(Reg::Rbp, 0xb2)]);
@@ -326,6 +327,7 @@ fn the_hardwares_part_keeps_the_registers_before_since_5_7() {
 
 #[test]
 fn the_type_says_whether_ip_is_exact_before_6_3_and_the_entry_since() {
+    // Version, type, the entry's bit, and whether the next ip is looked up as it is.
     for (version, kind, signal, expected) in [
         ("6.2", EntryType::Call, false, false),
         ("6.2", EntryType::Regs, true, true),
@@ -342,6 +344,7 @@ fn the_type_says_whether_ip_is_exact_before_6_3_and_the_entry_since() {
             _ => saved(version, kind, signal),
         };
 
+        // What the state said before does not matter.
         for before_it in [false, true] {
             let state = OrcState {
                 signal: before_it,
@@ -420,6 +423,7 @@ fn a_word_must_lie_whole_on_a_stack() {
     // If only half of a word is on a visited stack, the stack is searched for again.
     let again = Some(NoStack::Recursion(StackType::Task));
 
+    // The edges of a stack that was visited and of one that was not.
     let slots = [
         (TASK.start, None),
         (TASK.start - 1, unknown),
@@ -465,6 +469,7 @@ fn a_word_must_lie_whole_on_a_stack() {
 
 #[test]
 fn saved_registers_must_lie_whole_on_a_stack() {
+    // All registers have 168 bytes, the processor's part has 40.
     for (kind, len, partial) in [
         (EntryType::Regs, 168, false),
         (EntryType::RegsPartial, 40, true),
@@ -543,6 +548,7 @@ fn before_4_18_every_end_is_alike() {
     let none = Ended::NoEntry { ip: far - 1 };
     let root = of_kind(EntryType::EndOfStack, 0);
 
+    // Version, entry, ip, the end, and whether it counts as an error.
     let cases = [
         ("4.17", Entry::UNDEFINED, IP, undefined, false),
         ("4.18", Entry::UNDEFINED, IP, undefined, true),

@@ -97,6 +97,7 @@ fn each_field_of_a_recorded_orc_state_counts() {
     ] {
         assert!(!is_equal(State::Orc(a), State::Orc(b)), "{b:?}");
 
+        // The recording is brief: it has no bounds of a stack.
         let stack = StackInfo {
             kind: b.stack.kind,
             ..BRIEF
@@ -113,6 +114,7 @@ fn each_field_of_a_recorded_orc_state_counts() {
 
 #[test]
 fn start_registers_equal_registers_at_any_address() {
+    // The registers at the start are not in memory, so a recording has another address for them.
     for (recorded, equal) in [
         (RegsPtr::At(8), true),
         (RegsPtr::Start, true),
@@ -157,6 +159,7 @@ fn each_field_of_the_other_states_counts_but_cursors() {
     let same = State::Fp(FpState { cursors, ..fp });
     assert!(is_equal(State::Fp(fp), same));
 
+    // Every other field makes a difference.
     for other in [
         FpState { bp: 1, ..fp },
         FpState { ip: 1, ..fp },
@@ -205,6 +208,7 @@ fn each_field_of_the_other_states_counts_but_cursors() {
     };
     assert!(is_equal(State::Fp(fp), brief(unknown)));
 
+    // What a brief recording has is still compared.
     let irq = StackInfo {
         kind: StackType::Irq,
         ..BRIEF
@@ -312,6 +316,7 @@ fn a_stack_contains_only_what_lies_entirely_on_it() {
         ..STACK
     };
 
+    // Both ends count; an empty range is on the stack only behind its start.
     for (address, len, holds) in [
         (0x1000, 8, true),
         (0xfff, 8, false),
@@ -349,6 +354,7 @@ fn registers_at_hand_are_those_of_a_state_that_is_not_done() {
         }))
     };
 
+    // Registers of the hardware alone are partial.
     let found = |partial| Some(EntryRegs { at, partial });
     assert_eq!(orc(STACK, at, true), found(false));
     assert_eq!(orc(STACK, at, false), found(true));
@@ -362,6 +368,7 @@ fn registers_at_hand_are_those_of_a_state_that_is_not_done() {
     });
     assert_eq!(EntryRegs::of(&fp), found(false));
 
+    // The guess never has registers.
     let guess = GuessState {
         stack: STACK,
         ..GuessState::default()

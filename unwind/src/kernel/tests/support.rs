@@ -3,7 +3,7 @@
 use crate::image::{AddressSpace, Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol};
 use crate::kernel::perf::{Visit, addresses, callchain};
 use crate::kernel::{
-    Code, Finds, Kernel, StackInfo, StackType, State, Task, UnwinderKind, Version,
+    Code, FindCache, Kernel, StackInfo, StackType, State, Task, UnwinderKind, Version,
 };
 use crate::memory::{Memory, MemoryError};
 use crate::orc::{Entry, EntryType, OrcReg};
@@ -83,14 +83,14 @@ pub(super) struct Small {
     pub(super) module: Vec<(u64, Entry)>,
     pub(super) generated: Vec<(Range<u64>, &'static str)>,
     pub(super) task: Task,
-    pub(super) words: Words,
+    pub(super) words: WordMap,
 }
 
 /// Memory, word by word.
 #[derive(Default)]
-pub(super) struct Words(pub(super) BTreeMap<u64, u64>);
+pub(super) struct WordMap(pub(super) BTreeMap<u64, u64>);
 
-impl Memory for Words {
+impl Memory for WordMap {
     fn read_u64(&self, address: u64) -> Result<u64, MemoryError> {
         let word = self.0.get(&address).copied();
         word.ok_or(MemoryError::Unmapped { address })
@@ -136,7 +136,7 @@ impl Small {
                 stacks: stacks.to_vec(),
                 ..Task::default()
             },
-            words: Words::default(),
+            words: WordMap::default(),
         }
     }
 
@@ -190,6 +190,7 @@ impl Small {
             });
         };
 
+        // The kernel's own image comes first, with all the symbols that it is known by.
         map(
             TEXT,
             TEXT_LEN,
@@ -200,6 +201,7 @@ impl Small {
             map(MODULE, 0x1000, &self.module, Vec::new());
         }
 
+        // Code without a file has only the name of its mapping.
         for (range, name) in &self.generated {
             space.map(Mapping {
                 range: range.clone(),
@@ -222,7 +224,7 @@ impl Small {
         };
 
         let mut ips = Vec::new();
-        let mut finds = Finds::default();
+        let mut finds = FindCache::default();
         let ended = callchain(
             kind,
             kernel,
@@ -238,7 +240,7 @@ impl Small {
         let (state, reason) = ended.expect("registers are known");
 
         // Without visits, the same is found: with nothing known, and knowing all of it.
-        let mut finds = Finds::default();
+        let mut finds = FindCache::default();
         for _ in 0..2 {
             let mut out = Vec::new();
             let ended = addresses(kind, kernel, start, 100, &mut finds, &mut out);

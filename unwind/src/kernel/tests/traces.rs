@@ -1,9 +1,9 @@
 //! The other stack traces.
 
-use super::support::{IRQ, Small, TASK, TEXT, Words, call, kernel_regs, of_kind};
+use super::support::{IRQ, Small, TASK, TEXT, WordMap, call, kernel_regs, of_kind};
 use crate::kernel::perf::{Begin, Visit, callchain, states};
 use crate::kernel::trace::{Line, Unreliable, show, stack_walk, stack_walk_reliable};
-use crate::kernel::{EntryRegs, Finds, Kernel, RegsPtr, StackType, StartFrom, UnwinderKind};
+use crate::kernel::{EntryRegs, FindCache, Kernel, RegsPtr, StackType, StartFrom, UnwinderKind};
 use crate::orc::{Entry, EntryType, OrcReg};
 use crate::reason::{Code, Reason};
 use crate::regs::Reg;
@@ -28,9 +28,9 @@ fn thread() -> Small {
     small
 }
 
-type Kern<'a> = Kernel<'a, Words>;
+type Kern<'a> = Kernel<'a, WordMap>;
 
-fn with<R>(small: &Small, act: impl FnOnce(Kern<'_>, StartFrom<'_>, &mut Finds) -> R) -> R {
+fn with<R>(small: &Small, act: impl FnOnce(Kern<'_>, StartFrom<'_>, &mut FindCache) -> R) -> R {
     let code = small.code();
     let kernel = Kernel {
         code: &code,
@@ -38,7 +38,7 @@ fn with<R>(small: &Small, act: impl FnOnce(Kern<'_>, StartFrom<'_>, &mut Finds) 
         memory: &small.words,
     };
     let regs = kernel_regs([TEXT + 4, SP, 0]);
-    act(kernel, StartFrom::Regs(&regs), &mut Finds::default())
+    act(kernel, StartFrom::Regs(&regs), &mut FindCache::default())
 }
 
 #[test]
@@ -46,17 +46,22 @@ fn a_walk_and_a_reliable_walk() {
     let small = thread();
     let chain = [TEXT + 4, TEXT + 0x110, TEXT + 0x210];
 
-    let walk =
-        |k: Kern<'_>, f: StartFrom<'_>, n: &mut Finds| stack_walk(UnwinderKind::Orc, k, f, 99, n);
+    let walk = |k: Kern<'_>, f: StartFrom<'_>, n: &mut FindCache| {
+        stack_walk(UnwinderKind::Orc, k, f, 99, n)
+    };
+
+    // The start is reported, and the limit counts it.
     assert_eq!(with(&small, walk), chain);
     assert_eq!(
         with(&small, |k, f, n| stack_walk(UnwinderKind::Orc, k, f, 2, n)),
         chain[..2]
     );
 
-    let reliable = |k: Kern<'_>, f: StartFrom<'_>, n: &mut Finds| {
+    let reliable = |k: Kern<'_>, f: StartFrom<'_>, n: &mut FindCache| {
         stack_walk_reliable(UnwinderKind::Orc, k, f, 99, n)
     };
+
+    // A reliable walk leaves out the start, and fails where the other one ends.
     assert_eq!(with(&small, reliable), Ok(chain[1..].to_vec()));
 
     let short = with(&small, |k, f, n| {
@@ -64,6 +69,7 @@ fn a_walk_and_a_reliable_walk() {
     });
     assert_eq!(short, Err(Unreliable::TooMany));
 
+    // An address with an undefined entry, and then a word that is no code.
     let mut lost = thread();
     lost.put(SP + 16, &[TEXT + 0x301]);
     let Err(Unreliable::Error(reason)) = with(&lost, reliable) else {
@@ -116,9 +122,10 @@ fn stacks_are_announced() {
         UnwinderKind::Orc,
         kernel,
         StartFrom::Regs(&regs),
-        &mut Finds::default(),
+        &mut FindCache::default(),
     );
 
+    // No word of the interrupt stack is text, so it is announced and ends.
     let address = TEXT + 0x110;
     let expected = [
         Line::StackBegin(StackType::Irq),
@@ -146,7 +153,7 @@ fn interrupted() -> Small {
 fn with_fp<R>(
     small: &Small,
     sp: u64,
-    act: impl FnOnce(Kern<'_>, StartFrom<'_>, &mut Finds) -> R,
+    act: impl FnOnce(Kern<'_>, StartFrom<'_>, &mut FindCache) -> R,
 ) -> R {
     let code = small.code();
     let kernel = Kernel {
@@ -155,12 +162,12 @@ fn with_fp<R>(
         memory: &small.words,
     };
     let regs = kernel_regs([TEXT + 4, sp, SP]);
-    act(kernel, StartFrom::Regs(&regs), &mut Finds::default())
+    act(kernel, StartFrom::Regs(&regs), &mut FindCache::default())
 }
 
 #[test]
 fn kernel_registers_are_not_reliable_with_frame_pointers() {
-    let reliable = |k: Kern<'_>, f: StartFrom<'_>, n: &mut Finds| {
+    let reliable = |k: Kern<'_>, f: StartFrom<'_>, n: &mut FindCache| {
         stack_walk_reliable(UnwinderKind::Fp, k, f, 99, n)
     };
     assert_eq!(
@@ -217,7 +224,7 @@ fn a_dump_starts_at_an_aligned_word_and_below_a_stack_at_the_next_page() {
 fn the_limits_of_states_and_addresses_are_exact() {
     let small = interrupted();
     let all = with_fp(&small, SP, |kernel, from, finds| {
-        let begin = |max, finds: &mut Finds| {
+        let begin = |max, finds: &mut FindCache| {
             let begin = Begin {
                 from,
                 first_frame: SP,
@@ -226,6 +233,7 @@ fn the_limits_of_states_and_addresses_are_exact() {
             states(UnwinderKind::Fp, kernel, begin, max, finds)
         };
 
+        // The reference, with room for all states.
         let (all, skipped) = begin(99, finds);
         assert_eq!(skipped, 0);
         assert!(all.iter().position(|s| s.is_done()) == Some(all.len() - 1));
@@ -238,11 +246,12 @@ fn the_limits_of_states_and_addresses_are_exact() {
     // The two calls, the registers, and the state that is done.
     assert_eq!(all.len(), 4);
 
+    // The same limits for addresses, where the sampled ip counts.
     let start = Start::from_regs(kernel_regs([TEXT + 4, SP, SP]));
     let chain = |max| {
         with_fp(&small, SP, |kernel, _, finds| {
             let mut ips = Vec::new();
-            let mut visit = |visit: Visit<'_, Words>| {
+            let mut visit = |visit: Visit<'_, WordMap>| {
                 if let Visit::Ip(ip) | Visit::Stored(_, ip) = visit {
                     ips.push(ip);
                 }

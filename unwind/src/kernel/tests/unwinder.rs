@@ -72,6 +72,7 @@ fn frames_say_what_they_were_read_from() {
     let (ret, exact) = (CodeAddress::Return, CodeAddress::Instruction);
     let first = (exact(TEXT + 4), AT, None);
 
+    // The three unwinders find the same frames here, each in its own way.
     let orc = walk(UnwinderKind::Orc, &start(), &mut Cache::new());
     let expected = [
         first,
@@ -100,6 +101,7 @@ fn frames_say_what_they_were_read_from() {
     let root = (Reason::RootReached, true);
     assert_eq!(ends, [root, root, (Reason::NotAtRoot, false)]);
 
+    // Only a walk that follows registers comes to those of user space.
     let user = |c: &Chain| c.user_regs.map(|regs| (regs.at, regs.ip));
     let regs = Some((TASK_REGS, 0x40_1000));
     assert_eq!([&orc, &fp, &guess].map(user), [regs, regs, None]);

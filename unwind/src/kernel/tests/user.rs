@@ -177,6 +177,7 @@ fn markers_stand_before_the_parts_and_are_not_counted_as_addresses() {
     assert_eq!(chain(Some(&[1, 2, 3]), all), (whole.to_vec(), fault));
     assert_eq!(chain(None, all), (whole[4..].to_vec(), fault));
 
+    // The two limits: for addresses, and for markers.
     let of = |max_stack, max_contexts| CallchainOptions {
         max_stack,
         max_contexts,
@@ -193,6 +194,7 @@ fn markers_stand_before_the_parts_and_are_not_counted_as_addresses() {
     assert_eq!(ips, whole[..6]);
     assert_eq!(user, UserOutcome::Walked(UserEnd::MaxStack { max: 4 }));
 
+    // Without room for a marker, nothing of its part is stored.
     let no_room = UserOutcome::NoRoomForContext;
     assert_eq!(chain(Some(&[1]), of(9, 1)), (Vec::from([k, 1]), no_room));
     assert_eq!(chain(Some(&[1]), of(9, 0)), (Vec::new(), no_room));

@@ -33,6 +33,7 @@ fn each_base_of_the_cfa_is_a_rule_and_back() {
         (OrcReg::Ax, 0, Value::reg(Reg::Rax, 0)),
     ];
 
+    // In both directions: each base has one rule, and each such rule one entry.
     for (sp_reg, sp_offset, cfa) in cases {
         let entry = Entry {
             sp_reg,
@@ -91,6 +92,7 @@ fn each_type_is_a_kind_and_back() {
         assert_eq!(Entry::from_rule(&found), Ok(entry));
     }
 
+    // The two entries without a caller.
     let end = Entry {
         kind: EntryType::EndOfStack,
         ..Entry::UNDEFINED
@@ -167,9 +169,12 @@ fn a_loss_that_no_entry_can_express_is_named() {
         (rbp(Value::at_cfa(max + 1)), Loss::RbpOffset),
     ];
 
+    // The loss is named by the first part that has no form.
     for (rule, loss) in cases {
         assert_eq!(Entry::from_rule(&rule), Err(loss), "{rule:?}");
     }
+
+    // The largest and the smallest offset still fit.
     for most in [max, i32::from(i16::MIN)] {
         assert!(Entry::from_rule(&cfa(Value::reg(Reg::Rsp, most))).is_ok());
         assert!(Entry::from_rule(&rbp(Value::at_cfa(most))).is_ok());
@@ -192,6 +197,8 @@ fn entries_are_shown_as_objtool_shows_them() {
         bp_offset: -16,
         ..Entry::NULL
     };
+
+    // As objtool writes them.
     let bases = [
         (OrcReg::Undefined, "(und)"),
         (OrcReg::PrevSp, "prevsp+8"),

@@ -20,10 +20,14 @@ fn a_table_has_as_many_entries_as_addresses() {
     let (entries, ips) = bytes([0x10, 0x20, 0x30]);
     let table = Table::new(&entries, &ips, 0x1000).expect("a table");
     assert_eq!((table.len(), table.is_empty()), (3, false));
+
+    // An address is relative to its own word, four bytes behind the one before.
     let starts = [0, 1, 2, 3].map(|i| table.ip(i));
     assert_eq!(starts, [Some(0x1010), Some(0x1024), Some(0x1038), None]);
     let empty = Table::new(&[], &[], 0).expect("a table");
     assert_eq!((empty.len(), empty.is_empty()), (0, true));
+
+    // Neither section may end within an element, and both have as many.
     let wrong = |entries, ips| {
         Table::new(entries, ips, 0)
             .map(|_| ())
@@ -75,14 +79,17 @@ fn positions_end_with_the_table() {
     assert!(empty.is_empty() && empty.find(5).is_none());
 }
 
-/// Linux's search (`unwind_init`, `orc_find`): in the entries from that of the block's start to that
-/// of the next block's.
+/// Linux's search (`unwind_init`, `orc_find`): in the entries from that of the block's start to
+/// that of the next block's.
 fn by_slots(table: &Sorted<'_>, text: &core::ops::Range<u64>, svma: u64) -> Option<usize> {
     let count = (text.end - text.start).div_ceil(LOOKUP_BLOCK_SIZE);
     let block = svma.checked_sub(text.start)? / LOOKUP_BLOCK_SIZE;
-    let slot = |block: u64| match block < count {
-        true => table.find(text.start + block * LOOKUP_BLOCK_SIZE),
-        false => table.find(text.end),
+    let slot = |block: u64| {
+        if block < count {
+            table.find(text.start + block * LOOKUP_BLOCK_SIZE)
+        } else {
+            table.find(text.end)
+        }
     };
     let range = slot(block).filter(|_| block < count)?..=slot(block + 1)?;
     let before = |position: &usize| table.ip(*position).is_some_and(|ip| ip <= svma);

@@ -41,6 +41,7 @@ fn mapping(entries: &[(u64, [u8; ENTRY_LEN])]) -> Mapping {
     let ips = ips.flatten().collect();
     let bytes = entries.iter().flat_map(|entry| entry.1).collect();
     let starts = || entries.iter().map(|entry| entry.0);
+    // The text ends behind the last entry, which would otherwise cover all that follows.
     let text = starts().min().unwrap_or(0)..starts().max().unwrap_or(0) + 16;
 
     let image = Image::new(ImageParts {

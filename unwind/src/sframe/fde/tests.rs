@@ -68,6 +68,7 @@ fn versions_1_and_2_have_all_in_one_place() {
         };
         assert_eq!(read(0), Ok(expected));
 
+        // The low four bits of the info byte.
         let typed = |fre_type| {
             Ok(Fde {
                 fre_type,
@@ -170,6 +171,7 @@ fn a_descriptor_after_the_last_is_none_and_a_truncated_one_is_an_error() {
     let bytes = section(Version::V2, 0, 1, 0, &v2(1, 0, 0));
     assert_eq!(read(&header, &bytes, 0, 1), None);
 
+    // At every field the section may end; only the padding at the end is not needed.
     let cut = |len: usize| what(read(&header, &bytes[..len], 0, 0));
     assert!(cut(28 + 18).is_ok());
     for len in [28, 31, 35, 39, 43, 45] {

@@ -34,6 +34,7 @@ fn every_field_has_its_place() {
     bytes[24..28].copy_from_slice(&0x301u32.to_le_bytes());
     bytes.resize(2000, 0);
 
+    // The two offsets count from the end of the header with its auxiliary part: 28 and 2 bytes.
     let header = Header {
         version: Version::V2,
         flags: 1,
@@ -56,6 +57,8 @@ fn every_field_has_its_place() {
 fn a_section_holds_its_descriptors_and_its_rows_to_the_last_byte() {
     for version in [Version::V1, Version::V2, Version::V3] {
         let len = version.fde_len() as usize;
+
+        // Without FDEs, with FDEs only, and with both.
         for (num_fdes, fre_len) in [(0, 0), (2, 0), (2, 9)] {
             let mut bytes = bytes(version, num_fdes, fre_len);
             let fdes = 28 + len * usize::from(num_fdes);

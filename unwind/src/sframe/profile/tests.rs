@@ -64,6 +64,7 @@ fn names_lead_back_to_their_profiles() {
     }
     assert_eq!(Profile::from_name("sframe"), None);
 
+    // Each description says by a word of its own which reader is meant.
     let said = Profile::ALL.map(Profile::description);
     let words = [
         "specification",

@@ -1,7 +1,7 @@
 //! The shadow stack of a small processor that executes given calls, returns, entries, interrupts
 //! and switches.
 
-use super::{IretFrame, Left, Seen, Shadow, THREAD_SIZE, offset_of};
+use super::{IretFrame, LeftUserSpace, ObservedState, Shadow, THREAD_SIZE, offset_of};
 use crate::insn::Insn;
 use crate::kernel::UserBoundary;
 use crate::regs::Reg;
@@ -28,7 +28,7 @@ const PT_REGS: u64 = TASK + THREAD_SIZE - 0xa8;
 
 struct Machine {
     shadow: Shadow,
-    at: Seen,
+    at: ObservedState,
     memory: BTreeMap<u64, u64>,
 }
 
@@ -43,12 +43,12 @@ impl Machine {
             rsp: TASK + THREAD_SIZE - 0xa8,
             saved: [0; 6],
         };
-        let at = Seen { cpu, cs: KERNEL_CS };
+        let at = ObservedState { cpu, cs: KERNEL_CS };
         let memory = BTreeMap::new();
         Machine { shadow, at, memory }
     }
 
-    fn step(&mut self, insn: Insn, change: impl FnOnce(&mut Seen)) {
+    fn step(&mut self, insn: Insn, change: impl FnOnce(&mut ObservedState)) {
         let before = self.at;
         change(&mut self.at);
         let memory = &self.memory;
@@ -101,7 +101,7 @@ impl Machine {
     }
 
     /// An interrupt, on this stack or at the top of another; returns what `iret` needs.
-    fn interrupt(&mut self, stack_top: Option<u64>) -> Seen {
+    fn interrupt(&mut self, stack_top: Option<u64>) -> ObservedState {
         let left = self.at;
         let slot = stack_top.unwrap_or(left.cpu.rsp & !15) - 40;
         let frame = IretFrame {
@@ -116,7 +116,7 @@ impl Machine {
         left
     }
 
-    fn iret(&mut self, to: Seen) {
+    fn iret(&mut self, to: ObservedState) {
         self.step(Insn::Far, |at| *at = to);
     }
 
@@ -172,7 +172,7 @@ fn entries_from_user_space_are_the_root() {
     m.call(TEXT + 0x100);
 
     // Back to user space, whatever is on the stack.
-    let user = Seen {
+    let user = ObservedState {
         cpu: Cpu {
             rip: 0x40_1000,
             rsp: 0x7fff_0000,
@@ -505,7 +505,8 @@ fn system_call(m: &mut Machine) -> UserBoundary {
         sp: 0x7fff_0000,
         pushed_at: None,
     };
-    m.shadow.root(Some(Left::new(boundary, Some(PT_REGS))));
+    m.shadow
+        .root(Some(LeftUserSpace::new(boundary, Some(PT_REGS))));
     boundary
 }
 

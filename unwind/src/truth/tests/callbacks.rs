@@ -1,4 +1,5 @@
-//! Frames of one chain that alternate between two stacks, and stacks that are left to other threads.
+//! Frames of one chain that alternate between two stacks, and stacks that are left to other
+//! threads.
 
 use super::*;
 
@@ -139,6 +140,7 @@ fn a_stack_that_a_waiting_thread_has_left_is_resumed_by_another() {
     let (there, own) = call_there(&mut m, FAR, LENT);
     let (waiting, cpu) = (m.tracker.clone(), m.cpu);
 
+    // The first thread sleeps, another one comes to its stack.
     m.tracker.rest(&mut m.suspended);
     let mut first = core::mem::replace(&mut m.tracker, waiting);
     m.cpu.rsp = HIGHER;
@@ -152,6 +154,7 @@ fn a_stack_that_a_waiting_thread_has_left_is_resumed_by_another() {
     m.ret();
     assert_eq!((m.callers(), m.stats().failures()), (vec![], 0));
 
+    // The first thread wakes, and has only what it did not give away.
     m.tracker.rest(&mut m.suspended);
     first.wake(&mut m.suspended);
     (m.tracker, m.cpu) = (first, cpu);

@@ -25,6 +25,7 @@ fn a_call_and_its_return() {
     };
     assert_eq!((held.slot, held.cfa, held.pc), (STACK - 8, STACK, back));
 
+    // The return ends the frame, and is counted.
     m.ret();
     assert_eq!(m.callers(), []);
     let want = Stats {
@@ -326,7 +327,7 @@ fn every_count_is_summed() {
 #[test]
 fn a_popped_return_address_is_not_in_memory() {
     for in_register in [false, true] {
-        let held = Held {
+        let held = ShadowFrame {
             slot: 0,
             cfa: 8,
             pc: F,

@@ -26,9 +26,9 @@ const MAPPING_BITS: u32 = 20;
 
 /// The words of memory, and what a general register that no call keeps has.
 #[derive(Default, Clone)]
-struct Words(BTreeMap<u64, u64>, Option<u64>);
+struct WordMap(BTreeMap<u64, u64>, Option<u64>);
 
-impl World for Words {
+impl World for WordMap {
     fn word(&mut self, address: u64) -> Option<u64> {
         self.0.get(&address).copied()
     }
@@ -55,7 +55,7 @@ const START: u64 = 0x2000;
 
 struct Machine {
     cpu: Cpu,
-    words: Words,
+    words: WordMap,
     tracker: Tracker,
     suspended: Suspended,
 }
@@ -69,7 +69,7 @@ impl Machine {
         };
         Machine {
             cpu,
-            words: Words::default(),
+            words: WordMap::default(),
             tracker: Tracker::root(&cpu, STACK + 0x100),
             suspended: Suspended::new(),
         }

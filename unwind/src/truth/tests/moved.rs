@@ -17,12 +17,14 @@ fn a_popped_return_address_outlives_a_rise_of_rsp() {
         let back = m.call(G);
         m.pop();
 
-        match load {
-            true => m.load_sp(m.cpu.rsp + 16),
-            false => m.add_sp(16),
+        if load {
+            m.load_sp(m.cpu.rsp + 16)
+        } else {
+            m.add_sp(16)
         }
         assert_eq!(m.callers(), [back, outer]);
 
+        // Pushed again, the frame has a slot: the word at rsp.
         m.push(back);
         let [.., held] = m.tracker.frames() else {
             panic!("no frame");
@@ -45,9 +47,10 @@ fn a_return_address_is_put_back_elsewhere() {
         let back = m.call(G);
         m.pop();
         m.add_sp(-24);
-        match store {
-            true => m.store_top(back),
-            false => m.push(back),
+        if store {
+            m.store_top(back)
+        } else {
+            m.push(back)
         }
         m.jump(G + 0x1000);
         m.push(1);
@@ -170,6 +173,8 @@ fn a_tail_call_with_fewer_arguments_moves_its_return_address_up() {
         m.add_sp(up as i64);
         (m, back, outer)
     };
+
+    // By two words, the copy is certain.
     let (mut m, back, outer) = copied(2);
     assert_eq!(m.callers(), [back, outer]);
     let truth = m.tracker.truth(&m.cpu);
@@ -293,9 +298,10 @@ fn a_return_address_is_read_before_rsp_leaves_it_and_pushed_again() {
         let back = m.call(G);
         m.push(3);
 
-        match load {
-            true => m.load_sp(m.cpu.rsp + 32),
-            false => m.add_sp(32),
+        if load {
+            m.load_sp(m.cpu.rsp + 32)
+        } else {
+            m.add_sp(32)
         }
 
         m.push(back);
@@ -329,6 +335,7 @@ fn code_builds_frames() {
     let (first, second) = (G + 0x500, G + 0x600);
     let mut record = m.cpu.rsp - 8;
 
+    // A word, a code address and a pointer to the last record: a frame each.
     for pc in [first, second] {
         m.push(1);
         m.push(pc);
@@ -336,6 +343,7 @@ fn code_builds_frames() {
         record = m.cpu.rsp;
     }
 
+    // Calls and returns in between do not disturb them.
     m.add_sp(-16);
     m.call(F);
     m.ret();
@@ -364,6 +372,7 @@ fn code_builds_frames() {
         m.callers() != [outer]
     };
 
+    // A frame needs a code address and the pointer to the frame before, one below the other.
     let built = |rip, pc, pointer, apart| built_with(0, rip, pc, pointer, apart);
     let record = STACK - 16;
     assert!(built(F, G, record, false));
@@ -371,6 +380,7 @@ fn code_builds_frames() {
     assert!(!built(F, G, record + 8, false));
     assert!(!built(F, G, record, true));
 
+    // In generated code: an address of its own, and rbp as it is.
     let pc = INTERPRETER + 0x500;
     assert!(built(INTERPRETER, pc, 99, false));
     assert!(!built(F, pc, 99, false));

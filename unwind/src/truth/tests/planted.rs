@@ -222,6 +222,7 @@ fn an_own_return_address_is_pushed_again_before_a_direct_jump() {
     m.push(1);
     let back = m.call(G);
 
+    // The own return address below three words: the frame is now there.
     m.add_sp(-24);
     m.push(back);
     jump_to(&mut m, FAR);

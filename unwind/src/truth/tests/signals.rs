@@ -22,6 +22,9 @@ fn a_signal_makes_two_frames_and_sigreturn_ends_them() {
             TrueKind::Call,
         ];
         assert_eq!(kinds, want);
+
+        // The handler's frame ends at the interrupted rsp, and rip is 176 bytes above its return
+        // address.
         assert_eq!(truth.frames()[1].cfa, interrupted.rsp);
         assert_eq!(
             (truth.slot(1), truth.slot(2)),
@@ -32,6 +35,7 @@ fn a_signal_makes_two_frames_and_sigreturn_ends_them() {
         let others: Vec<u64> = m.tracker.other_stacks().collect();
         assert_eq!(others, [interrupted.rsp]);
 
+        // The handler may call like any function, and then returns to the restorer.
         m.call(FAR);
         m.ret();
         m.ret();

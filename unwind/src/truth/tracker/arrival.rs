@@ -27,13 +27,13 @@ pub(super) enum Arrival {
     Started { rip: u64 },
 }
 
-/// The maximum distance from the start of a coroutine to a jump that acts as a call: boost.context's
-/// trampoline is `push %rbp; jmp *%rbx`.
+/// The maximum distance from the start of a coroutine to a jump that acts as a call:
+/// boost.context's trampoline is `push %rbp; jmp *%rbx`.
 const TRAMPOLINE_MAX: u64 = 16;
 
 impl Tracker {
-    /// Starts a chain at the root, on a stack that reaches up to `high` at least. The word at rsp is
-    /// the return address if it is a code address. Returns the chain before.
+    /// Starts a chain at the root, on a stack that reaches up to `high` at least. The word at rsp
+    /// is the return address if it is a code address. Returns the chain before.
     pub(super) fn begin(&mut self, high: u64, after: &Cpu, world: &mut dyn World) -> Chain {
         let mut chain = Chain::new(Origin::Root, after.rsp, high.max(after.rsp));
         core::mem::swap(&mut self.chain, &mut chain);
@@ -85,9 +85,9 @@ impl Tracker {
 
     /// A call. If it is the first transfer of control since rsp was loaded with an address in the
     /// middle of another chain's stack, the running function has only borrowed that stack: Go's
-    /// `systemstack`, `mcall` and `morestack` do so with the stack of the scheduler. If the stack is
-    /// an earlier one of the same chain, the frames on both live: a callback from C to Go runs on
-    /// the goroutine's stack, from which C was called.
+    /// `systemstack`, `mcall` and `morestack` do so with the stack of the scheduler. If the stack
+    /// is an earlier one of the same chain, the frames on both live: a callback from C to Go runs
+    /// on the goroutine's stack, from which C was called.
     pub(super) fn call_on_other_stack(&mut self, rsp: u64, suspended: &mut Suspended) {
         match core::mem::replace(&mut self.arrival, Arrival::Past) {
             Arrival::Visiting { at, left, .. } => {
@@ -128,10 +128,12 @@ impl Tracker {
         suspended: &mut Suspended,
         world: &mut dyn World,
     ) -> bool {
+        // A switch that is not decided yet is decided by `transfer`.
         if self.chain.last().pending.is_some() {
             return false;
         }
 
+        // Only the first transfer of control counts, whatever comes of it.
         match core::mem::replace(&mut self.arrival, Arrival::Past) {
             Arrival::Past | Arrival::Back { .. } => false,
             Arrival::Started { rip } => {
@@ -144,9 +146,11 @@ impl Tracker {
                     self.plant(after.rsp, after, world);
                 }
 
+                // Whether planting has made a frame shows in the count.
                 frames != self.chain.frames.len()
             }
             Arrival::Resumed { frames } | Arrival::Visiting { frames, .. } => {
+                // A new chain can start only where nothing of the resumed one is left to return to.
                 let is_root = self.chain.origin == Origin::Root && self.chain.segments.len() == 1;
                 let live = self.chain.frames.as_slice();
                 let is_at_start = match live {
@@ -165,6 +169,7 @@ impl Tracker {
                     return false;
                 }
 
+                // The chain found there is over; it is kept, in case its stack was moved.
                 let ended = self.begin(self.chain.last().high, after, world);
                 suspended.displace(ended);
                 true

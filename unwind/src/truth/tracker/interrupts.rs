@@ -3,7 +3,7 @@
 
 use super::{Arrival, Segment, Tracker};
 use crate::insn::Insn;
-use crate::truth::stacks::{Cpu, Held, Suspended, World};
+use crate::truth::stacks::{Cpu, ShadowFrame, Suspended, World};
 use crate::truth::{SIGNAL_FRAME_RIP, TrueKind};
 
 impl Tracker {
@@ -12,6 +12,8 @@ impl Tracker {
     /// `arch/x86/kernel/signal_64.c`, `x64_setup_rt_frame`).
     pub fn signal(&mut self, interrupted: &Cpu, entry: &Cpu, restorer: u64) {
         self.stats.signals += 1;
+
+        // A first arrival that the signal interrupted continues after the handler.
         let arrival = core::mem::replace(&mut self.arrival, Arrival::Past);
         if arrival != Arrival::Past {
             self.interrupted.push((self.chain.segments.len(), arrival));
@@ -21,6 +23,7 @@ impl Tracker {
         // The `ucontext`, with the interrupted registers, is above the handler's return address.
         let slot = cfa.wrapping_add(SIGNAL_FRAME_RIP);
 
+        // The handler has a segment of its own: it may run on the alternate signal stack.
         self.chain.last_mut().low = interrupted.rsp;
         self.chain.segments.push(Segment {
             first: self.chain.frames.len(),
@@ -29,7 +32,8 @@ impl Tracker {
             pending: None,
         });
 
-        self.chain.frames.push(Held {
+        // The interrupted frame comes first: its pc is exact, since nothing was called.
+        self.chain.frames.push(ShadowFrame {
             slot,
             cfa: interrupted.rsp,
             pc: interrupted.rip,
@@ -57,7 +61,7 @@ impl Tracker {
             low: entry.rsp,
             pending: None,
         });
-        self.chain.frames.push(Held {
+        self.chain.frames.push(ShadowFrame {
             slot: entry.rsp,
             cfa: interrupted.rsp,
             pc: interrupted.rip,
@@ -131,7 +135,7 @@ impl Tracker {
     ) {
         let slot = before.rsp.wrapping_add(SIGNAL_FRAME_RIP);
         let chain = &mut self.chain;
-        let is_it = |f: &&Held| f.kind == TrueKind::Interrupted && f.slot == slot;
+        let is_it = |f: &&ShadowFrame| f.kind == TrueKind::Interrupted && f.slot == slot;
 
         // The interrupted frame is the first of the handler's segment.
         let found = chain.segments.iter().enumerate().rev().find_map(|(i, s)| {

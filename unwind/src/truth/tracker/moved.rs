@@ -1,20 +1,20 @@
 //! Return addresses that the program moves itself: popped into a register or memory, pushed again
 //! elsewhere, and pushed in place of a call.
 //!
-//! An adapter between two calling conventions takes its return address off the stack, moves rsp, and
-//! puts the address back (HotSpot between interpreted and compiled code, V8 to drop arguments). An
-//! interpreter pushes the address at which it continues, jumps to the method, and the method pops it
-//! and jumps back.
+//! An adapter between two calling conventions takes its return address off the stack, moves rsp,
+//! and puts the address back (HotSpot between interpreted and compiled code, V8 to drop arguments).
+//! An interpreter pushes the address at which it continues, jumps to the method, and the method
+//! pops it and jumps back.
 
 use super::{SWITCH_TABLE_REACH, Tracker};
 use crate::insn::ends_with_call;
 use crate::regs::SAVED_RBP;
 use crate::truth::TrueKind;
-use crate::truth::stacks::{Cpu, Held, World};
+use crate::truth::stacks::{Cpu, ShadowFrame, World};
 
 /// What was pushed since the running function was entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Entry {
+pub(super) enum SinceEntry {
     /// Nothing: rsp is where its return address is.
     At,
     /// One word.
@@ -23,11 +23,11 @@ pub(super) enum Entry {
     Past,
 }
 
-impl Entry {
-    pub(super) const fn after_push(self) -> Entry {
+impl SinceEntry {
+    pub(super) const fn after_push(self) -> SinceEntry {
         match self {
-            Entry::At => Entry::Pushed,
-            Entry::Pushed | Entry::Past => Entry::Past,
+            SinceEntry::At => SinceEntry::Pushed,
+            SinceEntry::Pushed | SinceEntry::Past => SinceEntry::Past,
         }
     }
 }
@@ -57,9 +57,9 @@ impl Tracker {
         true
     }
 
-    /// Whether the innermost frame outlives a rise of rsp to `sp`, above its slot but not above that
-    /// of its caller: because its return address is in a register, or was copied to `sp` (a tail
-    /// call with more or fewer arguments on the stack).
+    /// Whether the innermost frame outlives a rise of rsp to `sp`, above its slot but not above
+    /// that of its caller: because its return address is in a register, or was copied to `sp` (a
+    /// tail call with more or fewer arguments on the stack).
     pub(super) fn outlives(&mut self, sp: u64, world: &mut dyn World) -> bool {
         let segment = self.chain.last();
         let Some((top, outer)) = self.chain.frames[segment.first..].split_last_mut() else {
@@ -80,8 +80,8 @@ impl Tracker {
         true
     }
 
-    /// A `ret` while a return address is in a register: it returns to that address, which was stored
-    /// again without our notice; or it jumps, by another word; or the address was discarded.
+    /// A `ret` while a return address is in a register: it returns to that address, which was
+    /// stored again without our notice; or it jumps, by another word; or the address was discarded.
     pub(super) fn return_from_register(&mut self, before: &Cpu, after: &Cpu) -> bool {
         let Some(held) = self.chain.top().copied().filter(|f| f.in_register) else {
             return false;
@@ -131,12 +131,12 @@ impl Tracker {
             // `pop mem; sub $8, %rsp; jmp *%rax`.
             if after.rsp == slot && world.word(slot) == Some(held.pc) {
                 self.put_at(slot);
-                self.entry = Entry::At;
+                self.entry = SinceEntry::At;
             }
         } else if self.hides && self.may_be_copied() && after.rsp == held.cfa {
             // It was copied to where rsp is: a tail call with fewer arguments.
             self.put_at(held.cfa);
-            self.entry = Entry::At;
+            self.entry = SinceEntry::At;
         } else if held.rewritten {
             // libgcc's eh_return goes to a landing pad this way.
             self.chain.frames.pop();
@@ -198,7 +198,7 @@ impl Tracker {
             && self.chain.top().is_none_or(|f| slot < f.slot)
             && world.word(slot) == Some(held.pc);
         if is_it {
-            self.chain.frames.push(Held {
+            self.chain.frames.push(ShadowFrame {
                 slot,
                 cfa: slot.wrapping_add(8),
                 in_register: false,
@@ -231,12 +231,12 @@ impl Tracker {
         };
         if is_linked || is_generated(pc, before, world) {
             self.push(slot, slot.wrapping_add(8), pc, before);
-            self.entry = Entry::Past;
+            self.entry = SinceEntry::Past;
         }
     }
 
-    /// Whether a push of `value` to `slot` will leave all frames as they are, for certain. `saved` are
-    /// the callee-saved registers. Once it is executed, [`Tracker::pushed`] takes the place of
+    /// Whether a push of `value` to `slot` will leave all frames as they are, for certain. `saved`
+    /// are the callee-saved registers. Once it is executed, [`Tracker::pushed`] takes the place of
     /// [`Tracker::step`].
     #[inline]
     pub fn is_plain_push(
@@ -299,7 +299,7 @@ impl Tracker {
         let Some(top) = self.chain.top().filter(|f| f.pc == pc && !f.in_register) else {
             return false;
         };
-        let is_moved = self.entry == Entry::Pushed || world.word(top.slot) != Some(pc);
+        let is_moved = self.entry == SinceEntry::Pushed || world.word(top.slot) != Some(pc);
         is_moved && self.move_own_now(slot, pc)
     }
 
@@ -308,7 +308,7 @@ impl Tracker {
             return false;
         };
         (top.slot, top.cfa) = (slot, slot.wrapping_add(8));
-        self.entry = Entry::At;
+        self.entry = SinceEntry::At;
         self.settle();
         true
     }
@@ -324,28 +324,31 @@ impl Tracker {
         world: &mut dyn World,
     ) -> bool {
         let slot = after.rsp;
-        let entry = core::mem::replace(&mut self.entry, Entry::Past);
+        let entry = core::mem::replace(&mut self.entry, SinceEntry::Past);
 
+        // The pushed word must lie below the function's own return address.
         let top = self.chain.top();
         if let Some(top) = top.filter(|f| f.slot <= slot) {
             // A jump with the function's own return address on top: a tail call.
             if top.slot == slot {
-                self.entry = Entry::At;
+                self.entry = SinceEntry::At;
             }
             return false;
         }
 
+        // The word must be the one written last, and no switch of stacks may be open.
         if self.written_slot != slot || self.chain.last().pending.is_some() {
             return false;
         }
 
+        // A return address points to code, whatever else it may be.
         let Some(pc) = world.word(slot).filter(|&pc| world.is_code(pc)) else {
             return false;
         };
 
         let cfa = slot.wrapping_add(8);
         // A tail call with more arguments moves the return address down.
-        if entry == Entry::Pushed && self.move_own_now(slot, pc) {
+        if entry == SinceEntry::Pushed && self.move_own_now(slot, pc) {
             return true;
         }
 

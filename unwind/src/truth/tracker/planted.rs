@@ -1,16 +1,16 @@
-//! Return addresses that no call made: the running function puts a code address on its stack, or into
-//! a register, and jumps.
+//! Return addresses that no call made: the running function puts a code address on its stack, or
+//! into a register, and jumps.
 //!
-//! A jump with such a word at rsp calls a function, if a `ret` will take the word; it is a jump within
-//! the function, if the word is data. What is certain is decided at the jump. Otherwise the frame is
-//! doubtful, and all frames from it outwards are unknown until it returns, or is dropped; that also
-//! decides the same jump from then on. A `ret` that takes a word that was held for data is a failure
-//! of the self-check.
+//! A jump with such a word at rsp calls a function, if a `ret` will take the word; it is a jump
+//! within the function, if the word is data. What is certain is decided at the jump. Otherwise the
+//! frame is doubtful, and all frames from it outwards are unknown until it returns, or is dropped;
+//! that also decides the same jump from then on. A `ret` that takes a word that was held for data
+//! is a failure of the self-check.
 
 use super::Tracker;
 use crate::insn::{INSN_BYTES_MAX, Insn};
 use crate::truth::TrueKind;
-use crate::truth::stacks::{Cpu, Doubt, Held, World};
+use crate::truth::stacks::{Cpu, DoubtfulFrame, ShadowFrame, World};
 
 /// A jump, and its target.
 type Site = (u64, u64);
@@ -42,8 +42,8 @@ impl Planted {
 
 /// How far behind a jump the address is to which its target returns: the jump itself, and padding.
 const BEHIND_MAX: u64 = 32;
-/// A jump forward by less than this may skip data, to which a register points; a function may reach as
-/// far.
+/// A jump forward by less than this may skip data, to which a register points; a function may reach
+/// as far.
 const SKIP_MAX: u64 = 4096;
 /// A code address is not below this one (Linux `vm.mmap_min_addr`).
 const CODE_MIN: u64 = 0x1000;
@@ -73,7 +73,8 @@ fn is_near(pc: u64, rip: u64) -> bool {
 /// How many bytes of code are looked at.
 const RUN_MAX: u64 = 16;
 
-/// Whether the few bytes from `pc` to `target` are code that runs on there: nothing in them ends a way.
+/// Whether the few bytes from `pc` to `target` are code that runs on there: nothing in them ends a
+/// way.
 fn runs_on(pc: u64, target: u64, world: &mut dyn World) -> bool {
     let gap = target.wrapping_sub(pc);
     if gap > RUN_MAX {
@@ -200,17 +201,23 @@ impl Tracker {
         world: &mut dyn World,
     ) -> bool {
         let frames = self.chain.frames.len();
+
+        // The planted word must be at rsp, in the frame in which it was written.
         let slot = after.rsp;
         let is_it = |p: &&mut Planted| p.frames == frames && p.slot == slot && p.left.is_none();
         let is_leaving = self.is_leaving_stack();
         let Some(planted) = self.planted.last_mut().filter(is_it) else {
             return false;
         };
+
+        // Overwritten since, or of a stack that is being left.
         if is_leaving || world.word(slot) != Some(planted.pc) {
             return false;
         }
         let (pc, is_stored, is_entered) = (planted.pc, planted.is_stored, planted.is_entered);
         let site = (before.rip, after.rip);
+
+        // A function that moved its own return address has planted nothing new.
         if self.move_own(slot, pc, world) {
             self.planted.pop();
             self.settle();
@@ -221,18 +228,18 @@ impl Tracker {
         let is_frame = self.learned(site).or_else(|| {
             let mut entered = self.chain.frames.iter().rev().take(ENTRIES);
             let word = world.word(pc);
-            // Code that was called by a pointer still has the pointer in a register, and pushes it to
-            // align rsp.
+            // Code that was called by a pointer still has the pointer in a register, and pushes it
+            // to align rsp.
             let is_entry = is_entered
                 || entered.any(|f| f.entry == pc)
                 || word.is_some_and(|word| word as u32 == ENDBR64);
-            match pc == after.rip || is_entry {
-                true => Some(false),
-                false if is_behind(pc, before.rip) => Some(true),
-                false => {
-                    let may_return = is_near(pc, before.rip) && !pc.is_multiple_of(16);
-                    (is_stored && !may_return && self.is_local(slot)).then_some(false)
-                }
+            if pc == after.rip || is_entry {
+                Some(false)
+            } else if is_behind(pc, before.rip) {
+                Some(true)
+            } else {
+                let may_return = is_near(pc, before.rip) && !pc.is_multiple_of(16);
+                (is_stored && !may_return && self.is_local(slot)).then_some(false)
             }
         });
         // Data: the word is kept, because a return that takes it proves the contrary.
@@ -244,6 +251,7 @@ impl Tracker {
             return false;
         }
 
+        // It is a frame, perhaps in doubt: then the jump is remembered, to learn from what happens.
         self.planted.pop();
         self.stats.calls += 1;
         self.chain.last_mut().pending = None;
@@ -252,9 +260,10 @@ impl Tracker {
         true
     }
 
-    /// Whether a word stored at `slot` may be a local variable: where functions are called as the psABI
-    /// says (3.2.2), rsp is a multiple of 16 between their prologue and epilogue, and is not where a
-    /// function is entered. Compilers align functions, too: glibc keeps those that clean up at rsp.
+    /// Whether a word stored at `slot` may be a local variable: where functions are called as the
+    /// psABI says (3.2.2), rsp is a multiple of 16 between their prologue and epilogue, and is not
+    /// where a function is entered. Compilers align functions, too: glibc keeps those that clean up
+    /// at rsp.
     fn is_local(&self, slot: u64) -> bool {
         let mut frames = self.chain.frames.iter().rev().take(ALIGNED_FRAMES);
         slot.is_multiple_of(16) && frames.all(|f| f.cfa.is_multiple_of(16))
@@ -268,7 +277,8 @@ impl Tracker {
         }
     }
 
-    /// Whether rsp was loaded with an address that may be on another stack. After `alloca`, it is not.
+    /// Whether rsp was loaded with an address that may be on another stack. After `alloca`, it is
+    /// not.
     fn is_leaving_stack(&self) -> bool {
         let pending = self.chain.last().pending;
         pending.is_some_and(|pending| pending.far || pending.nested)
@@ -289,7 +299,7 @@ impl Tracker {
     pub(super) fn doubt_top(&mut self, site: Site) {
         let frames = self.chain.frames.len();
         if frames != 0 && self.chain.hidden() < frames {
-            self.chain.doubts.push(Doubt { frames, site });
+            self.chain.doubts.push(DoubtfulFrame { frames, site });
         }
         self.settle();
     }
@@ -416,19 +426,22 @@ impl Tracker {
         self.note_planted(is_frame.is_none().then_some(site));
     }
 
-    /// rsp rose above the innermost return address, and no more, by an addition: the program may have
-    /// read the address before, or copied it to where rsp is now. Returns whether the frame goes on
-    /// in a register.
+    /// rsp rose above the innermost return address, and no more, by an addition: the program may
+    /// have read the address before, or copied it to where rsp is now. Returns whether the frame
+    /// goes on in a register.
     pub(super) fn keep_read_address(&mut self, after: &Cpu, world: &mut dyn World) -> bool {
         let sp = after.rsp;
         let Some(top) = self.chain.top().filter(|f| f.slot < sp && f.cfa == sp) else {
             return false;
         };
+
+        // A frame in a register can only be that of a plain call.
         let is_call = top.kind == TrueKind::Call && !top.thunk && !top.in_register;
         if !is_call || self.hides || is_trap(top.pc, world) {
             return false;
         }
 
+        // A site that has proved wrong before is believed, unless the copy is plain to see.
         let pc = top.pc;
         let is_copied = world.word(sp) == Some(pc);
         let site = (after.rip, if is_copied { COPIED } else { 0 });
@@ -436,6 +449,8 @@ impl Tracker {
         if known == Some(false) {
             return false;
         }
+
+        // From here on, the return address has no slot of its own.
         if let Some(top) = self.top_mut() {
             top.slot = top.cfa;
             top.in_register = true;
@@ -448,15 +463,15 @@ impl Tracker {
         true
     }
 
-    /// Whether the innermost frame is doubtful because its return address may have been copied to where
-    /// rsp is now.
+    /// Whether the innermost frame is doubtful because its return address may have been copied to
+    /// where rsp is now.
     pub(super) fn may_be_copied(&self) -> bool {
         let doubt = self.chain.doubts.last();
         doubt.is_some_and(|doubt| doubt.site.1 == COPIED)
     }
 
-    /// The word at rsp was exchanged with a register. If it was the return address, the frame goes on
-    /// in the register.
+    /// The word at rsp was exchanged with a register. If it was the return address, the frame goes
+    /// on in the register.
     pub(super) fn swap(&mut self, after: &Cpu, world: &mut dyn World) {
         let slot = after.rsp;
         self.written_slot = slot;
@@ -484,7 +499,7 @@ impl Tracker {
 
     /// The frames that are known, outermost first: not those from a doubtful one outwards.
     #[inline]
-    pub fn known(&self) -> &[Held] {
+    pub fn known(&self) -> &[ShadowFrame] {
         &self.chain.frames[self.chain.hidden().min(self.chain.frames.len())..]
     }
 
@@ -496,7 +511,8 @@ impl Tracker {
     }
 }
 
-/// Whether an instruction that is no jump by its class may have been a conditional one that was taken.
+/// Whether an instruction that is no jump by its class may have been a conditional one that was
+/// taken.
 pub(super) fn may_jump(insn: Insn, before: &Cpu, after: &Cpu) -> bool {
     match insn {
         Insn::Jump | Insn::JumpLinked { .. } => true,

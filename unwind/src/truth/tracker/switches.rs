@@ -176,6 +176,7 @@ impl Tracker {
             return;
         }
 
+        // None of the harmless explanations holds, so a new chain begins on this stack.
         self.stats.switches += 1;
         let chain = self.begin(segment.high, after, world);
         self.suspend(chain, before.rsp, suspended);

@@ -40,6 +40,7 @@ fn a_kernel_chain_is_right_only_with_the_users_registers() {
     for verdict in [Verdict::Truncated { at }, Verdict::Extra { count, at }] {
         assert_eq!(judged(verdict, wrong, false), verdict);
 
+        // With three frames of three, the end counts; with two known ones, it does not.
         let mut chain = True::of(3).chain();
         chain.user_regs = wrong;
         let judged = judge_boundary(verdict, &chain, 3, &boundary, &task);

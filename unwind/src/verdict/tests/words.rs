@@ -22,6 +22,8 @@ fn every_verdict_has_its_letter_word_and_numbers() {
         assert_eq!(verdict.to_string(), short);
         assert_eq!(verdict.as_str(), word);
         assert_eq!(Verdict::WORDS[i], (verdict.letter(), word));
+
+        // Two groups: verdicts with a place, and among them those with a count.
         assert_eq!(verdict.at().is_some(), (2..=5).contains(&i), "{word}");
         assert_eq!(verdict.count().is_some(), (2..=3).contains(&i), "{word}");
         assert_eq!(verdict.is_judged(), i < 8, "{word}");

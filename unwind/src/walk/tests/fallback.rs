@@ -128,6 +128,8 @@ fn a_popped_frame_pointer_leads_on_where_its_slot_is_not_in_the_copy() {
         ])
     };
     let at = start(pc(0x1100), STACK, STACK + 24);
+
+    // The slot of the popped rbp is below rsp, where the copy has nothing.
     let words = [
         pc(0x1300),
         0,
@@ -206,6 +208,7 @@ fn the_fallback_is_tried_whatever_a_rule_fails_for() {
         (Rule::call(Value::reg(Reg::Rdi, 8)), "US301"),
     ];
 
+    // Each rule is the first frame's; the fallback then finds the outermost one.
     for (rule, code) in rules {
         let finder = with_frame_pointer(Rows::new(vec![(0x1000, rule), (0x1800, Rule::OUTERMOST)]));
         let (space, mut cache) = (space(), Cache::new());
@@ -220,7 +223,7 @@ fn the_fallback_is_tried_whatever_a_rule_fails_for() {
 
             // Both sinks see the same frames and the same end.
             let bytes = bytes(&words);
-            let place = Place {
+            let place = WalkTarget {
                 space: &space,
                 memory: &MemoryCopy::new(STACK, &bytes),
             };

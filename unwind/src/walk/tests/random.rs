@@ -46,6 +46,7 @@ impl Arbitrary for Rule {
             offset: i32::from(i8::arbitrary(g)),
         };
 
+        // Kinds that end a walk are rare.
         Rule {
             kind: match u8::arbitrary(g) % 32 {
                 0 => RuleKind::Signal,
@@ -118,10 +119,11 @@ fn both_paths_and_both_sinks_agree() {
             finder.carries = RegMask::FRAME;
         }
 
+        // A cache for each path, so that neither learns from the other one.
         let (mut fast, mut slow) = (Cache::new(), Cache::new());
         let bytes = bytes(&words);
         let memory = MemoryCopy::new(STACK, &bytes);
-        let place = Place {
+        let place = WalkTarget {
             space: &space,
             memory: &memory,
         };
@@ -141,6 +143,8 @@ fn both_paths_and_both_sinks_agree() {
                 &mut fast,
                 &mut out,
             );
+
+            // Addresses alone take another loop, which must end alike.
             assert_eq!((&out.0, end), (&pcs(&by_fast), by_fast.end));
 
             finder.fast = false;

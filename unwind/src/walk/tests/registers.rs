@@ -48,6 +48,7 @@ fn a_lost_register_ends_the_walk_only_where_it_is_needed() {
         (0x1400, Rule::FRAME_POINTER),
     ];
 
+    // Three frames: the loss is in the first, and counts in the third.
     let words = [0, pc(0x1300), 0, pc(0x1500), 0];
     for fast in [true, false] {
         let mut finder = Rows::new(rows.clone());

@@ -76,6 +76,7 @@ fn sp_must_advance_where_the_return_address_is_read_from_the_stack() {
         ..Rule::call(Value::reg(Reg::Rsp, 0))
     };
 
+    // With the return address at rsp and the CFA there, too, the walk would stand still.
     let chain = chain_of(
         &Rows::all(rule),
         &start(pc(0x1100), STACK, 0),

@@ -15,7 +15,7 @@ use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::frame::Frame;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::regs::{Reg, Regs};
-use unwind_sim_unwind::truth::{Held, TrueFrame, TrueKind, Truth};
+use unwind_sim_unwind::truth::{ShadowFrame, TrueFrame, TrueKind, Truth};
 
 impl Checker<'_> {
     /// Checks the caller's row after a return address was pushed, with the registers that a walk
@@ -81,8 +81,8 @@ impl Checker<'_> {
         behind: u32,
         which: usize,
         (check, wrong): (Check, Wrong),
-        held: &Held,
-        callee: &Held,
+        held: &ShadowFrame,
+        callee: &ShadowFrame,
     ) {
         let known = self.code.findings_behind(behind);
         let activation = self.activation(self.tracker.frames().len().checked_sub(2));
@@ -120,8 +120,8 @@ impl Checker<'_> {
         core: &Core,
         which: usize,
         check: Check,
-        held: &Held,
-        callee: &Held,
+        held: &ShadowFrame,
+        callee: &ShadowFrame,
     ) -> Vec<Contradiction> {
         let ra = callee.pc;
         let inside = ra.wrapping_sub(1);

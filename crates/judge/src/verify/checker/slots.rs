@@ -18,7 +18,7 @@ use unwind_sim_emulator::linux::SystemCall;
 use unwind_sim_emulator::{AddressSpace, Core};
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::regs::Reg;
-use unwind_sim_unwind::truth::{Held, TrueKind};
+use unwind_sim_unwind::truth::{ShadowFrame, TrueKind};
 
 /// The number of innermost frames that are compared at a system call.
 const FRAMES_AT_CALL: usize = 8;
@@ -261,7 +261,7 @@ impl Checker<'_> {
         let frames = self.tracker.frames();
         let mut hits = std::mem::take(&mut self.hits);
         for index in (0..frames.len()).rev().take(FRAMES_AT_CALL) {
-            let Held { slot, cfa, .. } = frames[index];
+            let ShadowFrame { slot, cfa, .. } = frames[index];
             let from = frames
                 .get(index + 1)
                 .map_or(core.state.gpr(4), |held| held.cfa);

@@ -6,7 +6,7 @@
 
 use super::Checker;
 use std::ops::Range;
-use unwind_sim_unwind::truth::Held;
+use unwind_sim_unwind::truth::ShadowFrame;
 
 /// The slots that the last outcome depends on, and all live slots.
 #[derive(Clone, Copy)]
@@ -53,7 +53,7 @@ impl Checker<'_> {
     /// that says where registers are saved has the right CFA. Otherwise nothing is taken for
     /// elsewhere.
     #[inline]
-    pub(super) fn slots_read(&self, held: &Held) -> SlotsRead {
+    pub(super) fn slots_read(&self, held: &ShadowFrame) -> SlotsRead {
         let is_right = |which: usize| self.judged[which].cfa == held.cfa;
         let has_stray = self.carries_all.is_none_or(is_right) && self.tracker.is_on_one_stack();
         let mut slots = SlotsRead {

@@ -10,7 +10,7 @@ use unwind_sim_emulator::Core;
 use unwind_sim_emulator::machine::Executed;
 use unwind_sim_record::machine::{MachineMemory, cpu_at};
 use unwind_sim_record::registers::live_registers;
-use unwind_sim_unwind::truth::{Held, TrueKind, Truth};
+use unwind_sim_unwind::truth::{ShadowFrame, TrueKind, Truth};
 
 impl Checker<'_> {
     /// Counts what is wrong at the next instruction.
@@ -84,7 +84,7 @@ impl Checker<'_> {
         &mut self,
         core: &Core,
         rip: u64,
-        held: &Held,
+        held: &ShadowFrame,
         which: usize,
     ) -> Vec<Contradiction> {
         let live = live_registers(&core.state, rip);

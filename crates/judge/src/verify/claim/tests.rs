@@ -15,7 +15,7 @@ const RETURN: u64 = 0x40_1234;
 const SAVED_TRUE: [u64; 6] = [0xb0, 0xb1, 0xb2, 0xb3, 0xb4, 0xb5];
 const NUMBERS: [usize; 6] = [3, 5, 12, 13, 14, 15];
 
-fn caller() -> Held {
+fn caller() -> ShadowFrame {
     let cpu = Cpu {
         rip: 0x40_2000,
         rsp: SLOT,

@@ -7,7 +7,7 @@ use crate::spec::engine;
 use crate::verify::fixture::{BIAS, CODE, FUNCTIONS, START, finding_at, image, program, results};
 use crate::verify::walks::Disagreement;
 use std::os::unix::fs::PermissionsExt as _;
-use unwind_sim_emulator::linux::Why;
+use unwind_sim_emulator::linux::SignalOrigin;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::reason::{Code, Reason};
 
@@ -217,7 +217,7 @@ fn a_run_ends_unmodelled_where_the_machine_cannot_go_on() {
         );
     }
 
-    let (signal, why) = (6, Why::Sent);
+    let (signal, why) = (6, SignalOrigin::Sent);
     for end in [
         End::Outcome(Outcome::Exited(1)),
         End::Outcome(Outcome::Killed { signal, rip, why }),

@@ -4,7 +4,7 @@ use super::*;
 use std::sync::Arc;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::RowId;
-use unwind_sim_unwind::chain::{Chain, Found, Frame};
+use unwind_sim_unwind::chain::{Chain, FoundBy, Frame};
 use unwind_sim_unwind::fp::FramePointer;
 use unwind_sim_unwind::image::{AddressSpace, Image, ImageParts, Mapping};
 use unwind_sim_unwind::memory::{MemoryCopy, Regions};
@@ -97,7 +97,7 @@ impl Unwinder for Says {
             pc,
             sp,
             slot,
-            found: Found::External,
+            found: FoundBy::External,
         };
         let top = CodeAddress::Instruction(stack.start.regs.rip());
         let caller = CodeAddress::Return(self.0);

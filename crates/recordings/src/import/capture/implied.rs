@@ -6,8 +6,8 @@
 
 use unwind_sim_unwind::image::{AddressSpace, Mapping};
 use unwind_sim_unwind::kernel::{
-    Code, Finds, Generated, Kernel, PAGE_SIZE, RegsPtr, Rethook, StartFrom, State, Task, Unwind,
-    UnwinderKind, Version,
+    Code, FindCache, Generated, Kernel, PAGE_SIZE, RegsPtr, Rethook, StartFrom, State, Task,
+    Unwind, UnwinderKind, Version,
 };
 use unwind_sim_unwind::memory::{Memory, Regions};
 use unwind_sim_unwind::regs::Regs;
@@ -58,7 +58,7 @@ pub(super) fn trampoline(
         };
 
         let regs = Regs::frame(state.ip, state.sp, state.bp);
-        let mut finds = Finds::default();
+        let mut finds = FindCache::default();
         // The first frame is below sp, so no frame is skipped.
         let mut unwind = Unwind::start(
             UnwinderKind::Orc,

@@ -11,7 +11,7 @@ use unwind_sim_unwind::insn::{INSN_BYTES_MAX, Insn, classify};
 use unwind_sim_unwind::kernel::{StackInfo, StackType, UserBoundary, is_user_cs};
 use unwind_sim_unwind::memory::{Memory, Regions};
 use unwind_sim_unwind::regs::{Reg, Regs};
-use unwind_sim_unwind::truth::shadow::{IretFrame, Left, Seen, Shadow};
+use unwind_sim_unwind::truth::shadow::{IretFrame, LeftUserSpace, ObservedState, Shadow};
 use unwind_sim_unwind::truth::{Cpu, Truth};
 
 /// The trampolines that tracers make functions return to.
@@ -76,7 +76,7 @@ pub(super) struct Steps {
 enum Before {
     Unseen,
     User,
-    Kernel(Seen),
+    Kernel(ObservedState),
 }
 
 impl Steps {
@@ -166,7 +166,7 @@ impl Steps {
     /// Handles the first instruction seen, or the first after user space, which may be an entry.
     fn enter(
         &mut self,
-        at: &Seen,
+        at: &ObservedState,
         regs: &Regs,
         stacks: &[StackInfo],
         pt_regs: Option<u64>,
@@ -179,7 +179,9 @@ impl Steps {
                 sp: at.cpu.rsp,
                 pushed_at: None,
             });
-            return self.shadow.root(boundary.map(|b| Left::new(b, pt_regs)));
+            return self
+                .shadow
+                .root(boundary.map(|b| LeftUserSpace::new(b, pt_regs)));
         }
 
         if let Before::User = self.before {
@@ -195,8 +197,8 @@ impl Steps {
 
     fn step(
         &mut self,
-        before: &Seen,
-        at: &Seen,
+        before: &ObservedState,
+        at: &ObservedState,
         stacks: &[StackInfo],
         pt_regs: Option<u64>,
         memory: &Regions<'_>,
@@ -219,8 +221,8 @@ impl Steps {
     }
 }
 
-fn seen(regs: &Regs) -> Seen {
-    Seen {
+fn seen(regs: &Regs) -> ObservedState {
+    ObservedState {
         cpu: Cpu {
             rip: regs.get_or_zero(Reg::Rip),
             rsp: regs.get_or_zero(Reg::Rsp),
@@ -234,8 +236,8 @@ fn seen(regs: &Regs) -> Seen {
 /// handler: one that returns to `before`, directly below its rsp or at the end of a processor
 /// stack. Without `before`, one that returns to user space.
 fn pushed(
-    at: &Seen,
-    before: Option<&Seen>,
+    at: &ObservedState,
+    before: Option<&ObservedState>,
     stacks: &[StackInfo],
     memory: &Regions<'_>,
 ) -> Option<(u64, IretFrame)> {

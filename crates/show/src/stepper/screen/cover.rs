@@ -1,7 +1,7 @@
 //! What covers the panes: help, a page, the threads.
 
-use super::super::hit::{Pane, What};
-use super::{Over, Painter, STRONG, scrolled, wrapped};
+use super::super::hit::{HitTarget, Pane};
+use super::{Overlay, Painter, STRONG, scrolled, wrapped};
 use ratatui::layout::{Margin, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear};
@@ -36,14 +36,16 @@ t truncated  r refused  l looped  u not modelled  ? not judged";
 
 impl Painter<'_, '_, '_> {
     pub(super) fn cover(&mut self, area: Rect) {
+        // A prompt has a line of its own and covers nothing.
         let stepper = self.stepper;
         let (title, text) = match &stepper.over {
-            Over::Nothing | Over::Prompt(..) => return,
-            Over::Help => ("keys".to_owned(), HELP.into()),
-            Over::Page(code) => (code.to_string(), pages::page(*code)),
-            Over::Threads => ("threads".to_owned(), String::new()),
+            Overlay::Nothing | Overlay::Prompt(..) => return,
+            Overlay::Help => ("keys".to_owned(), HELP.into()),
+            Overlay::Page(code) => (code.to_string(), pages::page(*code)),
+            Overlay::Threads => ("threads".to_owned(), String::new()),
         };
 
+        // The margin shrinks with the screen, so that on a small one the text gets all the room.
         let margin = Margin::new((area.width / 16).min(4), (area.height / 12).min(2));
         let outside = area.inner(margin);
         // What is below must not show through.
@@ -53,11 +55,14 @@ impl Painter<'_, '_, '_> {
             Block::bordered().title(Span::styled(format!(" {} ", printable(&title)), STRONG));
         let inside = block.inner(outside);
         self.frame.render_widget(block, outside);
-        self.hit(outside, What::Pane(Pane::Over));
 
+        // Remembered after the panes below, so a click goes to what covers them.
+        self.hit(outside, HitTarget::Pane(Pane::Over));
+
+        // Threads are drawn as lines that can be clicked, all other covers as text.
         let height = usize::from(inside.height);
 
-        if stepper.over == Over::Threads {
+        if stepper.over == Overlay::Threads {
             let state = &stepper.state;
             let len = state.threads.len() + state.frames.len() + 2;
             let first = scrolled(0, stepper.scroll.over, len, height);

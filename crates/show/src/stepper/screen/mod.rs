@@ -6,8 +6,8 @@ mod panes;
 mod threads;
 mod walks;
 
-use super::hit::{Hit, What};
-use super::{Over, Stepper};
+use super::hit::{HitArea, HitTarget};
+use super::{Overlay, Stepper};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -63,13 +63,14 @@ struct Painter<'p, 'f, 's> {
 
 impl Painter<'_, '_, '_> {
     fn style(&self, style: Style) -> Style {
-        match self.colour {
-            true => style,
-            false => Style {
+        if self.colour {
+            style
+        } else {
+            Style {
                 fg: None,
                 bg: None,
                 ..style
-            },
+            }
         }
     }
 
@@ -80,9 +81,10 @@ impl Painter<'_, '_, '_> {
     /// Draws the line above a pane, and one at its left if it is not the leftmost. Returns the area
     /// inside.
     fn block(&mut self, title: String, area: Rect) -> Rect {
-        let left = match area.x > 0 {
-            true => Borders::LEFT,
-            false => Borders::NONE,
+        let left = if area.x > 0 {
+            Borders::LEFT
+        } else {
+            Borders::NONE
         };
         let block = Block::new()
             .borders(Borders::TOP | left)
@@ -102,14 +104,16 @@ impl Painter<'_, '_, '_> {
         self.frame.render_widget(Paragraph::new(lines), area);
     }
 
-    fn hit(&self, area: Rect, what: What) {
-        self.stepper.hits.borrow_mut().push(Hit { area, what });
+    fn hit(&self, area: Rect, what: HitTarget) {
+        self.stepper.hits.borrow_mut().push(HitArea { area, what });
     }
 
     fn body(&mut self, body: Rect) {
         // With the line above the pane.
         let matrix = self.matrix_rows() + 1;
         if body.width >= VERY_WIDE && body.height >= HIGH {
+            // Everything fits: the machine to the left, its stack in the middle, what unwinders
+            // make of it to the right.
             let [left, middle, right] = Layout::horizontal([
                 Constraint::Percentage(33),
                 Constraint::Percentage(33),
@@ -140,6 +144,7 @@ impl Painter<'_, '_, '_> {
             let [code, stack] =
                 Layout::vertical([Constraint::Percentage(50), Constraint::Fill(1)]).areas(left);
 
+            // With few rows, the registers that matter least are cut off.
             let registers = (body.height / 5).clamp(4, 8);
             let [unwinders, story, registers] = Layout::vertical([
                 Constraint::Length(matrix.min(body.height / 3)),
@@ -176,12 +181,15 @@ impl Painter<'_, '_, '_> {
             SourceKind::Recording => "sample",
         };
 
+        // How long a recording is may not be known before it was read to its end.
         let total = match self.stepper.states.total() {
             Some(total) => format!(" of {total}"),
             None => String::new(),
         };
 
         let name = state.name.as_deref().unwrap_or("");
+
+        // A complete truth is the usual case and needs no words.
         let truth = match state.truth {
             "complete" => "",
             "unknown" => "  the truth is not known: nothing is judged",
@@ -224,10 +232,10 @@ impl Painter<'_, '_, '_> {
     fn foot(&mut self, area: Rect) {
         let stepper = self.stepper;
         let line = match (&stepper.over, stepper.message.as_str()) {
-            (Over::Prompt(super::Ask::Go, typed), _) => {
+            (Overlay::Prompt(super::PromptFor::Go, typed), _) => {
                 Line::raw(format!("go to a number, function or 0xADDRESS: {typed}_"))
             }
-            (Over::Prompt(super::Ask::Search, typed), _) => {
+            (Overlay::Prompt(super::PromptFor::Search, typed), _) => {
                 Line::raw(format!("search for an instruction or function: {typed}_"))
             }
             (_, "") => {
@@ -282,6 +290,7 @@ fn scrolled(first: usize, scroll: i32, len: usize, height: usize) -> usize {
 
 /// Breaks a text into lines of at most `width` columns, at spaces where possible.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
+    // With less, a wide character would fit on no line at all.
     let width = width.max(4);
     let mut lines: Vec<String> = Vec::new();
     for part in text.split('\n') {
@@ -290,6 +299,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
         for word in part.split(' ') {
             let mut word = word;
 
+            // Columns are counted, not bytes or characters: a wide character takes two.
             let used = columns(&line);
             let space = usize::from(!line.is_empty());
             if used + space + columns(word) > width && !line.is_empty() {
@@ -310,6 +320,8 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
                     end = at + c.len_utf8();
                 }
 
+                // A pane has at least four columns here, so one character always fits and the loop
+                // ends.
                 let (first, rest) = word.split_at(end.max(1));
                 lines.push(first.to_owned());
                 word = rest;

@@ -1,6 +1,6 @@
 //! The panes of the machine: code, stack and registers.
 
-use super::super::hit::{Pane, What};
+use super::super::hit::{HitTarget, Pane};
 use super::{BAD, FAINT, GOOD, MARK, NOW, OPEN, Painter, row, scrolled};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -28,14 +28,17 @@ impl Painter<'_, '_, '_> {
 
         let title = format!("code {}", state.place);
         let inside = self.block(title, area);
-        self.hit(area, What::Pane(Pane::Code));
+        self.hit(area, HitTarget::Pane(Pane::Code));
 
+        // Without the line of rip in the listing there is no place to centre on.
         let current = stepper.code.as_ref().and_then(|code| code.line(rip));
         let (Some(code), Some(current)) = (&stepper.code, current) else {
             let text = format!("the code at {rip:#x} is not known");
             return self.lines(vec![Line::raw(text)], inside);
         };
 
+        // The current line is in the upper third: what comes next is of more interest than what
+        // was.
         let height = usize::from(inside.height);
         let first = current.saturating_sub(height / 3);
         let first = scrolled(first, stepper.scroll.code, code.lines.len(), height);
@@ -48,6 +51,8 @@ impl Painter<'_, '_, '_> {
             // A letter for each unwinder that has a row which starts here.
             let names = line.rows.iter().filter_map(|name| name.chars().next());
             let rows: String = names.collect();
+
+            // A narrow pane has no room for addresses; within a function the distance says as much.
             let address = match (is_wide, &code.function) {
                 (false, Some(_)) => format!("+{:<5x}", line.address.0 - start),
                 _ => format!("{:x} ", line.address.0),
@@ -60,7 +65,9 @@ impl Painter<'_, '_, '_> {
                 self.span(address, FAINT),
                 self.span(line.text.clone(), now),
             ]));
-            self.hit(row(inside, nth), What::Code(line.address.0));
+
+            // A click on a line goes to a state at which it is executed.
+            self.hit(row(inside, nth), HitTarget::Code(line.address.0));
         }
 
         self.lines(lines, inside);
@@ -72,18 +79,22 @@ impl Painter<'_, '_, '_> {
         let stack = &state.stack;
         let (now, read) = stepper.reads();
 
+        // What words hold is told by the truth; without one, the title says so.
         let unknown = match state.truth {
             "unknown" => ": what is in it is not known",
             _ => "",
         };
-        let title = match state.knows_rsp() {
-            true => format!("stack from rsp {}{unknown}", stack.rsp),
-            false => "stack: rsp was not recorded".to_owned(),
+        let title = if state.knows_rsp() {
+            format!("stack from rsp {}{unknown}", stack.rsp)
+        } else {
+            "stack: rsp was not recorded".to_owned()
         };
 
         let inside = self.block(title, area);
-        self.hit(area, What::Pane(Pane::Stack));
+        self.hit(area, HitTarget::Pane(Pane::Stack));
 
+        // Without memory there are still chains that other tools recorded, which are shown as they
+        // are.
         if stack.words.iter().all(|word| word.value.is_none()) {
             let mut lines = vec![Line::raw("no memory of the stack was recorded")];
             for chain in &state.recorded {
@@ -103,6 +114,8 @@ impl Painter<'_, '_, '_> {
         }
 
         let height = usize::from(inside.height);
+
+        // Words are shown by index, since most of a large stack is left out.
         let shown = self.shown_words();
         let at =
             |address: u64| shown.partition_point(|&index| stack.words[index].address.0 < address);
@@ -126,6 +139,8 @@ impl Painter<'_, '_, '_> {
         let rbp = value_of("rbp");
         let mut lines = Vec::new();
         let mut last: Option<u64> = None;
+
+        // Addresses ascend down the pane, so callers are further down.
         for &index in shown.iter().skip(first) {
             let word = &stack.words[index];
             let address = word.address.0;
@@ -134,9 +149,10 @@ impl Painter<'_, '_, '_> {
             {
                 let words = counted(gap / 8, "word");
                 // Between two stacks, the number of words says nothing.
-                let text = match gap < 1 << 20 {
-                    true => format!("     ... {words}"),
-                    false => "     ... another stack".to_owned(),
+                let text = if gap < 1 << 20 {
+                    format!("     ... {words}")
+                } else {
+                    "     ... another stack".to_owned()
                 };
                 lines.push(Line::from(self.span(text, FAINT)));
             }
@@ -148,6 +164,8 @@ impl Painter<'_, '_, '_> {
             } else {
                 ""
             };
+
+            // What the last step has read is stronger than what the whole walk has.
             let (mark, style) = if now.contains(&address) {
                 ("=>", STRONG_MARK)
             } else if read.contains(&address) {
@@ -157,15 +175,17 @@ impl Painter<'_, '_, '_> {
             };
             // A word of another stack is far away; there the distance says less than the address.
             let distance = address.wrapping_sub(stack.rsp.0) as i64;
-            let distance = match distance.unsigned_abs() < 1 << 20 {
-                true => format!("{distance:>+5}"),
-                false => format!("{address:x}"),
+            let distance = if distance.unsigned_abs() < 1 << 20 {
+                format!("{distance:>+5}")
+            } else {
+                format!("{address:x}")
             };
             let value = match word.value {
                 Some(value) => format!("{:x}", value.0),
                 None => "?".to_owned(),
             };
 
+            // What lies below rsp is left from calls that have returned, or in the red zone.
             let is_below = word.notes.contains(&Note::BelowRsp);
             let content = if is_below { FAINT } else { Style::new() };
             lines.push(Line::from(vec![
@@ -199,11 +219,13 @@ impl Painter<'_, '_, '_> {
             PLAIN_MAX
         };
 
+        // Words without a note are shown only if few are between two with one.
         for (index, word) in stack.words.iter().enumerate() {
             let is_known = word
                 .notes
                 .iter()
                 .any(|note| rank(note) < rank(&Note::Poisoned));
+            // The first words at rsp are shown whatever is known of them.
             let is_near =
                 word.address >= stack.rsp && word.address.0 < stack.rsp.0.saturating_add(32);
             let is_below = word.address < stack.rsp;
@@ -245,6 +267,7 @@ impl Painter<'_, '_, '_> {
             return self.lines(vec![Line::raw("no registers were recorded")], inside);
         }
 
+        // What an unwinder needs comes first: rip, rsp, rbp, the callee-saved registers.
         let mut ordered: Vec<&Register> = registers.iter().collect();
         let rank = |r: &&Register| ORDER.iter().position(|name| *name == r.name);
         ordered.sort_by_key(|r| rank(r).unwrap_or(ORDER.len()));
@@ -256,6 +279,7 @@ impl Painter<'_, '_, '_> {
         let cell = NAME + digits + 1;
         let per_row = (usize::from(inside.width) / cell).max(1);
 
+        // Rows beyond the pane are cut off: the order puts the least important last.
         let rows = ordered.chunks(per_row).take(usize::from(inside.height));
         let lines: Vec<Line<'_>> = rows
             .map(|row| {

@@ -1,6 +1,6 @@
 //! The threads with their true chains.
 
-use super::super::hit::What;
+use super::super::hit::HitTarget;
 use super::{FAINT, GOOD, Painter, STRONG, row};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -24,20 +24,24 @@ impl Painter<'_, '_, '_> {
 
         for thread in &state.threads {
             let is_own = thread.tid == state.tid;
-            let (mark, style) = match is_own {
-                true => (">", STRONG),
-                false => (" ", Style::new()),
+            let (mark, style) = if is_own {
+                (">", STRONG)
+            } else {
+                (" ", Style::new())
             };
 
             let (pid, tid) = (thread.pid, thread.tid);
             let head = format!("{mark} {pid}/{tid} {} {}", thread.name, thread.doing);
             let mut spans = vec![self.span(head, style)];
 
+            // The own thread's chain is listed below, a frame per line.
             if !is_own {
                 let places = thread.frames.iter().map(ToString::to_string);
                 let chain = places.collect::<Vec<_>>().join(" < ");
                 spans.push(self.span(format!(": {chain}"), FAINT));
             }
+
+            // A click on the own thread would lead nowhere.
             lines.push((Some(tid).filter(|_| !is_own), Line::from(spans)));
         }
 
@@ -56,6 +60,7 @@ impl Painter<'_, '_, '_> {
             lines.push((None, Line::from(self.span(text, GOOD))));
         }
 
+        // A chain that ends here has not ended in the program.
         if !state.frames.is_empty() && state.truth != "complete" {
             let text = "  further out it is not known";
             lines.push((None, Line::from(self.span(text, FAINT))));
@@ -63,9 +68,11 @@ impl Painter<'_, '_, '_> {
 
         let mut shown = Vec::new();
         let height = usize::from(area.height);
+
+        // Areas are remembered for the lines that are seen, by where they are on the screen.
         for (nth, (tid, line)) in lines.into_iter().skip(first).take(height).enumerate() {
             if let Some(tid) = tid {
-                self.hit(row(area, nth), What::Thread(tid));
+                self.hit(row(area, nth), HitTarget::Thread(tid));
             }
             shown.push(line);
         }

@@ -1,6 +1,6 @@
 //! The panes of the unwinders: the matrix of their verdicts, and the story of one walk.
 
-use super::super::hit::{Pane, What};
+use super::super::hit::{HitTarget, Pane};
 use super::{BAD, FAINT, GOOD, OPEN, Painter, STRONG, row, scrolled, verdict_style, wrapped};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -58,6 +58,7 @@ impl Painter<'_, '_, '_> {
             .map(|(first, name)| (*first, (*name).to_owned()))
             .collect();
         for (nth, (first, name)) in unwinders.iter().enumerate() {
+            // The walks of an unwinder are one behind the other, one for each start.
             let end = unwinders
                 .get(nth + 1)
                 .map_or(stepper.walkers.len(), |next| next.0);
@@ -66,16 +67,18 @@ impl Painter<'_, '_, '_> {
             let short: String = name.chars().take(NAME).collect();
             let mark = if is_chosen { ">" } else { " " };
             let mut spans = vec![Span::raw(format!("{}{mark}{short:<NAME$} ", nth + 1))];
-            self.hit(at, What::Walker(*first));
+            self.hit(at, HitTarget::Walker(*first));
             for (column, index) in (*first..end).enumerate() {
                 let Some(walk) = stepper.state.walks.get(index) else {
                     continue;
                 };
                 let style = verdict_style(walk.letter);
                 let is_told = index == stepper.walker && end - first > 1;
-                let short = match is_told {
-                    true => format!("[{}]", walk.verdict.short),
-                    false => walk.verdict.short.clone(),
+                let short = if is_told {
+                    // Brackets, as colour alone must not say which walk is told.
+                    format!("[{}]", walk.verdict.short)
+                } else {
+                    walk.verdict.short.clone()
                 };
                 spans.push(self.span(format!("{short:<VERDICT$}"), style));
                 // Behind the number, the mark, the name and a space, as in the line above.
@@ -85,7 +88,7 @@ impl Painter<'_, '_, '_> {
                     width: (VERDICT as u16).min(inside.right().saturating_sub(x)),
                     ..at
                 };
-                self.hit(cell, What::Walker(index));
+                self.hit(cell, HitTarget::Walker(index));
             }
 
             // With one start there is room for the verdict in words, and for its cause.
@@ -103,6 +106,7 @@ impl Painter<'_, '_, '_> {
                 spans.push(self.span(cause, FAINT));
             }
 
+            // A wrong row does not have to make the walk wrong, so it has a mark of its own.
             if stepper
                 .state
                 .faults
@@ -124,6 +128,7 @@ impl Painter<'_, '_, '_> {
         let made = stepper.steps_made();
         let name = stepper.walkers[stepper.walker].name();
 
+        // While the user steps, the walk is told up to the step that was made; else it is told whole.
         let title = match stepper.step {
             Some(_) => format!("walk of {name}: step {made} of {}", walk.steps.len()),
             None => {
@@ -133,11 +138,13 @@ impl Painter<'_, '_, '_> {
         };
 
         let inside = self.block(title, area);
-        self.hit(area, What::Pane(Pane::Story));
+        self.hit(area, HitTarget::Pane(Pane::Story));
         let height = usize::from(inside.height);
         let width = usize::from(inside.width).saturating_sub(2);
 
         let mut lines: Vec<(usize, Line<'_>)> = Vec::new();
+
+        // The last step is emphasised only while stepping.
         for (index, step) in walk.steps.iter().take(made).enumerate() {
             let is_last = stepper.step.is_some() && index + 1 == made;
             let style = step_style(step, walk.letter);
@@ -153,6 +160,8 @@ impl Painter<'_, '_, '_> {
             }
         }
 
+        // A wrong row at this instruction is told at the end, when the reader has seen the walk use
+        // it.
         for fault in &stepper.state.faults {
             if fault.unwinder == stepper.walkers[stepper.walker].unwinder
                 && made == walk.steps.len()
@@ -178,8 +187,10 @@ impl Painter<'_, '_, '_> {
         let first = scrolled(first, stepper.scroll.story, lines.len(), height);
 
         let mut shown = Vec::new();
+
+        // A click on any line of a wrapped step chooses the step.
         for (nth, (step, line)) in lines.into_iter().skip(first).take(height).enumerate() {
-            self.hit(row(inside, nth), What::Step(step));
+            self.hit(row(inside, nth), HitTarget::Step(step));
             shown.push(line);
         }
         self.lines(shown, inside);

@@ -25,6 +25,7 @@ fn rules() -> Vec<Rule> {
     // ORC's offsets end at 0x7fff.
     let offsets = [0, 8, -8, -16, 0x7fff, 0x8000, 1 << 27];
 
+    // Every base with every offset, as an address and loaded with and without an addend.
     let mut values = vec![Value::Undefined, Value::Same, Value::Unspecified];
     for base in bases() {
         for offset in offsets {
@@ -43,6 +44,7 @@ fn rules() -> Vec<Rule> {
     let mut all = vec![Rule::OUTERMOST];
     let plain = call(Value::reg(Reg::Rsp, 8));
 
+    // Each value in each column by itself, the others as in a usual row.
     for kind in kinds {
         for value in &values {
             all.push(Rule {
@@ -90,6 +92,8 @@ fn is_wide(rule: &Rule) -> bool {
 fn what_can_be_expressed_is_written_and_nothing_else() {
     let rules = rules();
     assert!(rules.len() > 2000, "{}", rules.len());
+
+    // The writers must take exactly what the table of the format allows, no less and no more.
     for target in Target::ALL {
         let mut expressed = 0;
         for rule in &rules {
@@ -115,6 +119,8 @@ fn what_can_be_expressed_is_written_and_nothing_else() {
             );
             expressed += u32::from(expressible(rule, target));
         }
+
+        // If nothing could be expressed, the test would prove nothing.
         assert!(expressed > 5, "{}", target.as_str());
     }
 }
@@ -126,6 +132,7 @@ fn each_version_of_sframe_expresses_its_column_of_the_table() {
     let plain = call(Value::reg(Reg::Rsp, 8));
     let [y, n] = [true, false];
 
+    // One rule for each line of the table in the documentation above.
     for (rule, expected) in [
         (plain, [y, y, y]),
         (call(Value::reg(Reg::Rbp, 16)), [y, y, y]),

@@ -3,7 +3,7 @@
 //!
 //! Source: DWARF 5, section 6.4.2; x86-64 psABI, figure "DWARF Register Number Mapping".
 
-use super::super::Wrong;
+use super::super::DumpError;
 use gimli::{CallFrameInstruction as Op, Register};
 use unwind_sim_unwind::dwarf::STATES_MAX;
 
@@ -29,7 +29,7 @@ pub(super) enum Column {
     ValExpression,
 }
 
-/// The CFA.
+/// The rule for the CFA, as the instructions have left it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Cfa {
     pub(super) register: u16,
@@ -39,7 +39,7 @@ pub(super) struct Cfa {
 
 /// The factors and rules that the FDEs of a CIE share.
 #[derive(Clone, Debug)]
-pub(super) struct Common {
+pub(super) struct CieState {
     pub(super) code_align: u64,
     pub(super) data_align: i64,
     /// The return address's register number.
@@ -99,7 +99,7 @@ impl Columns {
     pub(super) fn start(
         &mut self,
         address: u64,
-        common: &Common,
+        common: &CieState,
         named: impl Iterator<Item = Instruction>,
     ) {
         // Only what the last entry used: there are far more slots than an entry names.
@@ -107,6 +107,7 @@ impl Columns {
             self.slots[usize::from(register)] = NONE;
         }
 
+        // The rules are those of the CIE again, whatever the last entry did.
         self.values.clear();
         self.saved.clear();
         self.cfa = common.cfa;
@@ -114,6 +115,8 @@ impl Columns {
         self.code_align = common.code_align;
         self.data_align = common.data_align;
 
+        // A column for each register that is named anywhere in the entry: readelf's heading has
+        // them all.
         let own = named.filter_map(|op| register_of(&op));
         for register in common.registers.iter().map(|(r, _)| *r).chain(own) {
             let slot = self.slots.get_mut(usize::from(register));
@@ -124,12 +127,14 @@ impl Columns {
             }
         }
 
+        // readelf orders columns by register number.
         self.registers.sort_unstable();
         for (place, &register) in self.registers.iter().enumerate() {
             // There are fewer than 255 registers.
             self.slots[usize::from(register)] = place as u8;
         }
 
+        // What has no rule is undefined in readelf's output, shown as `u`.
         self.values.resize(self.registers.len(), Column::Undefined);
         for &(register, column) in &common.registers {
             self.set(register, column);
@@ -156,8 +161,8 @@ impl Columns {
     }
 
     /// The rules so far, as those of a CIE.
-    pub(super) fn common(&self, ra: u16) -> Common {
-        Common {
+    pub(super) fn common(&self, ra: u16) -> CieState {
+        CieState {
             code_align: self.code_align,
             data_align: self.data_align,
             ra,
@@ -167,12 +172,15 @@ impl Columns {
     }
 
     /// Executes an instruction of an entry whose CIE is `common`.
-    pub(super) fn step(&mut self, op: &Instruction, common: &Common) -> Result<Step, Wrong> {
+    pub(super) fn step(&mut self, op: &Instruction, common: &CieState) -> Result<Step, DumpError> {
+        // The number comes from the file, and is an index below.
         let number = register_of(op);
         if number.is_some_and(|number| usize::from(number) >= REGISTERS) {
-            return Err(Wrong::Reader("x86-64 has no register of this number"));
+            return Err(DumpError::Reader("x86-64 has no register of this number"));
         }
 
+        // A row ends where the address advances: everything before applies to the addresses up to
+        // there.
         match *op {
             Op::Nop => return Ok(Step::Nop),
             Op::SetLoc { address } => return Ok(Step::Row(address)),
@@ -182,12 +190,14 @@ impl Columns {
             }
             // A remembered state is a copy of all columns, and DWARF sets no limit to their number.
             Op::RememberState if self.saved.len() >= STATES_MAX => {
-                return Err(Wrong::Reader("too many remembered states"));
+                return Err(DumpError::Reader("too many remembered states"));
             }
             Op::RememberState => self.saved.push((self.cfa, self.values.clone())),
             Op::RestoreState => {
                 let state = self.saved.pop();
-                let state = state.ok_or(Wrong::Reader("restores a state that was not remembered"));
+                let state = state.ok_or(DumpError::Reader(
+                    "restores a state that was not remembered",
+                ));
                 (self.cfa, self.values) = state?;
             }
             // Neither is about a column: the size of arguments, and AArch64's signed addresses.
@@ -202,7 +212,8 @@ impl Columns {
     }
 
     /// The column that an instruction gives to its register.
-    fn column(&self, op: &Instruction, number: u16, common: &Common) -> Column {
+    fn column(&self, op: &Instruction, number: u16, common: &CieState) -> Column {
+        // Some instructions are factored by the CIE's data alignment, others have plain offsets.
         match *op {
             Op::SameValue { .. } => Column::Same,
             Op::Offset {
@@ -237,6 +248,7 @@ impl Columns {
             is_expression: false,
         };
 
+        // An instruction that gives only one of the two keeps the other.
         self.cfa = match *op {
             Op::DefCfa { register, offset } => plain(register, offset.cast_signed()),
             Op::DefCfaSf {

@@ -3,11 +3,11 @@
 //! Sources: DWARF 5, section 7.24; LSB 5.0 Core, "Exception Frames". gimli reads what is in an
 //! entry; here it is only found, because gimli hides the words that readelf prints.
 
-use crate::dump::Wrong;
+use crate::dump::DumpError;
 
 /// A length, and what follows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Entry {
+pub(super) struct CfiEntry {
     /// Offset in the section, bytes.
     pub(super) offset: usize,
     /// The stored length, bytes.
@@ -27,20 +27,20 @@ pub(super) struct Entry {
 /// What is at an offset.
 pub(super) enum Item {
     /// A CIE or FDE.
-    Entry(Entry),
+    Entry(CfiEntry),
     /// A length of zero.
     Terminator,
 }
 
-fn word<const N: usize>(data: &[u8], at: usize) -> Result<[u8; N], Wrong> {
+fn word<const N: usize>(data: &[u8], at: usize) -> Result<[u8; N], DumpError> {
     let bytes = data.get(at..).and_then(<[u8]>::first_chunk);
     bytes
         .copied()
-        .ok_or(Wrong::Reader("the section is cut short"))
+        .ok_or(DumpError::Reader("the section is cut short"))
 }
 
 /// Reads the item at `offset`. `is_eh_frame` distinguishes `.eh_frame` from `.debug_frame`.
-pub(super) fn read(data: &[u8], offset: usize, is_eh_frame: bool) -> Result<Item, Wrong> {
+pub(super) fn read(data: &[u8], offset: usize, is_eh_frame: bool) -> Result<Item, DumpError> {
     let length = u32::from_le_bytes(word(data, offset)?);
     // DWARF 5, section 7.4: the two forms of a length. A length of 0 ends `.eh_frame` (LSB 5.0
     // Core).
@@ -51,20 +51,23 @@ pub(super) fn read(data: &[u8], offset: usize, is_eh_frame: bool) -> Result<Item
             true,
             offset + 12,
         ),
-        0xffff_fff0.. => return Err(Wrong::Reader("reserved entry length")),
+        0xffff_fff0.. => return Err(DumpError::Reader("reserved entry length")),
         length => (u64::from(length), false, offset + 4),
     };
 
+    // The length is the file's claim, so the end is computed without overflow and compared with the
+    // section.
     let end = usize::try_from(length).ok();
     let end = end.and_then(|length| start.checked_add(length));
     let end = end.filter(|&end| end <= data.len());
-    let end = end.ok_or(Wrong::Reader("the entry is longer than its section"))?;
+    let end = end.ok_or(DumpError::Reader("the entry is longer than its section"))?;
 
     // In .eh_frame the word has 32 bits even if the length has 64.
     let has_wide_id = is_wide && !is_eh_frame;
-    let id = match has_wide_id {
-        true => u64::from_le_bytes(word(data, start)?),
-        false => u32::from_le_bytes(word(data, start)?).into(),
+    let id = if has_wide_id {
+        u64::from_le_bytes(word(data, start)?)
+    } else {
+        u32::from_le_bytes(word(data, start)?).into()
     };
 
     // A CIE has 0 in place of a pointer in `.eh_frame`, and all ones in `.debug_frame`.
@@ -74,7 +77,7 @@ pub(super) fn read(data: &[u8], offset: usize, is_eh_frame: bool) -> Result<Item
         (false, false) => u32::MAX.into(),
     };
 
-    Ok(Item::Entry(Entry {
+    Ok(Item::Entry(CfiEntry {
         offset,
         length,
         id,
@@ -85,7 +88,7 @@ pub(super) fn read(data: &[u8], offset: usize, is_eh_frame: bool) -> Result<Item
     }))
 }
 
-impl Entry {
+impl CfiEntry {
     /// The offset of the version of a CIE.
     pub(super) fn version_at(&self) -> usize {
         let header = if self.is_wide { 12 } else { 4 };

@@ -12,10 +12,10 @@ mod tests;
 mod versions;
 
 use super::output::Text;
-use super::{Dumped, Filter, Wrong};
+use super::{DumpError, DumpSummary, Filter};
 use crate::file::File;
-use columns::{Column, Columns, Common, Step};
-use entry::{Entry, Item};
+use columns::{CieState, Column, Columns, Step};
+use entry::{CfiEntry, Item};
 use gimli::{BaseAddresses, CallFrameInstructionIter, EndianSlice, LittleEndian, UnwindSection};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -39,9 +39,9 @@ pub fn write(
     kinds: &[TableKind],
     filter: &Filter,
     out: impl Write,
-) -> io::Result<Dumped> {
+) -> io::Result<DumpSummary> {
     let mut text = Text::new(out);
-    let mut dumped = Dumped::default();
+    let mut dumped = DumpSummary::default();
     let image = file.image();
     let address = |kind| image.section(kind).map(|s| s.address);
 
@@ -56,6 +56,8 @@ pub fn write(
 
     // In the order of the file's section headers, as readelf.
     let order = &file.facts().order;
+
+    // Sections that the headers do not name come last.
     let place = |section: &&Section| order.iter().position(|name| *name == section.kind.as_str());
     let mut sections: Vec<&Section> = image.sections().iter().collect();
     sections.sort_by_key(|section| place(section).unwrap_or(usize::MAX));
@@ -66,12 +68,14 @@ pub fn write(
             continue;
         };
 
+        // Pointers relative to the section itself need its address.
         let bases = bases.clone().set_eh_frame(section.address);
         let data = match kind {
             TableKind::EhFrame => versions::as_3(&section.data),
             _ => Cow::Borrowed(&section.data[..]),
         };
 
+        // Offsets of CIEs are those of one section, so each has a writer of its own.
         let mut writer = Writer {
             file,
             filter,
@@ -82,6 +86,7 @@ pub fn write(
             dumped: &mut dumped,
             columns: Columns::new(),
             cies: HashMap::new(),
+            // The work is bounded by the length of the section, not by what its entries claim.
             cie_work: section.data.len().saturating_mul(CIE_WORK_MAX),
         };
 
@@ -116,7 +121,7 @@ struct Writer<'a, W> {
     data: &'a [u8],
     name: &'static str,
     out: &'a mut Text<W>,
-    dumped: &'a mut Dumped,
+    dumped: &'a mut DumpSummary,
     columns: Columns,
     cies: HashMap<usize, Rc<Cie>>,
     cie_work: usize,
@@ -124,8 +129,8 @@ struct Writer<'a, W> {
 
 /// A CIE and its rules.
 struct Cie {
-    common: Common,
-    entry: Entry,
+    common: CieState,
+    entry: CfiEntry,
     /// Whether it has been written.
     is_written: std::cell::Cell<bool>,
 }
@@ -141,6 +146,7 @@ impl<'a, W: Write> Writer<'a, W> {
         self.out.text(" section:\n");
         self.out.line()?;
 
+        // Entries are found by their lengths alone, without reading what is in them.
         let mut offset = 0;
         while offset < self.data.len() {
             let item = entry::read(self.data, offset, is_eh_frame);
@@ -151,6 +157,8 @@ impl<'a, W: Write> Writer<'a, W> {
                     offset = self.after_terminator(offset);
                     continue;
                 }
+
+                // Without its length, an entry hides where the next one is.
                 Err(wrong) => {
                     self.dumped.problem(self.name, offset as u64, wrong);
                     break;
@@ -158,16 +166,18 @@ impl<'a, W: Write> Writer<'a, W> {
             };
 
             // Under a filter, a CIE is written with the first of its FDEs that is shown.
-            let done = match entry.is_cie {
-                true if self.filter.is_all() => match self.cie(table, entry.offset) {
+            let done = if !entry.is_cie {
+                self.fde(table, &entry)?
+            } else if self.filter.is_all() {
+                match self.cie(table, entry.offset) {
                     Ok(cie) => {
                         self.write_cie(table, &cie)?;
                         Ok(())
                     }
                     Err(wrong) => Err(wrong),
-                },
-                true => Ok(()),
-                false => self.fde(table, &entry)?,
+                }
+            } else {
+                Ok(())
             };
             // Its length is known, so that what follows can be read even if the entry itself
             // cannot.
@@ -198,29 +208,30 @@ impl<'a, W: Write> Writer<'a, W> {
     }
 
     /// The CIE at `offset`, read when first needed.
-    fn cie<S>(&mut self, table: &S, offset: usize) -> Result<Rc<Cie>, Wrong>
+    fn cie<S>(&mut self, table: &S, offset: usize) -> Result<Rc<Cie>, DumpError>
     where
         S: UnwindSection<Input<'a>>,
         S::Offset: gimli::UnwindOffset<usize>,
     {
+        // Many FDEs share a CIE, and its rules are computed once.
         if let Some(cie) = self.cies.get(&offset) {
             return Ok(cie.clone());
         }
 
         let cie = table.cie_from_offset(self.bases, offset.into());
-        let cie = cie.map_err(Wrong::Gimli)?;
+        let cie = cie.map_err(DumpError::Gimli)?;
         let is_eh_frame = self.name == SectionKind::EhFrame.as_str();
         let Item::Entry(entry) = entry::read(self.data, offset, is_eh_frame)? else {
-            return Err(Wrong::Reader("expected a CIE"));
+            return Err(DumpError::Reader("expected a CIE"));
         };
 
         // CIEs that overlap could make the work grow with the square of the section's length.
         let left = self.cie_work.checked_sub(entry.end - offset);
-        self.cie_work = left.ok_or(Wrong::Reader("the table's CIEs overlap too much"))?;
+        self.cie_work = left.ok_or(DumpError::Reader("the table's CIEs overlap too much"))?;
 
         // The CIE's own instructions start from no rules, and leave the initial ones (DWARF 5,
         // 6.4.1).
-        let none = Common {
+        let none = CieState {
             code_align: cie.code_alignment_factor(),
             data_align: cie.data_alignment_factor(),
             ra: cie.return_address_register().0,
@@ -234,6 +245,7 @@ impl<'a, W: Write> Writer<'a, W> {
             self.columns.step(&op, &none)?;
         }
 
+        // What is left is what every FDE of the CIE starts with.
         let common = self.columns.common(none.ra);
         let cie = Rc::new(Cie {
             common,
@@ -250,6 +262,8 @@ impl<'a, W: Write> Writer<'a, W> {
         S::Offset: gimli::UnwindOffset<usize>,
     {
         cie.is_written.set(true);
+
+        // Printed as stored, with the factors that the instructions are multiplied with.
         self.header(&cie.entry);
         let common = &cie.common;
         self.out.text(" CIE \"");
@@ -266,13 +280,14 @@ impl<'a, W: Write> Writer<'a, W> {
         self.out.decimal(common.ra.into());
         self.out.line()?;
 
+        // Read again, since instructions are an iterator over the section's bytes.
         let again = table.cie_from_offset(self.bases, cie.entry.offset.into());
         let Ok(again) = again else {
             return Ok(());
         };
 
         // readelf prints a CIE's own rows, too, which start from no rules.
-        let none = Common {
+        let none = CieState {
             cfa: Default::default(),
             registers: Vec::new(),
             ..common.clone()
@@ -285,15 +300,17 @@ impl<'a, W: Write> Writer<'a, W> {
     }
 
     /// Writes an FDE, unless the filter hides it.
-    fn fde<S>(&mut self, table: &S, entry: &Entry) -> io::Result<Result<(), Wrong>>
+    fn fde<S>(&mut self, table: &S, entry: &CfiEntry) -> io::Result<Result<(), DumpError>>
     where
         S: UnwindSection<Input<'a>>,
         S::Offset: gimli::UnwindOffset<usize>,
     {
+        // First only the part that says which CIE it belongs to: its encoding is needed to read the
+        // rest.
         let partial = table.partial_fde_from_offset(self.bases, entry.offset.into());
         let partial = match partial {
             Ok(partial) => partial,
-            Err(error) => return Ok(Err(Wrong::Gimli(error))),
+            Err(error) => return Ok(Err(DumpError::Gimli(error))),
         };
 
         let at = gimli::UnwindOffset::into(partial.cie_offset());
@@ -301,26 +318,31 @@ impl<'a, W: Write> Writer<'a, W> {
         let (cie, fde) = match (self.cie(table, at), fde) {
             (Ok(cie), Ok(fde)) => (cie, fde),
             (Err(wrong), _) => return Ok(Err(wrong)),
-            (_, Err(error)) => return Ok(Err(Wrong::Gimli(error))),
+            (_, Err(error)) => return Ok(Err(DumpError::Gimli(error))),
         };
 
         let start = fde.initial_address();
         let range = start..start.wrapping_add(fde.len());
+
+        // The CIE was read all the same: a filter is by address, which is known only now.
         if !self.filter.shows(&range) {
             return Ok(Ok(()));
         }
 
+        // A CIE is written before the first of its FDEs that is shown.
         if !self.filter.is_all() && !cie.is_written.get() {
             self.write_cie(table, &cie)?;
         }
         self.dumped.functions += 1;
 
+        // The addresses of an object are offsets in the section that the function is in.
         let base = self.base(start);
         self.header(entry);
         self.out.text(" FDE cie=");
-        match entry.has_wide_id {
-            true => self.out.hex::<16>(at as u64),
-            false => self.out.hex::<8>(at as u64),
+        if entry.has_wide_id {
+            self.out.hex::<16>(at as u64)
+        } else {
+            self.out.hex::<8>(at as u64)
         }
         self.out.text(" pc=");
         self.out.hex::<16>(start.wrapping_sub(base));
@@ -342,15 +364,16 @@ impl<'a, W: Write> Writer<'a, W> {
     }
 
     /// Offset, length and id.
-    fn header(&mut self, entry: &Entry) {
+    fn header(&mut self, entry: &CfiEntry) {
         self.out.text("\n");
         self.out.hex::<8>(entry.offset as u64);
         self.out.text(" ");
         self.out.hex::<16>(entry.length);
         self.out.text(" ");
-        match entry.has_wide_id {
-            true => self.out.hex::<16>(entry.id),
-            false => self.out.hex::<8>(entry.id),
+        if entry.has_wide_id {
+            self.out.hex::<16>(entry.id)
+        } else {
+            self.out.hex::<8>(entry.id)
         }
     }
 
@@ -358,7 +381,7 @@ impl<'a, W: Write> Writer<'a, W> {
     fn rows(
         &mut self,
         program: CallFrameInstructionIter<'_, Input<'a>>,
-        common: &Common,
+        common: &CieState,
         base: u64,
         offset: usize,
     ) -> io::Result<()> {
@@ -366,10 +389,11 @@ impl<'a, W: Write> Writer<'a, W> {
         let mut has_heading = false;
         let mut only_nops = true;
         loop {
+            // An instruction that cannot be read ends the entry; its rows up to there are printed.
             let step = match program.next() {
                 Ok(None) => break,
                 Ok(Some(op)) => self.columns.step(&op, common),
-                Err(error) => Err(Wrong::Gimli(error)),
+                Err(error) => Err(DumpError::Gimli(error)),
             };
             match step {
                 Ok(Step::Row(next)) => {
@@ -387,9 +411,10 @@ impl<'a, W: Write> Writer<'a, W> {
         }
 
         // Of an entry that has only no-operations, readelf prints no table.
-        match only_nops {
-            true => Ok(()),
-            false => self.row(common.ra, base, &mut has_heading),
+        if only_nops {
+            Ok(())
+        } else {
+            self.row(common.ra, base, &mut has_heading)
         }
     }
 
@@ -399,11 +424,13 @@ impl<'a, W: Write> Writer<'a, W> {
         }
         self.dumped.rows += 1;
 
+        // Columns are padded, so the position is remembered before each.
         let out = &mut *self.out;
         out.hex::<16>(self.columns.address.wrapping_sub(base));
         out.text(" ");
         let mark = out.mark();
 
+        // An expression is not printed, only that there is one.
         let cfa = self.columns.cfa;
         if cfa.is_expression {
             out.text("exp");
@@ -442,9 +469,10 @@ impl<'a, W: Write> Writer<'a, W> {
         out.text("   LOC           CFA      ");
         for (number, _) in self.columns.columns() {
             let mark = out.mark();
-            match number == ra {
-                true => out.text("ra"),
-                false => names::write(number, out),
+            if number == ra {
+                out.text("ra")
+            } else {
+                names::write(number, out)
             }
             out.pad(mark, 5);
         }

@@ -14,6 +14,7 @@ fn text(write: impl Fn(&mut Text<&mut Vec<u8>>)) -> String {
 
 #[test]
 fn registers_have_the_names_of_the_psabi() {
+    // The numbers at which ranges of registers begin and end, and some without a name.
     for (number, name) in [
         (0, "rax"),
         (1, "rdx"),

@@ -18,14 +18,18 @@ pub(super) fn as_3(section: &[u8]) -> Cow<'_, [u8]> {
             continue;
         };
 
+        // In version 4, the two sizes stand behind the augmentation string.
         let version = entry.version_at();
         let after = version + 1 + entry.augmentation(section).len() + 1;
         let is_4 = entry.is_cie && section.get(version) == Some(&4);
+
+        // Only with the sizes of x86-64, 8 and 0, means the entry the same without them.
         let has_sizes = after + SIZES.len() <= entry.end
             && section
                 .get(after..)
                 .is_some_and(|rest| rest.starts_with(&SIZES));
 
+        // The section is copied only if there is something to change.
         if is_4 && has_sizes {
             let out = out.to_mut();
             out[version] = 3;

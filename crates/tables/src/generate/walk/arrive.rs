@@ -1,9 +1,9 @@
 //! Arriving at an instruction: what hints say there, and what other ways know.
 
-use super::{Next, Standing, Walker};
+use super::{FrameContext, Next, Walker};
 use crate::generate::breach::Breach;
 use crate::generate::function::Gap;
-use crate::generate::rows::{self, Frame};
+use crate::generate::rows::{self, FrameKind};
 use crate::hints::Hint;
 use crate::proof::state::State;
 use crate::proof::value::Value;
@@ -13,7 +13,7 @@ use unwind_sim_unwind::rule::{self, Base, Rule};
 
 impl Walker<'_> {
     /// Continues at `target` (svma) of a part that is followed, once it is its turn.
-    pub(super) fn meet(&mut self, target: u64, state: &State, standing: Standing) {
+    pub(super) fn meet(&mut self, target: u64, state: &State, standing: FrameContext) {
         let Some(number) = self.part_at(target) else {
             return;
         };
@@ -46,7 +46,7 @@ impl Walker<'_> {
     }
 
     /// What is known at the save that a hint refers to.
-    fn saved(&mut self, save: u64) -> Option<(State, Standing)> {
+    fn saved(&mut self, save: u64) -> Option<(State, FrameContext)> {
         let part = self.part_at(save)?;
         let body = &mut self.parts.get_mut(part)?.body;
         let offset = body.offset(save)?;
@@ -56,13 +56,13 @@ impl Walker<'_> {
     }
 
     /// What is known at `pc` by the `hint` there, whatever ways have led to it; `None` if the way ends.
-    fn obey(&mut self, part: usize, pc: u64, hint: Hint) -> Option<(State, Standing)> {
+    fn obey(&mut self, part: usize, pc: u64, hint: Hint) -> Option<(State, FrameContext)> {
         let mut state = State::entry();
 
         let frame = match hint {
-            Hint::Undefined => Frame::Undefined,
-            Hint::EndOfStack => Frame::Outermost,
-            Hint::Function => Frame::Function,
+            Hint::Undefined => FrameKind::Undefined,
+            Hint::EndOfStack => FrameKind::Outermost,
+            Hint::Function => FrameKind::Function,
             Hint::Restore(save) => {
                 let saved = save.and_then(|save| self.saved(save));
                 if saved.is_none() {
@@ -72,16 +72,16 @@ impl Walker<'_> {
             }
             Hint::Frame { kind, cfa } => {
                 state = self.hinted(pc, cfa);
-                Frame::Hinted(kind)
+                FrameKind::Hinted(kind)
             }
         };
 
         // Neither says where rsp is, and no row is made that would need it.
-        if matches!(frame, Frame::Undefined | Frame::Outermost) {
+        if matches!(frame, FrameKind::Undefined | FrameKind::Outermost) {
             state.set(Reg::Rsp, Value::Unknown);
         }
 
-        let standing = Standing {
+        let standing = FrameContext {
             frame,
             is_spoilt: false,
         };
@@ -138,7 +138,7 @@ impl Walker<'_> {
         part: usize,
         offset: usize,
         state: &State,
-        standing: Standing,
+        standing: FrameContext,
     ) -> Option<u32> {
         let here = self.parts.get_mut(part)?;
         let pc = here.body.range.start + offset as u64;
@@ -156,7 +156,7 @@ impl Walker<'_> {
         part: usize,
         offset: usize,
         state: &State,
-        standing: Standing,
+        standing: FrameContext,
     ) -> Option<u32> {
         let body = &mut self.parts.get_mut(part)?.body;
         let pc = body.range.start + offset as u64;
@@ -175,9 +175,10 @@ impl Walker<'_> {
             return None;
         }
 
-        let joined = match known.way == standing {
-            true => join(&mut known.state, state, standing.frame),
-            false => None,
+        let joined = if known.way == standing {
+            join(&mut known.state, state, standing.frame)
+        } else {
+            None
         };
         match joined {
             Some((changed, breach)) => {
@@ -205,7 +206,7 @@ impl Walker<'_> {
 
 /// Joins `other` into `known`, if one row can be right for both. Returns whether `known` changed, and
 /// what objtool says if only one of them has saved a register.
-fn join(known: &mut State, other: &State, frame: Frame) -> Option<(bool, Option<Breach>)> {
+fn join(known: &mut State, other: &State, frame: FrameKind) -> Option<(bool, Option<Breach>)> {
     let is_saved = saved(known) == saved(other);
     let before = (!is_saved).then(|| known.clone());
     if let Some(changed) = known.join(other) {

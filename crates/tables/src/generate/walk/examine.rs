@@ -1,6 +1,6 @@
 //! Rules of the kernel that the code breaks, as objtool warns of them.
 
-use super::{Breach, FlowControl, Frame, Standing, Walker, breach};
+use super::{Breach, FlowControl, FrameContext, FrameKind, Walker, breach};
 use crate::generate::rows;
 use crate::proof::program::Entry;
 use crate::proof::state::State;
@@ -14,13 +14,13 @@ impl Walker<'_> {
     }
 
     /// What an instruction has done to the stack, which leaves `state`.
-    pub(super) fn examine(&mut self, insn: &Instruction, state: &State, standing: Standing) {
+    pub(super) fn examine(&mut self, insn: &Instruction, state: &State, standing: FrameContext) {
         if standing.is_spoilt {
             return;
         }
         match standing.frame {
-            Frame::Function => {}
-            Frame::Undefined | Frame::Outermost
+            FrameKind::Function => {}
+            FrameKind::Undefined | FrameKind::Outermost
                 if insn.stack_pointer_increment() != 0
                     && insn.flow_control() == FlowControl::Next =>
             {
@@ -85,11 +85,16 @@ impl Walker<'_> {
         }
     }
 
-    /// A return.
-    pub(super) fn examine_return(&mut self, insn: &Instruction, state: &State, standing: Standing) {
+    /// Looks for what objtool would warn about at a return.
+    pub(super) fn examine_return(
+        &mut self,
+        insn: &Instruction,
+        state: &State,
+        standing: FrameContext,
+    ) {
         let at = insn.ip();
         let is_uneven = self.hints.uneven_returns.contains(&at);
-        if standing.is_spoilt || standing.frame != Frame::Function || is_uneven {
+        if standing.is_spoilt || standing.frame != FrameKind::Function || is_uneven {
             return;
         }
         if insn.mnemonic() == Mnemonic::Ret && breach::is_modified(state) {
@@ -100,10 +105,10 @@ impl Walker<'_> {
     }
 
     /// A jump to another function.
-    pub(super) fn examine_tail_call(&mut self, at: u64, state: &State, standing: Standing) {
+    pub(super) fn examine_tail_call(&mut self, at: u64, state: &State, standing: FrameContext) {
         let is_uneven = self.hints.uneven_returns.contains(&at);
         if !standing.is_spoilt
-            && standing.frame == Frame::Function
+            && standing.frame == FrameKind::Function
             && !is_uneven
             && breach::is_modified(state)
         {
@@ -112,8 +117,13 @@ impl Walker<'_> {
     }
 
     /// A call, before it is made.
-    pub(super) fn examine_call(&mut self, insn: &Instruction, state: &State, standing: Standing) {
-        if standing.is_spoilt || standing.frame != Frame::Function {
+    pub(super) fn examine_call(
+        &mut self,
+        insn: &Instruction,
+        state: &State,
+        standing: FrameContext,
+    ) {
+        if standing.is_spoilt || standing.frame != FrameKind::Function {
             return;
         }
         let target = insn.near_branch64();
@@ -137,7 +147,7 @@ impl Walker<'_> {
     }
 
     /// Execution goes on behind a function's last instruction, at `pc`.
-    pub(super) fn fall_through(&mut self, part: usize, pc: u64, standing: Standing) {
+    pub(super) fn fall_through(&mut self, part: usize, pc: u64, standing: FrameContext) {
         let unit = self
             .parts
             .get(part)
@@ -153,7 +163,7 @@ impl Walker<'_> {
         let is_prefix = ["__cfi_", "__pfx_"]
             .iter()
             .any(|p| unit.name.starts_with(p));
-        if !is_prefix && !standing.is_spoilt && standing.frame == Frame::Function {
+        if !is_prefix && !standing.is_spoilt && standing.frame == FrameKind::Function {
             let at = self.last(part, pc);
             self.breach(at, Breach::FallsThrough { next });
         }

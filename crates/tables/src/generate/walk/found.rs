@@ -1,6 +1,6 @@
 //! What is found at each instruction of a function: its row, or why it has none.
 
-use super::{Frame, Gap, Known, Part, Standing, Walker};
+use super::{FrameContext, FrameKind, Gap, InsnState, UnitWalk, Walker};
 use crate::generate::function::Function;
 use crate::generate::rows;
 use crate::proof::state::State;
@@ -9,7 +9,7 @@ use unwind_sim_unwind::rule::Rule;
 
 /// What was found at an instruction, and those that follow it until something else is.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) struct Found {
+pub(super) struct RowOrGap {
     /// The row.
     pub(super) rule: Option<Rule>,
     /// Why there is none, if that is to be told.
@@ -23,7 +23,7 @@ impl Walker<'_> {
         &mut self,
         row: &mut Option<(u32, u32)>,
         state: &State,
-        standing: Standing,
+        standing: FrameContext,
     ) -> u32 {
         let version = state.version();
         // The same version: nothing has changed that a row says.
@@ -33,18 +33,20 @@ impl Walker<'_> {
             return number;
         }
 
-        let rule = match standing.is_spoilt {
-            true => None,
-            false => rows::row(state, standing.frame),
+        let rule = if standing.is_spoilt {
+            None
+        } else {
+            rows::row(state, standing.frame)
         };
 
-        let is_gap = rule.is_none() && standing.frame != Frame::Undefined;
-        let gap = is_gap.then_some(match standing.is_spoilt {
-            true => Gap::Disagree,
-            false => Gap::Frame,
+        let is_gap = rule.is_none() && standing.frame != FrameKind::Undefined;
+        let gap = is_gap.then_some(if standing.is_spoilt {
+            Gap::Disagree
+        } else {
+            Gap::Frame
         });
 
-        let found = Found { rule, gap };
+        let found = RowOrGap { rule, gap };
 
         // `add_rows` sees by equal numbers that a row goes on.
         let last = row.and_then(|row| self.found.get(row.1 as usize - 1));
@@ -62,12 +64,12 @@ impl Walker<'_> {
 
     /// What is known before the instruction at `address` (svma) of the function followed last, if
     /// [`Walker::keep_states`] was called.
-    pub fn known(&self, address: u64) -> Option<&Known> {
+    pub fn known(&self, address: u64) -> Option<&InsnState> {
         self.states.as_ref()?.get(&address)
     }
 
     /// What was found at the instruction at `address` (svma).
-    pub(super) fn found(&self, address: u64) -> Option<&Found> {
+    pub(super) fn found(&self, address: u64) -> Option<&RowOrGap> {
         let part = self.parts.get(self.part_at(address)?)?;
         let number = *part.found.get(part.body.offset(address)?)?;
         self.found.get((number as usize).checked_sub(1)?)
@@ -100,7 +102,7 @@ impl Walker<'_> {
         functions
     }
 
-    fn add_rows(&self, part: &mut Part, out: &mut Function) {
+    fn add_rows(&self, part: &mut UnitWalk, out: &mut Function) {
         // Nothing calls the function at which the program starts.
         let start = self.file.start();
         let is_outermost = start.is_some_and(|start| out.range.contains(&start));
@@ -125,18 +127,19 @@ impl Walker<'_> {
             }
 
             last = (number, end);
-            let found = match is_outermost {
-                true => Found {
+            let found = if is_outermost {
+                RowOrGap {
                     rule: Some(Rule::OUTERMOST),
                     gap: None,
-                },
-                false => *found,
+                }
+            } else {
+                *found
             };
             self.add_row(out, at..end, found);
         }
     }
 
-    fn add_row(&self, out: &mut Function, range: Range<u64>, found: Found) {
+    fn add_row(&self, out: &mut Function, range: Range<u64>, found: RowOrGap) {
         let Range { start: at, end } = range;
         if found.rule.is_none() {
             out.silent.push(at..end);

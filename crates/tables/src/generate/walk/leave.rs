@@ -2,7 +2,7 @@
 
 use super::super::function::Gap;
 use super::super::functions;
-use super::{Next, Standing, Walker};
+use super::{FrameContext, Next, Walker};
 use crate::kernel;
 use crate::proof::exec::push;
 use crate::proof::no_return;
@@ -23,7 +23,7 @@ fn is_known(name: &str) -> bool {
 
 /// What a jump to the kernel's own stubs stands for (Linux `arch/x86/lib/retpoline.S`).
 enum Stub {
-    /// `ret`.
+    /// The stub returns: `ret`.
     Return,
     /// A jump to the address in the register.
     Jump(Reg),
@@ -80,7 +80,7 @@ impl<'g> Walker<'g> {
         part: usize,
         insn: &Instruction,
         state: &mut State,
-        standing: Standing,
+        standing: FrameContext,
     ) -> Next {
         let (pc, next) = (insn.ip(), insn.next_ip());
         if self.hints.intra_calls.contains(&pc) {
@@ -114,10 +114,7 @@ impl<'g> Walker<'g> {
         state.call(RegMask::CALLEE_SAVED);
         self.landing_pad(part, pc, state, standing);
 
-        match never {
-            true => Next::End,
-            false => Next::Go(next),
-        }
+        if never { Next::End } else { Next::Go(next) }
     }
 
     /// Whether a function whose end is not known ends behind a call, at `next`.
@@ -128,7 +125,7 @@ impl<'g> Walker<'g> {
     }
 
     /// Where an exception thrown by the call at `pc` continues.
-    fn landing_pad(&mut self, part: usize, pc: u64, state: &State, standing: Standing) {
+    fn landing_pad(&mut self, part: usize, pc: u64, state: &State, standing: FrameContext) {
         let Some(sites) = self.parts.get(part).map(|p| &p.sites) else {
             return;
         };
@@ -145,7 +142,7 @@ impl<'g> Walker<'g> {
         part: usize,
         insn: &Instruction,
         state: &State,
-        standing: Standing,
+        standing: FrameContext,
     ) {
         let target = insn.near_branch64();
         let imported = self.import(insn);
@@ -182,7 +179,7 @@ impl<'g> Walker<'g> {
         from: u64,
         target: u64,
         state: &State,
-        standing: Standing,
+        standing: FrameContext,
     ) {
         match self.part_at(target) {
             Some(_) => self.meet(target, state, standing),
@@ -197,7 +194,7 @@ impl<'g> Walker<'g> {
         from: u64,
         target: u64,
         state: &State,
-        standing: Standing,
+        standing: FrameContext,
     ) {
         let unit = self.unit_at(target);
         let is_entry = unit.is_none_or(|(_, unit)| {
@@ -232,7 +229,7 @@ impl<'g> Walker<'g> {
         part: usize,
         insn: &Instruction,
         state: &State,
-        standing: Standing,
+        standing: FrameContext,
     ) {
         let target = self.machine.target(insn, state);
         let name = self.machine.import(insn, state);
@@ -247,7 +244,7 @@ impl<'g> Walker<'g> {
         target: Value,
         name: Option<&str>,
         state: &State,
-        standing: Standing,
+        standing: FrameContext,
     ) {
         let (table, base) = match target {
             Value::TableEntry { table } => (table, 0),

@@ -51,6 +51,8 @@ impl Machine<'_> {
         displacement: u64,
         state: &State,
     ) -> Address {
+        // The decoder has added the address of the next instruction, so this is an address of the
+        // file.
         if matches!(base, Register::RIP | Register::EIP) {
             return Address::File(displacement);
         }
@@ -59,21 +61,26 @@ impl Machine<'_> {
             return Address::Unknown;
         }
 
+        // A gather or scatter has one address for each element of its vector.
         let is_vector = index.is_vector_register();
         let base = general(base).map(|reg| state.reg(reg));
         let index = general(index).map(|reg| state.reg(reg));
         let displacement = displacement.cast_signed();
 
         if is_vector {
-            return match base.is_some_and(may_be_stack) {
-                true => Address::Frame,
-                false => Address::Unknown,
+            return if base.is_some_and(may_be_stack) {
+                Address::Frame
+            } else {
+                Address::Unknown
             };
         }
 
+        // Without base and index, the displacement is the address.
         match (base, index) {
             (None, None) => Address::File(displacement.cast_unsigned()),
             (Some(base), None) => place(base.plus(displacement)),
+            // In a `lea` or an access without a base, the index may be the pointer, if it is not
+            // scaled.
             (None, Some(index)) if scale == 1 && (may_be_stack(index)) => {
                 place(index.plus(displacement))
             }
@@ -92,6 +99,9 @@ impl Machine<'_> {
                     // `(%rdx,%rax)`, with the table in the index.
                     scaled(at, index, scale)
                 }
+
+                // With two unknown distances, the address is only known to be somewhere in the
+                // frame.
                 _ if [base, index].into_iter().any(may_be_stack) => Address::Frame,
                 _ => Address::Unknown,
             },

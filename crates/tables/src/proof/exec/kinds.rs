@@ -44,6 +44,7 @@ pub(super) fn changes_nothing(insn: &Instruction) -> bool {
     use Mnemonic as M;
     let size = insn.op0_register().size();
     // The processor looks at the lower bits of a count only.
+    // An operand of 4 bytes is left out, as writing it clears the upper half of its register.
     let shifts_by_nothing = |count: u32| {
         let bits = if size == 8 || insn.memory_size().size() == 8 {
             63
@@ -56,6 +57,7 @@ pub(super) fn changes_nothing(insn: &Instruction) -> bool {
                 .is_ok_and(|count| count & bits == 0)
     };
 
+    // The operand with which each operation gives back the other operand.
     let neutral = match insn.mnemonic() {
         M::Or | M::Add | M::Sub | M::Xor => 0,
         M::And => -1,
@@ -68,6 +70,7 @@ pub(super) fn changes_nothing(insn: &Instruction) -> bool {
         _ => return false,
     };
 
+    // Of two equal registers, only `or` and `and` give the same value back; `xor` and `sub` give 0.
     if insn.op1_kind() == OpKind::Register {
         let is_same = insn.op0_kind() == OpKind::Register && size != 4;
         return is_same

@@ -17,7 +17,7 @@ pub use stores::GuessedStore;
 
 use super::access::{Accesses, general};
 use super::jump_table::{ENTRIES_MAX, JumpTable};
-use super::state::{Comparison, Direction, Place, State};
+use super::state::{ComparedPlace, Comparison, Direction, State};
 use super::value::{Anchor, Value};
 use crate::file::File;
 use address::{Address, is_direct};
@@ -148,8 +148,13 @@ impl<'f> Machine<'f> {
     /// returns.
     pub fn execute(&mut self, insn: &Instruction, state: &mut State) {
         use Mnemonic as M;
+
+        // The usual instructions have their own rules; of all others the decoder knows what they
+        // write.
         match insn.mnemonic() {
             M::Nop | M::Endbr64 | M::Fnop | M::Pause => {}
+
+            // It only sets flags, so what was compared before cannot be told from them any more.
             M::Test => state.comparison = None,
             M::Mov | M::Movnti => self.mov(insn, state),
             M::Lea => {
@@ -183,12 +188,15 @@ impl<'f> Machine<'f> {
                 }
             }
             M::Pushfq | M::Pushf => self.push(state, stack_size(insn), Value::Computed),
+            // Only rsp moves by a known number; what is popped are flags.
             M::Popfq | M::Popf => {
                 let sp = state.reg(Reg::Rsp);
                 state.set(Reg::Rsp, sp.plus(stack_size(insn).into()));
                 // The flags come from the stack, with DF among them.
                 (state.comparison, state.direction) = (None, Direction::Unknown);
             }
+
+            // `leave` is `mov %rbp, %rsp; pop %rbp`.
             M::Leave if insn.code() == Code::Leaveq => {
                 let sp = state.reg(Reg::Rbp);
                 state.set(Reg::Rbp, load(state, sp, 8));
@@ -201,6 +209,8 @@ impl<'f> Machine<'f> {
                 state.set(Reg::Rsp, sp.plus(2));
             }
             M::Enter => self.enter(insn, state),
+            // These come before the general rules: an alignment by nothing or an added 0 must not
+            // lose what is known.
             M::Add | M::Sub | M::And if changes_nothing(insn) => state.comparison = None,
             M::Xor | M::Sub if is_zeroing(insn) => {
                 set(state, insn.op0_register(), Value::Const(0));
@@ -229,6 +239,8 @@ impl<'f> Machine<'f> {
                 let value = self.sign_extended(insn, state);
                 set(state, insn.op0_register(), value);
             }
+
+            // It extends eax by its sign, as entries of a jump table are.
             M::Cdqe => match state.reg(Reg::Rax) {
                 Value::TableEntry { .. } => {}
                 other => {
@@ -320,6 +332,7 @@ impl<'f> Machine<'f> {
             return state.set(Reg::Rsp, Value::Unknown);
         }
 
+        // `enter` is `push %rbp; mov %rsp, %rbp; sub $size, %rsp` if the level is 0.
         self.push(state, 8, state.reg(Reg::Rbp));
         let frame = state.reg(Reg::Rsp);
         for _ in 1..level {
@@ -335,6 +348,7 @@ impl<'f> Machine<'f> {
     }
 
     fn add(&mut self, insn: &Instruction, state: &mut State, sign: i64) {
+        // The second operand is read first: it may be the register that changes.
         let by = self.second(insn, state);
         // A sum of 32 bits clears the upper half, even if 0 is added.
         if by == Value::Const(0) && insn.op0_register().size() != 4 {
@@ -343,6 +357,8 @@ impl<'f> Machine<'f> {
         }
 
         let mut lowered = false;
+
+        // What the sum of two known things is: an entry added to its table is where a jump goes.
         self.change(insn, state, |value, width| match (value, by) {
             _ if width == 4 => Value::Computed,
             _ if width != 8 => combined(value, by),
@@ -361,6 +377,8 @@ impl<'f> Machine<'f> {
             }
         });
 
+        // rsp is then below where it was, at a distance that is not known: `sub %rax, %rsp` for an
+        // array of variable size.
         if lowered && insn.op0_kind() == OpKind::Register {
             let value = self.lower(insn.ip(), state);
             set(state, insn.op0_register(), value);
@@ -382,6 +400,7 @@ impl<'f> Machine<'f> {
     }
 
     fn and(&mut self, insn: &Instruction, state: &mut State) {
+        // Read before the first operand changes, as both may be one register.
         let mask = self.second(insn, state);
         // `and %rbx, %rbx`, in any size.
         let (to, size) = (insn.op0_register(), insn.op0_register().size());
@@ -410,6 +429,7 @@ impl<'f> Machine<'f> {
             _ => combined(value, mask),
         });
 
+        // The aligned address gets an anchor of its own: slots are found by their distance from it.
         if let Some((of, size)) = align
             && insn.op0_kind() == OpKind::Register
         {
@@ -422,10 +442,10 @@ impl<'f> Machine<'f> {
     fn comparison(&self, insn: &Instruction, state: &State) -> Option<Comparison> {
         let place = match insn.op0_kind() {
             OpKind::Register if !is_high(insn.op0_register()) => {
-                Place::Reg(general(insn.op0_register())?)
+                ComparedPlace::Reg(general(insn.op0_register())?)
             }
             OpKind::Memory => match self.address(insn, state) {
-                Address::Stack(at) => Place::Memory(at),
+                Address::Stack(at) => ComparedPlace::Memory(at),
                 _ => return None,
             },
             _ => return None,
@@ -494,9 +514,10 @@ fn is_all_ones(value: Value, size: usize) -> bool {
 
 /// What is computed from these values.
 fn uncertain(from: &[Value]) -> Value {
-    match from.iter().any(|value| value.is_vague()) {
-        true => Value::Unknown,
-        false => Value::Computed,
+    if from.iter().any(|value| value.is_vague()) {
+        Value::Unknown
+    } else {
+        Value::Computed
     }
 }
 
@@ -507,9 +528,10 @@ fn combined(a: Value, b: Value) -> Value {
         value.is_of_caller() || matches!(value, Value::Const(_) | Value::Index { .. })
     };
     let is_any = a.is_of_caller() || b.is_of_caller();
-    match is_any && may_be_neutral(a) && may_be_neutral(b) {
-        true => Value::Unknown,
-        false => uncertain(&[a, b]),
+    if is_any && may_be_neutral(a) && may_be_neutral(b) {
+        Value::Unknown
+    } else {
+        uncertain(&[a, b])
     }
 }
 
@@ -548,9 +570,10 @@ fn constant(insn: &Instruction, operand: u32) -> Value {
 }
 
 fn load(state: &State, at: Value, size: u8) -> Value {
-    match at.is_stack() {
-        true => state.load(at, size),
-        false => Value::Unknown,
+    if at.is_stack() {
+        state.load(at, size)
+    } else {
+        Value::Unknown
     }
 }
 

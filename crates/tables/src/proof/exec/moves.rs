@@ -12,6 +12,8 @@ use unwind_sim_unwind::regs::Reg;
 
 impl Machine<'_> {
     pub(super) fn mov(&mut self, insn: &Instruction, state: &mut State) {
+        // A vector or segment register has no value that is followed, so copies through one are
+        // computed.
         match (insn.op0_kind(), insn.op1_kind()) {
             (OpKind::Register, OpKind::Register) => {
                 // The second half of a change of stacks: the new one's top word leads back to the
@@ -38,6 +40,8 @@ impl Machine<'_> {
                 set_from(state, to, value, from);
             }
             (OpKind::Register, OpKind::Memory) => {
+                // Words that are read as a whole may be saved registers; parts are at most indexes
+                // of jump tables.
                 let to = insn.op0_register();
                 let value = match to.size() {
                     8 => self.load(insn, state, 8),
@@ -50,6 +54,8 @@ impl Machine<'_> {
                 }
             }
             (OpKind::Register, _) => {
+                // An immediate number of 32 bits is extended; smaller ones change only a part of
+                // the register.
                 let to = insn.op0_register();
                 let value = match to.size() {
                     4.. => constant(insn, 1),
@@ -98,6 +104,7 @@ impl Machine<'_> {
             return Value::TableTarget { table, base };
         }
 
+        // `lea` computes an address without using it, so what is known of the address is the value.
         match self.address(insn, state) {
             Address::Stack(value) => value,
             Address::File(at) => address_value(at),
@@ -214,17 +221,19 @@ impl Machine<'_> {
                 }
             }
             _ => {
+                // `xchg` with memory is a load and a store of the same word.
                 let register = match insn.op0_kind() {
                     OpKind::Register => insn.op0_register(),
                     _ => insn.op1_register(),
                 };
                 let whole = register.size() == 8;
-                let (old, new) = match whole {
-                    true => (self.load(insn, state, 8), read(state, register)),
-                    false => {
-                        let size = register.size() as u32;
-                        (self.load_part(insn, state, size), Value::Computed)
-                    }
+
+                // Loaded before the store, which overwrites it.
+                let (old, new) = if whole {
+                    (self.load(insn, state, 8), read(state, register))
+                } else {
+                    let size = register.size() as u32;
+                    (self.load_part(insn, state, size), Value::Computed)
                 };
                 self.store(insn, state, register.size() as u32, new);
                 match general(register) {

@@ -2,9 +2,9 @@
 //! not known if it may be what it was computed from.
 
 use super::address::Address;
-use super::strings::Run;
+use super::strings::StringRun;
 use super::{Machine, changes_nothing, constant, is_from_vector, operand_size, read, set};
-use crate::proof::access::{Used, general};
+use crate::proof::access::{InsnUses, general};
 use crate::proof::join::either;
 use crate::proof::state::{Direction, State, registers};
 use crate::proof::value::Value;
@@ -18,6 +18,7 @@ impl Machine<'_> {
             return;
         }
 
+        // What is read and written is the decoder's knowledge, kept for each instruction code.
         let mut used = self.accesses.of(insn);
         if is_repeated(insn) {
             // Not even once, perhaps.
@@ -27,9 +28,10 @@ impl Machine<'_> {
         let is_written = used.memory || used.regs != 0;
         // What is put elsewhere is not followed further.
         let matters = is_written || !state.is_elsewhere;
-        let inputs = match matters && (used.regs != 0 || used.reads != 0 || used.loads) {
-            true => self.inputs(insn, state, &used),
-            false => Inputs::default(),
+        let inputs = if matters && (used.regs != 0 || used.reads != 0 || used.loads) {
+            self.inputs(insn, state, &used)
+        } else {
+            Inputs::default()
         };
 
         // Where it goes is not followed: a vector register, mostly.
@@ -40,12 +42,14 @@ impl Machine<'_> {
         }
 
         // Where a string is, and how often it is repeated, is in registers that change below.
-        let run = match insn.is_string_instruction() {
-            true => Run::of(insn, state),
-            false => None,
+        let run = if insn.is_string_instruction() {
+            StringRun::of(insn, state)
+        } else {
+            None
         };
         let strings = [Reg::Rsi, Reg::Rdi].map(|reg| state.reg(reg));
 
+        // The store comes before registers change: its address is computed from the old ones.
         if used.is_special {
             self.store_specially(insn, state, inputs);
         } else if used.memory {
@@ -53,23 +57,27 @@ impl Machine<'_> {
             self.store_other(insn, state, size as u32, inputs);
         }
 
+        // Every register that is written gets what may come out, also those that no operand names.
         for reg in registers(used.regs) {
             let is_exchanged = insn.mnemonic() == Mnemonic::Xadd
                 && insn.op0_register() != insn.op1_register()
                 && general(insn.op1_register()) == Some(reg);
-            let value = match state.is_elsewhere && is_from_vector(insn) {
-                true => Value::Unknown,
-                // What was in the other operand.
-                false if is_exchanged && (inputs.vague || inputs.of_caller) => Value::Unknown,
-                false => inputs.result(insn, size_of(insn, reg)),
+            // What was in the other operand, of an exchange.
+            let may_be_exchanged = is_exchanged && (inputs.vague || inputs.of_caller);
+            let value = if state.is_elsewhere && is_from_vector(insn) || may_be_exchanged {
+                Value::Unknown
+            } else {
+                inputs.result(insn, size_of(insn, reg))
             };
             state.set(reg, value);
         }
 
+        // rsi and rdi end where the repeated instruction has moved them to.
         if let Some(run) = run {
             run.advance(insn, strings, state);
         }
 
+        // Flags that were compared are gone, and the direction of strings may be another.
         let flags = insn.rflags_modified();
         if flags != 0 {
             state.comparison = None;
@@ -103,7 +111,7 @@ impl Machine<'_> {
     }
 
     /// What the instruction computes with.
-    fn inputs(&mut self, insn: &Instruction, state: &State, used: &Used) -> Inputs {
+    fn inputs(&mut self, insn: &Instruction, state: &State, used: &InsnUses) -> Inputs {
         let mut inputs = Inputs::default();
         for reg in registers(used.reads) {
             inputs.add(state.reg(reg));
@@ -129,9 +137,10 @@ impl Machine<'_> {
 
     fn store_other(&mut self, insn: &Instruction, state: &mut State, size: u32, inputs: Inputs) {
         let is_vector = (1..insn.op_count()).any(|n| insn.op_register(n).is_vector_register());
-        let value = match state.is_elsewhere && (is_vector || insn.op_count() == 1) {
-            true => Value::Unknown,
-            false => inputs.result(insn, size as usize),
+        let value = if state.is_elsewhere && (is_vector || insn.op_count() == 1) {
+            Value::Unknown
+        } else {
+            inputs.result(insn, size as usize)
         };
         if value == Value::Unknown && size > 8 {
             // Some of its words.
@@ -180,6 +189,7 @@ impl Inputs {
 
     /// What comes out, of `size` bytes.
     pub(super) fn result(self, insn: &Instruction, size: usize) -> Value {
+        // Instructions that may leave their destination as it was, depending on their operands.
         let may_be_kept = matches!(
             insn.mnemonic(),
             // With a large index, it leaves all bits.

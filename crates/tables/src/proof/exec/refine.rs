@@ -2,13 +2,13 @@
 
 use super::index_up_to;
 use crate::proof::jump_table::ENTRIES_MAX;
-use crate::proof::state::{Comparison, Place, State};
+use crate::proof::state::{ComparedPlace, Comparison, State};
 use crate::proof::value::Value;
 use iced_x86::ConditionCode;
 use unwind_sim_unwind::regs::Reg;
 
 /// What the outcome of a conditional jump says of the place that was compared.
-enum Told {
+enum BranchFact {
     /// It is this stack address.
     Is(Value),
     /// It is a number, at most this.
@@ -22,34 +22,38 @@ pub fn tells(state: &State, condition: ConditionCode, taken: bool) -> bool {
     told(state, condition, taken).is_some()
 }
 
-fn told(state: &State, condition: ConditionCode, taken: bool) -> Option<Told> {
+fn told(state: &State, condition: ConditionCode, taken: bool) -> Option<BranchFact> {
     use ConditionCode as C;
     let comparison = state.comparison.as_ref()?;
+
+    // What is held is only known of a register: memory may have been changed through a pointer.
     let held = match comparison.place {
-        Place::Reg(reg) => state.reg(reg),
-        Place::Memory(_) => Value::Unknown,
+        ComparedPlace::Reg(reg) => state.reg(reg),
+        ComparedPlace::Memory(_) => Value::Unknown,
     };
 
     // Addresses on the stack are not compared but with rsp: a slot may hold another one than was stored.
     if let (Value::Const(a), Value::Const(b)) = (held, comparison.with)
         && let Some(is_so) = is_so(condition, [a, b], comparison.width)
     {
-        return (is_so != taken).then_some(Told::Impossible);
+        return (is_so != taken).then_some(BranchFact::Impossible);
     }
 
+    // On one side of the jump both are equal, so what is known of either holds for both.
     let equal = matches!((condition, taken), (C::e, true) | (C::ne, false));
     if equal && comparison.width == 8 && comparison.with.is_stack() {
         // An address in the frame stays one; one at an unknown distance from it is known now.
         let frame = |value| matches!(value, Value::Entry { reg: Reg::Rsp, .. });
         // rsp is what it is known to be, unlike what a slot held: the loop goes on.
-        let is_rsp = matches!(comparison.place, Place::Reg(Reg::Rsp));
+        let is_rsp = matches!(comparison.place, ComparedPlace::Reg(Reg::Rsp));
         if is_rsp && frame(held) && frame(comparison.with) && held != comparison.with {
-            return Some(Told::Impossible);
+            return Some(BranchFact::Impossible);
         }
         let is_better = !held.is_stack() || !frame(held) && frame(comparison.with);
-        return is_better.then_some(Told::Is(comparison.with));
+        return is_better.then_some(BranchFact::Is(comparison.with));
     }
 
+    // Everything below is about numbers that are not negative, such as the bounds of jump tables.
     let Value::Const(limit @ 0..) = comparison.with else {
         return None;
     };
@@ -63,7 +67,8 @@ fn told(state: &State, condition: ConditionCode, taken: bool) -> Option<Told> {
         _ => return None,
     };
 
-    (max < ENTRIES_MAX).then_some(Told::AtMost(max))
+    // A bound that is larger than any table is of no use as one.
+    (max < ENTRIES_MAX).then_some(BranchFact::AtMost(max))
 }
 
 /// Whether a jump on `condition` is taken after numbers were compared of which `width` bytes count;
@@ -92,16 +97,18 @@ fn is_so(condition: ConditionCode, [a, b]: [i32; 2], width: u8) -> Option<bool> 
 /// or not. Whether there is such a way: a jump may be known to have the other outcome.
 pub fn refine(state: &mut State, condition: ConditionCode, taken: bool) -> bool {
     let told = told(state, condition, taken);
+
+    // Without a comparison nothing is known of the flags.
     let Some(comparison) = state.comparison else {
         return true;
     };
     let Comparison { place, width, .. } = comparison;
 
     match (told, place) {
-        (Some(Told::Impossible), _) => return false,
-        (None, _) | (Some(Told::Is(_)), Place::Memory(_)) => {}
-        (Some(Told::Is(address)), Place::Reg(reg)) => state.set(reg, address),
-        (Some(Told::AtMost(max)), Place::Reg(reg)) => {
+        (Some(BranchFact::Impossible), _) => return false,
+        (None, _) | (Some(BranchFact::Is(_)), ComparedPlace::Memory(_)) => {}
+        (Some(BranchFact::Is(address)), ComparedPlace::Reg(reg)) => state.set(reg, address),
+        (Some(BranchFact::AtMost(max)), ComparedPlace::Reg(reg)) => {
             let old = state.reg(reg);
             // Those say more.
             let more = old.is_stack() || old.is_of_caller() || matches!(old, Value::Const(_));
@@ -122,7 +129,7 @@ pub fn refine(state: &mut State, condition: ConditionCode, taken: bool) -> bool 
                 state.comparison = Some(comparison);
             }
         }
-        (Some(Told::AtMost(max)), Place::Memory(at)) => {
+        (Some(BranchFact::AtMost(max)), ComparedPlace::Memory(at)) => {
             // A saved register there says more (a way over a list in the frame that is never taken).
             if width >= 4 && !state.is_saved(at, width.into()) {
                 state.store(at, width.into(), index_up_to(max, width));
@@ -142,11 +149,13 @@ mod tests {
     fn where_a_jump_tells_nothing_the_state_stays() {
         use ConditionCode as C;
         let places = [
-            Place::Reg(Reg::Rax),
-            Place::Reg(Reg::Rbx),
-            Place::Memory(Value::frame(-32)),
+            // One of each kind: a register that was compared, another one, and a slot.
+            ComparedPlace::Reg(Reg::Rax),
+            ComparedPlace::Reg(Reg::Rbx),
+            ComparedPlace::Memory(Value::frame(-32)),
         ];
 
+        // Numbers at the edges, an address, and nothing known.
         let numbers = [0, 1, 7, i32::MAX, -1].map(Value::Const);
         let mut told = Vec::new();
         for place in places {
@@ -162,6 +171,8 @@ mod tests {
                         let before = state.clone();
                         refine(&mut state, condition, taken);
                         let tells = tells(&before, condition, taken);
+
+                        // Where nothing is told, nothing of the state may change.
                         assert!(tells || state == before, "{place:?} {with:?} {condition:?}");
                         if state != before && place == places[0] && with == Value::Const(7) {
                             told.push((condition, taken, state.reg(Reg::Rax)));
@@ -172,6 +183,8 @@ mod tests {
         }
 
         let up_to = |max| index_up_to(max, 8);
+
+        // All outcomes that bound rax after a comparison with 7.
         let mut wanted = vec![
             (C::b, true, up_to(6)),
             (C::ae, false, up_to(6)),

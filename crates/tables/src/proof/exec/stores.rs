@@ -2,9 +2,9 @@
 
 use super::address::{Address, is_direct};
 use super::other::{Inputs, is_repeated};
-use super::strings::Run;
+use super::strings::StringRun;
 use super::{Machine, general};
-use crate::proof::access::Written;
+use crate::proof::access::WrittenMemory;
 use crate::proof::state::State;
 use crate::proof::swizzle::Swizzle;
 use crate::proof::value::Value;
@@ -16,7 +16,7 @@ use unwind_sim_unwind::regs::Reg;
 const LINE: u32 = 64;
 
 /// What a store to an address in the frame does to what is known.
-enum Hit {
+enum StoreEffect {
     /// It is executed, and its address is what it is known to be.
     Sure,
     /// It would overwrite a saved register or the return address, on a way that may not exist.
@@ -31,7 +31,7 @@ pub struct GuessedStore {
     /// The instruction (svma).
     pc: u64,
     at: Value,
-    /// Bytes.
+    /// Size of the store, bytes.
     size: u32,
 }
 
@@ -58,9 +58,9 @@ impl Machine<'_> {
     pub(super) fn store(&mut self, insn: &Instruction, state: &mut State, size: u32, value: Value) {
         match self.address(insn, state) {
             Address::Stack(at) => match self.hit(insn, state, at, size) {
-                Hit::Elsewhere => self.stored_anywhere = true,
-                Hit::Guessed => self.guess_store(insn, state, at, size),
-                Hit::Sure => {
+                StoreEffect::Elsewhere => self.stored_anywhere = true,
+                StoreEffect::Guessed => self.guess_store(insn, state, at, size),
+                StoreEffect::Sure => {
                     state.store(at, size, value);
                     self.stored_anywhere = self.stored_anywhere || state.has_other_base(at);
                 }
@@ -96,7 +96,7 @@ impl Machine<'_> {
         match self.address(insn, state) {
             Address::Stack(at)
                 if state.has_part_of_slot(at, size)
-                    && matches!(self.hit(insn, state, at, size), Hit::Sure) =>
+                    && matches!(self.hit(insn, state, at, size), StoreEffect::Sure) =>
             {
                 state.store(at, size, value);
                 // What the rest of the slot is now.
@@ -108,18 +108,18 @@ impl Machine<'_> {
     }
 
     /// What a store of `size` bytes at the stack address `at` does.
-    fn hit(&self, insn: &Instruction, state: &State, at: Value, size: u32) -> Hit {
+    fn hit(&self, insn: &Instruction, state: &State, at: Value, size: u32) -> StoreEffect {
         if !state.is_saved(at, size) {
-            return Hit::Sure;
+            return StoreEffect::Sure;
         }
         // A pointer in memory may have moved: a callee changes it, as where a string has grown.
         let may_have_moved = state.has_called && is_through_loaded(insn, state);
         match state.has_branched {
-            false if !may_have_moved => Hit::Sure,
+            false if !may_have_moved => StoreEffect::Sure,
             // A loop over an array in the frame, followed further than it ever runs.
-            _ if (self.is_in_loop || may_have_moved) && !is_direct(insn) => Hit::Elsewhere,
+            _ if (self.is_in_loop || may_have_moved) && !is_direct(insn) => StoreEffect::Elsewhere,
             // An array that is filled in steps, further than its length lets it be.
-            _ => Hit::Guessed,
+            _ => StoreEffect::Guessed,
         }
     }
 
@@ -131,15 +131,16 @@ impl Machine<'_> {
         state: &mut State,
         inputs: Inputs,
     ) {
+        // If the number of repetitions and the direction are known, the store has a known extent.
         if insn.is_string_instruction()
-            && let Some(run) = Run::of(insn, state)
+            && let Some(run) = StringRun::of(insn, state)
         {
             return self.store_string(insn, state, run);
         }
 
         for place in self.accesses.places(insn) {
             let is_string = insn.is_string_instruction();
-            let is_copy = is_string && Run::copies(insn) && copies_unknown(insn, state, None);
+            let is_copy = is_string && StringRun::copies(insn) && copies_unknown(insn, state, None);
             let at = match self.place(&place, state) {
                 // With its offset in a register, `bts` reaches bits far from the operand (SDM,
                 // BTS).
@@ -153,24 +154,29 @@ impl Machine<'_> {
                 // Not a scatter, which stores at as many places as its vector has elements.
                 Address::Stack(at) if !insn.is_vsib() => at,
                 address => {
-                    match is_string {
-                        true => self.stored_elsewhere(insn, state, is_copy),
-                        false => state.is_elsewhere |= inputs.of_caller,
+                    if is_string {
+                        self.stored_elsewhere(insn, state, is_copy)
+                    } else {
+                        state.is_elsewhere |= inputs.of_caller
                     }
                     self.stored_anywhere |= !matches!(address, Address::File(_));
                     continue;
                 }
             };
 
+            // An address relative to another base may be anywhere in the frame.
             self.stored_anywhere |= state.has_other_base(at);
+
+            // What is hit decides whether the store is believed: it may be on a way that does not
+            // exist.
             if let Some(size) = place.size {
                 match self.hit(insn, state, at, size) {
-                    Hit::Sure => {}
-                    Hit::Guessed => {
+                    StoreEffect::Sure => {}
+                    StoreEffect::Guessed => {
                         self.guess_store(insn, state, at, size);
                         continue;
                     }
-                    Hit::Elsewhere => {
+                    StoreEffect::Elsewhere => {
                         self.stored_anywhere = true;
                         continue;
                     }
@@ -180,6 +186,8 @@ impl Machine<'_> {
             self.store_at(insn, state, at, &place, (inputs, is_copy));
         }
 
+        // What is stored may be a register's value that was put elsewhere: slots may hold more than
+        // is known.
         state.is_lossy |= state.is_elsewhere;
     }
 
@@ -188,13 +196,14 @@ impl Machine<'_> {
         insn: &Instruction,
         state: &mut State,
         at: Value,
-        place: &Written,
+        place: &WrittenMemory,
         (inputs, is_copy): (Inputs, bool),
     ) {
         // Of repeated ones, the decoder does not say it.
-        let size = match is_repeated(insn) {
-            true => u32::try_from(insn.memory_size().size()).ok(),
-            false => place.size,
+        let size = if is_repeated(insn) {
+            u32::try_from(insn.memory_size().size()).ok()
+        } else {
+            place.size
         };
 
         match size {
@@ -206,8 +215,8 @@ impl Machine<'_> {
             None => state.may_store(at, i32::MAX.unsigned_abs()),
             Some(size) if insn.is_string_instruction() => {
                 let stored = state.reg(Reg::Rax);
-                state.is_lossy |=
-                    is_copy || !Run::copies(insn) && (stored.is_vague() || stored.is_of_caller());
+                state.is_lossy |= is_copy
+                    || !StringRun::copies(insn) && (stored.is_vague() || stored.is_of_caller());
                 // Upwards or downwards.
                 match state.reg(Reg::Rcx) {
                     _ if !is_repeated(insn) => state.may_store(at, size),
@@ -233,13 +242,16 @@ impl Machine<'_> {
     }
 
     /// `stos` and `movs`, of which is known how often they are executed, and in what direction.
-    fn store_string(&mut self, insn: &Instruction, state: &mut State, run: Run) {
-        let copies_unknown = Run::copies(insn) && copies_unknown(insn, state, Some(run));
+    fn store_string(&mut self, insn: &Instruction, state: &mut State, run: StringRun) {
+        let copies_unknown = StringRun::copies(insn) && copies_unknown(insn, state, Some(run));
         let to = state.reg(Reg::Rdi);
+
+        // Repeated zero times, it stores nothing.
         if run.all == 0 {
             return;
         }
 
+        // Without a known place it may hit anything that is not followed.
         let Some((at, size)) = run.extent(to) else {
             self.stored_elsewhere(insn, state, copies_unknown);
             self.stored_anywhere |= !matches!(to, Value::Const(_));
@@ -249,40 +261,48 @@ impl Machine<'_> {
 
         self.stored_anywhere |= state.has_other_base(at);
         match self.hit(insn, state, at, size) {
-            Hit::Sure => {}
-            Hit::Guessed => return self.guess_store(insn, state, at, size),
-            Hit::Elsewhere => {
+            StoreEffect::Sure => {}
+            StoreEffect::Guessed => return self.guess_store(insn, state, at, size),
+            StoreEffect::Elsewhere => {
                 self.stored_anywhere = true;
                 return;
             }
         }
 
-        let other = match copies_unknown {
-            true => Value::Unknown,
-            false => Value::Computed,
+        let other = if copies_unknown {
+            Value::Unknown
+        } else {
+            Value::Computed
         };
 
         let stored = state.reg(Reg::Rax);
+
+        // Not by whole words: nothing of it can be followed in slots.
         if !run.is_by_words() {
             // Some of its words.
             state.is_lossy |= size >= 8
-                && match Run::copies(insn) {
-                    true => copies_unknown,
-                    false => stored.is_vague() || stored.is_of_caller(),
+                && if StringRun::copies(insn) {
+                    copies_unknown
+                } else {
+                    stored.is_vague() || stored.is_of_caller()
                 };
             return state.store(at, size, Value::Computed);
         }
 
         let from = state.reg(Reg::Rsi);
+
+        // Word by word, since slots are words.
         for moved in run.steps() {
-            if Run::copies(insn) && state.is_parted(from.plus(moved)) {
+            if StringRun::copies(insn) && state.is_parted(from.plus(moved)) {
                 // Both parts arrive, in two words.
                 state.is_lossy = true;
             }
-            let value = match Run::copies(insn) {
-                false => stored,
-                true if from.is_stack() && !is_elsewhere(insn) => state.load(from.plus(moved), 8),
-                true => other,
+            let value = if !StringRun::copies(insn) {
+                stored
+            } else if from.is_stack() && !is_elsewhere(insn) {
+                state.load(from.plus(moved), 8)
+            } else {
+                other
             };
             state.store(to.plus(moved), 8, value);
         }
@@ -291,13 +311,13 @@ impl Machine<'_> {
     /// A string goes to memory that is not followed.
     fn stored_elsewhere(&mut self, insn: &Instruction, state: &mut State, copies_unknown: bool) {
         let stored = state.reg(Reg::Rax);
-        let is_copy = Run::copies(insn);
+        let is_copy = StringRun::copies(insn);
         state.is_elsewhere |= copies_unknown || !is_copy && stored.is_of_caller();
         self.stored_stack |= !is_copy && stored.is_stack();
     }
 
     /// Where a place in memory is.
-    fn place(&self, place: &Written, state: &State) -> Address {
+    fn place(&self, place: &WrittenMemory, state: &State) -> Address {
         match place.segment {
             Register::FS | Register::GS => Address::Unknown,
             _ => self.address_of(
@@ -311,15 +331,16 @@ impl Machine<'_> {
 
 /// Whether an instruction accesses memory through a pointer that was loaded from memory.
 fn is_through_loaded(insn: &Instruction, state: &State) -> bool {
-    let base = match insn.is_string_instruction() {
-        true => Some(Reg::Rdi),
-        false => general(insn.memory_base()),
+    let base = if insn.is_string_instruction() {
+        Some(Reg::Rdi)
+    } else {
+        general(insn.memory_base())
     };
     base.is_some_and(|base| state.is_loaded(base))
 }
 
 /// Whether what is copied from rsi on may be something of the caller's. How much that is, `run` says.
-fn copies_unknown(insn: &Instruction, state: &State, run: Option<Run>) -> bool {
+fn copies_unknown(insn: &Instruction, state: &State, run: Option<StringRun>) -> bool {
     match state.reg(Reg::Rsi) {
         _ if is_elsewhere(insn) => state.is_elsewhere,
         from if from.is_stack() => match run.and_then(|run| run.extent(from)) {

@@ -12,17 +12,17 @@ const WORDS_MAX: i32 = 64;
 
 /// A string instruction of which is known how often it is executed, and in what direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Run {
+pub(super) struct StringRun {
     /// The size of what it works on at once, bytes.
     size: i32,
     /// How far it moves rsi and rdi, bytes.
     pub(super) all: i32,
 }
 
-impl Run {
+impl StringRun {
     /// What is known of `insn`; `None` if it may be executed more or less often, or in the other direction,
     /// or goes by other registers than rsi, rdi and rcx.
-    pub(super) fn of(insn: &Instruction, state: &State) -> Option<Run> {
+    pub(super) fn of(insn: &Instruction, state: &State) -> Option<StringRun> {
         let uses = |kind| insn.op_kinds().any(|k| k == kind);
         if !uses(OpKind::MemoryESRDI) && !uses(OpKind::MemorySegRSI) {
             return None;
@@ -36,11 +36,13 @@ impl Run {
         let count = match state.reg(Reg::Rcx) {
             _ if !is_repeated(insn) => 1,
             // The others may end earlier.
-            Value::Const(count @ 0..) if Run::copies(insn) || Run::stores(insn) => count,
+            Value::Const(count @ 0..) if StringRun::copies(insn) || StringRun::stores(insn) => {
+                count
+            }
             _ => return None,
         };
         let all = step.checked_mul(count)?;
-        Some(Run { size, all })
+        Some(StringRun { size, all })
     }
 
     /// Whether it copies memory.
@@ -72,9 +74,10 @@ impl Run {
 
     /// Where its bytes begin if it begins at the stack address `at`, and how many they are.
     pub(super) fn extent(self, at: Value) -> Option<(Value, u32)> {
-        let low = match self.all < 0 {
-            true => i64::from(self.all) + i64::from(self.size),
-            false => 0,
+        let low = if self.all < 0 {
+            i64::from(self.all) + i64::from(self.size)
+        } else {
+            0
         };
         let low = at.plus(low);
         (at.is_stack() && low.is_stack()).then_some((low, self.all.unsigned_abs()))

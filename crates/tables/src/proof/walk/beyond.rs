@@ -7,7 +7,7 @@
 use super::guesses::Guesses;
 use super::holes;
 use super::rows::{Rows, path};
-use super::{Part, Walker};
+use super::{FunctionWalk, Walker};
 use crate::proof::body::{BYTES_MAX, Bits, Body, is_nop, is_padding};
 use crate::proof::claim::Subject;
 use crate::proof::derive;
@@ -69,7 +69,7 @@ struct Arrival {
 
 /// The addresses of a function's code, or of what belongs to it, at which rows are missing.
 #[derive(Default)]
-pub(super) struct Missing {
+pub(super) struct MissingRows {
     /// The unwinders that have rows where the function starts, so that it must have them everywhere.
     pub(super) expected: u8,
     /// Where (svma) SFrame has no row and should, although it has none at the function's start or elsewhere.
@@ -79,9 +79,9 @@ pub(super) struct Missing {
     arrivals: HashMap<u64, Arrival>,
 }
 
-impl Missing {
+impl MissingRows {
     /// For the function `unit`, which has `rows`.
-    pub(super) fn of(program: &Program<'_>, rows: &[Rows<'_>], unit: &Unit) -> Missing {
+    pub(super) fn of(program: &Program<'_>, rows: &[Rows<'_>], unit: &Unit) -> MissingRows {
         let mut expected = 0;
         for (number, table) in program.tables.iter().enumerate() {
             let bit = unwinder(table.kind());
@@ -95,10 +95,10 @@ impl Missing {
             0 => holes::unexplained(program, rows, &unit.range),
             _ => Vec::new(),
         };
-        Missing {
+        MissingRows {
             expected,
             holes,
-            ..Missing::default()
+            ..MissingRows::default()
         }
     }
 
@@ -108,9 +108,10 @@ impl Missing {
             return self.expected;
         }
         let at = self.holes.partition_point(|hole| hole.end <= pc);
-        match self.holes.get(at).is_some_and(|hole| hole.start <= pc) {
-            true => self.expected | SFRAME,
-            false => self.expected,
+        if self.holes.get(at).is_some_and(|hole| hole.start <= pc) {
+            self.expected | SFRAME
+        } else {
+            self.expected
         }
     }
 
@@ -191,6 +192,8 @@ impl<'p> Walker<'p, '_> {
         (from, target): (u64, u64),
         state: &State,
     ) -> bool {
+        // On a way that may not exist, code without a row is no finding; nor is it if nobody has
+        // rows here.
         if state.is_guessed || state.is_dead || self.parts[part].missing.expected == 0 {
             return false;
         }
@@ -224,15 +227,20 @@ impl<'p> Walker<'p, '_> {
             _ => return false,
         };
 
-        let is_known = |p: &Part<'_>| p.is_listed && p.function == function;
+        // The function may be one that was not followed so far; then it is opened first.
+        let is_known = |p: &FunctionWalk<'_>| p.is_listed && p.function == function;
         if !self.parts.iter().any(is_known) && self.open(function).is_none() {
             return false;
         }
 
+        // The code that is read is bounded in both directions: symbols limit it, and else a
+        // distance.
         let start = around.start.max(target.saturating_sub(DISTANCE_MAX));
         let start = last_symbol(program, start, target).unwrap_or(start);
         let end = around.end.min(target.saturating_add(BYTES_MAX >> 4));
         let end = next_symbol(program, target, end, is_own);
+
+        // Without bytes in the file there is nothing to follow.
         let mut body = self.spare.pop().unwrap_or_default();
         if !body.read(program.file, start..end) {
             return false;
@@ -242,6 +250,8 @@ impl<'p> Walker<'p, '_> {
             self.recycle(body);
             return false;
         }
+
+        // Landing pads are those of the function that the code belongs to.
         let mut all = self.parts.iter();
         let sites = all.find(|p| p.is_listed && p.function == function);
         let sites = sites.map_or(Vec::new(), |p| p.sites.clone());
@@ -251,13 +261,13 @@ impl<'p> Walker<'p, '_> {
 
     /// Opens code without a row that belongs to `function`.
     fn open_bare(&mut self, function: usize, body: Body, sites: Vec<CallSite>, expected: u8) {
-        let missing = Missing {
+        let missing = MissingRows {
             expected,
-            ..Missing::default()
+            ..MissingRows::default()
         };
         let start = self.program.functions[function].range.start;
         let (convention, _) = self.program.convention(start);
-        self.parts.push(Part {
+        self.parts.push(FunctionWalk {
             below_sp: Bits::new(body.len()),
             function,
             is_listed: false,
@@ -303,6 +313,8 @@ impl<'p> Walker<'p, '_> {
     ) -> bool {
         let (program, here) = (self.program, &mut self.parts[part]);
         let (end, function) = (here.body.range.end, here.function);
+
+        // Decoded by itself, since the body ends with the FDE.
         let bytes = program.file.bytes(pc);
         let insn = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode();
 
@@ -316,6 +328,7 @@ impl<'p> Walker<'p, '_> {
             return false;
         }
 
+        // One finding for each unwinder that should have a row there.
         let expected = here.missing.expected;
         here.missing.arrive(end, state, trail);
         for bit in UNWINDERS.into_iter().filter(|bit| expected & bit != 0) {
@@ -354,7 +367,7 @@ impl<'p> Walker<'p, '_> {
         let functions = &self.program.functions;
         let after = functions.partition_point(|f| f.range.end <= target);
         let before = after.checked_sub(1)?;
-        let is_followed = |p: &Part<'_>| p.function == before;
+        let is_followed = |p: &FunctionWalk<'_>| p.function == before;
         let is_followed = self.parts[part].function == before || self.parts.iter().any(is_followed);
         let is_part = functions[before].entry == Entry::Part;
         (is_followed || is_part).then_some(before)
@@ -362,11 +375,14 @@ impl<'p> Walker<'p, '_> {
 
     /// Puts what is missing into the verdicts of the functions that it is missing in.
     pub(super) fn report_missing(&mut self) {
+        // Findings are by part, and verdicts by function: a function may have been followed in
+        // several parts.
         for number in 0..self.parts.len() {
             let part = &mut self.parts[number];
             let missing = std::mem::take(&mut part.missing);
             let mut found = Vec::new();
             for (bit, bits) in UNWINDERS.into_iter().zip(&missing.at) {
+                // A run of instructions without a row is one finding, not one for each instruction.
                 for run in runs(self.program, &mut part.body, bits) {
                     found.extend(contradiction(
                         self.program,
@@ -438,6 +454,7 @@ fn is_part_of(
     (from, target): (usize, u64),
     as_at_entry: bool,
 ) -> bool {
+    // Code of a function stays in its section, and a linker puts it near.
     let unit = &program.functions[owner];
     let section = program.file.code_at(unit.range.start);
     let is_near = section.is_some_and(|section| section.range.contains(&target))
@@ -445,6 +462,8 @@ fn is_part_of(
     if !is_near {
         return false;
     }
+
+    // A symbol with a size is the surest sign there is.
     if let Some(end) = says_its_size(program, owner) {
         return target < end;
     }
@@ -458,6 +477,8 @@ fn is_part_of(
             .take_while(|s| s.address <= target)
             .any(|s| s.address > unit.range.start);
     let is_named = between || program.is_pointed_to(target) || program.is_called(target);
+
+    // Where other functions jump to, a function is likely to start.
     let references = program.references();
     !as_at_entry
         && !is_named
@@ -525,6 +546,8 @@ fn runs(program: &Program<'_>, body: &mut Body, bits: &Bits) -> Vec<Range<u64>> 
     let mut does_something = false;
     let start = body.range.start;
     let mut last: Option<Range<u64>> = None;
+
+    // Bits are by byte, and only starts of instructions are set.
     for offset in 0..body.len() {
         if !bits.has(offset) {
             continue;
@@ -534,6 +557,8 @@ fn runs(program: &Program<'_>, body: &mut Body, bits: &Bits) -> Vec<Range<u64>> 
         };
 
         let at = start + offset as u64;
+
+        // Instructions that touch are one run.
         match &mut last {
             Some(run) if at <= run.end => run.end = run.end.max(at + insn.len() as u64),
             _ => {
@@ -546,6 +571,7 @@ fn runs(program: &Program<'_>, body: &mut Body, bits: &Bits) -> Vec<Range<u64>> 
         does_something |= !is_nop(&insn);
     }
 
+    // The last run has no instruction behind it that would end it.
     runs.extend(last.filter(|_| does_something));
     runs
 }
@@ -555,10 +581,12 @@ fn contradiction(
     program: &Program<'_>,
     (function, unwinder_bit): (usize, u8),
     run: Range<u64>,
-    missing: &Missing,
+    missing: &MissingRows,
     path: impl Fn(Option<u32>) -> Vec<(u64, u64)>,
 ) -> Option<Contradiction> {
     let range = &program.functions[function].range;
+
+    // The tables of one unwinder are those that a walk would ask in turn.
     let tables = program.tables.iter();
     let mut tables = tables.filter(|table| unwinder(table.kind()) == unwinder_bit);
 
@@ -570,6 +598,7 @@ fn contradiction(
         Some((table, before.or_else(|| fde(table, &rows, range))?))
     })?;
 
+    // How the first address was reached is told with the finding.
     let first = missing.arrivals.get(&run.start);
     Some(Contradiction {
         table: table.kind(),

@@ -1,7 +1,7 @@
 //! Calls: where they return, which never do, and where exceptions continue.
 
 use super::rows::judge_call;
-use super::{Job, Next, Part, Suspect, Walker};
+use super::{FunctionWalk, Next, PendingPath, SuspectCall, Walker};
 use crate::proof::args_size::size_at;
 use crate::proof::effect::changed;
 use crate::proof::exec::push;
@@ -43,6 +43,7 @@ impl Walker<'_, '_> {
         state: &mut State,
         trail: Option<u32>,
     ) -> Next {
+        // By the number of the call, which is in rax: `exit` and the like.
         let is_final = never_returns(insn, state.reg(Reg::Rax));
         // The new thread returns from the call as well, on a stack of its own.
         if starts_thread(insn, state) {
@@ -53,6 +54,7 @@ impl Walker<'_, '_> {
             state.set(reg, Value::Computed);
         }
 
+        // The kernel has popped nothing, so rsp and callee-saved registers are as before.
         let next = insn.next_ip();
         let file = self.program.file;
         if is_final {
@@ -61,10 +63,11 @@ impl Walker<'_, '_> {
             let mut state = state.clone();
             state.is_dead = true;
             let at = next;
-            self.unreached.push(Job { at, state, trail });
+            self.unreached.push(PendingPath { at, state, trail });
             return Next::End;
         }
 
+        // At the end of the function's code the call must be one that does not return.
         match self.parts[part].body.skip_padding(file, next) {
             None if !self.goes_on_beyond(part, next) => Next::End,
             _ => Next::Go(next),
@@ -120,6 +123,7 @@ impl Walker<'_, '_> {
         state: &mut State,
         trail: Option<u32>,
     ) -> Next {
+        // Both addresses are needed: a walk looks up the call, and execution goes on behind it.
         let (pc, next) = (insn.ip(), insn.next_ip());
         let direct = insn.op0_kind() == OpKind::NearBranch64;
         let is_inside = self.parts[part].body.offset(next).is_some();
@@ -130,12 +134,15 @@ impl Walker<'_, '_> {
             return Next::Go(next);
         }
 
+        // A retpoline calls code that replaces the return address and jumps there.
         if direct && self.is_retpoline(part, insn) {
             push(state, 8, Value::Computed);
             return Next::Go(insn.near_branch64());
         }
 
         let target = direct.then(|| insn.near_branch64());
+
+        // The name of an import says more than its stub, whose code is in another file.
         let known = self.known_target(insn, state);
         let returns = if let Some(name) = self.imported(insn) {
             self.program.returns_by_name(name)
@@ -157,6 +164,7 @@ impl Walker<'_, '_> {
             import.map_or(Returns::Maybe, |name| self.program.returns_by_name(name))
         };
 
+        // Registers that the callee must keep are still known, all others are not.
         let preserved = self.preserved(part, insn);
         state.call(preserved);
 
@@ -183,11 +191,12 @@ impl Walker<'_, '_> {
                 let mut state = state.clone();
                 state.is_dead = true;
                 let at = next;
-                self.unreached.push(Job { at, state, trail });
+                self.unreached.push(PendingPath { at, state, trail });
             }
             return Next::End;
         }
 
+        // That callees keep what the convention says is an assumption here.
         self.assume(Assumption::Callees);
         // `State::call` took the callee to keep what the convention says; what it does otherwise
         // comes on top.
@@ -202,8 +211,8 @@ impl Walker<'_, '_> {
             && let Some(behind) = here.body.skip_nops(file, next)
             && seems_not_to_return(here, pc, behind, state, &self.machine.anchors)
         {
-            self.suspects.push(Suspect {
-                job: Job {
+            self.suspects.push(SuspectCall {
+                job: PendingPath {
                     at: next,
                     state: state.clone(),
                     trail,
@@ -244,9 +253,10 @@ impl Walker<'_, '_> {
             let mut rows = self.parts[part].rows.iter_mut();
             rows.all(|rows| !rows.contradicts(target, state, anchors))
         };
-        match fits(&entry) || !fits(&within) {
-            true => self.start(target),
-            false => self.job(part, insn.ip(), target, &within, trail),
+        if fits(&entry) || !fits(&within) {
+            self.start(target)
+        } else {
+            self.job(part, insn.ip(), target, &within, trail)
         }
     }
 
@@ -289,9 +299,12 @@ impl Walker<'_, '_> {
     fn returns_of(&mut self, target: u64) -> Returns {
         let program = self.program;
         let asked = self.asked.entry(target);
-        *asked.or_insert_with(|| match program.never_returns(target) {
-            true => Returns::Never,
-            false => program.returns(target),
+        *asked.or_insert_with(|| {
+            if program.never_returns(target) {
+                Returns::Never
+            } else {
+                program.returns(target)
+            }
         })
     }
 
@@ -358,6 +371,7 @@ impl Walker<'_, '_> {
 
     /// Where an exception thrown by the call at `pc` continues.
     pub(super) fn landing_pad(&mut self, part: usize, pc: u64, state: &State, trail: Option<u32>) {
+        // Call sites are sorted by their start, as the tables of compilers are.
         let sites = &self.parts[part].sites;
         let after = sites.partition_point(|s| s.calls.start <= pc);
         let site = after.checked_sub(1).map(|i| &sites[i]);
@@ -383,6 +397,7 @@ impl Walker<'_, '_> {
             without_args.insert(state.clone()).set(Reg::Rsp, sp);
         }
 
+        // At the pad, registers are those that the unwinder restores: the same as at the call.
         let state = without_args.as_ref().unwrap_or(state);
 
         // A call that cannot throw lies in the range of its neighbours' call site.
@@ -403,10 +418,12 @@ impl Walker<'_, '_> {
         state: &State,
         trail: Option<u32>,
     ) {
+        // A return to a label in the function, as retpolines have, tells no caller anything.
         if returns_inside(state) {
             return;
         }
 
+        // On a way behind what never returns, a return says nothing.
         self.returns |= !state.is_dead;
         if state.is_guessed || state.is_dead {
             return;
@@ -431,6 +448,7 @@ impl Walker<'_, '_> {
             _ => insn.try_immediate(0).unwrap_or(0) as i64,
         };
 
+        // The return address is still in its place, and rsp points to it.
         let is_at_address = sp.is_stack() && state.load(sp, 8) == Value::ReturnAddress;
         if is_at_address {
             // Without a call on the way, nothing can have kept it from its end.
@@ -442,9 +460,10 @@ impl Walker<'_, '_> {
         }
 
         // What pops a known size is known to its callers.
-        self.breaks_the_abi |= match is_at_address {
-            true => changed(state) != 0,
-            false => pops != 0 || state.breaks_the_abi(),
+        self.breaks_the_abi |= if is_at_address {
+            changed(state) != 0
+        } else {
+            pops != 0 || state.breaks_the_abi()
         };
     }
 
@@ -549,7 +568,7 @@ fn is_test_of_rax(insn: &Instruction) -> bool {
 
 /// Whether the row behind a call does not fit the state, though it differs from the call's own.
 fn seems_not_to_return(
-    part: &mut Part<'_>,
+    part: &mut FunctionWalk<'_>,
     call: u64,
     behind: u64,
     state: &State,

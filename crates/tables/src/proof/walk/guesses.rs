@@ -1,7 +1,7 @@
 //! Claims that are wrong only on a way that may not exist: that way, and where it parts from others.
 
 use super::rows::{Rows, path};
-use super::{Jump, Part, Walker};
+use super::{FunctionWalk, Jump, Walker};
 use crate::file::File;
 use crate::proof::claim::Subject;
 use crate::proof::exec::GuessedStore;
@@ -16,10 +16,10 @@ const WAY_MAX: usize = 1 << 16;
 
 /// What was found in a part: the first of each register on each way.
 #[derive(Default)]
-pub(super) struct Guesses(Vec<Seen>);
+pub(super) struct Guesses(Vec<GuessSite>);
 
 /// A claim where it was found to be wrong.
-struct Seen {
+struct GuessSite {
     /// `None` if the frame does not fit the row at all.
     claim: Option<GuessedClaim>,
     pc: u64,
@@ -31,7 +31,7 @@ struct Seen {
 impl Guesses {
     /// A claim that is wrong at `pc` (svma).
     pub(super) fn add(&mut self, claim: GuessedClaim, pc: u64, trail: Option<u32>) {
-        let is_same = |seen: &Seen| {
+        let is_same = |seen: &GuessSite| {
             let same_claim =
                 |c: &GuessedClaim| (c.table, c.subject) == (claim.table, claim.subject);
             seen.trail == trail
@@ -39,7 +39,7 @@ impl Guesses {
                 && seen.claim.as_ref().is_some_and(same_claim)
         };
         if self.0.len() < GUESSES_MAX && !self.0.iter().any(is_same) {
-            self.0.push(Seen {
+            self.0.push(GuessSite {
                 claim: Some(claim),
                 pc,
                 trail,
@@ -51,7 +51,7 @@ impl Guesses {
     /// The instruction at `from` may trap, but the frame does not fit at `pad` (svma).
     pub(super) fn add_trap(&mut self, from: u64, pad: u64, trail: Option<u32>) {
         if self.0.len() < GUESSES_MAX {
-            self.0.push(Seen {
+            self.0.push(GuessSite {
                 claim: None,
                 pc: pad,
                 trail,
@@ -78,7 +78,7 @@ impl Walker<'_, '_> {
     }
 }
 
-impl Seen {
+impl GuessSite {
     fn of(self, jumps: &[Jump]) -> Guess {
         let mut path = path(jumps, self.trail);
         path.extend(self.trap);
@@ -94,7 +94,7 @@ impl Seen {
 
 /// The slot (an offset from rsp at entry, bytes) that the row names for the claim, if it is in the
 /// frame at a known distance.
-fn slot(part: &Part<'_>, claim: &GuessedClaim) -> Option<i32> {
+fn slot(part: &FunctionWalk<'_>, claim: &GuessedClaim) -> Option<i32> {
     let of_table = |rows: &&Rows<'_>| rows.table.kind() == claim.table;
     let rows = &part.rows.iter().find(of_table)?.rows;
     let rule = rows.iter().find(|row| row.start == claim.row)?.rule;

@@ -23,6 +23,7 @@ pub(super) fn unexplained(
     rows: &[Rows<'_>],
     range: &Range<u64>,
 ) -> Vec<Range<u64>> {
+    // The rows of one unwinder: its first table that has any here.
     let of = |bit| {
         rows.iter()
             .find(move |rows| unwinder(rows.table.kind()) == bit && !rows.rows.is_empty())
@@ -42,11 +43,14 @@ pub(super) fn unexplained(
     let behind = range.end..range.end;
     let covered = own.rows.iter().map(|row| row.start..row.end);
     for covered in covered.chain([behind]) {
+        // What lies between two rows; of the first one, from the start of the function.
         let hole = from..covered.start;
         from = from.max(covered.end);
 
         let first = dwarf.rows.partition_point(|row| row.end <= hole.start);
         let inside = dwarf.rows[first..].iter();
+
+        // Only what the DWARF rows say of the hole can tell whether it is a mistake.
         for row in inside.take_while(|row| row.start < hole.end) {
             let part = row.start.max(hole.start)..row.end.min(hole.end);
             let can_be_said = row.rule.kind == RuleKind::Call

@@ -1,7 +1,7 @@
 //! Jumps: inside of the function, into parts of it elsewhere, through tables, and out of it.
 
 use super::rows::{contradict, path};
-use super::{Job, Jump, Misfit, Part, Walker};
+use super::{FunctionWalk, Jump, Misfit, PendingPath, Walker};
 use crate::file::File;
 use crate::proof::body::{Body, is_padding};
 use crate::proof::claim::{self, Outcome};
@@ -54,6 +54,8 @@ impl Walker<'_, '_> {
             return self.leave(part, from, target, state, trail);
         }
 
+        // A part has rows for the frame that jumps to it, so another frame is a misfit, kept for
+        // later.
         let is_part = self.parts[to].is_listed && unit.entry == Entry::Part;
         if to != part && is_part && self.is_misfit(to, from, target, state, trail) {
             return;
@@ -103,6 +105,8 @@ impl Walker<'_, '_> {
             function: part.function,
             target,
             from,
+            // Only a row that this frame contradicts tells anything, so its contradictions are
+            // kept.
             verdict: FunctionVerdict::default(),
         };
 
@@ -150,6 +154,7 @@ impl Walker<'_, '_> {
             return;
         }
 
+        // What the target is decides whether this is a tail call, a jump to a part, or a mistake.
         let program = self.program;
         let function = program.function_at(target);
         let unit = function.map(|f| &program.functions[f]);
@@ -218,6 +223,7 @@ impl Walker<'_, '_> {
         state: &State,
         trail: Option<u32>,
     ) {
+        // Behind what never returns, no target is worth following.
         if state.is_dead {
             return;
         }
@@ -233,6 +239,8 @@ impl Walker<'_, '_> {
                     self.ends(Effect::of(state, state.reg(Reg::Rsp).plus(-8)));
                 }
             }
+
+            // The address of a label was loaded into a register: only this one can be the target.
             Value::Const(at) if self.is_code(i64::from(at).cast_unsigned()) => {
                 self.job(part, insn.ip(), i64::from(at).cast_unsigned(), state, trail);
             }
@@ -256,6 +264,8 @@ impl Walker<'_, '_> {
                     self.endings.pass_on();
                 }
             }
+
+            // Nothing is known of the target, and the frame is not as at entry: it may be anything.
             _ => {
                 self.returns = true;
                 self.ends_changed(state);
@@ -289,10 +299,13 @@ impl Walker<'_, '_> {
             Returns::Maybe => self.returns = true,
         }
         let effect = self.program.effect(target);
-        match effect == Effect::default() {
-            _ if state.is_guessed => {}
-            true => self.endings.pass_on(),
-            false => self.ends(effect),
+        if state.is_guessed {
+            return;
+        }
+        if effect == Effect::default() {
+            self.endings.pass_on();
+        } else {
+            self.ends(effect);
         }
     }
 
@@ -345,6 +358,7 @@ impl Walker<'_, '_> {
             return false;
         }
 
+        // With everything as at entry, it may as well be a tail call.
         let may_leave = state.is_as_at_entry();
         self.assume(Assumption::JumpTables);
 
@@ -353,11 +367,12 @@ impl Walker<'_, '_> {
         let mut state = state.clone();
         (state.is_guessed, state.has_branched) = (true, true);
 
+        // Labels that nothing else leads to are followed at the end, if it may be a tail call.
         for at in labels {
             if may_leave {
                 let state = state.clone();
                 self.parts[part].body.lead(at);
-                self.unreached.push(Job { at, state, trail });
+                self.unreached.push(PendingPath { at, state, trail });
             } else {
                 self.job(part, insn.ip(), at, &state, trail);
             }
@@ -401,6 +416,7 @@ impl Walker<'_, '_> {
             return;
         };
 
+        // Another table that begins behind this one ends it.
         let next = self.parts[part].body.next_address(table.at);
         let mut targets = self.targets(part, table, base, next);
         if targets.is_guess
@@ -436,6 +452,7 @@ impl Walker<'_, '_> {
                 .doubt(Doubt::IndirectJump, insn.ip());
         }
 
+        // A table may lead to where the function ends, for a case that cannot occur.
         for target in targets.addresses {
             if !self.is_end(part, target) {
                 self.job(part, insn.ip(), target, &state, trail);
@@ -445,7 +462,7 @@ impl Walker<'_, '_> {
 }
 
 /// Whether `target` (svma) is where `part` ends, or lies behind it with no other function between.
-fn ends_before(program: &Program<'_>, part: &Part<'_>, target: u64) -> bool {
+fn ends_before(program: &Program<'_>, part: &FunctionWalk<'_>, target: u64) -> bool {
     let functions = &program.functions;
     let after = functions.partition_point(|f| f.range.end <= target);
     let is_behind = after.checked_sub(1) == Some(part.function);

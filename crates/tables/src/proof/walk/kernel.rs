@@ -3,10 +3,10 @@
 
 use super::rows::judge;
 use super::{Next, Walker};
-use crate::kernel::{Alternative, Edges};
+use crate::kernel::{Alternative, SpecialSections};
 use crate::proof::state::State;
 use crate::proof::verdict::{Assumption, Doubt};
-use crate::proof::ways::{REPLACEMENT_MAX, Replaced, replaced};
+use crate::proof::ways::{REPLACEMENT_MAX, ReplacedInsn, replaced};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 use unwind_sim_unwind::regs::RegMask;
 
@@ -55,11 +55,13 @@ impl<'f> Walker<'_, 'f> {
             return self.assume(Assumption::NoReturn);
         }
 
+        // Whatever the name is, it may return to this function's caller.
         self.returns = true;
         if !state.is_as_at_entry() {
-            let doubt = match is_thunk {
-                true => Doubt::IndirectJump,
-                false => Doubt::LeftTable,
+            let doubt = if is_thunk {
+                Doubt::IndirectJump
+            } else {
+                Doubt::LeftTable
             };
             self.parts[part].verdict.doubt(doubt, insn.ip());
         }
@@ -78,7 +80,7 @@ impl<'f> Walker<'_, 'f> {
     /// Follows the ways that lead from an instruction by what the module's sections say.
     pub(super) fn side_ways(
         &mut self,
-        edges: &Edges,
+        edges: &SpecialSections,
         part: usize,
         insn: &Instruction,
         state: &State,
@@ -111,7 +113,10 @@ impl<'f> Walker<'_, 'f> {
 
         let mut pc = replacement.start;
         let mut judged = None;
+
+        // A replacement is at most a few instructions; the bound is for damaged sections.
         for _ in 0..REPLACEMENT_MAX {
+            // The rows are those of the place in the original that the replacement is copied to.
             let place = original.start + (pc - replacement.start);
             if place < original.end {
                 let all = (self.program, &self.machine.anchors[..]);
@@ -125,12 +130,12 @@ impl<'f> Walker<'_, 'f> {
             }
 
             let insn = match replaced(self.program.file, alternative, pc, &mut state) {
-                Replaced::Done(next) => {
+                ReplacedInsn::Done(next) => {
                     pc = next;
                     continue;
                 }
-                Replaced::Execute(insn) => insn,
-                Replaced::Undecodable => {
+                ReplacedInsn::Execute(insn) => insn,
+                ReplacedInsn::Undecodable => {
                     return self.parts[part].verdict.doubt(Doubt::Undecodable, place);
                 }
             };
@@ -141,6 +146,7 @@ impl<'f> Walker<'_, 'f> {
                 FlowControl::Call | FlowControl::IndirectCall
             ) && insn.mnemonic() == Mnemonic::Call
             {
+                // The callee is a symbol of the kernel or of another module.
                 let name = self.imported(&insn);
                 if name.is_some_and(|name| self.program.is_known_not_to_return(name)) {
                     return self.assume(Assumption::NoReturn);
@@ -171,6 +177,8 @@ impl<'f> Walker<'_, 'f> {
     ) -> bool {
         let file = self.program.file;
         let section = file.code_at(target);
+
+        // Of a module, only this section has code that belongs to no function.
         if self.program.edges().is_none() || section.is_none_or(|s| s.name != AUX_SECTION) {
             return false;
         }
@@ -185,6 +193,7 @@ impl<'f> Walker<'_, 'f> {
                     | FlowControl::ConditionalBranch
                     | FlowControl::UnconditionalBranch
             );
+            // A jump inside of the section could lead anywhere, and is not followed.
             let leads_on = insn.op0_kind() == OpKind::NearBranch64
                 && section.is_some_and(|s| s.range.contains(&insn.near_branch64()));
             if insn.is_invalid() || !is_plain || leads_on {

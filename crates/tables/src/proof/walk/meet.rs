@@ -12,7 +12,7 @@ use unwind_sim_unwind::regs::Reg;
 const FRAMES_MAX: usize = 4;
 
 /// One of the states known at an instruction.
-pub(crate) struct Known<T> {
+pub(crate) struct MeetState<T> {
     /// What all ways to here know.
     pub(crate) state: State,
     /// What is known of the ways beside it. When rows are proven: the last jump of the way that brought
@@ -29,7 +29,7 @@ pub(crate) struct Known<T> {
 
 /// A state that brought news to where it arrived.
 #[derive(Clone, Copy)]
-pub(super) struct News {
+pub(super) struct MeetUpdate {
     /// The number of what is known there now.
     pub(super) number: u32,
     /// Whether that is the state that arrived.
@@ -37,45 +37,45 @@ pub(super) struct News {
 }
 
 /// All states known in the functions that are followed together.
-pub(crate) struct Meetings<T> {
-    known: Vec<Known<T>>,
+pub(crate) struct Worklist<T> {
+    known: Vec<MeetState<T>>,
     /// What has news, by part, address and number.
     waiting: BinaryHeap<Reverse<(u32, u64, u32)>>,
 }
 
-impl<T> Default for Meetings<T> {
-    fn default() -> Meetings<T> {
-        Meetings {
+impl<T> Default for Worklist<T> {
+    fn default() -> Worklist<T> {
+        Worklist {
             known: Vec::new(),
             waiting: BinaryHeap::new(),
         }
     }
 }
 
-impl<T> Meetings<T> {
+impl<T> Worklist<T> {
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         self.known.clear();
         self.waiting.clear();
     }
 
-    pub(crate) fn get(&self, number: u32) -> &Known<T> {
+    pub(crate) fn get(&self, number: u32) -> &MeetState<T> {
         &self.known[number as usize]
     }
 
-    pub(crate) fn get_mut(&mut self, number: u32) -> &mut Known<T> {
+    pub(crate) fn get_mut(&mut self, number: u32) -> &mut MeetState<T> {
         &mut self.known[number as usize]
     }
 
     /// All that is known where `first` is.
-    pub(crate) fn all(&self, first: Option<u32>) -> impl Iterator<Item = &Known<T>> {
+    pub(crate) fn all(&self, first: Option<u32>) -> impl Iterator<Item = &MeetState<T>> {
         let known = |number: u32| &self.known[number as usize];
         std::iter::successors(first.map(known), move |k| k.next.map(known))
     }
 
     /// Adds a state known at `pc`, and returns its number.
     pub(crate) fn add(&mut self, part: usize, pc: u64, state: &State, way: T) -> u32 {
-        self.known.push(Known {
+        self.known.push(MeetState {
             state: state.clone(),
             way,
             part: part as u32,
@@ -104,7 +104,7 @@ impl<T> Meetings<T> {
     }
 
     /// What is known at `number`, which is followed now, although it may wait.
-    pub(crate) fn take(&mut self, number: u32) -> &Known<T> {
+    pub(crate) fn take(&mut self, number: u32) -> &MeetState<T> {
         let known = &mut self.known[number as usize];
         if known.is_waiting {
             known.is_waiting = false;
@@ -144,17 +144,21 @@ impl Walker<'_, '_> {
         offset: usize,
         state: &State,
         trail: Option<u32>,
-    ) -> Option<News> {
+    ) -> Option<MeetUpdate> {
         let here = &mut self.parts[part];
         let pc = here.body.range.start + offset as u64;
+
+        // Only where ways meet is a state kept; elsewhere it goes on with the one way.
         let first = here.body.meeting(self.program.file, offset)?;
 
         // Dead code adds nothing to what a way that is taken knows.
-        let is_live = |old: &Known<_>| !old.state.is_dead;
+        let is_live = |old: &MeetState<_>| !old.state.is_dead;
         if state.is_dead && self.meetings.all(*first).any(is_live) {
             return None;
         }
 
+        // Several frames may be known here, and each is tried: the state joins the one that it
+        // fits.
         let (mut next, mut last, mut count) = (*first, None, 0);
         while let Some(number) = next {
             let known = self.meetings.get_mut(number);
@@ -166,7 +170,7 @@ impl Walker<'_, '_> {
                     if known.state.version() != version {
                         known.way = trail;
                     }
-                    return Some(News::change(number));
+                    return Some(MeetUpdate::change(number));
                 }
                 None => {}
             }
@@ -180,13 +184,14 @@ impl Walker<'_, '_> {
                 Some(last) => self.meetings.get_mut(last).next = Some(new),
                 None => *first = Some(new),
             }
-            return Some(News {
+            return Some(MeetUpdate {
                 number: new,
                 is_first: true,
             });
         };
 
         // Too many frames meet: the last one becomes what it and this way have in common.
+        // An address at an unknown distance below the frame stands for both.
         let sp = self.machine.lowered(pc);
         let known = self.meetings.get_mut(last);
         let before = known.state.clone();
@@ -198,6 +203,7 @@ impl Walker<'_, '_> {
             known.state.is_lossy = true;
         }
 
+        // Nothing new, so the way need not be followed again.
         if known.state == before {
             return None;
         }
@@ -206,14 +212,14 @@ impl Walker<'_, '_> {
         if !moved {
             here.verdict.doubt(Doubt::Frames, pc);
         }
-        Some(News::change(last))
+        Some(MeetUpdate::change(last))
     }
 }
 
-impl News {
+impl MeetUpdate {
     /// What was known at `number` has changed.
-    fn change(number: u32) -> News {
-        News {
+    fn change(number: u32) -> MeetUpdate {
+        MeetUpdate {
             number,
             is_first: false,
         }

@@ -26,18 +26,18 @@ use super::program::{Effect, Endings, Entry, Program, Returns};
 use super::state::State;
 use super::value::Value;
 use super::verdict::{Assumption, Doubt, FunctionVerdict};
-use super::ways::{Way, not_taken, taken};
-use beyond::Missing;
+use super::ways::{BranchOutcome, not_taken, taken};
+use beyond::MissingRows;
 pub(crate) use beyond::tests_a_bound;
 use guesses::Guesses;
 use hashbrown::HashMap;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
-use meet::{Meetings, News};
+use meet::{MeetUpdate, Worklist};
 use open::PARTS_MAX;
-use outermost::Return;
+use outermost::ReturnSite;
 pub(crate) use rows::REACHED;
 use rows::{Rows, judge};
-pub use sight::{Sight, Sights};
+pub use sight::{InsnProof, InsnProofs};
 use std::borrow::Cow;
 use unwind_sim_unwind::convention::Convention;
 use unwind_sim_unwind::regs::Reg;
@@ -48,12 +48,12 @@ const STEPS_MAX: u32 = 1 << 21;
 const SPARE_MAX: usize = 1 << 18;
 
 /// What was found in one function.
-pub struct Found {
+pub struct FunctionFindings {
     /// The number of the function.
     pub function: usize,
     /// How its rows turned out; whether all code was reached is not in it.
     pub verdict: FunctionVerdict,
-    /// Its code.
+    /// Its code, with what of it was reached.
     pub body: Body,
     /// Bit 0: a claim of the row is contradicted; bit 1: one is doubtful; bit 2: an unwinder reads it
     /// at an instruction that was reached. For each table's rows.
@@ -61,9 +61,9 @@ pub struct Found {
 }
 
 /// What following a function gave.
-pub struct Followed {
+pub struct FunctionAnalysis {
     /// The function itself, then the others that it jumps into.
-    pub found: Vec<Found>,
+    pub found: Vec<FunctionFindings>,
     /// Whether it may return.
     pub returns: bool,
     /// Whether it surely may: a way without calls ends with a return.
@@ -109,7 +109,7 @@ pub struct Misfit {
 }
 
 /// A function that is being followed.
-struct Part<'p> {
+struct FunctionWalk<'p> {
     /// The number of the function. Of code without a row, of the one that it belongs to.
     function: usize,
     /// Whether a table has it, or it is code without a row.
@@ -125,12 +125,12 @@ struct Part<'p> {
     verdict: FunctionVerdict,
     /// Bit n: at the instruction at byte n, a proven slot lies below rsp.
     below_sp: Bits,
-    missing: Missing,
+    missing: MissingRows,
     guesses: Guesses,
 }
 
 /// A way that is still to be followed.
-struct Job {
+struct PendingPath {
     at: u64,
     state: State,
     trail: Option<u32>,
@@ -144,8 +144,8 @@ struct Jump {
 }
 
 /// A call that seems not to return: behind it, the row does not fit the state before it.
-struct Suspect {
-    job: Job,
+struct SuspectCall {
+    job: PendingPath,
     /// The address (svma) that it calls, if that is known.
     target: Option<u64>,
     /// The first instruction (svma) behind the call that is no padding.
@@ -156,11 +156,11 @@ struct Suspect {
 pub struct Walker<'p, 'f> {
     program: &'p Program<'f>,
     machine: Machine<'f>,
-    parts: Vec<Part<'p>>,
-    meetings: Meetings<Option<u32>>,
-    suspects: Vec<Suspect>,
+    parts: Vec<FunctionWalk<'p>>,
+    meetings: Worklist<Option<u32>>,
+    suspects: Vec<SuspectCall>,
     /// Ways to follow if nothing else leads there: behind calls that never return, and to labels.
-    unreached: Vec<Job>,
+    unreached: Vec<PendingPath>,
     jumps: Vec<Jump>,
     callees: Vec<u64>,
     jumped: Vec<u64>,
@@ -182,12 +182,12 @@ pub struct Walker<'p, 'f> {
     spare: Vec<Body>,
     taken_as_final: Vec<u64>,
     awaited: Vec<u64>,
-    returns_at: Vec<Return>,
+    returns_at: Vec<ReturnSite>,
     steps: u32,
     /// The landing pads (svma) to which no call leads: instructions that trap may.
     trap_pads: Vec<u64>,
     /// What is seen at each instruction of one function, if that is wanted.
-    sights: Option<Sights>,
+    sights: Option<InsnProofs>,
 }
 
 /// What comes after an instruction.
@@ -205,7 +205,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             program,
             machine: Machine::new(program.file),
             parts: Vec::new(),
-            meetings: Meetings::default(),
+            meetings: Worklist::default(),
             suspects: Vec::new(),
             unreached: Vec::new(),
             jumps: Vec::new(),
@@ -233,7 +233,11 @@ impl<'p, 'f> Walker<'p, 'f> {
     }
 
     /// Follows function `index`, and adds what is seen in the function of `sights` to them.
-    pub fn look(&mut self, index: usize, sights: Sights) -> (Option<Followed>, Sights) {
+    pub fn look(
+        &mut self,
+        index: usize,
+        sights: InsnProofs,
+    ) -> (Option<FunctionAnalysis>, InsnProofs) {
         self.sights = Some(sights);
         let followed = self.follow(index);
         (followed, self.sights.take().unwrap_or_default())
@@ -241,7 +245,7 @@ impl<'p, 'f> Walker<'p, 'f> {
 
     /// Follows function `index` from its entries. `None` if the file has no code for it, or if code of
     /// its convention is not called.
-    pub fn follow(&mut self, index: usize) -> Option<Followed> {
+    pub fn follow(&mut self, index: usize) -> Option<FunctionAnalysis> {
         let start = self.program.functions.get(index)?.range.start;
         if !self.program.convention(start).0.is_called() {
             return None;
@@ -259,7 +263,7 @@ impl<'p, 'f> Walker<'p, 'f> {
         self.follow_once(index)
     }
 
-    fn follow_once(&mut self, index: usize) -> Option<Followed> {
+    fn follow_once(&mut self, index: usize) -> Option<FunctionAnalysis> {
         self.machine.reset();
         self.meetings.clear();
         self.jumps.clear();
@@ -271,6 +275,7 @@ impl<'p, 'f> Walker<'p, 'f> {
         (self.returns_as, self.endings, self.iret) = (None, Endings::default(), None);
         self.steps = 0;
 
+        // The function's own code comes first; others are opened when jumps lead there.
         self.open(index)?;
         for at in self.entries(index) {
             self.start(at);
@@ -292,6 +297,7 @@ impl<'p, 'f> Walker<'p, 'f> {
 
         // Doubtful calls and what nothing has led to come last: by then more is known of both.
         loop {
+            // Ways that met others go first; they may make doubtful calls certain.
             while let Some(meeting) = self.meetings.next() {
                 self.run(meeting);
             }
@@ -300,15 +306,18 @@ impl<'p, 'f> Walker<'p, 'f> {
             }
         }
 
+        // Landing pads that nothing has led to are those of instructions that trap: then all is
+        // followed again.
         if self.trap_pads.is_empty() {
             self.find_trap_pads();
         }
 
+        // These need to know all ways, so they come last.
         self.report_outermost();
         self.report_missing();
         self.explain_guesses();
 
-        let mut found: Vec<Found> = Vec::with_capacity(self.parts.len());
+        let mut found: Vec<FunctionFindings> = Vec::with_capacity(self.parts.len());
         for part in self.parts.drain(..).filter(|part| part.is_listed) {
             let mut verdict = part.verdict;
             // What one part rests on, its others rest on.
@@ -320,7 +329,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             if self.machine.stored_anywhere {
                 verdict.assumptions.add(Assumption::Stores);
             }
-            found.push(Found {
+            found.push(FunctionFindings {
                 function: part.function,
                 verdict,
                 body: part.body,
@@ -329,7 +338,7 @@ impl<'p, 'f> Walker<'p, 'f> {
         }
 
         self.assumed.clear();
-        Some(Followed {
+        Some(FunctionAnalysis {
             found,
             returns: self.returns,
             surely_returns: self.surely_returns,
@@ -337,6 +346,7 @@ impl<'p, 'f> Walker<'p, 'f> {
             breaks_the_abi: self.breaks_the_abi,
             effect: self.endings.effect(),
             pops_error_code: self.iret == Some(Value::frame(8)) && self.endings.is_none(),
+            // Lists are given away without the room that they have left over.
             callees: exact(&mut self.callees),
             called: exact(&mut self.called),
             taken_as_final: std::mem::take(&mut self.taken_as_final),
@@ -391,6 +401,7 @@ impl<'p, 'f> Walker<'p, 'f> {
         let mut judged = None;
         let mut is_first = true;
         loop {
+            // Each instruction of the way: judged with what is known before it, then executed.
             let here = &mut self.parts[part];
             let Some(offset) = here.body.offset(pc) else {
                 return self.fall_out(part, pc, &state, trail);
@@ -410,7 +421,8 @@ impl<'p, 'f> Walker<'p, 'f> {
             };
 
             if !is_first && here.body.is_leader(offset) {
-                let Some(News { number, is_first }) = self.arrive(part, offset, &state, trail)
+                let Some(MeetUpdate { number, is_first }) =
+                    self.arrive(part, offset, &state, trail)
                 else {
                     return;
                 };
@@ -434,6 +446,7 @@ impl<'p, 'f> Walker<'p, 'f> {
                 return;
             }
 
+            // Marked as reached with its way: code that is only dead is told apart.
             let here = &mut self.parts[part];
             here.body.reach(offset, insn.len(), state.is_dead);
             self.machine.is_in_loop = asks_for_loop(&insn) && here.body.is_in_loop(pc);
@@ -447,6 +460,8 @@ impl<'p, 'f> Walker<'p, 'f> {
                 trail,
                 &mut judged,
             );
+
+            // A slot below rsp is right in the red zone, but the reader should know of it.
             if is_below_sp {
                 here.below_sp.set(offset);
             }
@@ -455,6 +470,7 @@ impl<'p, 'f> Walker<'p, 'f> {
                 sights.see(&mut self.parts[part], &self.machine.anchors, &insn, &state);
             }
 
+            // A kernel module's sections say where else execution may go on from here.
             if let Some(edges) = self.program.edges() {
                 self.side_ways(edges, part, &insn, &state, trail);
                 judged = None;
@@ -476,6 +492,8 @@ impl<'p, 'f> Walker<'p, 'f> {
         trail: Option<u32>,
     ) -> Next {
         let next = insn.next_ip();
+
+        // Where a way goes on depends on the kind of instruction.
         match insn.flow_control() {
             FlowControl::Next => {
                 // Both ask for the state before the instruction, which has not been executed if it
@@ -492,17 +510,19 @@ impl<'p, 'f> Walker<'p, 'f> {
             FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
                 // `xabort` and `xend` have no target.
                 if insn.op0_kind() == OpKind::NearBranch64 {
+                    // What is known on both sides is refined by the condition, if it was compared
+                    // before.
                     let target = insn.near_branch64();
                     match taken(insn, state) {
-                        Way::Same => {
+                        BranchOutcome::Same => {
                             let taken = self.as_thread(insn, true, state);
                             self.jump(part, insn, target, &taken, trail);
                         }
-                        Way::With(taken) => {
+                        BranchOutcome::With(taken) => {
                             let taken = self.as_thread(insn, true, &taken);
                             self.jump(part, insn, target, &taken, trail);
                         }
-                        Way::Impossible => self.never(target, state, trail),
+                        BranchOutcome::Impossible => self.never(target, state, trail),
                     }
                     if !not_taken(insn, state) {
                         self.never(next, state, trail);
@@ -544,7 +564,7 @@ impl<'p, 'f> Walker<'p, 'f> {
     fn never(&mut self, at: u64, state: &State, trail: Option<u32>) {
         let mut state = state.clone();
         state.is_dead = true;
-        self.unreached.push(Job { at, state, trail });
+        self.unreached.push(PendingPath { at, state, trail });
     }
 
     fn assume(&mut self, assumption: Assumption) {

@@ -1,9 +1,9 @@
 //! Opens the code of functions, with their rows, so that it can be followed.
 
-use super::beyond::Missing;
+use super::beyond::MissingRows;
 use super::guesses::Guesses;
 use super::rows::Rows;
-use super::{Part, Walker};
+use super::{FunctionWalk, Walker};
 use crate::proof::args_size::args_sizes;
 use crate::proof::body::Bits;
 use crate::proof::functions::agrees;
@@ -29,6 +29,8 @@ impl<'p> Walker<'p, '_> {
 
         let program = self.program;
         let unit = &program.functions[index];
+
+        // Bodies are large, so their memory is used again.
         let mut body = self.spare.pop().unwrap_or_default();
         if !body.read(program.file, unit.range.clone()) {
             return None;
@@ -46,6 +48,7 @@ impl<'p> Walker<'p, '_> {
             },
         };
 
+        // A row that cannot be read leaves a doubt, and the others are judged.
         if let Some(at) = unreadable(program, unit) {
             verdict.doubt(Doubt::Unreadable, at);
         }
@@ -65,16 +68,17 @@ impl<'p> Walker<'p, '_> {
         let (convention, _) = program.convention(unit.range.start);
         let claims = program.claims(unit.range.start);
 
+        // Rows of all tables are judged at once, since the code is the same.
         let tables = program.tables.iter().enumerate();
         let rows = tables.filter_map(|numbered| Rows::new(numbered, &unit.range, claims));
         let rows: Vec<Rows<'_>> = rows.collect();
 
-        self.parts.push(Part {
+        self.parts.push(FunctionWalk {
             below_sp: Bits::new(body.len()),
             function: index,
             is_listed: true,
             is_signal: unit.entry == Entry::Signal,
-            missing: Missing::of(program, &rows, unit),
+            missing: MissingRows::of(program, &rows, unit),
             guesses: Guesses::default(),
             convention,
             rows,

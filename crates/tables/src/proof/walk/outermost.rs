@@ -4,7 +4,7 @@
 //! on top of the stack when it was entered, it had one at each instruction, on whatever way.
 
 use super::rows::{Rows, path};
-use super::{Part, Walker};
+use super::{FunctionWalk, Walker};
 use crate::proof::claim::Subject;
 use crate::proof::derive;
 use crate::proof::program::Entry;
@@ -17,7 +17,7 @@ use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{Rule, RuleKind};
 
 /// Such a row at an instruction at which the return address is still where it was at entry.
-pub(super) struct Outermost {
+pub(super) struct OutermostRow {
     /// The number of the row.
     row: usize,
     pc: u64,
@@ -26,12 +26,17 @@ pub(super) struct Outermost {
     trail: Option<u32>,
 }
 
-impl Outermost {
+impl OutermostRow {
     /// Row number `row` at `pc` (svma). `None` if the return address is not there, as on another stack.
-    pub(super) fn new(row: usize, pc: u64, state: &State, trail: Option<u32>) -> Option<Outermost> {
+    pub(super) fn new(
+        row: usize,
+        pc: u64,
+        state: &State,
+        trail: Option<u32>,
+    ) -> Option<OutermostRow> {
         let sp = state.reg(Reg::Rsp);
         let is_there = sp.is_stack() && state.load(Value::frame(0), 8) == Value::ReturnAddress;
-        (is_there && !state.is_dead && !state.is_guessed).then(|| Outermost {
+        (is_there && !state.is_dead && !state.is_guessed).then(|| OutermostRow {
             row,
             pc,
             sp,
@@ -45,7 +50,7 @@ impl Outermost {
 const RETURNS_MAX: usize = 16;
 
 /// A return to the address that the function was entered with.
-pub(super) struct Return {
+pub(super) struct ReturnSite {
     /// Where it is (svma).
     pc: u64,
     trail: Option<u32>,
@@ -67,7 +72,7 @@ impl Walker<'_, '_> {
         if state.is_dead || state.is_guessed || self.returns_at.len() >= RETURNS_MAX {
             return;
         }
-        self.returns_at.push(Return {
+        self.returns_at.push(ReturnSite {
             pc,
             trail,
             has_called: state.has_called,
@@ -84,6 +89,7 @@ impl Walker<'_, '_> {
             return;
         }
 
+        // The first part is the function itself.
         let program = self.program;
         let unit = &program.functions[self.parts[0].function];
         let entry = unit.range.start;
@@ -97,6 +103,7 @@ impl Walker<'_, '_> {
             _ => return,
         };
 
+        // Each table is asked by itself: one of them may be right.
         for part in 0..self.parts.len() {
             for number in 0..self.parts[part].rows.len() {
                 let table = self.parts[part].rows[number].number;
@@ -120,7 +127,7 @@ impl Walker<'_, '_> {
     /// Whether it is known that the function had a caller to return to. A call on the way, or what it jumps
     /// to at its end, may never return, as in the first function of a thread; then something has to call
     /// the function.
-    fn surely_had_caller(&mut self, way: &Return) -> bool {
+    fn surely_had_caller(&mut self, way: &ReturnSite) -> bool {
         let program = self.program;
         let entry = program.functions[self.parts[0].function].range.start;
         let is_called = program.references().has_call(entry)
@@ -158,11 +165,12 @@ impl Walker<'_, '_> {
     }
 
     fn contradict_outermost(&mut self, part: usize, number: usize) {
-        let Part { rows, verdict, .. } = &mut self.parts[part];
+        let FunctionWalk { rows, verdict, .. } = &mut self.parts[part];
         let rows = &mut rows[number];
         let table = rows.table.kind();
 
         for seen in std::mem::take(&mut rows.outermost) {
+            // The mark is that of a contradicted row.
             let row = rows.rows[seen.row];
             rows.marks[seen.row] |= 1;
             if verdict.contradicts(table, &row, Subject::ReturnAddress) {
@@ -189,14 +197,16 @@ impl Walker<'_, '_> {
     fn called_name(&self, insn: &Instruction) -> Option<&str> {
         let file = self.program.file;
 
-        match insn.is_ip_rel_memory_operand() {
-            true => file.import(insn.ip_rel_memory_address()),
-            false => self.imported(insn),
+        if insn.is_ip_rel_memory_operand() {
+            file.import(insn.ip_rel_memory_address())
+        } else {
+            self.imported(insn)
         }
     }
 
     /// Whether all functions surely return that are called on the way from `entry` to `pc` (svma).
     fn all_return(&mut self, entry: u64, pc: u64, trail: Option<u32>) -> bool {
+        // The way is given by its jumps; the code between two of them is decoded again.
         let program = self.program;
         let way = path(&self.jumps, trail);
         // Between two jumps of the way, one instruction follows the other.
@@ -216,6 +226,8 @@ impl Walker<'_, '_> {
                 let Some(insn) = insn else {
                     return false;
                 };
+
+                // Only calls can keep the way from going on.
                 match insn.flow_control() {
                     FlowControl::Call | FlowControl::IndirectCall => {
                         match self.called_name(&insn) {

@@ -1,7 +1,7 @@
 //! Where runtimes continue code without a jump that leads there: OCaml's exception handlers, the end of a
 //! Go function that has deferred calls, functions with a split stack, and what a debugger continues.
 
-use super::{Job, Next, Walker};
+use super::{Next, PendingPath, Walker};
 use crate::proof::state::State;
 use crate::proof::value::Value;
 use crate::proof::verdict::Assumption;
@@ -116,16 +116,18 @@ impl Walker<'_, '_> {
         // Go's runtime has functions that a debugger calls.
         let goes_on = self.parts[part].convention == Convention::Go;
         if self.parts[part].body.skip_padding(file, next).is_none() {
-            return match goes_on && self.goes_on_beyond(part, next) {
-                true => Next::Go(next),
-                false => Next::End,
+            return if goes_on && self.goes_on_beyond(part, next) {
+                Next::Go(next)
+            } else {
+                Next::End
             };
         }
 
+        // Without a debugger nothing goes on behind a breakpoint, so what lies there is dead code.
         let mut state = state.clone();
         state.is_dead = !goes_on;
         self.parts[part].body.lead(next);
-        self.unreached.push(Job {
+        self.unreached.push(PendingPath {
             at: next,
             state,
             trail,

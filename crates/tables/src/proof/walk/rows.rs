@@ -2,9 +2,9 @@
 
 use super::beyond::unwinder;
 use super::guesses::Guesses;
-use super::outermost::Outermost;
-use super::{Jump, Part};
-use crate::proof::claim::{self, Outcome, Subject, Usual};
+use super::outermost::OutermostRow;
+use super::{FunctionWalk, Jump};
+use crate::proof::claim::{self, CommonRow, Outcome, Subject};
 use crate::proof::claims::Claims;
 use crate::proof::derive;
 use crate::proof::program::Program;
@@ -27,7 +27,7 @@ pub(super) struct Rows<'p> {
     pub(super) claims: Claims,
     pub(super) rows: Vec<Row<'p>>,
     /// The number of the row that was last asked for in its usual form, and that form, if it has it.
-    usual: Option<(usize, Option<Usual>)>,
+    usual: Option<(usize, Option<CommonRow>)>,
     pub(super) marks: Vec<u8>,
     /// The row used last.
     last: usize,
@@ -36,7 +36,7 @@ pub(super) struct Rows<'p> {
     /// Whether the row judged last names a slot below rsp that still has its value.
     below_sp: bool,
     /// The rows that say that there is no caller, where one may be.
-    pub(super) outermost: Vec<Outermost>,
+    pub(super) outermost: Vec<OutermostRow>,
 }
 
 impl<'p> Rows<'p> {
@@ -70,7 +70,7 @@ impl<'p> Rows<'p> {
         if self.usual.as_ref().is_none_or(|usual| usual.0 != index) {
             self.usual = Some((
                 index,
-                Usual::new(self.table, self.rows[index].rule, &self.claims),
+                CommonRow::new(self.table, self.rows[index].rule, &self.claims),
             ));
         }
         let usual = self.usual.as_ref().and_then(|usual| usual.1.as_ref());
@@ -142,6 +142,7 @@ impl<'p> Rows<'p> {
         let marks = &mut self.marks[index];
         let lies_below = &mut self.below_sp;
 
+        // Guesses are explained in the end, when it is known on which way they rest.
         let mut guessed = |subject, found| {
             let claim = GuessedClaim {
                 table: table.kind(),
@@ -152,6 +153,7 @@ impl<'p> Rows<'p> {
             guesses.add(claim, pc, trail);
         };
 
+        // Each claim of the row has an outcome, and one that is not proven marks the row.
         let each = |subject, outcome| match outcome {
             Outcome::Proven { below_sp } => *lies_below |= below_sp,
             Outcome::Guessed => {
@@ -219,7 +221,7 @@ pub(crate) const REACHED: u8 = 4;
 /// rsp. `judged` is the version of the state judged last on this way.
 #[inline]
 pub(super) fn judge(
-    part: &mut Part<'_>,
+    part: &mut FunctionWalk<'_>,
     (program, anchors): (&Program<'_>, &[Anchor]),
     jumps: &[Jump],
     pc: u64,
@@ -227,13 +229,17 @@ pub(super) fn judge(
     trail: Option<u32>,
     judged: &mut Option<u32>,
 ) -> bool {
+    // Versions are equal only if nothing that matters to rows has changed.
     let same_state = *judged == Some(state.version());
     *judged = Some(state.version());
 
     let mut is_below_sp = false;
+
+    // Whoever has rows at the function's start must have one at each of its instructions.
     let mut missing = part.missing.expected_at(pc);
     for rows in &mut part.rows {
         let Some(index) = rows.find(pc) else {
+            // Between two rows nothing was judged, so the next row is judged in any case.
             rows.judged = None;
             continue;
         };
@@ -265,7 +271,7 @@ pub(super) fn judge(
             RuleKind::Outermost => {
                 if !program.is_start(pc) {
                     rows.outermost
-                        .extend(Outermost::new(index, pc, state, trail));
+                        .extend(OutermostRow::new(index, pc, state, trail));
                     rows.marks[index] |= 2;
                     part.verdict.doubt(Doubt::Outermost, pc);
                 }
@@ -279,6 +285,7 @@ pub(super) fn judge(
             _ => {}
         }
 
+        // All other rows are judged claim by claim.
         let way = (&mut part.guesses, jumps, trail);
         rows.judge_claims(&mut part.verdict, (index, pc), state, anchors, way);
         is_below_sp |= rows.below_sp;
@@ -300,7 +307,7 @@ pub(super) fn judge(
 /// call: those for the return address - 1, which may begin inside of the call's instruction. SFrame
 /// has no such lookup: its readers ask for the return address.
 pub(super) fn judge_call(
-    part: &mut Part<'_>,
+    part: &mut FunctionWalk<'_>,
     anchors: &[Anchor],
     jumps: &[Jump],
     (pc, next): (u64, u64),
@@ -316,6 +323,7 @@ pub(super) fn judge_call(
             continue;
         };
 
+        // The row at the call is read by walks, so it counts as reached.
         rows.marks[index] |= REACHED;
         if rows.rows[index].rule.kind == RuleKind::Outermost || part.is_signal {
             continue;
@@ -345,6 +353,7 @@ fn judge_signal(
         return verdict.doubt(Doubt::SignalFrame, pc);
     }
 
+    // How the kernel lays the frame out is an assumption, see `signal.rs`.
     verdict.assumptions.add(Assumption::SignalFrames);
     signal::judge(table, row.rule, |subject, outcome| match outcome {
         Some(true) => {}

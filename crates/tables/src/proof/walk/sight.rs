@@ -1,7 +1,7 @@
 //! What is seen at each instruction of a function, on all ways that lead there: the rule for its
 //! frame that all of them agree on.
 
-use super::Part;
+use super::FunctionWalk;
 use crate::proof::claim::{self, Outcome, Subject};
 use crate::proof::derive;
 use crate::proof::signal;
@@ -17,7 +17,7 @@ use unwind_sim_unwind::rule::{Rule, RuleKind, Value as RuleValue};
 
 /// What is seen at one instruction.
 #[derive(Clone, Debug)]
-pub struct Sight {
+pub struct InsnProof {
     /// The address (svma) behind the instruction.
     pub end: u64,
     /// Whether it is a call.
@@ -29,7 +29,7 @@ pub struct Sight {
 
 /// What was seen so far at one instruction.
 #[derive(Debug)]
-struct Seen {
+struct PartialProof {
     end: u64,
     is_call: bool,
     /// The row, if there is one.
@@ -43,9 +43,9 @@ struct Seen {
 
 /// The instructions of one function, with what is seen there.
 #[derive(Debug, Default)]
-pub struct Sights {
+pub struct InsnProofs {
     function: usize,
-    seen: HashMap<u64, Seen>,
+    seen: HashMap<u64, PartialProof>,
 }
 
 /// The bit of a claim.
@@ -59,10 +59,10 @@ const fn bit(subject: Subject) -> u32 {
     }
 }
 
-impl Sights {
+impl InsnProofs {
     /// For what will be seen in function `function` of the program.
-    pub fn of(function: usize) -> Sights {
-        Sights {
+    pub fn of(function: usize) -> InsnProofs {
+        InsnProofs {
             function,
             seen: HashMap::new(),
         }
@@ -71,7 +71,7 @@ impl Sights {
     /// Adds what `state` shows at `insn`.
     pub(super) fn see(
         &mut self,
-        part: &mut Part<'_>,
+        part: &mut FunctionWalk<'_>,
         anchors: &[Anchor],
         insn: &Instruction,
         state: &State,
@@ -93,6 +93,7 @@ impl Sights {
             Some(((rows.table, rows.claims), rows.rows[index]))
         });
 
+        // Which of the row's claims are right here, one bit for each.
         let mut proven = 0u32;
         if let Some(((table, claims), row)) = &row {
             match row.rule.kind {
@@ -120,6 +121,7 @@ impl Sights {
             }
         }
 
+        // The rule that the code itself shows, whatever the row says.
         let derived = derive::rule(state);
         // Nobody comes here, or an assumption about a callee is wrong. (A guessed way is only one
         // more with which all must agree.)
@@ -127,7 +129,7 @@ impl Sights {
 
         match self.seen.entry(pc) {
             Entry::Vacant(place) => {
-                place.insert(Seen {
+                place.insert(PartialProof {
                     end: insn.next_ip(),
                     is_call: matches!(
                         insn.flow_control(),
@@ -157,8 +159,8 @@ impl Sights {
     }
 
     /// What was seen, by address (svma).
-    pub fn finish(self) -> Vec<(u64, Sight)> {
-        let mut all: Vec<(u64, Sight)> = self
+    pub fn finish(self) -> Vec<(u64, InsnProof)> {
+        let mut all: Vec<(u64, InsnProof)> = self
             .seen
             .into_iter()
             .map(|(pc, s)| (pc, s.sight()))
@@ -168,9 +170,9 @@ impl Sights {
     }
 }
 
-impl Seen {
-    fn sight(self) -> Sight {
-        Sight {
+impl PartialProof {
+    fn sight(self) -> InsnProof {
+        InsnProof {
             end: self.end,
             is_call: self.is_call,
             rule: self.rule(),
@@ -183,6 +185,7 @@ impl Seen {
             return Err(doubt);
         }
 
+        // A claim counts if it was proven on every way.
         let has = |subject| self.proven & bit(subject) != 0;
         match self.row.map(|row| row.kind) {
             Some(RuleKind::Signal) => {
@@ -196,6 +199,7 @@ impl Seen {
             Some(_) => return Err(Doubt::Outermost),
         }
 
+        // A row with a rule of its own for rsp is not used.
         let row = self.row.filter(|row| row.sp == RuleValue::Unspecified);
         let derived = self.derived;
         // The row's own value if it is proven, or else what the code has done.
@@ -217,6 +221,7 @@ impl Seen {
             saved: [RuleValue::Undefined; 6],
         };
 
+        // First the code's own rule, then the row's.
         for (index, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
             // A value that is still in its register is in every recording.
             let own = derived.map(|rule| rule.saved[index]).filter(known);
@@ -233,10 +238,7 @@ impl Seen {
 
 /// What both rules say. `None` if they have different CFAs.
 fn common(a: Rule, b: Rule) -> Option<Rule> {
-    let both = |a, b| match a == b {
-        true => a,
-        false => RuleValue::Undefined,
-    };
+    let both = |a, b| if a == b { a } else { RuleValue::Undefined };
     let mut rule = Rule {
         ra: both(a.ra, b.ra),
         ..a

@@ -25,6 +25,7 @@ impl Walker<'_, '_> {
             pads.extend(sites.map(|site| site.pad));
         }
 
+        // A pad belongs to several call sites if a function has one handler for all.
         pads.sort_unstable();
         pads.dedup();
         pads.retain(|&pad| match self.part_at(pad) {
@@ -51,6 +52,7 @@ impl Walker<'_, '_> {
             return;
         }
 
+        // As for calls, the call site is the one whose range has the instruction.
         let pc = insn.ip();
         let sites = &self.parts[part].sites;
         let after = sites.partition_point(|s| s.calls.start <= pc);
@@ -59,6 +61,7 @@ impl Walker<'_, '_> {
             return;
         };
 
+        // Only pads that no call leads to are reached by traps.
         if self.trap_pads.binary_search(&pad).is_err() {
             return;
         }

@@ -115,6 +115,7 @@ pub(super) fn check(rule: &Rule, source: &[u8]) -> Result<(), Loss> {
         Value::Load { .. } | Value::Expression(_) => {}
     }
 
+    // Without a rule for the return address, there is no caller to be found.
     if matches!(rule.ra, Value::Same | Value::Unspecified) || !is_plain(rule.ra, source) {
         return Err(Loss::RaExpression);
     }
@@ -122,9 +123,10 @@ pub(super) fn check(rule: &Rule, source: &[u8]) -> Result<(), Loss> {
         return Err(Loss::SpRule);
     }
 
-    match rule.saved.iter().all(|value| is_plain(*value, source)) {
-        true => Ok(()),
-        false => Err(Loss::RbpRule),
+    if rule.saved.iter().all(|value| is_plain(*value, source)) {
+        Ok(())
+    } else {
+        Err(Loss::RbpRule)
     }
 }
 
@@ -218,6 +220,7 @@ impl<'a> Program<'a> {
             return;
         }
 
+        // The CFA so far, if it is a register plus a number, of which one can be changed by itself.
         let known = match self.state.cfa {
             Value::Offset {
                 base: Base::Reg(reg),
@@ -303,6 +306,7 @@ impl<'a> Program<'a> {
                 base: Base::Reg(base),
                 offset: 0,
             } => self.out.extend([REGISTER, number, base as u8]),
+            // A register plus a number has no instruction of its own.
             Value::Offset {
                 base: Base::Reg(base),
                 offset,
@@ -310,6 +314,9 @@ impl<'a> Program<'a> {
                 self.out.extend([VAL_EXPRESSION, number]);
                 self.block(&based(base, offset));
             }
+
+            // `DW_CFA_expression` gives the address of the slot, `DW_CFA_val_expression` the value
+            // itself.
             Value::Load {
                 base: Base::Reg(base),
                 offset,

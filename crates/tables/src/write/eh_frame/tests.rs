@@ -40,6 +40,7 @@ fn rules() -> Vec<Rule> {
         all.push(call(cfa));
     }
 
+    // Each value in the columns of rbx, rsp and the return address.
     for value in [
         Value::Undefined,
         Value::Same,
@@ -104,6 +105,7 @@ fn read(sections: &[NewSection], text: std::ops::Range<u64>) -> Vec<(u64, Rule)>
 #[test]
 fn every_rule_comes_back() {
     for signal in [false, true] {
+        // Signal frames have a CIE of their own.
         let kind = if signal {
             RuleKind::Signal
         } else {
@@ -205,7 +207,7 @@ fn what_no_instruction_can_say_is_refused() {
         ),
     ] {
         assert_eq!(
-            writer.row(&rule).map_err(Lost::as_str),
+            writer.row(&rule).map_err(LossReason::as_str),
             Err(reason),
             "{rule}"
         );
@@ -236,6 +238,7 @@ fn the_header_finds_every_function() {
     assert_eq!(&header.bytes[..4], [1, 0x1b, 3, 0x3b]);
     assert_eq!(header.bytes[8..12], 5u32.to_le_bytes());
 
+    // Each pair is a start and the address of its FDE, both relative to the header.
     for (i, pair) in header.bytes[12..].as_chunks::<8>().0.iter().enumerate() {
         let word =
             |at: usize| i32::from_le_bytes([pair[at], pair[at + 1], pair[at + 2], pair[at + 3]]);

@@ -56,6 +56,7 @@ fn the_lookup_table_is_the_one_that_linux_fills() {
         panic!("{} sections", sections.len());
     };
 
+    // The address that was asked for is not aligned, as the words have to be.
     assert_eq!(ips.address, 0x8004);
     assert_eq!(header.bytes.len(), 20);
     let table = Table::new(&entries.bytes, &ips.bytes, ips.address).expect("a table");
@@ -71,6 +72,7 @@ fn the_lookup_table_is_the_one_that_linux_fills() {
         .map(|slot| u32::from_le_bytes(*slot));
     let slots: Vec<u32> = slots.collect();
 
+    // One slot more than blocks, since a block is searched up to the next one's entry.
     assert_eq!(
         slots.len() as u64,
         (text.end - text.start).div_ceil(256) + 1
@@ -112,6 +114,7 @@ fn an_indirect_sp_means_another_word_before_5_12() {
     };
     let old = Encoding::ALL[0];
 
+    // An addend in one, an offset in the other: each encoding has only one of the two.
     for (encoding, rule, fits) in [
         (old, loaded(8, 0), true),
         (old, loaded(0, 8), false),

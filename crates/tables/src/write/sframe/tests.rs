@@ -167,7 +167,8 @@ fn old_versions_say_why_they_cannot_hold_a_rule() {
     let flexible = cfa(Reg::R10, 0);
     let names = |version| {
         let writer = SframeWriter::new(version);
-        [outermost, signal, flexible].map(|rule| writer.row(&rule).map_err(Lost::as_str).err())
+        [outermost, signal, flexible]
+            .map(|rule| writer.row(&rule).map_err(LossReason::as_str).err())
     };
     assert_eq!(
         names(Version::V1),

@@ -10,7 +10,7 @@ use unwind_sim_judge::{compare::GroupBy, engine::Setting, spec};
 use unwind_sim_recordings::trace::Trace;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::chain::{Found, Sink as _, Word};
+use unwind_sim_unwind::chain::{FoundBy, Sink as _, Word};
 use unwind_sim_unwind::image::{Image, ImageParts, Mapping};
 use unwind_sim_unwind::reason::Reason;
 use unwind_sim_unwind::rule::RuleKind;
@@ -64,6 +64,7 @@ fn line(
 
 #[test]
 fn lines_are_those_of_the_serializer() {
+    // One of each way to find a frame, and two with fallbacks.
     let names = [
         "dwarf",
         "sframe",
@@ -85,6 +86,7 @@ fn lines_are_those_of_the_serializer() {
             &input(recording),
             &Filter::default(),
             &mut |view, column, outcome| {
+                // Compares with what serde writes for the same chain.
                 line(&mut writer, names[column], view, column, outcome);
                 lines += 1;
                 Ok(())
@@ -118,6 +120,7 @@ fn change_rule(chain: &mut Chain, change: fn(&mut Row, &mut Vec<Word>)) {
 /// What is like the last chain's is not written anew: so each thing that may differ must be seen.
 #[test]
 fn a_chain_that_differs_from_the_last_is_written_anew() {
+    // Each change is to one thing that the text of a line depends on.
     let changes: [fn(&mut Outcome); 15] = [
         |outcome| outcome.verdict = Verdict::Looped,
         |outcome| outcome.ground.known += 1,
@@ -130,7 +133,7 @@ fn a_chain_that_differs_from_the_last_is_written_anew() {
         |outcome| outcome.chain.frames.rotate_left(1),
         |outcome| outcome.chain.frames.last_mut().expect("a frame").sp += 8,
         |outcome| outcome.chain.frames[1].pc = CodeAddress::Instruction(0x1234),
-        |outcome| outcome.chain.frames[1].found = Found::Guess,
+        |outcome| outcome.chain.frames[1].found = FoundBy::Guess,
         |outcome| change_rule(&mut outcome.chain, |_, words| words.clear()),
         |outcome| change_rule(&mut outcome.chain, |row, _| row.source.row_offset += 1),
         |outcome| {
@@ -145,6 +148,7 @@ fn a_chain_that_differs_from_the_last_is_written_anew() {
     let mut seen = 0;
     let input = input(RECORDINGS[0]);
     let done = run.for_each(&input, &Filter::default(), &mut |view, column, outcome| {
+        // The changes need a chain with an inner, a middle and an outer frame.
         if outcome.chain.frames.len() < 3 {
             return Ok(());
         }
@@ -175,6 +179,7 @@ fn what_is_mapped_later_is_named() {
         ..ImageParts::default()
     });
 
+    // A frame at an address where nothing is mapped yet.
     let mut chain = Chain::default();
     chain.frame(Step {
         pc: CodeAddress::Instruction(0x1234),
@@ -184,8 +189,8 @@ fn what_is_mapped_later_is_named() {
     });
 
     let mut space = AddressSpace::new();
-    let (mut frames, mut texts) = (Frames::default(), Texts::default());
-    let mut text = |space: &AddressSpace, frames: &mut Frames| {
+    let (mut frames, mut texts) = (CachedFrames::default(), Texts::default());
+    let mut text = |space: &AddressSpace, frames: &mut CachedFrames| {
         let mut out = Vec::new();
         let done = frames.write(&mut texts, space, &chain, &mut out);
         done.expect("it is written");
@@ -202,7 +207,7 @@ fn what_is_mapped_later_is_named() {
     });
     // Neither the frames of the last chain nor the places of all chains.
     assert!(text(&space, &mut frames).contains("library"));
-    assert!(text(&space, &mut Frames::default()).contains("library"));
+    assert!(text(&space, &mut CachedFrames::default()).contains("library"));
 }
 
 #[test]

@@ -31,11 +31,13 @@ impl Texts {
         frame: &Step<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), serde_json::Error> {
+        // Written by hand, byte for byte as serde would: this runs for every frame of every sample.
         out.push(b'{');
         self.place(space, frame.pc, out)?;
-        out.extend_from_slice(match frame.pc.is_instruction() {
-            true => b",\"exact\":true,\"sp\":",
-            false => b",\"exact\":false,\"sp\":",
+        out.extend_from_slice(if frame.pc.is_instruction() {
+            b",\"exact\":true,\"sp\":"
+        } else {
+            b",\"exact\":false,\"sp\":"
         });
         hex(frame.sp, out);
 
@@ -48,6 +50,8 @@ impl Texts {
         if let How::Rule { row, words } = frame.how {
             out.extend_from_slice(b",\"row\":");
             self.row(&row.row(), out)?;
+
+            // The array is opened with its first element, since serde leaves out an empty one.
             for (i, word) in words.iter().enumerate() {
                 out.extend_from_slice(if i == 0 { b",\"words\":[[" } else { b",[" });
                 hex(word.address, out);
@@ -77,6 +81,7 @@ impl Texts {
         self.place(space, diagnosis.pc, out)?;
         out.push(b'}');
 
+        // A cause without a contradiction is one of the walk, such as a missing image.
         if let Some(contradiction) = &diagnosis.contradiction {
             field(",\"register\":", contradiction.reg.as_str(), out)?;
             if let Some(given) = contradiction.given {

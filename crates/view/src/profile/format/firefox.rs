@@ -58,6 +58,8 @@ impl<'a> Writer<'a> {
         // Not every recording states the interval that was set.
         let interval = asked.min().unwrap_or_else(|| mean_interval(from)).max(1000);
 
+        // Times of samples are relative to the start; the start itself is in milliseconds since
+        // 1970.
         let began = from.started_ns().unwrap_or(0) as f64 / 1e6;
         let epoch = ReferenceTimestamp::from_millis_since_unix_epoch(began);
         let mut profile =
@@ -67,6 +69,8 @@ impl<'a> Writer<'a> {
         profile.set_symbolicated(true);
         profile.set_os_name("Linux");
 
+        // Only symbols of functions in the profile are listed, as the tables of whole images are
+        // large.
         let symbols = symbols(table);
         let images = table.images().iter().zip(&symbols);
         let libraries = images
@@ -78,6 +82,8 @@ impl<'a> Writer<'a> {
             profile,
             start,
             libraries,
+            // What was made for a node or a frame is kept, since the crate makes a new one at each
+            // call.
             stacks: vec![None; from.tree.nodes().len()],
             frames: vec![(u32::MAX, None); table.frames().len()],
         }
@@ -86,6 +92,7 @@ impl<'a> Writer<'a> {
     fn write(mut self) -> fxprof::Profile {
         let from = self.from;
         // Threads are ordered by process and number, with their samples in the order they came.
+        // The rank is a thread's place in that order, as samples only have the number.
         let order = from.ordered_threads();
         let mut rank = vec![0u32; order.len()];
         for (place, &thread) in order.iter().enumerate() {
@@ -95,9 +102,13 @@ impl<'a> Writer<'a> {
         let shown = from.shown();
         let several = from.used_series().len() > 1;
         let mut samples = from.samples.clone();
+
+        // The sort is stable, so the samples of a thread stay in their order.
         samples.sort_by_key(|sample| rank[sample.thread as usize]);
 
         let mut last: Option<(u32, ProcessHandle)> = None;
+
+        // After the sort, the samples of each thread are one run.
         for run in samples.chunk_by(|a, b| a.thread == b.thread) {
             let number = run[0].thread;
             let thread = &from.threads[number as usize];
@@ -163,6 +174,7 @@ impl<'a> Writer<'a> {
     }
 
     fn frame(&mut self, handle: ThreadHandle, number: u32, frame: u32) -> FrameHandle {
+        // Frames belong to a thread in this format, so what is kept is of one thread only.
         if let (of, Some(known)) = self.frames[frame as usize]
             && of == number
         {
@@ -176,6 +188,7 @@ impl<'a> Writer<'a> {
         let is_inlined = found.function.is_none() && !name.starts_with('[');
         let place = place.filter(|_| !is_inlined);
 
+        // A label is a frame without an image: a name is all that is known.
         let place = match place {
             Some((image, address)) => Frame::RelativeAddressFromAdjustedReturnAddress(
                 self.libraries[image as usize],
@@ -214,6 +227,8 @@ fn mean_interval(from: &Profile) -> u64 {
 
 /// For each image, the functions in the profile by address, with size and name.
 fn symbols(table: &Table) -> Vec<BTreeMap<u32, (u64, &str)>> {
+    // A symbol table has the names of functions by their start, and a lookup takes the one before
+    // an address.
     let mut symbols = vec![BTreeMap::new(); table.images().len()];
     // The format has only 32 bits for an address in an image.
     let places: Vec<(usize, u32, u64, u64, &str)> = table
@@ -232,6 +247,7 @@ fn symbols(table: &Table) -> Vec<BTreeMap<u32, (u64, &str)>> {
         })
         .collect();
 
+    // First all functions by where they start.
     for &(image, _, begin, size, name) in &places {
         if let Ok(begin) = u32::try_from(begin) {
             symbols[image].insert(begin, (size, name));
@@ -239,6 +255,8 @@ fn symbols(table: &Table) -> Vec<BTreeMap<u32, (u64, &str)>> {
     }
     // If functions overlap or start at the same address, the last function that starts before an
     // address may be the wrong one. Then the name is assigned to the address itself.
+    // Each round adds names, and an added name can hide another, so rounds go on until all
+    // addresses are found.
     loop {
         let mut all_found = true;
         for &(image, address, _, _, name) in &places {

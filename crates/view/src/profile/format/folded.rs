@@ -9,6 +9,9 @@ use std::io::{self, Write};
 pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let (table, nodes) = (&profile.table, profile.tree.nodes());
     let frames = table.frames().iter();
+
+    // Names are cleaned once: a semicolon or a newline in one would be taken for the end of a
+    // frame.
     let frames: Vec<Vec<u8>> = frames.map(|frame| plain(table.name(frame.name))).collect();
     let threads: Vec<Vec<u8>> = profile.shown().iter().map(|name| plain(name)).collect();
 
@@ -16,6 +19,7 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let mut ends = vec![0; nodes.len()];
     let mut line: Vec<u8> = Vec::new();
 
+    // A line is changed only from where it differs from its parent's, not made anew.
     for node in profile.ordered_nodes() {
         let at = node as usize;
         let parent = nodes[at].parent;
@@ -36,6 +40,7 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         });
         ends[at] = line.len();
 
+        // Inner nodes have a line only if a stack ends there.
         let samples = profile.counted(node).samples;
         if samples != 0 {
             out.write_all(&line)?;

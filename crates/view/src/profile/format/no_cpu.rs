@@ -42,6 +42,7 @@ impl<W: Write> NoCpu<W> {
 
     /// Takes some bytes, and returns how many.
     fn take(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // A machine over bytes, since the JSON comes in pieces of any size.
         match self.state {
             State::Outside(0) => {
                 let at = bytes.iter().position(|byte| *byte == COLUMN[0]);
@@ -68,10 +69,13 @@ impl<W: Write> NoCpu<W> {
                 Ok(0)
             }
             State::Zeros => {
+                // Zeros and commas are held back until it is known whether there is anything else
+                // in the column.
                 let zeros = bytes.iter().take_while(|byte| b"0,".contains(byte)).count();
                 self.held.extend_from_slice(&bytes[..zeros]);
                 match bytes.get(zeros) {
                     None => return Ok(zeros),
+                    // Nothing but zeros: the column is not written at all.
                     Some(b']') => {
                         self.held.clear();
                         self.state = State::Outside(0);
@@ -79,6 +83,8 @@ impl<W: Write> NoCpu<W> {
                     }
                     Some(_) => {}
                 }
+
+                // A column with a number in it is written as it was.
                 self.out.write_all(&self.held)?;
                 self.held.clear();
                 self.state = State::Outside(0);

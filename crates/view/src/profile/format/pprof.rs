@@ -95,6 +95,8 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let mut message = Message::default();
     let mut strings = Strings::new();
 
+    // The order does not depend on how the profile was gathered, so the same recording gives the
+    // same bytes.
     let order = profile.ordered_nodes();
     // A recording need not say how many events a sample stands for.
     let with_events = order.iter().any(|&node| profile.counted(node).events != 0);
@@ -106,6 +108,7 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
             .get(series as usize)
             .cloned()
             .unwrap_or_default();
+        // Each series has its own unit: nanoseconds for clocks, else a count.
         let unit = unit(series.event.as_ref());
         let series = series.name;
         let samples = value_type(&mut strings, &format!("{series}_sample"), "count");
@@ -123,6 +126,7 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         locations[frame as usize] = id;
     }
 
+    // A sample has a value for each type, so the columns of other threads' series are 0.
     let columns = Columns { used, with_events };
     samples(
         profile,
@@ -149,9 +153,10 @@ pub(super) fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
 
 /// The unit of what an event counts.
 fn unit(event: Option<&EventInfo>) -> &'static str {
-    match event.is_some_and(|event| event.is_clock) {
-        true => "nanoseconds",
-        false => "count",
+    if event.is_some_and(|event| event.is_clock) {
+        "nanoseconds"
+    } else {
+        "count"
     }
 }
 
@@ -181,9 +186,10 @@ struct Columns {
 impl Columns {
     fn values(&self, series: u32, count: Count) -> impl Iterator<Item = u64> {
         self.used.iter().flat_map(move |&other| {
-            let Count { samples, events } = match other == series {
-                true => count,
-                false => Count::default(),
+            let Count { samples, events } = if other == series {
+                count
+            } else {
+                Count::default()
             };
             [Some(samples), self.with_events.then_some(events)]
                 .into_iter()
@@ -207,6 +213,7 @@ fn samples(
     strings: &mut Strings,
     message: &mut Message,
 ) {
+    // Labels of a key are numbered strings, and the keys are the same for all samples.
     let [pid, tid, comm] = ["pid", "tid", "comm"].map(|key| strings.number(key));
 
     let nodes = profile.tree.nodes();
@@ -217,12 +224,15 @@ fn samples(
             thread = profile.threads.get(number as usize);
         }
 
+        // A node without samples of its own is only the way to others.
         let count = profile.counted(node);
         let Some(thread) = thread.filter(|_| count.samples != 0) else {
             continue;
         };
 
         let mut sample = Message::default();
+
+        // Innermost first, as the format has it.
         let ids = profile.stack(node).map(|frame| locations[frame as usize]);
         sample.numbers(field::sample::LOCATION_ID, ids);
         sample.numbers(field::sample::VALUE, columns.values(thread.series, count));
@@ -247,6 +257,7 @@ fn places(profile: &Profile, frames: &[u32], strings: &mut Strings, message: &mu
     let table = &profile.table;
     let images = table.images();
 
+    // Mappings are sorted by their images, so that the numbers do not depend on what was met first.
     let mut order: Vec<usize> = (0..images.len()).collect();
     order.sort_by_key(|&at| &images[at]);
 
@@ -293,6 +304,8 @@ fn places(profile: &Profile, frames: &[u32], strings: &mut Strings, message: &mu
         line.number(field::line::FUNCTION_ID, number);
         let mut location = Message::default();
         location.number(field::location::ID, id);
+
+        // 0 means no mapping in this format.
         let mapping = frame.image.map_or(0, |image| mappings[image as usize]);
         location.number(field::location::MAPPING_ID, mapping);
         location.number(field::location::ADDRESS, frame.address);

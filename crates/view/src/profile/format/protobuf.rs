@@ -3,7 +3,7 @@
 //! The encoding: <https://protobuf.dev/programming-guides/encoding/>. Fields with their default
 //! value are left out.
 
-/// A message.
+/// A message of protocol buffers, as it is encoded.
 #[derive(Debug, Default)]
 pub(super) struct Message {
     bytes: Vec<u8>,

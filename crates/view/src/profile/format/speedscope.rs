@@ -57,6 +57,9 @@ pub(super) fn write(profile: &Profile, name: &str, out: &mut dyn Write) -> io::R
     let mut shared = Vec::new();
     let mut known = HashMap::new();
     let mut numbers = vec![0; table.frames().len()];
+
+    // Frames are listed by what they are called, in an order that does not depend on when they were
+    // met.
     for at in table.ordered() {
         let frame = table.frames()[at as usize];
         let number = *known.entry((frame.name, frame.image)).or_insert_with(|| {
@@ -98,6 +101,7 @@ pub(super) fn write(profile: &Profile, name: &str, out: &mut dyn Write) -> io::R
         profiles.push(Sampled {
             kind: "sampled",
             name: format!("{} {}/{}", shown[at as usize], thread.pid, thread.tid),
+            // Without a unit, a weight is a number of samples.
             unit: "none",
             start_value: 0,
             end_value: weights.iter().sum(),
@@ -106,6 +110,7 @@ pub(super) fn write(profile: &Profile, name: &str, out: &mut dyn Write) -> io::R
         });
     }
 
+    // The first profile is the one that the viewer opens.
     let file = File {
         schema: SCHEMA,
         shared: Shared { frames: shared },

@@ -5,7 +5,7 @@ use super::*;
 fn paths(text: &[u8]) -> Vec<(String, Option<String>)> {
     let list = List::read(text).expect("a list");
     let entries = list.entries().iter();
-    let pair = |e: &Entry| {
+    let pair = |e: &ListedFile| {
         let path = String::from_utf8_lossy(e.bytes()).into_owned();
         (path, e.package().map(str::to_owned))
     };
@@ -58,9 +58,10 @@ fn every_file_is_in_one_shard() {
     let text: String = (0..10).map(|n| format!("{n}\n")).collect();
     let list = List::read(text.as_bytes()).expect("a list");
 
+    // More shards than files, too: then some are empty.
     for count in [1, 2, 3, 10, 11, usize::MAX] {
         let shards = (1..=count.min(20)).map(|number| list.shard(Shard { number, count }));
-        let mut all: Vec<_> = shards.flatten().map(Entry::bytes).collect();
+        let mut all: Vec<_> = shards.flatten().map(ListedFile::bytes).collect();
         all.sort_unstable();
         assert_eq!(all.len(), 10, "{count}");
         // No file is in two shards.
@@ -68,18 +69,19 @@ fn every_file_is_in_one_shard() {
         assert_eq!(all.len(), 10, "{count}");
     }
 
+    // The files of a shard are spread over the list, not a run of it.
     let mine = list.shard(Shard {
         number: 2,
         count: 3,
     });
-    let mine: Vec<_> = mine.into_iter().map(Entry::bytes).collect();
+    let mine: Vec<_> = mine.into_iter().map(ListedFile::bytes).collect();
     assert_eq!(mine, [b"1", b"4", b"7"]);
 
     let mine = list.shard(Shard {
         number: 1,
         count: 3,
     });
-    let mine: Vec<_> = mine.into_iter().map(Entry::bytes).collect();
+    let mine: Vec<_> = mine.into_iter().map(ListedFile::bytes).collect();
     assert_eq!(mine, [b"0", b"5", b"6"]);
 
     let shard = |text: &str| text.parse::<Shard>().ok();

@@ -1,6 +1,6 @@
 //! What is written is read back with every value of the JSON form.
 
-use super::super::list::{Entry, List, Shard};
+use super::super::list::{List, ListedFile, Shard};
 use super::super::run;
 use super::*;
 use parquet::record::{Field, Row};
@@ -51,18 +51,21 @@ fn fields(row: &Value) -> Vec<(String, String)> {
 fn the_columns_hold_what_the_lines_say() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("part.parquet");
+
+    // A file with rows, and one that cannot be read.
     let elf = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/sframe/t_2.46");
     let list = List::read(format!("{elf}\tpackage\nnone\n").as_bytes()).expect("a list");
     let plan = plan(&list);
 
     assert_eq!(done(&path, &plan).expect("nothing is there"), None);
 
-    let files: Vec<&Entry> = list.entries().iter().collect();
+    let files: Vec<&ListedFile> = list.entries().iter().collect();
     let mut file = Parquet::create(&path, &plan).expect("writable");
     // The file gets its name when it is whole.
     assert!(!path.exists());
     let (mut sums, mut lines) = (Sums::default(), Vec::new());
 
+    // The same run gives both forms, so any difference is one of writing.
     let added = run::run(&files, &Options::default(), |rows: JsonRows| {
         sums.add(rows.sums());
         lines.extend_from_slice(rows.text());
@@ -78,6 +81,8 @@ fn the_columns_hold_what_the_lines_say() {
     let row = |row: Result<Row, ParquetError>| {
         let row = row.expect("a row");
         let fields = row.get_column_iter();
+
+        // A value that a line does not have is null in a column.
         let fields = fields.filter(|(_, field)| **field != Field::Null);
         fields
             .map(|(name, field)| (name.clone(), text(field)))

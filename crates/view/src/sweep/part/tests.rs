@@ -25,9 +25,9 @@ fn plan(list: &List) -> Plan<'_> {
 }
 
 /// Writes or continues the part at `path`; stops after `most` files.
-fn sweep(path: &Path, list: &List, most: usize) -> Result<Kept, PartError> {
+fn sweep(path: &Path, list: &List, most: usize) -> Result<ResumePoint, PartError> {
     let plan = plan(list);
-    let mut part = Part::open(path, &plan)?;
+    let mut part = PartFile::open(path, &plan)?;
     let kept = *part.kept();
     if kept.is_whole {
         return Ok(kept);
@@ -52,7 +52,7 @@ fn sweep(path: &Path, list: &List, most: usize) -> Result<Kept, PartError> {
 fn whole(folder: &Path, list: &List) -> Vec<u8> {
     let path = folder.join("whole");
     let kept = sweep(&path, list, usize::MAX).expect("a part");
-    assert_eq!(kept, Kept::default());
+    assert_eq!(kept, ResumePoint::default());
     fs::read(path).expect("the part")
 }
 
@@ -60,6 +60,8 @@ fn whole(folder: &Path, list: &List) -> Vec<u8> {
 fn a_part_cut_anywhere_is_continued_to_the_same_bytes() {
     let folder = tempfile::tempdir().expect("a folder");
     let list = list();
+
+    // The part as it is if nothing interrupts the sweep.
     let whole = whole(folder.path(), &list);
     let lines = whole.iter().filter(|&&byte| byte == b'\n').count();
     assert!(lines > 20, "{lines}");
@@ -71,6 +73,7 @@ fn a_part_cut_anywhere_is_continued_to_the_same_bytes() {
         at % 97 == 0 || whole[near].contains(&b'\n')
     });
 
+    // Continued after each cut, the part must be the same as if it had not been interrupted.
     for end in ends {
         fs::write(&path, &whole[..end]).expect("writable");
         let kept = sweep(&path, &list, usize::MAX).expect("continued");
@@ -80,6 +83,7 @@ fn a_part_cut_anywhere_is_continued_to_the_same_bytes() {
         assert!(fs::read(&path).expect("the part") == whole, "cut at {end}");
     }
 
+    // The later the cut, the more files are kept, and each number of files occurs.
     assert!(files.is_sorted());
     files.dedup();
 
@@ -108,6 +112,7 @@ fn what_is_damaged_is_made_again() {
         lines.next().expect("a line").to_vec()
     };
 
+    // Damage in the middle, after some whole files.
     let end = whole.len();
     let middle = first + (end - first) / 2;
 
@@ -116,9 +121,12 @@ fn what_is_damaged_is_made_again() {
     let mut flipped = whole.clone();
     flipped[middle] = 0xff;
 
+    // Lines that are well-formed and in the wrong place.
     let twice = [&whole[..], &whole[first..]].concat();
     let repeated = [&whole[..first], &line(1), &whole[first..]].concat();
     let short = [&whole[..first], &whole[first + line(1).len()..]].concat();
+
+    // What is not a line of a part at all, or would be costly to parse.
     let long = [&whole[..], &[b'x'; 1 << 20]].concat();
     let deep = [&whole[..first], "[".repeat(100_000).as_bytes(), b"\n"].concat();
     let null = [&whole[..first], b"null\n{}\n{\"type\":7}\n"].concat();
@@ -160,6 +168,7 @@ fn another_file_is_left_alone() {
     let path = folder.path().join("part");
     let whole = whole(folder.path(), &list);
 
+    // Whatever the file is, it must be as it was.
     let refused = |bytes: &[u8], list: &List| {
         fs::write(&path, bytes).expect("writable");
         let error = sweep(&path, list, usize::MAX).expect_err("refused");
@@ -181,15 +190,15 @@ fn another_file_is_left_alone() {
     assert!(matches!(refused(&whole, &other), PartError::Another));
 
     assert!(matches!(
-        Part::open(folder.path(), &plan(&list)),
+        PartFile::open(folder.path(), &plan(&list)),
         Err(PartError::Io(_))
     ));
 
     // A second writer would mix its lines with those of the first.
     fs::remove_file(&path).expect("ours");
-    let held = Part::open(&path, &plan(&list)).expect("a part");
+    let held = PartFile::open(&path, &plan(&list)).expect("a part");
     assert!(matches!(
-        Part::open(&path, &plan(&list)),
+        PartFile::open(&path, &plan(&list)),
         Err(PartError::Busy)
     ));
 

@@ -6,23 +6,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The name of a file, and whether it could be checked.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen(String, Option<Cause>);
+struct SweptFile(String, Option<Cause>);
 
 static MADE: AtomicUsize = AtomicUsize::new(0);
 
-impl Piece for Seen {
-    fn new(entry: &Entry, swept: &Swept) -> Seen {
+impl SweepOutput for SweptFile {
+    fn new(entry: &ListedFile, swept: &SweepResult) -> SweptFile {
         MADE.fetch_add(1, Ordering::Relaxed);
         let name = entry.path().display().to_string();
         let cause = match swept {
-            Swept::Checked(_) => None,
-            Swept::Unreadable(why) => {
+            SweepResult::Checked(_) => None,
+            SweepResult::Unreadable(why) => {
                 assert!(!why.error.is_empty());
                 Some(why.cause)
             }
         };
         assert!(!(name == "bug" && cause == Some(Cause::Io)), "it broke");
-        Seen(name, cause)
+        SweptFile(name, cause)
     }
 
     /// So that little may wait.
@@ -31,9 +31,9 @@ impl Piece for Seen {
     }
 }
 
-fn seen(text: &str, threads: usize) -> Vec<Seen> {
+fn seen(text: &str, threads: usize) -> Vec<SweptFile> {
     let list = List::read(text.as_bytes()).expect("a list");
-    let files: Vec<&Entry> = list.entries().iter().collect();
+    let files: Vec<&ListedFile> = list.entries().iter().collect();
     let options = Options {
         threads,
         ..Options::default()
@@ -72,13 +72,13 @@ fn files_come_in_the_lists_order_whatever_the_threads() {
 fn an_error_of_the_output_ends_it() {
     let text: String = (0..10_000).map(|n| format!("none-{n}\n")).collect();
     let list = List::read(text.as_bytes()).expect("a list");
-    let files: Vec<&Entry> = list.entries().iter().collect();
+    let files: Vec<&ListedFile> = list.entries().iter().collect();
     let options = Options {
         threads: 3,
         ..Options::default()
     };
     let mut written = 0;
-    let result = run(&files, &options, |_: Seen| {
+    let result = run(&files, &options, |_: SweptFile| {
         written += 1;
         if written == 5 { Err("full") } else { Ok(()) }
     });

@@ -24,9 +24,10 @@ impl Kernel {
     pub(super) fn poke_word(&mut self, task: Task, at: u64, word: u64) -> Answer {
         let space = self.space_of_task(task)?;
         let bytes = word.to_le_bytes();
-        match self.poke_space(space, at, &bytes) < bytes.len() {
-            true => Err(Errno::EIO),
-            false => Ok(0),
+        if self.poke_space(space, at, &bytes) < bytes.len() {
+            Err(Errno::EIO)
+        } else {
+            Ok(0)
         }
     }
 }

@@ -11,7 +11,7 @@ use super::signal::signal;
 use crate::linux::errno::{Answer, Errno};
 use crate::linux::signals::{Info, SIGKILL, SIGSTOP};
 use crate::linux::task::Task;
-use crate::linux::tracing::{CALL_ENTRY, EVENT_STOP, How, StopKind, Traced, option};
+use crate::linux::tracing::{CALL_ENTRY, EVENT_STOP, ResumeMode, StopKind, Traced, option};
 use crate::linux::{INIT, Kernel};
 use crate::state::reg;
 
@@ -62,9 +62,12 @@ impl Kernel {
             return self.trace_me();
         }
 
+        // A number that no thread has.
         if pid as i32 <= 0 {
             return Err(Errno::ESRCH);
         }
+
+        // These two make a tracer, all others need one.
         let task = self.task_of(pid)?;
         if matches!(request, request::ATTACH | request::SEIZE) {
             return self.trace_other(task, request == request::SEIZE, at, data);
@@ -84,11 +87,12 @@ impl Kernel {
             request::SETFPREGS => self.set_float(task, data),
             request::GETREGSET => self.get_set(task, at, data),
             request::SETREGSET => self.set_set(task, at, data),
-            request::CONT => self.let_go_on(task, How::Continue, data),
-            request::SYSCALL => self.let_go_on(task, How::Syscall, data),
-            request::SINGLESTEP => self.let_go_on(task, How::Step, data),
+            // `data` is the signal that the thread gets instead of the one it stopped for.
+            request::CONT => self.let_go_on(task, ResumeMode::Continue, data),
+            request::SYSCALL => self.let_go_on(task, ResumeMode::Syscall, data),
+            request::SINGLESTEP => self.let_go_on(task, ResumeMode::Step, data),
             request::DETACH => {
-                self.let_go_on(task, How::Continue, data)?;
+                self.let_go_on(task, ResumeMode::Continue, data)?;
                 self.detach(task);
                 Ok(0)
             }
@@ -102,6 +106,7 @@ impl Kernel {
             request::INTERRUPT => self.interrupt_tracee(task),
             request::LISTEN => self.listen(task),
             request::SETOPTIONS | request::OLDSETOPTIONS => self.set_trace_options(task, data),
+            // Of the event that it stopped for: a number, or an exit status.
             request::GETEVENTMSG => {
                 let message = self.traced(task)?.message;
                 self.put_u64(data, message)?;
@@ -118,6 +123,7 @@ impl Kernel {
             | request::SECCOMP_GET_FILTER..=request::GET_SYSCALL_USER_DISPATCH => {
                 self.not_modelled("ptrace: requests of few tracers", Errno::EIO)
             }
+            // What `ptrace_request` answers to an unknown request (ptrace(2)).
             _ => Err(Errno::EIO),
         }
     }
@@ -185,9 +191,10 @@ impl Kernel {
         let own = self.task();
         let traced = self.traced(task)?;
         let is_stopped = traced.stop.as_ref().is_some_and(|stop| !stop.listens);
-        match traced.tracer == own && (is_stopped || is_anywhere) {
-            true => Ok(()),
-            false => Err(Errno::ESRCH),
+        if traced.tracer == own && (is_stopped || is_anywhere) {
+            Ok(())
+        } else {
+            Err(Errno::ESRCH)
         }
     }
 
@@ -197,7 +204,7 @@ impl Kernel {
         tracee.thread.traced.as_deref_mut().ok_or(Errno::ESRCH)
     }
 
-    fn let_go_on(&mut self, task: Task, how: How, number: u64) -> Answer {
+    fn let_go_on(&mut self, task: Task, how: ResumeMode, number: u64) -> Answer {
         let number = match u32::try_from(number) {
             Ok(number) => signal(number.into()).map_err(|_| Errno::EIO)?,
             Err(_) => return Err(Errno::EIO),

@@ -52,15 +52,12 @@ impl Kernel {
         };
 
         // Those of the process, or of the thread alone.
-        let found = match flags & SHARED != 0 {
-            true => {
-                let signals = self.signals_of(task.process).ok_or(Errno::ESRCH)?;
-                take(&mut signals.shared())
-            }
-            false => {
-                let tracee = self.tracee(task).ok_or(Errno::ESRCH)?;
-                take(&mut tracee.signals.pending())
-            }
+        let found = if flags & SHARED != 0 {
+            let signals = self.signals_of(task.process).ok_or(Errno::ESRCH)?;
+            take(&mut signals.shared())
+        } else {
+            let tracee = self.tracee(task).ok_or(Errno::ESRCH)?;
+            take(&mut tracee.signals.pending())
         };
 
         // A bad address ends the list; what was stored before counts.

@@ -123,7 +123,7 @@ impl Kernel {
                     tracee.state.set_rflags(kept | word & SETTABLE);
                 }
                 RSP => tracee.state.set_gpr(reg::RSP, word),
-                // GS_BASE if|Addresses of the kernel are refused (`putreg`).
+                // Addresses of the kernel are refused (`putreg`).
                 FS_BASE | GS_BASE if word >= TASK_SIZE => result = Err(Errno::EIO),
                 FS_BASE => tracee.state.set_gpr(reg::FS, word),
                 GS_BASE => tracee.state.set_gpr(reg::GS, word),
@@ -144,9 +144,10 @@ impl Kernel {
         // The observer learns that the stack may be another one now.
         self.disturbed_registers(task, &before);
 
-        match is_odd {
-            true => self.not_modelled("ptrace: segments of other programs", Errno::EIO),
-            false => result,
+        if is_odd {
+            self.not_modelled("ptrace: segments of other programs", Errno::EIO)
+        } else {
+            result
         }
     }
 

@@ -131,9 +131,10 @@ impl Terminal {
         if settings.has_local(lflag::EXTPROC) {
             return self.put(byte, false);
         }
-        match std::mem::take(&mut self.input.is_literal) {
-            true => self.receive_ordinary(byte, false),
-            false => self.receive_special(byte),
+        if std::mem::take(&mut self.input.is_literal) {
+            self.receive_ordinary(byte, false)
+        } else {
+            self.receive_special(byte)
         }
     }
 
@@ -417,6 +418,7 @@ impl Terminal {
             }
             self.add_echo(Echo::Tab(columns, follows));
         } else {
+            // A control character is shown as two, `^X`, or not at all.
             let shown = match is_control(first) {
                 true if has(lflag::ECHOCTL) => 2,
                 true => 0,
@@ -430,9 +432,10 @@ impl Terminal {
 
     /// The number of bytes that can be read at once.
     pub(in crate::linux) fn input_len(&self) -> usize {
-        match self.termios.by_lines() {
-            true => self.input.lines,
-            false => self.input.bytes.len(),
+        if self.termios.by_lines() {
+            self.input.lines
+        } else {
+            self.input.bytes.len()
         }
     }
 

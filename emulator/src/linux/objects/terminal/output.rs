@@ -61,9 +61,10 @@ impl Output {
 impl Terminal {
     /// The number of bytes for which there is room.
     pub(in crate::linux) fn room(&self) -> usize {
-        match self.is_stopped {
-            true => 0,
-            false => (READ_MAX + BUFFER_MAX).saturating_sub(self.output.bytes.len()),
+        if self.is_stopped {
+            0
+        } else {
+            (READ_MAX + BUFFER_MAX).saturating_sub(self.output.bytes.len())
         }
     }
 

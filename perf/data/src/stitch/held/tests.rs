@@ -14,13 +14,13 @@ fn sample(key: u64, words: usize) -> Stitched {
     }
 }
 
-fn keys(out: &mut Out) -> Vec<u64> {
+fn keys(out: &mut DeliveredSamples) -> Vec<u64> {
     out.ready.drain(..).map(|stitched| stitched.key).collect()
 }
 
 #[test]
 fn the_bytes_of_all_that_is_held_are_counted() {
-    let (mut held, mut out) = (Held::new(usize::MAX), Out::default());
+    let (mut held, mut out) = (SampleQueue::new(usize::MAX), DeliveredSamples::default());
     held.add(sample(0, 9), false, &mut out);
     assert_eq!((held.bytes, keys(&mut out)), (0, vec![0]), "nothing waits");
     let first = held.add(sample(1, 2), true, &mut out);
@@ -46,7 +46,7 @@ fn the_bytes_of_all_that_is_held_are_counted() {
 #[test]
 fn the_bound_may_be_reached_and_not_passed() {
     let most = 2 * SLOT_BYTES + 8 * (2 + 3);
-    let (mut held, mut out) = (Held::new(most), Out::default());
+    let (mut held, mut out) = (SampleQueue::new(most), DeliveredSamples::default());
     held.add(sample(1, 2), true, &mut out);
     let second = held.add(sample(2, 3), true, &mut out);
     assert_eq!((held.bytes, held.bound(&mut out)), (most, None));
@@ -60,7 +60,7 @@ fn the_bound_may_be_reached_and_not_passed() {
     let last = held.add(sample(3, 9), true, &mut out);
     assert_eq!(held.bound(&mut out), Some(last));
     let given_up = out.ready.pop_front().expect("the older one");
-    let expected = (1, Stitch::Missing(Why::GivenUp));
+    let expected = (1, Stitch::Missing(MissingReason::GivenUp));
     assert_eq!((given_up.key, given_up.how), expected);
     assert_eq!(held.bytes, SLOT_BYTES + 8 * 9);
 }

@@ -23,18 +23,21 @@ fn each_way_of_stitching_is_counted_for_itself() {
         (Stitch::Late { record }, 3),
         (Stitch::Moved { record }, 4),
         (Stitch::Empty { record }, 5),
-        (Stitch::Missing(Why::Lost), 6),
-        (Stitch::Missing(Why::End), 7),
+        (Stitch::Missing(MissingReason::Lost), 6),
+        (Stitch::Missing(MissingReason::End), 7),
     ];
     let other = sample(Stitch::NotDeferred);
+
+    // Each way as often as its number says, so that no two counts are equal.
     let own: Vec<_> = ways
         .into_iter()
         .flat_map(|(how, count)| std::iter::repeat_n(sample(how), count))
         .collect();
+    // Every other sample is judged wrong, beginning with the first.
     let judged: Vec<_> = own
         .iter()
         .zip([Judgement::Wrong, Judgement::Right].into_iter().cycle())
-        .map(|(own, judgement)| Judged {
+        .map(|(own, judgement)| JudgedSample {
             own,
             other: &other,
             judgement,
@@ -47,7 +50,7 @@ fn each_way_of_stitching_is_counted_for_itself() {
         late: 3,
         moved: 4,
         empty: 5,
-        missing: [(Why::Lost, 6), (Why::End, 7)].into(),
+        missing: [(MissingReason::Lost, 6), (MissingReason::End, 7)].into(),
         // The first sample is not deferred.
         other: [(Judgement::Right, 14), (Judgement::Wrong, 13)].into(),
     };
@@ -69,7 +72,7 @@ fn judgements_have_stable_names_and_words_that_start_with_them() {
 #[test]
 fn reasons_have_distinct_descriptions() {
     let mut words = BTreeSet::new();
-    for why in Why::ALL {
+    for why in MissingReason::ALL {
         let text = why.description();
         assert!(text.contains(' '), "{}: `{text}`", why.as_str());
         assert!(words.insert(text), "two have the text `{text}`");

@@ -1,5 +1,5 @@
-//! Each rule of [`Own`] in isolation: the stay of a sample or record, the end of a stay, the reason
-//! for samples without frames, and what is remembered.
+//! Each rule of [`OwnStitcher`] in isolation: the stay of a sample or record, the end of a stay,
+//! the reason for samples without frames, and what is remembered.
 
 mod bounds;
 mod execve;
@@ -17,8 +17,8 @@ const C3: u64 = 7 << 32 | 1;
 
 /// A stitcher whose bookkeeping is checked after each item. Keys start at 0.
 struct Bench {
-    own: Own,
-    out: Out,
+    own: OwnStitcher,
+    out: DeliveredSamples,
     key: u64,
 }
 
@@ -29,13 +29,13 @@ impl Bench {
 
     fn within(held_bytes_max: usize) -> Self {
         Self {
-            own: Own::within(held_bytes_max),
-            out: Out::default(),
+            own: OwnStitcher::within(held_bytes_max),
+            out: DeliveredSamples::default(),
             key: 0,
         }
     }
 
-    fn item(&mut self, time: Option<u64>, tid: i32, event: u64, what: What) -> &mut Self {
+    fn item(&mut self, time: Option<u64>, tid: i32, event: u64, what: ItemKind) -> &mut Self {
         let key = self.key;
         self.key += 1;
         let item = Item {
@@ -82,7 +82,7 @@ impl Bench {
 
     fn record(&mut self, time: u64, tid: i32, cookie: u64, frames: &[u64]) -> &mut Self {
         let (cookie, frames) = (Some(cookie), frames.to_vec());
-        self.item(Some(time), tid, 0, What::Record { cookie, frames })
+        self.item(Some(time), tid, 0, ItemKind::Record { cookie, frames })
     }
 
     /// A sample of an event, in the form of 2023.
@@ -94,15 +94,15 @@ impl Bench {
     fn record_of_event(&mut self, time: u64, tid: i32, event: u64, frames: &[u64]) -> &mut Self {
         let frames = frames.to_vec();
         let cookie = None;
-        self.item(Some(time), tid, event, What::Record { cookie, frames })
+        self.item(Some(time), tid, event, ItemKind::Record { cookie, frames })
     }
 
-    fn tell(&mut self, time: u64, tid: i32, what: What) -> &mut Self {
+    fn tell(&mut self, time: u64, tid: i32, what: ItemKind) -> &mut Self {
         self.item(Some(time), tid, 0, what)
     }
 
     fn lost(&mut self, time: Option<u64>) -> &mut Self {
-        self.item(time, -1, 0, What::Lost { count: 1 })
+        self.item(time, -1, 0, ItemKind::Lost { count: 1 })
     }
 
     /// The samples delivered since the last call.
@@ -127,9 +127,9 @@ impl Bench {
 }
 
 /// A sample in the kernel.
-fn sampled(chain: Vec<u64>) -> What {
+fn sampled(chain: Vec<u64>) -> ItemKind {
     let (defer, ip) = (true, None);
-    What::Sample { defer, chain, ip }
+    ItemKind::Sample { defer, chain, ip }
 }
 
 fn stitched(record: u64) -> Stitch {
@@ -140,7 +140,7 @@ fn late(record: u64) -> Stitch {
     Stitch::Late { record }
 }
 
-fn missing(why: Why) -> Stitch {
+fn missing(why: MissingReason) -> Stitch {
     Stitch::Missing(why)
 }
 
@@ -201,7 +201,7 @@ fn thread_0_is_a_thread_and_thread_minus_1_is_none() {
     bench.sample(1, 0, C1).record(2, 0, C1, &[7]);
     assert_eq!(bench.out(), [(0, stitched(1))]);
     bench.sample(3, -1, C2).record(4, -1, C2, &[8]);
-    assert_eq!(bench.out(), [(2, missing(Why::NoThread))]);
+    assert_eq!(bench.out(), [(2, missing(MissingReason::NoThread))]);
     assert_eq!(bench.out.counts.orphans, 1);
     assert_eq!(bench.out.counts.duplicates, 0);
     bench.record(5, -1, C2, &[8]);
@@ -267,13 +267,16 @@ fn only_the_newest_stay_keeps_its_record() {
     assert_eq!(bench.out(), [(0, stitched(2)), (1, stitched(3))]);
     // The old stay's record is dropped, the newest one's is not.
     bench.sample(5, 1, C1).sample(6, 1, C2);
-    assert_eq!(bench.out(), [(4, missing(Why::GivenUp)), (5, late(3))]);
+    assert_eq!(
+        bench.out(),
+        [(4, missing(MissingReason::GivenUp)), (5, late(3))]
+    );
     // With another stay, that one becomes an old one.
     bench
         .sample(7, 1, C3)
         .sample(8, 1, C2)
         .record(9, 1, C3, &[30]);
-    let expected = [(6, stitched(8)), (7, missing(Why::GivenUp))];
+    let expected = [(6, stitched(8)), (7, missing(MissingReason::GivenUp))];
     assert_eq!(bench.out(), expected);
     // A record for a stay that already had one is a duplicate, even if it was dropped.
     assert_eq!(bench.out.counts.duplicates, 0);
@@ -316,7 +319,7 @@ fn a_record_is_foreign_while_another_thread_waits_for_its_cookie() {
     assert_eq!(foreign(&mut bench, 2), 0, "it gets it");
     assert_eq!(foreign(&mut bench, 5), 0, "nothing waits");
     // A stay that ends without a record is no longer waiting.
-    bench.sample(20, 6, C2).tell(21, 6, What::Exit);
+    bench.sample(20, 6, C2).tell(21, 6, ItemKind::Exit);
     bench.record(22, 7, C2, &[7]);
     assert_eq!(bench.out.counts.foreign, 2);
 }
@@ -332,7 +335,7 @@ fn without_cookies_each_event_has_its_own_records() {
     assert_eq!(bench.out(), expected);
     // There are no late samples: the next sample requests another record.
     bench.sample_of_event(6, 1, 50);
-    assert_eq!(bench.end(), [(5, missing(Why::End))]);
+    assert_eq!(bench.end(), [(5, missing(MissingReason::End))]);
     // No record is foreign, and one without a waiting sample is an orphan.
     bench.record_of_event(7, 1, 52, &[7]);
     assert_eq!((bench.out.counts.foreign, bench.out.counts.orphans), (0, 1));
@@ -348,12 +351,12 @@ fn without_cookies_time_does_not_separate_and_a_loss_does() {
     bench.sample_of_event(1, 1, 50).lost(Some(2));
     bench.sample_of_event(3, 1, 50);
     bench.record_of_event(4, 1, 50, &[7]);
-    let expected = [(0, missing(Why::Lost)), (2, stitched(3))];
+    let expected = [(0, missing(MissingReason::Lost)), (2, stitched(3))];
     assert_eq!(bench.out(), expected);
     // At the end, any waiting sample might still have got its record.
     let mut bench = Bench::new();
     bench.sample_of_event(1, 1, 50).sample_of_event(2, 1, 51);
-    let end = missing(Why::End);
+    let end = missing(MissingReason::End);
     assert_eq!(bench.end(), [(0, end), (1, end)]);
 }
 
@@ -361,7 +364,7 @@ fn without_cookies_time_does_not_separate_and_a_loss_does() {
 fn an_item_without_a_time_happens_now() {
     let mut bench = Bench::new();
     bench.sample(5 * COOKIE_ROUND_NS, 2, C2);
-    let what = What::Record {
+    let what = ItemKind::Record {
         cookie: Some(C1),
         frames: vec![7],
     };

@@ -3,15 +3,18 @@
 //! Source: `kernel/bpf/bpf_iter.c`, `kernel/bpf/{arraymap,hashtab}.c`, Linux 6.18. A callback
 //! counts for the depth of calls and for the budget as any other function.
 
-use super::{For, Row, map_argument, map_of};
+use super::{AllowedCaller, Row, map_argument, map_of};
 use crate::bpf::errno::Errno;
 use crate::bpf::fault::FaultKind;
 use crate::bpf::maps::Storage;
 use crate::bpf::vm::Vm;
 use crate::bpf::vm::address::{Region, decode, encode};
-use crate::bpf::vm::{Held, Owner};
+use crate::bpf::vm::{HeldMemory, Owner};
 
-pub(super) const HELPERS: &[Row] = &[(164, For::All, for_each_map_elem), (181, For::All, rounds)];
+pub(super) const HELPERS: &[Row] = &[
+    (164, AllowedCaller::All, for_each_map_elem),
+    (181, AllowedCaller::All, rounds),
+];
 
 /// The most rounds of one `loop` (`BPF_MAX_LOOPS`).
 const LOOPS_MAX: u32 = 8 << 20;
@@ -67,6 +70,8 @@ fn for_each_map_elem(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
         }
     };
 
+    // The order is that of the tests: the type of the map is the verifier's, the flags are the
+    // helper's.
     if flags != 0 {
         return Ok(Errno::Einval.as_result());
     }
@@ -78,8 +83,9 @@ fn for_each_map_elem(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
             continue;
         };
 
+        // The key is a copy, so that the callback can delete its own element.
         let place = vm.held.len() as u32;
-        vm.held.push(Held {
+        vm.held.push(HeldMemory {
             bytes: key,
             owner: Owner::Helper,
         });
@@ -98,6 +104,7 @@ fn for_each_map_elem(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
         held.bytes = Vec::new();
         held.owner = Owner::Nobody;
 
+        // A result other than 0 ends the loop, and the element still counts.
         count += 1;
         if result != 0 {
             break;

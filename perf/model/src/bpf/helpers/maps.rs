@@ -1,6 +1,6 @@
 //! Helpers for maps.
 
-use super::{For, Row, context_argument, map_argument, map_of, status};
+use super::{AllowedCaller, Row, context_argument, map_argument, map_of, status};
 use crate::bpf::fault::FaultKind;
 use crate::bpf::maps::Storage;
 use crate::bpf::maps::kind::is_per_cpu;
@@ -8,10 +8,10 @@ use crate::bpf::vm::Vm;
 use crate::bpf::vm::address::{Region, encode};
 
 pub(super) const HELPERS: &[Row] = &[
-    (1, For::All, lookup),
-    (2, For::All, update),
-    (3, For::All, delete),
-    (195, For::All, lookup_percpu),
+    (1, AllowedCaller::All, lookup),
+    (2, AllowedCaller::All, update),
+    (3, AllowedCaller::All, delete),
+    (195, AllowedCaller::All, lookup_percpu),
 ];
 
 /// A map with values, and the key that argument 2 points to.

@@ -1,19 +1,23 @@
 //! Helpers that read memory outside the program, and the name of the current thread.
 
-use super::{For, Row, size_argument};
+use super::{AllowedCaller, Row, size_argument};
 use crate::bpf::env::Space;
 use crate::bpf::errno::Errno;
 use crate::bpf::fault::FaultKind;
 use crate::bpf::vm::Vm;
 
 pub(super) const HELPERS: &[Row] = &[
-    (4, For::Gpl, |vm| probe_read(vm, Space::Any)),
-    (16, For::All, current_comm),
-    (45, For::Gpl, |vm| probe_read_str(vm, Space::Any)),
-    (112, For::Gpl, |vm| probe_read(vm, Space::User)),
-    (113, For::Gpl, |vm| probe_read(vm, Space::Kernel)),
-    (114, For::Gpl, |vm| probe_read_str(vm, Space::User)),
-    (115, For::Gpl, |vm| probe_read_str(vm, Space::Kernel)),
+    (4, AllowedCaller::Gpl, |vm| probe_read(vm, Space::Any)),
+    (16, AllowedCaller::All, current_comm),
+    (45, AllowedCaller::Gpl, |vm| probe_read_str(vm, Space::Any)),
+    (112, AllowedCaller::Gpl, |vm| probe_read(vm, Space::User)),
+    (113, AllowedCaller::Gpl, |vm| probe_read(vm, Space::Kernel)),
+    (114, AllowedCaller::Gpl, |vm| {
+        probe_read_str(vm, Space::User)
+    }),
+    (115, AllowedCaller::Gpl, |vm| {
+        probe_read_str(vm, Space::Kernel)
+    }),
 ];
 
 /// `get_current_comm(buf, size)`.
@@ -58,9 +62,12 @@ fn probe_read_str(vm: &mut Vm<'_>, space: Space) -> Result<u64, FaultKind> {
         vm.reg(3)?,
     );
 
+    // Checked before anything is read: the verifier refuses the call, whatever is at the address.
     vm.check_writable(to, size)?;
 
     let mut text = Vec::new();
+
+    // Byte by byte, because the text may end right before memory that cannot be read.
     while text.len() < size {
         let mut byte = [0];
         let address = from.wrapping_add(text.len() as u64);

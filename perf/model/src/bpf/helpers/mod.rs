@@ -36,7 +36,7 @@ type Helper = fn(&mut Vm<'_>) -> Result<u64, FaultKind>;
 
 /// Who may call a helper.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum For {
+enum AllowedCaller {
     All,
     /// Programs whose license is compatible with the GPL.
     Gpl,
@@ -47,7 +47,7 @@ enum For {
 }
 
 /// A helper: its number, who may call it, and what it does.
-type Row = (i32, For, Helper);
+type Row = (i32, AllowedCaller, Helper);
 
 /// All modelled helpers.
 const TABLES: [&[Row]; 8] = [
@@ -63,14 +63,18 @@ const TABLES: [&[Row]; 8] = [
 
 /// The helpers that only query the environment.
 const OWN: &[Row] = &[
-    (5, For::All, |vm| Ok(vm.env.time_ns())),
-    (7, For::All, |vm| Ok(u64::from(vm.env.random()))),
-    (8, For::All, |vm| Ok(u64::from(vm.env.cpu()))),
-    (TAIL_CALL, For::All, |_| Ok(Errno::Enoent.as_result())),
-    (14, For::All, current_pid_tgid),
-    (15, For::All, current_uid_gid),
-    (125, For::All, |vm| Ok(vm.env.boot_time_ns())),
-    (174, For::PerfEvent, |vm| Ok(vm.env.attach_cookie())),
+    (5, AllowedCaller::All, |vm| Ok(vm.env.time_ns())),
+    (7, AllowedCaller::All, |vm| Ok(u64::from(vm.env.random()))),
+    (8, AllowedCaller::All, |vm| Ok(u64::from(vm.env.cpu()))),
+    (TAIL_CALL, AllowedCaller::All, |_| {
+        Ok(Errno::Enoent.as_result())
+    }),
+    (14, AllowedCaller::All, current_pid_tgid),
+    (15, AllowedCaller::All, current_uid_gid),
+    (125, AllowedCaller::All, |vm| Ok(vm.env.boot_time_ns())),
+    (174, AllowedCaller::PerfEvent, |vm| {
+        Ok(vm.env.attach_cookie())
+    }),
 ];
 
 /// Whether a helper can be called.
@@ -94,7 +98,7 @@ fn find(number: i32) -> Option<&'static Row> {
 pub(crate) fn availability(number: i32) -> Availability {
     match (find(number), names::helper(number)) {
         (Some((_, who, _)), Some(name)) => Availability::Modelled {
-            gpl_only: matches!(who, For::Gpl | For::PerfEventGpl),
+            gpl_only: matches!(who, AllowedCaller::Gpl | AllowedCaller::PerfEventGpl),
             name,
         },
         (_, name) => Availability::Missing(name),
@@ -106,7 +110,7 @@ fn call(vm: &mut Vm<'_>, number: i32) -> Result<u64, FaultKind> {
     // The check at loading refused all others.
     let (_, who, helper) = find(number).ok_or(FaultKind::Opcode(super::insn::CALL))?;
     let is_handler = matches!(vm.context, Context::PerfEvent(_));
-    if matches!(who, For::PerfEvent | For::PerfEventGpl) && !is_handler {
+    if matches!(who, AllowedCaller::PerfEvent | AllowedCaller::PerfEventGpl) && !is_handler {
         return Err(FaultKind::NotPerfEvent(name(number)));
     }
     helper(vm)

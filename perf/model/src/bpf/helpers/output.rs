@@ -1,16 +1,16 @@
 //! Helpers about the event: output to a ring buffer, its value, its branch records.
 
-use super::{For, Row, context_argument, map_argument, map_of, size_argument, status};
+use super::{AllowedCaller, Row, context_argument, map_argument, map_of, size_argument, status};
 use crate::bpf::errno::Errno;
 use crate::bpf::fault::FaultKind;
 use crate::bpf::maps::Storage;
 use crate::bpf::vm::Vm;
 
 pub(super) const HELPERS: &[Row] = &[
-    (25, For::Gpl, perf_event_output),
-    (56, For::PerfEventGpl, prog_read_value),
-    (119, For::PerfEventGpl, read_branch_records),
-    (176, For::Gpl, get_branch_snapshot),
+    (25, AllowedCaller::Gpl, perf_event_output),
+    (56, AllowedCaller::PerfEventGpl, prog_read_value),
+    (119, AllowedCaller::PerfEventGpl, read_branch_records),
+    (176, AllowedCaller::Gpl, get_branch_snapshot),
 ];
 
 /// The bits of the flags that are an index, and the index that means the current processor
@@ -45,6 +45,7 @@ fn perf_event_output(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
         return Err(FaultKind::MapKind { helper: NAME, kind });
     };
 
+    // `BPF_F_CURRENT_CPU` is the whole mask.
     let index = match flags & INDEX_MASK {
         INDEX_MASK => cpu,
         index => index as u32,

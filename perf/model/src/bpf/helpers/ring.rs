@@ -1,19 +1,19 @@
 //! Helpers that write to ring buffers.
 
-use super::{For, Row, map_argument, map_of, size_argument};
+use super::{AllowedCaller, Row, map_argument, map_of, size_argument};
 use crate::bpf::errno::Errno;
 use crate::bpf::fault::FaultKind;
 use crate::bpf::maps::{Ring, Storage, VALUE_SIZE_MAX};
 use crate::bpf::vm::Vm;
 use crate::bpf::vm::address::{Region, decode, encode};
-use crate::bpf::vm::{Held, Owner};
+use crate::bpf::vm::{HeldMemory, Owner};
 
 pub(super) const HELPERS: &[Row] = &[
-    (130, For::All, output),
-    (131, For::All, reserve),
-    (132, For::All, |vm| release(vm, true)),
-    (133, For::All, |vm| release(vm, false)),
-    (134, For::All, query),
+    (130, AllowedCaller::All, output),
+    (131, AllowedCaller::All, reserve),
+    (132, AllowedCaller::All, |vm| release(vm, true)),
+    (133, AllowedCaller::All, |vm| release(vm, false)),
+    (134, AllowedCaller::All, query),
 ];
 
 /// `BPF_RB_NO_WAKEUP` and `BPF_RB_FORCE_WAKEUP`: whether the reader is woken, which has no effect
@@ -73,7 +73,7 @@ fn reserve(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
     };
 
     let slot = vm.held.len() as u32;
-    vm.held.push(Held {
+    vm.held.push(HeldMemory {
         // The kernel leaves the old bytes there.
         bytes: vec![0; size],
         owner: Owner::Ring { map, number },
@@ -83,9 +83,10 @@ fn reserve(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
 
 /// `ringbuf_submit(data, flags)` and `ringbuf_discard(data, flags)`.
 fn release(vm: &mut Vm<'_>, submit: bool) -> Result<u64, FaultKind> {
-    let helper = match submit {
-        true => "ringbuf_submit",
-        false => "ringbuf_discard",
+    let helper = if submit {
+        "ringbuf_submit"
+    } else {
+        "ringbuf_discard"
     };
     let wrong = FaultKind::Argument {
         helper,

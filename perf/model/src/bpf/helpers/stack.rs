@@ -5,7 +5,7 @@
 //! deferred chain is mistaken for a kernel frame and there is no user part. In all other cases the
 //! stack is walked at once. Source: `kernel/bpf/stackmap.c`, Linux 6.18.
 
-use super::{For, Row, context_argument, map_argument, map_of, size_argument};
+use super::{AllowedCaller, Row, context_argument, map_argument, map_of, size_argument};
 use crate::bpf::context::Context;
 use crate::bpf::env::SampleChain;
 use crate::bpf::errno::Errno;
@@ -18,7 +18,10 @@ use crate::bpf::stackmap::{
 use crate::bpf::vm::Vm;
 use unwind_sim_perf_data::callchain::PERF_CONTEXT_USER;
 
-pub(super) const HELPERS: &[Row] = &[(27, For::Gpl, get_stackid), (67, For::Gpl, get_stack)];
+pub(super) const HELPERS: &[Row] = &[
+    (27, AllowedCaller::Gpl, get_stackid),
+    (67, AllowedCaller::Gpl, get_stack),
+];
 
 /// A chain from which a helper takes frames, and the flags with the number to skip.
 struct Trace {
@@ -82,6 +85,7 @@ fn get_stackid(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
         return Err(FaultKind::MapKind { helper: NAME, kind });
     };
 
+    // The map's type is the verifier's business, the flags are the helper's own.
     if flags & !FLAGS != 0 {
         return Ok(Errno::Einval.as_result());
     }
@@ -98,6 +102,7 @@ fn get_stackid(vm: &mut Vm<'_>) -> Result<u64, FaultKind> {
         return Ok(Errno::Efault.as_result());
     };
 
+    // A stack that could not be taken is counted by the map, too.
     let id = match trace {
         Ok(trace) => stacks.id_of(&trace.words, trace.flags, vm.env),
         Err(error) => {
@@ -146,13 +151,12 @@ fn frames(vm: &mut Vm<'_>, size: u32, flags: u64) -> Result<Vec<u8>, Errno> {
     let end = trace.words.len().min(depth);
     let frames = trace.words.get(skip..end).ok_or(Errno::Efault)?;
 
-    Ok(match by_id {
-        true => {
-            let ids = frames
-                .iter()
-                .map(|ip| build_id_entry(*ip, vm.env.build_id(*ip)));
-            ids.flatten().collect()
-        }
-        false => frames.iter().flat_map(|ip| ip.to_le_bytes()).collect(),
+    Ok(if by_id {
+        let ids = frames
+            .iter()
+            .map(|ip| build_id_entry(*ip, vm.env.build_id(*ip)));
+        ids.flatten().collect()
+    } else {
+        frames.iter().flat_map(|ip| ip.to_le_bytes()).collect()
     })
 }

@@ -1,14 +1,17 @@
 //! `trace_printk`: the conversions that `bpf_bprintf_prepare` takes, without those for kernel
 //! pointers; and `strncmp`.
 
-use super::{For, Row, size_argument};
+use super::{AllowedCaller, Row, size_argument};
 use crate::bpf::env::Space;
 use crate::bpf::errno::Errno;
 use crate::bpf::fault::FaultKind;
 use crate::bpf::vm::Vm;
 use std::fmt::Write as _;
 
-pub(super) const HELPERS: &[Row] = &[(6, For::Gpl, trace_printk), (182, For::All, strncmp)];
+pub(super) const HELPERS: &[Row] = &[
+    (6, AllowedCaller::Gpl, trace_printk),
+    (182, AllowedCaller::All, strncmp),
+];
 
 /// The longest line, bytes (`MAX_BPRINTF_BUF` of the kernel).
 const LINE_MAX: usize = 1024;
@@ -65,6 +68,7 @@ fn text(vm: &mut Vm<'_>, format: &[u8]) -> Result<Option<String>, FaultKind> {
             continue;
         }
 
+        // Of all that a format can say, the width and the padding with zeros are kept.
         let is_padded = rest.first() == Some(&b'0');
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let width = rest[..digits].iter().fold(0, |width: usize, digit| {
@@ -83,6 +87,7 @@ fn text(vm: &mut Vm<'_>, format: &[u8]) -> Result<Option<String>, FaultKind> {
             return Ok(None);
         }
 
+        // An argument that the program has not set is a fault, as for the verifier.
         let value = vm.reg(argument)?;
         argument += 1;
 
@@ -110,9 +115,10 @@ fn text(vm: &mut Vm<'_>, format: &[u8]) -> Result<Option<String>, FaultKind> {
             _ => return Ok(None),
         };
         // Writing to a string cannot fail.
-        let _ = match is_padded {
-            true => write!(line, "{word:0>width$}"),
-            false => write!(line, "{word:>width$}"),
+        let _ = if is_padded {
+            write!(line, "{word:0>width$}")
+        } else {
+            write!(line, "{word:>width$}")
         };
     }
 

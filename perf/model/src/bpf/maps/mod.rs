@@ -177,6 +177,7 @@ impl Maps {
             kind,
         };
 
+        // Bounded first, since every definition costs memory even if it is refused later.
         if definitions.len() > MAPS_MAX {
             let kind = LoadErrorKind::TooManyMaps(definitions.len());
             return Err(fail("maps", kind));
@@ -190,6 +191,7 @@ impl Maps {
             // Counted before the memory is taken: definitions come from a file.
             need = need.saturating_add(map.bytes());
             if need > limits.map_bytes {
+                // The map whose memory is too much is the one that is named.
                 let limit = limits.map_bytes;
                 return Err(fail(&def.name, LoadErrorKind::MapMemory { need, limit }));
             }
@@ -290,6 +292,7 @@ impl Map {
             return Err(invalid);
         }
 
+        // Only hash maps have keys of another size: an array's key is an index of 32 bits.
         let values = |has_key: bool| match def.key_size {
             0 => Err(invalid),
             4 => Ok(()),
@@ -297,6 +300,7 @@ impl Map {
             _ => Err(invalid),
         };
 
+        // A map for each processor has as many values for each key.
         let per_cpu = if kind::is_per_cpu(def.kind) { cpus } else { 1 };
         let storage = match def.kind {
             kind::ARRAY | kind::PERCPU_ARRAY => {

@@ -25,6 +25,7 @@ impl<'a> Elf<'a> {
         let header = FileHeader64::<LE>::parse(data).map_err(at_header)?;
         let endian = header.endian().map_err(at_header)?;
         let wrong = |kind, offset| Err(ObjectError::new(kind, offset, "ELF header"));
+        // A file for another machine is a mistake of the user, and worth its own message.
         if header.e_machine.get(endian) != elf::EM_BPF {
             return wrong(Kind::Machine(header.e_machine.get(endian).0), 18);
         }
@@ -56,6 +57,8 @@ impl<'a> Elf<'a> {
         }
 
         let at_symbols = |error| elf_error(error, table_offset, "symbol table");
+
+        // By number, since relocations name symbols by their position.
         let symbol_table = table
             .symbols(endian, data, elf::SHT_SYMTAB)
             .map_err(at_symbols)?;
@@ -110,6 +113,8 @@ impl<'a> Elf<'a> {
                 });
             }
         }
+
+        // Sorted, so that the relocation of an instruction is found by a binary search.
         relocations.sort_by_key(|relocation| (relocation.section, relocation.insn));
         Ok(Self {
             sections,

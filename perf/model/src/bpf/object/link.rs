@@ -88,6 +88,7 @@ fn cut<'e, 'a>(section: &'e Section<'a>, symbol: &Symbol<'a>) -> Result<Code<'e,
         ObjectError::new(kind, offset, section.name)
     };
 
+    // A function is cut out by its symbol, and both ends must be whole instructions.
     let length = section.bytes.len() as u64;
     if !length.is_multiple_of(unit) {
         return Err(error(Kind::CodeSize(length)));
@@ -133,8 +134,11 @@ impl Linker<'_, '_, '_> {
         while let Some(&function) = needed.get(next) {
             next += 1;
 
+            // Known from here on; calls to it that come earlier are patched at the end.
             let part = &self.functions[function];
             starts.insert(function, insns.len());
+
+            // Tested before the function is copied, so that no program grows beyond the limit.
             let count = part.end - part.start + insns.len() as u64;
             if count > room as u64 {
                 let limit = room as u64;
@@ -147,6 +151,8 @@ impl Linker<'_, '_, '_> {
                 let mut insn = self.insn(part.section, place);
                 let mut second = None;
 
+                // A call is followed even if its immediate is already right: the functions are
+                // moved together.
                 let target = self.relocate(part.section, place, &mut insn, &mut second)?;
                 if let Some(target) = target {
                     starts.entry(target).or_insert_with(|| {
@@ -176,6 +182,7 @@ impl Linker<'_, '_, '_> {
             insns[at].imm = (start - at as i64 - 1) as i32;
         }
 
+        // The names of functions are for messages only.
         let functions = needed.iter().map(|function| Function {
             name: self.functions[*function].name.to_owned(),
             start: starts[function],
@@ -222,6 +229,7 @@ impl Linker<'_, '_, '_> {
             return Ok(None);
         };
 
+        // What the symbol is decides what the instruction becomes.
         let symbol = self.elf.symbol_of(relocation)?;
         let fail = |kind| Err(error(kind, Some(relocation)));
         // An `extern`, which only a running kernel or another object could resolve.
@@ -235,6 +243,7 @@ impl Linker<'_, '_, '_> {
             .get(symbol.section)
             .is_some_and(|section| section.is_code);
 
+        // The kind of a relocation must fit the instruction: a wrong one would patch another field.
         match relocation.kind {
             R_BPF_64_32 if insn.is_subprogram_call() && in_code => {
                 // The symbol is the section or the function; the immediate is -1 for its start.

@@ -13,7 +13,7 @@ const RDONLY_PROG: u32 = 1 << 7;
 const MMAPABLE: u32 = 1 << 10;
 
 /// A definition that lists maps.
-struct Listed {
+struct MapOfMaps {
     /// Its range in its section, and the start of its list.
     range: std::ops::Range<u64>,
     start: u64,
@@ -58,6 +58,7 @@ impl Maps {
         symbols.sort_by_key(|symbol| symbol.value);
         at_most(symbols.len(), MAPS_MAX, section.offset, section.name)?;
 
+        // Only the new form needs types; an object without BTF can have the old one.
         let variables = match types {
             Some(types) if section.name == ".maps" => {
                 let found = types.btf.variables(".maps");
@@ -74,6 +75,7 @@ impl Maps {
                 ObjectError::new(kind, offset, section.name)
             };
 
+            // The section's name tells the form of its definitions.
             let (definition, values) = if section.name == "maps" {
                 let next = symbols.get(index + 1).map(|next| next.value);
                 let end = next.unwrap_or(section.size).min(section.size);
@@ -84,12 +86,13 @@ impl Maps {
                 by_types(types, symbol.name, found)?
             };
 
+            // The number of the map is its place in the list of definitions.
             let place = (section.index, symbol.value, self.definitions.len());
             if let Some(offset) = values {
                 let range = symbol.value..symbol.value.saturating_add(symbol.size);
                 let start = symbol.value.saturating_add(offset);
                 let map = self.definitions.len();
-                listed.push(Listed { range, start, map });
+                listed.push(MapOfMaps { range, start, map });
             }
 
             self.places.push(place);
@@ -104,7 +107,7 @@ impl Maps {
         &mut self,
         elf: &Elf<'_>,
         section: &Section<'_>,
-        listed: &[Listed],
+        listed: &[MapOfMaps],
     ) -> Result<(), ObjectError> {
         let of_section = elf
             .relocations
@@ -123,6 +126,7 @@ impl Maps {
                 return Err(error(Kind::RelocationTarget));
             };
 
+            // A slot can only have a map of the same object.
             let symbol = elf.symbol_of(relocation)?;
             let Some(Meaning::Map(inner)) = self.meaning(symbol) else {
                 return Err(error(Kind::ReferTo(symbol.name.to_owned())));
@@ -184,6 +188,7 @@ fn legacy(
     symbol: &Symbol<'_>,
     end: u64,
 ) -> Result<Option<MapDef>, ObjectError> {
+    // A symbol without a size ends where the next one starts.
     let size = match symbol.size {
         0 => end.saturating_sub(symbol.value),
         size => size,
@@ -194,6 +199,8 @@ fn legacy(
 
     let at = |index: u64| word(section, symbol.value.saturating_add(4 * index));
     let words = (size / 4).min(section.size / 4);
+
+    // The flags are the fifth word, which may be missing.
     let flags = if words > 4 { at(4)? } else { 0 };
     for index in 5..words {
         // Inner maps and pinning, which are not supported.
@@ -264,6 +271,7 @@ fn by_types(
         }
     }
 
+    // Without a list there are no inner maps at first.
     let Some(values) = values else {
         return Ok((definition, None));
     };

@@ -8,6 +8,7 @@ use crate::bpf::insn::{Insn, alu, class, jmp};
 pub(super) fn arithmetic(insn: Insn, dst: u64, src: u64) -> Option<u64> {
     let is_64 = insn.class() == class::ALU64;
 
+    // A swap has its width in the immediate and needs no second operand.
     if insn.op() == alu::END {
         return Some(end(insn, dst));
     }

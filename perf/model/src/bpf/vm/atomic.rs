@@ -16,6 +16,7 @@ impl Vm<'_> {
             return Ok(());
         }
 
+        // A load has its address in the source register, all others in the destination.
         let address = displaced(self.reg(insn.dst)?);
         let operand = self.reg(insn.src)?;
         if insn.imm == atomic::STORE_REL {
@@ -36,6 +37,7 @@ impl Vm<'_> {
             _ => 0,
         };
 
+        // The new value is stored even if it is the old one, so that a read-only value is a fault.
         let old = self.load(address, size)?;
         let new = match insn.imm & !atomic::FETCH {
             atomic::ADD => old.wrapping_add(operand),

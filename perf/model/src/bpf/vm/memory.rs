@@ -31,18 +31,20 @@ impl Vm<'_> {
         let bytes = size as u64;
         let Some((region, offset)) = decode(address) else {
             // Within the distance of a field of a structure at a null pointer.
-            return Err(match address.wrapping_add(1 << 16) < 1 << 17 {
-                true => FaultKind::Null {
+            return Err(if address.wrapping_add(1 << 16) < 1 << 17 {
+                FaultKind::Null {
                     address,
                     size: bytes,
-                },
-                false => FaultKind::NotAPointer {
+                }
+            } else {
+                FaultKind::NotAPointer {
                     address,
                     size: bytes,
-                },
+                }
             });
         };
 
+        // The sum may overflow: offsets come from the program.
         let bounds = |length: usize| {
             let outside = FaultKind::OutOfBounds {
                 region,
@@ -51,9 +53,10 @@ impl Vm<'_> {
                 length: length as u64,
             };
             let start = usize::try_from(offset).map_err(|_| outside)?;
-            match start.checked_add(size).is_some_and(|end| end <= length) {
-                true => Ok(start),
-                false => Err(outside),
+            if start.checked_add(size).is_some_and(|end| end <= length) {
+                Ok(start)
+            } else {
+                Err(outside)
             }
         };
 
@@ -87,12 +90,13 @@ impl Vm<'_> {
 
     /// Loads of instructions from the stack are aligned.
     fn check_stack_alignment(start: usize, size: usize) -> Result<(), FaultKind> {
-        match start.is_multiple_of(size) {
-            true => Ok(()),
-            false => Err(FaultKind::MisalignedStack {
+        if start.is_multiple_of(size) {
+            Ok(())
+        } else {
+            Err(FaultKind::MisalignedStack {
                 offset: start as i64 - STACK_SIZE as i64,
                 size: size as u64,
-            }),
+            })
         }
     }
 
@@ -177,9 +181,10 @@ impl Vm<'_> {
             },
             Target::Value(map, slot, _) => {
                 let found = self.maps.get(map as usize);
-                match found.is_some_and(crate::bpf::maps::Map::is_read_only) {
-                    true => Err(FaultKind::ReadOnly(Region::Value { map, slot })),
-                    false => Ok(()),
+                if found.is_some_and(crate::bpf::maps::Map::is_read_only) {
+                    Err(FaultKind::ReadOnly(Region::Value { map, slot }))
+                } else {
+                    Ok(())
                 }
             }
         }

@@ -70,7 +70,7 @@ struct Frame {
 }
 
 /// Memory that a helper gave to the program.
-pub(crate) struct Held {
+pub(crate) struct HeldMemory {
     pub(crate) bytes: Vec<u8>,
     pub(crate) owner: Owner,
 }
@@ -109,7 +109,7 @@ pub(crate) struct Vm<'a> {
     /// One bit for each register that was written.
     written: u16,
     frames: Vec<Frame>,
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: Vec<HeldMemory>,
     /// Instructions executed.
     insns: u64,
     budget: u64,
@@ -132,6 +132,7 @@ pub(crate) fn run(
     context: Context<'_>,
     budget: u64,
 ) -> Result<Outcome, Fault> {
+    // A new machine for each run: only the maps outlive it.
     let mut vm = Vm {
         programs,
         helpers,
@@ -169,9 +170,13 @@ pub(crate) fn run(
         };
 
         let at = vm.pc;
+
+        // A stopped program must not block a ring with its records.
         vm.release_all();
 
         let program = &programs[vm.program];
+
+        // Functions are sorted by start, so the last one that starts before the fault contains it.
         let functions = program.functions.iter().rev();
         let function = functions.clone().find(|function| function.start <= at);
 
@@ -210,7 +215,7 @@ impl Vm<'_> {
 
     /// The first record of a ring buffer that the program has not given back.
     fn unreleased(&self) -> Option<u32> {
-        let is_of_ring = |held: &Held| matches!(held.owner, Owner::Ring { .. });
+        let is_of_ring = |held: &HeldMemory| matches!(held.owner, Owner::Ring { .. });
         self.held.iter().position(is_of_ring).map(|at| at as u32)
     }
 
@@ -287,6 +292,7 @@ impl Vm<'_> {
         match insn.class() {
             class::ALU | class::ALU64 => {
                 let src = self.operand(insn)?;
+                // A move does not read its destination, which need not have been written.
                 let dst = match insn.op() {
                     op::MOV => 0,
                     _ => self.reg(insn.dst)?,
@@ -298,6 +304,7 @@ impl Vm<'_> {
             class::LDX => {
                 let size = insn.access_size();
                 let value = self.load(displaced(self.reg(insn.src)?), size)?;
+                // Loads extend with zeros, except in the mode `MEMSX`.
                 let value = match (insn.mode(), size) {
                     (mode::MEM, _) => value,
                     (_, 1) => value as i8 as i64 as u64,
@@ -333,9 +340,10 @@ impl Vm<'_> {
     fn operand(&self, insn: Insn) -> Result<u64, FaultKind> {
         let has_none = matches!(insn.op(), op::END | op::NEG)
             && matches!(insn.class(), class::ALU | class::ALU64);
-        match insn.is_x() && !has_none {
-            true => self.reg(insn.src),
-            false => Ok(i64::from(insn.imm) as u64),
+        if insn.is_x() && !has_none {
+            self.reg(insn.src)
+        } else {
+            Ok(i64::from(insn.imm) as u64)
         }
     }
 

@@ -46,8 +46,8 @@ fn bound(bytes: &[u8]) -> usize {
 /// Quadratic work would take longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The time since some point: where Linux tells it the processor time of this thread, so that other work
-/// on the machine takes none.
+/// The time since some point: where Linux tells it the processor time of this thread, so that other
+/// work on the machine takes none.
 fn time_taken() -> Duration {
     static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
     let of_thread = || {
@@ -91,6 +91,7 @@ fn files_with_flipped_bits_have_an_answer() {
         (state % below as u64) as usize
     };
 
+    // The seed is fixed, so that a failure can be repeated.
     for whole in files() {
         let table = u64::from_le_bytes(whole[40..48].try_into().expect("eight bytes")) as usize;
         for turn in 0..3000 {
@@ -130,6 +131,7 @@ fn symbols_that_share_a_long_name_take_no_more_than_the_file() {
     let table = u64::from_le_bytes(bytes[40..48].try_into().expect("eight bytes")) as usize;
     let count = usize::from(bytes[60]);
 
+    // The header of the string table is found by its offset, and gets a new one.
     let header = (0..count)
         .map(|index| table + 64 * index)
         .find(|&at| bytes[at + 24..at + 32] == (strings.start as u64).to_le_bytes())
@@ -137,6 +139,7 @@ fn symbols_that_share_a_long_name_take_no_more_than_the_file() {
     bytes[header + 24..header + 32].copy_from_slice(&(tail as u64).to_le_bytes());
     bytes[header + 32..header + 40].copy_from_slice(&60_001u64.to_le_bytes());
 
+    // Every symbol has the one long name.
     for symbol in bytes[symbols].chunks_exact_mut(24) {
         symbol[..4].copy_from_slice(&1u32.to_le_bytes());
     }

@@ -5,8 +5,8 @@ use super::{SYMBOLS_MAX, Symbol};
 
 /// One in this many symbols is a mark.
 const SYMBOLS_PER_MARK: usize = 32;
-/// Maximum distance between the lines of two symbols, bytes: a search reads that much. In Linux 6.18
-/// it is 1,096.
+/// Maximum distance between the lines of two symbols, bytes: a search reads that much. In Linux
+/// 6.18 it is 1,096.
 const DISTANCE_MAX: usize = 1 << 20;
 /// Digits of an address in a usual line.
 const DIGITS: usize = 16;
@@ -32,7 +32,8 @@ pub(super) struct Sorted {
 
 impl Sorted {
     /// Checks that the symbols of the kernel itself are sorted and that their lines have the usual
-    /// form. Returns the part before the last address, and the offset of the first line of the rest.
+    /// form. Returns the part before the last address, and the offset of the first line of the
+    /// rest.
     pub(super) fn of(text: &[u8]) -> Option<(Self, usize)> {
         // Marks have offsets of 32 bits.
         u32::try_from(text.len()).ok()?;

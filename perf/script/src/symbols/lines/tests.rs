@@ -77,6 +77,7 @@ fn damaged_lines_have_an_answer() {
             bytes[place as usize] = (state >> 25) as u8;
         }
 
+        // Every address must have an answer, whatever is left of the lines.
         if let Some(mut lines) = lines_among::<Elf64>(&[owned(&bytes)], b"", PLAIN) {
             assert!(lines.sequences.len() <= size as usize);
             for offset in (0x1000..0x1480).step_by(7) {
@@ -85,6 +86,7 @@ fn damaged_lines_have_an_answer() {
         }
     }
 
+    // Nor may damage make the reader slow.
     assert!(begin.elapsed() < Duration::from_secs(20));
 }
 
@@ -105,6 +107,7 @@ fn files_of_one_name(files: u32, name: &[u8]) -> Lines {
     leb(&mut rest, files);
     rest.extend(std::iter::repeat_n(0, 4 * files as usize));
 
+    // `DW_LNE_set_address`, then for each file `DW_LNS_set_file`, a row, and an advance.
     let header = rest.len() as u32;
     rest.extend([0, 9, 2, 0, 0x10, 0, 0, 0, 0, 0, 0]);
     for file in 0..files {
@@ -114,6 +117,7 @@ fn files_of_one_name(files: u32, name: &[u8]) -> Lines {
     }
     rest.extend([0, 1, 1]);
 
+    // Version 5, addresses of eight bytes, no segments.
     let mut line = (rest.len() as u32 + 8).to_le_bytes().to_vec();
     line.extend([5, 0, 8, 0]);
     line.extend(header.to_le_bytes());

@@ -9,7 +9,7 @@ const MADE: u8 = u8::MAX;
 
 /// Where a name is in a file. It ends at the source's terminator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::symbols) struct At {
+pub(in crate::symbols) struct NameRef {
     /// The source's number, from [`Names::add_source`].
     pub(in crate::symbols) source: u8,
     /// Offset in the source's bytes.
@@ -65,7 +65,7 @@ impl Names {
     }
 
     /// The name at this place, at most [`NAME_MAX`] bytes.
-    pub(super) fn get(&self, at: At) -> &[u8] {
+    pub(super) fn get(&self, at: NameRef) -> &[u8] {
         if at.source == MADE {
             let range = self.ranges.get(at.offset as usize);
             return range.map_or(&[], |range| &self.made[range.clone()]);
@@ -79,7 +79,7 @@ impl Names {
     }
 
     /// Whether the name at this place is `name`.
-    pub(super) fn is(&self, at: At, name: &[u8]) -> bool {
+    pub(super) fn is(&self, at: NameRef, name: &[u8]) -> bool {
         if at.source == MADE || name.len() == NAME_MAX {
             return self.get(at) == name;
         }
@@ -90,9 +90,9 @@ impl Names {
     }
 
     /// Stores a name that is in no file; beyond the limit, no name.
-    pub(super) fn make(&mut self, name: &[u8]) -> At {
+    pub(super) fn make(&mut self, name: &[u8]) -> NameRef {
         let name = &name[..name.len().min(NAME_MAX)];
-        let nothing = At {
+        let nothing = NameRef {
             source: MADE,
             offset: u32::MAX,
         };
@@ -100,11 +100,11 @@ impl Names {
     }
 
     /// Stores a displayed name; `None` beyond the limit.
-    pub(super) fn show(&mut self, name: &[u8]) -> Option<At> {
+    pub(super) fn show(&mut self, name: &[u8]) -> Option<NameRef> {
         self.store(name, self.room.saturating_mul(2))
     }
 
-    fn store(&mut self, name: &[u8], room: usize) -> Option<At> {
+    fn store(&mut self, name: &[u8], room: usize) -> Option<NameRef> {
         let start = self.made.len();
         if start + name.len() > room {
             return None;
@@ -113,7 +113,7 @@ impl Names {
         let offset = offset.filter(|&number| number != u32::MAX)?;
         self.made.extend_from_slice(name);
         self.ranges.push(start..self.made.len());
-        Some(At {
+        Some(NameRef {
             source: MADE,
             offset,
         })

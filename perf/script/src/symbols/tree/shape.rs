@@ -55,6 +55,8 @@ impl Shape {
     /// Inserts the next symbol after those with the same start.
     pub(super) fn insert(&mut self, start: u64) {
         let new = self.nodes.len() as u32;
+
+        // Equal starts go to the right, which keeps the order in which they came.
         let (mut parent, mut at) = (NIL, self.root);
         let mut is_left = false;
 
@@ -173,6 +175,8 @@ impl Shape {
         let Node { left, right, .. } = self.nodes[at as usize];
 
         let removed_red;
+
+        // The nodes that the balance is repaired from, if a black one is gone.
         let (child, parent);
         if left == NIL || right == NIL {
             child = if left == NIL { right } else { left };
@@ -203,6 +207,7 @@ impl Shape {
             self.nodes[next as usize].red = self.nodes[at as usize].red;
         }
 
+        // A red node can go without any rule being violated.
         if !removed_red {
             self.erased(child, parent);
         }

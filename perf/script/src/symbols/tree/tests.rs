@@ -3,8 +3,8 @@
 use super::super::helper::tests::PLAIN;
 use super::*;
 
-fn entry(start: u64, end: u64, name: &str) -> Entry<'_> {
-    Entry {
+fn entry(start: u64, end: u64, name: &str) -> NewSymbol<'_> {
+    NewSymbol {
         start,
         end,
         binding: GLOBAL,
@@ -18,7 +18,7 @@ fn ends_are_filled_in_and_of_duplicates_the_better_name_stays() {
     let mut tree = Tree::new(PLAIN);
     tree.insert(entry(0x10, 0x10, "label"));
     tree.insert(entry(0x40, 0x50, "__poll"));
-    tree.insert(Entry {
+    tree.insert(NewSymbol {
         binding: WEAK,
         ..entry(0x40, 0x50, "poll_weak")
     });
@@ -51,14 +51,18 @@ fn what_is_certain_is_what_the_tree_finds() {
     let (mut certain, mut open) = (0, 0);
     for round in 0..300 {
         let mut tree = Tree::new(PLAIN);
+
+        // Small sizes leave gaps, large ones overlap.
         let size_max = [2, 6, 40][round % 3];
         for _ in 0..2 {
             for _ in 0..random(40) {
                 let start = random(300);
+
+                // Everything that decides between two symbols at one start.
                 let kind = [NOTYPE, 1, 2][random(3) as usize];
                 let binding = [0, GLOBAL, WEAK][random(3) as usize];
                 let name = ["a", "_b", "__c"][random(3) as usize];
-                tree.insert(Entry {
+                tree.insert(NewSymbol {
                     kind,
                     binding,
                     ..entry(start, start + random(size_max), name)
@@ -67,6 +71,7 @@ fn what_is_certain_is_what_the_tree_finds() {
             tree.fix();
         }
 
+        // Stubs that are added when the list is sorted already.
         let base = random(300);
         for number in 0..random(8) {
             let start = base + 4 * number;
@@ -78,6 +83,7 @@ fn what_is_certain_is_what_the_tree_finds() {
             for address in 0..340 {
                 let by_tree = shape.find(&tree.symbols, address);
                 match tree.find_certain(address) {
+                    // A certain answer must be that of the tree.
                     Some(found) => {
                         assert_eq!(found, by_tree, "round {round}, address {address}");
                         certain += 1;
@@ -87,6 +93,7 @@ fn what_is_certain_is_what_the_tree_finds() {
             }
         }
 
+        // Afterwards, every answer must be.
         tree.settle();
         let shape = tree.build();
         for address in 0..340 {

@@ -1,9 +1,9 @@
 //! What functions do between prologue and epilogue.
 
-use super::frame::Current;
-use super::{Lowering, Word};
+use super::frame::EmittedFunction;
+use super::{DataWord, Lowering};
 use crate::programs::asm::{Condition, Label};
-use crate::programs::program::{How, Raise, Room, Statement};
+use crate::programs::program::{Raise, StackAdjustment, Statement, TransferKind};
 use crate::programs::row::{FrameLayout, RAX, RCX, RDI, RSI, RSP};
 
 const SYS_GETPID: u32 = 39;
@@ -11,17 +11,20 @@ const SYS_KILL: u32 = 62;
 const SIGUSR1: u32 = 10;
 
 impl Lowering<'_> {
-    pub(super) fn body(&mut self, current: &mut Current<'_>, statements: &[Statement]) {
+    pub(super) fn body(&mut self, current: &mut EmittedFunction<'_>, statements: &[Statement]) {
         for statement in statements {
             self.statement(current, statement);
         }
     }
 
-    fn statement(&mut self, current: &mut Current<'_>, statement: &Statement) {
+    fn statement(&mut self, current: &mut EmittedFunction<'_>, statement: &Statement) {
         match statement {
             &Statement::Call { callee, how, times } => {
+                // A call that is made only so many times.
                 let behind = times.map(|times| self.guard(times));
                 self.call(callee, how);
+
+                // After each call the registers must be what they were, or the program ends.
                 self.verify(current.function);
                 if let Some(behind) = behind {
                     self.asm.bind(behind);
@@ -36,11 +39,13 @@ impl Lowering<'_> {
                 self.verify(current.function);
             }
             &Statement::Loop { callee, times } => {
-                let counter = self.word(Word::Number(0));
+                // The counter is in memory: a register would have to be saved, and that would be
+                // another frame.
+                let counter = self.word(DataWord::Number(0));
                 self.asm.store_imm_absolute(counter, times.into());
                 let again = self.asm.label();
                 self.asm.bind(again);
-                self.call(callee, How::Direct);
+                self.call(callee, TransferKind::Direct);
                 self.asm.sub_from_absolute(counter, 1);
                 self.asm.jump_if(Condition::Greater, again);
                 self.verify(current.function);
@@ -75,14 +80,17 @@ impl Lowering<'_> {
                 self.verify(current.function);
             }
             &Statement::Table { cases } => self.table(cases),
+            // The guard lets it return only so many times, as what follows has to be executed as
+            // well.
             &Statement::Return { times } => {
                 let behind = self.guard(times);
                 self.early_return(current);
                 self.asm.bind(behind);
             }
+            // The body is in the cold section, and is jumped to and back from.
             Statement::Cold { times, body } => {
                 let labels = [(); 2].map(|()| self.asm.label());
-                let counter = self.word(Word::Number((*times).into()));
+                let counter = self.word(DataWord::Number((*times).into()));
                 self.asm.sub_from_absolute(counter, 1);
                 self.asm.jump_if(Condition::NotNegative, labels[0]);
                 self.cold(current, labels, body);
@@ -99,20 +107,20 @@ impl Lowering<'_> {
     /// Jumps to the returned label, except for the first `times` times.
     fn guard(&mut self, times: u8) -> Label {
         let behind = self.asm.label();
-        let counter = self.word(Word::Number(times.into()));
+        let counter = self.word(DataWord::Number(times.into()));
         self.asm.sub_from_absolute(counter, 1);
         self.asm.jump_if(Condition::Negative, behind);
         behind
     }
 
-    fn call(&mut self, callee: usize, how: How) {
+    fn call(&mut self, callee: usize, how: TransferKind) {
         match how {
-            How::Direct => self.asm.call(self.functions[callee]),
-            How::Register => {
+            TransferKind::Direct => self.asm.call(self.functions[callee]),
+            TransferKind::Register => {
                 self.asm.lea_label(RAX, self.functions[callee]);
                 self.asm.call_register(RAX);
             }
-            How::Memory => self.asm.call_absolute(self.pointers[callee]),
+            TransferKind::Memory => self.asm.call_absolute(self.pointers[callee]),
         }
     }
 
@@ -124,7 +132,7 @@ impl Lowering<'_> {
                 _ => self.asm.push_absolute(self.pointers[callee]),
             }
         }
-        self.call(callee, How::Direct);
+        self.call(callee, TransferKind::Direct);
         if pops {
             (0..words).for_each(|_| self.asm.pop(RCX));
         } else {
@@ -132,14 +140,14 @@ impl Lowering<'_> {
         }
     }
 
-    fn room(&mut self, bytes: u16, room: Room) {
+    fn room(&mut self, bytes: u16, room: StackAdjustment) {
         match room {
-            Room::Constant => self.asm.sub_imm(RSP, bytes.into()),
-            Room::Variable => {
+            StackAdjustment::Constant => self.asm.sub_imm(RSP, bytes.into()),
+            StackAdjustment::Variable => {
                 self.asm.mov_imm32(RAX, bytes.into());
                 self.asm.sub(RSP, RAX);
             }
-            Room::Move => {
+            StackAdjustment::Move => {
                 self.asm.mov(RAX, RSP);
                 self.asm.sub_imm(RAX, bytes.into());
                 self.asm.mov(RSP, RAX);
@@ -160,10 +168,12 @@ impl Lowering<'_> {
     }
 
     fn table(&mut self, cases: u8) {
-        let counter = self.word(Word::Number(0));
+        let counter = self.word(DataWord::Number(0));
         let labels: Vec<Label> = (0..cases).map(|_| self.asm.label()).collect();
         let end = self.asm.label();
-        let table = labels.iter().map(|&label| self.word(Word::Address(label)));
+        let table = labels
+            .iter()
+            .map(|&label| self.word(DataWord::Address(label)));
         let table = table.reduce(u64::min).unwrap_or(counter);
         self.asm.sub_from_absolute(counter, 1);
         self.asm.and_absolute(counter, i32::from(cases) - 1);

@@ -2,7 +2,7 @@
 
 use super::{FAULT_LEN, Lowering, nonce};
 use crate::programs::asm::{Label, Section};
-use crate::programs::program::{End, Frame, Function, How, Point, Statement};
+use crate::programs::program::{End, Frame, Function, SignalPoint, Statement, TransferKind};
 use crate::programs::row::{Cfa, R10, RAX, RBP, RBP_SAVED, RDX, RSP, SAVED, Slot};
 
 /// Offset of the interrupted rip in the ucontext, the handler's third argument: `gregs[REG_RIP]`.
@@ -11,7 +11,7 @@ const UCONTEXT_RIP: i32 = 168;
 const KEEPERS: [u8; 2] = [8, 9];
 
 /// The function being emitted.
-pub(super) struct Current<'a> {
+pub(super) struct EmittedFunction<'a> {
     pub(super) function: &'a Function,
     pub(super) at: usize,
     /// Number of parts in the cold section so far.
@@ -22,7 +22,7 @@ pub(super) struct Current<'a> {
     points: bool,
 }
 
-impl Current<'_> {
+impl EmittedFunction<'_> {
     fn prefers(&self, bit: u32) -> bool {
         self.function.taste >> bit & 1 != 0
     }
@@ -43,7 +43,7 @@ impl Lowering<'_> {
         let function = &program.functions[at];
         let label = self.functions[at];
         self.begin(&format!("f{at}"), label);
-        let mut current = Current {
+        let mut current = EmittedFunction {
             function,
             at,
             cold: 0,
@@ -79,14 +79,14 @@ impl Lowering<'_> {
         }
     }
 
-    fn tail(&mut self, callee: usize, how: How) {
+    fn tail(&mut self, callee: usize, how: TransferKind) {
         match how {
-            How::Direct => self.asm.jump(self.functions[callee]),
-            How::Register => {
+            TransferKind::Direct => self.asm.jump(self.functions[callee]),
+            TransferKind::Register => {
                 self.asm.lea_label(RAX, self.functions[callee]);
                 self.asm.jump_register(RAX);
             }
-            How::Memory => self.asm.jump_absolute(self.pointers[callee]),
+            TransferKind::Memory => self.asm.jump_absolute(self.pointers[callee]),
         }
     }
 
@@ -106,9 +106,9 @@ impl Lowering<'_> {
     }
 
     /// Called before the layout changes.
-    fn step(&mut self, current: &mut Current<'_>) {
+    fn step(&mut self, current: &mut EmittedFunction<'_>) {
         let points = current.function.points.iter();
-        let here: Vec<Point> = points
+        let here: Vec<SignalPoint> = points
             .filter(|p| current.points && p.step == current.step)
             .copied()
             .collect();
@@ -124,7 +124,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn push_saves(&mut self, current: &mut Current<'_>) {
+    fn push_saves(&mut self, current: &mut EmittedFunction<'_>) {
         for &index in &current.function.saves {
             self.step(current);
             self.asm.push(SAVED[usize::from(index)]);
@@ -133,7 +133,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn pop_saves(&mut self, current: &mut Current<'_>) {
+    fn pop_saves(&mut self, current: &mut EmittedFunction<'_>) {
         for &index in current.function.saves.iter().rev() {
             self.step(current);
             self.asm.pop(SAVED[usize::from(index)]);
@@ -141,13 +141,13 @@ impl Lowering<'_> {
         }
     }
 
-    fn restored(&mut self, current: &Current<'_>, index: usize) {
+    fn restored(&mut self, current: &EmittedFunction<'_>, index: usize) {
         if current.function.restores {
             self.asm.saved(index, Slot::Same);
         }
     }
 
-    fn push_frame_pointer(&mut self, current: &mut Current<'_>) {
+    fn push_frame_pointer(&mut self, current: &mut EmittedFunction<'_>) {
         self.step(current);
         self.asm.push(RBP);
         let slot = Slot::At(-self.asm.depth);
@@ -157,7 +157,7 @@ impl Lowering<'_> {
         self.asm.row.cfa = Cfa::Offset(RBP, self.asm.depth);
     }
 
-    fn lower_by(&mut self, current: &mut Current<'_>, bytes: i32) {
+    fn lower_by(&mut self, current: &mut EmittedFunction<'_>, bytes: i32) {
         if bytes == 0 {
             return;
         }
@@ -169,7 +169,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn raise_by(&mut self, current: &mut Current<'_>, bytes: i32) {
+    fn raise_by(&mut self, current: &mut EmittedFunction<'_>, bytes: i32) {
         if bytes == 0 {
             return;
         }
@@ -181,12 +181,13 @@ impl Lowering<'_> {
         }
     }
 
-    fn prologue(&mut self, current: &mut Current<'_>) {
+    fn prologue(&mut self, current: &mut EmittedFunction<'_>) {
         match current.function.frame {
             Frame::Pushes => {
                 self.push_saves(current);
                 self.lower_by(current, current.size());
             }
+            // Room for all at once; then each register is stored without moving rsp.
             Frame::Moves => {
                 self.lower_by(current, current.room());
                 for (number, &index) in current.function.saves.iter().enumerate() {
@@ -220,11 +221,14 @@ impl Lowering<'_> {
                 self.push_frame_pointer(current);
                 self.push_saves(current);
                 self.step(current);
+
+                // The CFA depends on rbp by now, so rsp may move by any amount.
                 self.asm.and_imm(RSP, -i32::from(alignment));
                 self.lower_by(current, current.size());
             }
             Frame::RealignedByR10(alignment) => self.realign_by_r10(current, alignment),
             Frame::Scratch(base) => {
+                // The CFA: rsp plus the return address.
                 self.asm.lea(base, RSP, 8);
                 // rsp may be aligned next, so this register holds the CFA until the epilogue.
                 self.asm.row.cfa = Cfa::Offset(base, 0);
@@ -238,6 +242,7 @@ impl Lowering<'_> {
                     self.asm.saved(index.into(), Slot::At(offset));
                 }
             }
+            // Saved in other registers, not in memory.
             Frame::Registers => {
                 for (&index, keeper) in current.function.saves.iter().zip(KEEPERS) {
                     self.asm.mov(keeper, SAVED[usize::from(index)]);
@@ -248,7 +253,7 @@ impl Lowering<'_> {
     }
 
     /// As gcc realigns: `lea 8(%rsp), %r10; and; push -8(%r10); push %rbp; mov %rsp, %rbp`.
-    fn realign_by_r10(&mut self, current: &mut Current<'_>, alignment: u8) {
+    fn realign_by_r10(&mut self, current: &mut EmittedFunction<'_>, alignment: u8) {
         self.step(current);
         self.asm.lea(R10, RSP, 8);
         self.asm.row.cfa = Cfa::Offset(R10, 0);
@@ -270,13 +275,15 @@ impl Lowering<'_> {
 
     /// Everything before the instruction that ends the function. Afterwards the layout is that of
     /// the entry, except for slots of registers that rows still name.
-    fn epilogue(&mut self, current: &mut Current<'_>) {
+    fn epilogue(&mut self, current: &mut EmittedFunction<'_>) {
         let saves = &current.function.saves;
         match current.function.frame {
+            // rsp goes up past the locals first, then each `pop` moves the CFA's offset by 8.
             Frame::Pushes => {
                 self.raise_by(current, current.size());
                 self.pop_saves(current);
             }
+            // The saves are above the locals, and loaded without moving rsp.
             Frame::Moves => {
                 for (number, &index) in saves.iter().enumerate() {
                     let offset = current.size() + 8 * number as i32;
@@ -293,12 +300,16 @@ impl Lowering<'_> {
             Frame::FramePointer | Frame::Realigned(_) => {
                 self.step(current);
                 let below = 8 * saves.len() as i32;
+
+                // To the saves, which are right below the saved rbp, wherever rsp is.
                 self.asm.lea(RSP, RBP, -below);
                 self.asm.depth = 16 + below;
                 self.pop_saves(current);
                 self.step(current);
                 self.asm.pop(RBP);
                 self.asm.row.cfa = Cfa::Offset(RSP, 8);
+
+                // From here on rbp is the caller's.
                 self.restored(current, RBP_SAVED);
             }
             Frame::Enter => {
@@ -338,6 +349,7 @@ impl Lowering<'_> {
                 self.asm.depth = 8;
                 self.asm.row.cfa = Cfa::Offset(RSP, 8);
             }
+            // Saved in other registers, so no memory is read.
             Frame::Registers => {
                 for (&index, keeper) in saves.iter().zip(KEEPERS) {
                     self.asm.mov(SAVED[usize::from(index)], keeper);
@@ -349,7 +361,7 @@ impl Lowering<'_> {
         self.step(current);
     }
 
-    fn leave(&mut self, current: &mut Current<'_>) {
+    fn leave(&mut self, current: &mut EmittedFunction<'_>) {
         if current.prefers(4) {
             self.asm.mov(RSP, RBP);
             self.asm.depth = 16;
@@ -363,7 +375,7 @@ impl Lowering<'_> {
     }
 
     /// Returns in the middle; after it, the layout is as before.
-    pub(super) fn early_return(&mut self, current: &mut Current<'_>) {
+    pub(super) fn early_return(&mut self, current: &mut EmittedFunction<'_>) {
         let (row, depth) = (self.asm.row, self.asm.depth);
         let step = current.step;
         current.points = false;
@@ -378,7 +390,7 @@ impl Lowering<'_> {
     /// Emits a part of the function in the cold section, starting with the current layout.
     pub(super) fn cold(
         &mut self,
-        current: &mut Current<'_>,
+        current: &mut EmittedFunction<'_>,
         [label, back]: [Label; 2],
         body: &[Statement],
     ) {

@@ -1,6 +1,6 @@
 //! The entry point, the program's end, and code shared by functions.
 
-use super::{Lowering, OWN_STACK, OWN_STACK_SIZE, Word, nonce};
+use super::{DataWord, Lowering, OWN_STACK, OWN_STACK_SIZE, nonce};
 use crate::programs::asm::{Condition, Label};
 use crate::programs::row::{FrameLayout, RAX, RDI, RDX, RSI, RSP, SAVED, Slot};
 
@@ -23,6 +23,8 @@ impl Lowering<'_> {
     /// nonces, and ends.
     pub(super) fn start(&mut self, entry: Label) {
         self.begin("_start", entry);
+
+        // An undefined return address says that nobody called the root.
         self.asm.row.ra = Slot::Undefined;
         self.signals();
         for (index, register) in SAVED.into_iter().enumerate() {
@@ -46,6 +48,8 @@ impl Lowering<'_> {
             let label = next;
             next = self.asm.label();
             self.begin(&format!("finish{number}"), label);
+
+            // With and without a word below the return address.
             if number % 2 == 0 {
                 self.asm.push(RAX);
             }
@@ -65,9 +69,9 @@ impl Lowering<'_> {
         if handlers.own_stack {
             flags |= SA_ONSTACK;
             // `stack_t`: address, flags, size.
-            let stack = self.word(Word::Number(OWN_STACK - OWN_STACK_SIZE));
-            self.word(Word::Number(0));
-            self.word(Word::Number(OWN_STACK_SIZE));
+            let stack = self.word(DataWord::Number(OWN_STACK - OWN_STACK_SIZE));
+            self.word(DataWord::Number(0));
+            self.word(DataWord::Number(OWN_STACK_SIZE));
             self.asm.lea_absolute(RDI, stack);
             self.asm.xor32(RSI);
             self.asm.mov_imm32(RAX, SYS_SIGALTSTACK);
@@ -80,10 +84,10 @@ impl Lowering<'_> {
             (SIGUSR1, handlers.sent),
         ] {
             // struct kernel_sigaction: handler, flags, restorer, mask.
-            let action = self.word(Word::Address(self.functions[handler]));
-            self.word(Word::Number(flags));
-            self.word(Word::Address(self.restorer));
-            self.word(Word::Number(0));
+            let action = self.word(DataWord::Address(self.functions[handler]));
+            self.word(DataWord::Number(flags));
+            self.word(DataWord::Address(self.restorer));
+            self.word(DataWord::Number(0));
 
             self.asm.mov_imm32(RDI, signal);
             self.asm.lea_absolute(RSI, action);

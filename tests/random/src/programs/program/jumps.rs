@@ -5,7 +5,7 @@ use super::{Function, Generator, Statement};
 
 /// How a return address gets onto the stack without a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Put {
+pub enum ReturnAddressPush {
     /// `push` of a register.
     Push,
     /// `push` of an immediate.
@@ -20,7 +20,7 @@ pub enum Put {
 
 /// Where the return address of a call without a call is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Back {
+pub enum ReturnSite {
     /// Right behind the jump: then it is certainly one.
     Near,
     /// Farther behind it.
@@ -32,7 +32,7 @@ pub enum Back {
 /// What a function that was called with the address of another one does with its own return
 /// address, before it jumps there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Keep {
+pub enum ReturnAddressSave {
     /// Pops it into memory, and lowers rsp again.
     Memory,
     /// Pops it into a register, and pushes it.
@@ -51,8 +51,8 @@ pub enum Keep {
 /// program has code that reads its own address. Calls by call instructions are always known.
 pub(super) fn is_doubtful(statement: &Statement, reads: bool) -> bool {
     match statement {
-        Statement::Planted { back, .. } => reads || *back != Back::Near,
-        Statement::Kept { keep, .. } => reads || *keep == Keep::Leave,
+        Statement::Planted { back, .. } => reads || *back != ReturnSite::Near,
+        Statement::Kept { keep, .. } => reads || *keep == ReturnAddressSave::Leave,
         Statement::Linked { .. } => reads,
         _ => false,
     }
@@ -76,26 +76,37 @@ impl Generator {
 
     /// A call of a function with a return address that no call makes, or that is moved.
     fn by_jump(&mut self, at: usize, function: &Function) -> Option<Statement> {
+        // None, if no function is cheap enough to be called from here.
         let callee = self.callee(at, 1)?;
         Some(match self.rng.below(4) {
             0..=1 => {
-                let back =
-                    self.rng
-                        .pick(&[Back::Near, Back::Near, Back::Near, Back::Far, Back::Before]);
+                // What is listed more often is drawn more often.
+                let back = self.rng.pick(&[
+                    ReturnSite::Near,
+                    ReturnSite::Near,
+                    ReturnSite::Near,
+                    ReturnSite::Far,
+                    ReturnSite::Before,
+                ]);
                 let put = self.rng.pick(&[
-                    Put::Push,
-                    Put::Push,
-                    Put::Immediate,
-                    Put::Below,
-                    Put::Store,
-                    Put::Swap,
+                    ReturnAddressPush::Push,
+                    ReturnAddressPush::Push,
+                    ReturnAddressPush::Immediate,
+                    ReturnAddressPush::Below,
+                    ReturnAddressPush::Store,
+                    ReturnAddressPush::Swap,
                 ]);
                 // A word stored at rsp passes for a local variable, if it happens to be aligned as
                 // functions are.
-                let is_stored = matches!(put, Put::Store | Put::Swap) && back != Back::Near;
+                let is_stored = matches!(put, ReturnAddressPush::Store | ReturnAddressPush::Swap)
+                    && back != ReturnSite::Near;
                 Statement::Planted {
                     callee,
-                    put: if is_stored { Put::Push } else { put },
+                    put: if is_stored {
+                        ReturnAddressPush::Push
+                    } else {
+                        put
+                    },
                     how: self.rng.chance(3, 4).then(|| self.how()),
                     back,
                 }
@@ -109,12 +120,12 @@ impl Generator {
             _ => Statement::Kept {
                 callee,
                 keep: self.rng.pick(&[
-                    Keep::Memory,
-                    Keep::Push,
-                    Keep::Jump,
-                    Keep::Swap,
-                    Keep::Read,
-                    Keep::Leave,
+                    ReturnAddressSave::Memory,
+                    ReturnAddressSave::Push,
+                    ReturnAddressSave::Jump,
+                    ReturnAddressSave::Swap,
+                    ReturnAddressSave::Read,
+                    ReturnAddressSave::Leave,
                 ]),
             },
         })

@@ -14,7 +14,7 @@ fn started(
         task: &small.task,
         memory: &small.words,
     };
-    let mut finds = Finds::default();
+    let mut finds = FindCache::default();
     let mut passed = Vec::new();
     let unwind = Unwind::start(
         UnwinderKind::Orc,
@@ -33,6 +33,7 @@ fn a_start_from_registers_takes_one_step_with_all_of_them() {
     let regs = start_regs();
     let (passed, state, ended) = started(&small, StartFrom::Regs(&regs), 0);
 
+    // The state of the registers themselves is passed, and not reported.
     let first = OrcState {
         bp: SP + 0x900,
         regs: RegsPtr::Start,

@@ -14,7 +14,7 @@ fn records_are_forgotten_one_word_beyond_the_limit() {
     assert_eq!(bench.out(), [(4, late(1))], "at the limit");
     bench.record(6, 3, C3, &[1]);
     bench.sample(7, 1, C1).sample(8, 2, C2);
-    let given_up = missing(Why::GivenUp);
+    let given_up = missing(MissingReason::GivenUp);
     assert_eq!(bench.out(), [(6, given_up), (7, given_up)], "one beyond");
     assert_eq!(bench.out.counts.orphans, 1);
 }
@@ -29,13 +29,13 @@ fn samples_wait_up_to_the_limit_and_one_byte_beyond_are_given_up() {
         sampled(chain)
     };
     let mut bench = Bench::new();
-    bench.own = Own::default();
+    bench.own = OwnStitcher::default();
     bench.tell(1, 1, sample(HELD_BYTES_MAX));
     assert_eq!(bench.out(), []);
     let mut bench = Bench::new();
-    bench.own = Own::default();
+    bench.own = OwnStitcher::default();
     bench.tell(1, 1, sample(HELD_BYTES_MAX + 8));
-    assert_eq!(bench.out(), [(0, missing(Why::GivenUp))]);
+    assert_eq!(bench.out(), [(0, missing(MissingReason::GivenUp))]);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn an_abandoned_sample_stops_waiting_and_the_rest_still_wait() {
     });
     assert_eq!(bench.out(), []);
     bench.sample(4, 2, C2);
-    let given_up = missing(Why::GivenUp);
+    let given_up = missing(MissingReason::GivenUp);
     let expected = [(0, given_up), (1, given_up), (2, given_up)];
     assert_eq!(bench.out(), expected);
     bench.record(5, 1, C1, &[7]).record(6, 2, C2, &[8]);

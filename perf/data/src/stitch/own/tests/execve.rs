@@ -28,17 +28,21 @@ fn after_execve(then: &[(u64, u64)], now: (u64, u64)) -> Stitch {
     for (callee, entry) in then {
         called(&mut bench, *callee, *entry);
     }
-    bench.tell(100, 1, What::Exec);
+    bench.tell(100, 1, ItemKind::Exec);
     called(&mut bench, now.0, now.1);
     let record = bench.key;
     bench.record(200, 1, C1, &[7]);
     let out = bench.out();
     for (key, how) in &out[..then.len()] {
-        assert_eq!(*how, missing(Why::Exec), "sample {key}, before the execve");
+        assert_eq!(
+            *how,
+            missing(MissingReason::Exec),
+            "sample {key}, before the execve"
+        );
     }
     let (_, how) = out[then.len()];
     assert!(
-        how == missing(Why::Exec) || how == stitched(record),
+        how == missing(MissingReason::Exec) || how == stitched(record),
         "{how:?}"
     );
     how
@@ -46,7 +50,7 @@ fn after_execve(then: &[(u64, u64)], now: (u64, u64)) -> Stitch {
 
 #[test]
 fn an_execve_has_returned_where_the_entry_called_something_else() {
-    let exec = missing(Why::Exec);
+    let exec = missing(MissingReason::Exec);
     assert_eq!(after_execve(&[(A, ENTRY)], (B, ENTRY)), stitched(3));
     assert_eq!(after_execve(&[(A, ENTRY)], (A, ENTRY)), exec);
     assert_eq!(after_execve(&[(A, ENTRY)], (B, OTHER)), exec);
@@ -67,12 +71,12 @@ fn an_execve_has_returned_where_the_entry_called_something_else() {
 fn a_sample_after_the_return_is_of_the_new_program() {
     let mut bench = Bench::new();
     called(&mut bench, A, ENTRY);
-    bench.tell(1, 1, What::Exec);
+    bench.tell(1, 1, ItemKind::Exec);
     called(&mut bench, A, ENTRY);
     called(&mut bench, B, ENTRY);
     called(&mut bench, A, ENTRY);
     bench.record(9, 1, C1, &[7]);
-    let exec = missing(Why::Exec);
+    let exec = missing(MissingReason::Exec);
     let expected = [(0, exec), (2, exec), (3, stitched(5)), (4, stitched(5))];
     assert_eq!(bench.out(), expected);
 }
@@ -81,7 +85,7 @@ fn a_sample_after_the_return_is_of_the_new_program() {
 fn eight_calls_are_remembered_and_not_one_more() {
     assert_eq!(CALLS_MAX, 8);
     let calls = |n: u64| -> Vec<(u64, u64)> { (0..n).map(|i| (A + i, ENTRY)).collect() };
-    let exec = missing(Why::Exec);
+    let exec = missing(MissingReason::Exec);
     assert_eq!(after_execve(&calls(8), (A + 7, ENTRY)), exec);
     assert_eq!(after_execve(&calls(9), (A + 8, ENTRY)), stitched(11));
     // The same call takes no more room.
@@ -110,7 +114,7 @@ fn a_record_that_starts_elsewhere_was_taken_later() {
         let mut bench = Bench::new();
         let chain = vec![PERF_CONTEXT_USER_DEFERRED, C1];
         let defer = true;
-        bench.tell(1, 1, What::Sample { defer, chain, ip });
+        bench.tell(1, 1, ItemKind::Sample { defer, chain, ip });
         bench.record(2, 1, C1, frames);
         assert_eq!(bench.out(), [(0, how(1))], "{ip:?} {frames:x?}");
     }
