@@ -9,6 +9,7 @@
 //! print now, except where a line `...` stands.
 
 mod codes;
+mod reader;
 mod steps;
 
 use crate::common::tools::is_missing;
