@@ -161,7 +161,7 @@ fn tables_of_another_file_are_held_against_the_code() {
         text(&["dwarf".to_owned()], &right)
     );
 
-    // The program has the right tables, and those of the other build are held against it.
+    // The program has the right tables; those of the other build are compared with what it does.
     let wrong = cases::build_case(path, true).expect("the case can be built");
     let built = cases::build_case(path, false).expect("the case can be built");
     let program = RunningProgram {

@@ -66,9 +66,6 @@ pub enum HostError {
         /// The call's error.
         error: io::Error,
     },
-    /// What only stepping reports.
-    #[error(transparent)]
-    Stepped(TraceError),
     /// The [`crate::Recorder`] returned an error.
     #[error("the recording could not be written: {0}")]
     Recorder(#[source] crate::RecorderError),
@@ -76,10 +73,8 @@ pub enum HostError {
 
 impl From<TraceError> for HostError {
     fn from(error: TraceError) -> HostError {
-        match error {
-            TraceError::System { call, tid, error } => HostError::System { call, tid, error },
-            other => HostError::Stepped(other),
-        }
+        let TraceError { call, tid, error } = error;
+        HostError::System { call, tid, error }
     }
 }
 

@@ -1,11 +1,8 @@
 //! The emulated machine as the truth and the unwinders see it. The machine itself knows neither.
 
 use std::ops::Range;
-use std::sync::Arc;
-use unwind_sim_emulator::address_space::{Content, Gone, Source};
 use unwind_sim_emulator::state::Preserved;
 use unwind_sim_emulator::{AddressSpace, Core, State};
-use unwind_sim_unwind::image::Bytes;
 use unwind_sim_unwind::memory::{Memory, MemoryError};
 use unwind_sim_unwind::truth::{Cpu, World};
 
@@ -22,27 +19,6 @@ pub fn cpu(at: &Preserved) -> Cpu {
         rip: at.rip,
         rsp: at.rsp,
         saved: at.saved,
-    }
-}
-
-/// The bytes of an image, as what memory holds before it is written.
-pub fn content(bytes: Bytes) -> Content {
-    let size = bytes.len() as u64;
-    Content::new(Arc::new(ImageBytes(bytes)), size)
-}
-
-#[derive(Debug)]
-struct ImageBytes(Bytes);
-
-impl Source for ImageBytes {
-    fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Gone> {
-        let start = usize::try_from(offset).ok();
-        let from = start.and_then(|start| self.0.get(start..));
-        let from = from.unwrap_or_default();
-        let (held, behind) = to.split_at_mut(from.len().min(to.len()));
-        held.copy_from_slice(&from[..held.len()]);
-        behind.fill(0);
-        Ok(())
     }
 }
 

@@ -276,10 +276,7 @@ pub fn run(
         dump.push(dumped(&machine, at, size.min(BYTES_MAX)));
     }
 
-    Ok(StateLine {
-        schema,
-        ..line(case, &machine, end, what, dump)
-    })
+    Ok(line(case, &machine, schema, end, what, dump))
 }
 
 fn execute(
@@ -438,6 +435,7 @@ fn hex(value: u64) -> String {
 fn line(
     case: &Case,
     machine: &Machine,
+    schema: &'static str,
     end: &'static str,
     what: Option<String>,
     dump: Vec<DumpLine>,
@@ -472,7 +470,7 @@ fn line(
     let ftw = (0..8).fold(0u16, |word, n| word | tag(n) << (2 * n));
 
     StateLine {
-        schema: "",
+        schema,
         kind: "state",
         id: case.id.clone(),
         end,

@@ -1,38 +1,43 @@
-//! Errors of a traced process.
+//! Errors of a traced process, and of one that is stepped.
 
 use std::io;
 
-/// Why a traced process could not be controlled.
+/// A system call on a traced process failed.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TraceError {
-    /// A system call on the traced process failed.
-    #[error("{call} of thread {tid} failed: {error}")]
-    System {
-        /// The name of the call.
-        call: &'static str,
-        /// The thread.
-        tid: i32,
-        /// The call's error.
-        error: io::Error,
-    },
-    /// A stepped process stopped for an unexpected reason.
-    #[error("the stepped process {pid} stopped unexpectedly: {what}")]
-    Stepped {
-        /// The process.
-        pid: i32,
-        /// The stop.
-        what: String,
-    },
+#[error("{call} of thread {tid} failed: {error}")]
+pub struct TraceError {
+    /// The name of the call.
+    pub call: &'static str,
+    /// The thread.
+    pub tid: i32,
+    /// The call's error.
+    pub error: io::Error,
 }
 
 impl TraceError {
     /// The error of the last system call.
-    pub(crate) fn last(call: &'static str, tid: i32) -> TraceError {
-        TraceError::System {
+    pub fn last(call: &'static str, tid: i32) -> TraceError {
+        TraceError {
             call,
             tid,
             error: io::Error::last_os_error(),
         }
     }
+}
+
+/// Why a process could not be stepped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StepError {
+    /// It could not be controlled.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// It stopped for an unexpected reason.
+    #[error("the stepped process {pid} stopped unexpectedly: {what}")]
+    Stopped {
+        /// The process.
+        pid: i32,
+        /// The stop.
+        what: String,
+    },
 }

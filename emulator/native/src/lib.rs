@@ -24,6 +24,6 @@ mod skip;
 pub mod stepper;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub use error::TraceError;
+pub use error::{StepError, TraceError};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use extended::Extended;

@@ -12,7 +12,7 @@ mod image;
 #[cfg(test)]
 mod tests;
 
-use crate::error::TraceError;
+use crate::error::{StepError, TraceError};
 use crate::extended::{self, AVX_BIT, Extended, HEADER, LEGACY_BITS, UPPER, UPPER_SIZE};
 use crate::maps::Maps;
 use crate::pin::Pinned;
@@ -90,7 +90,7 @@ impl Stepper {
     ///
     /// # Errors
     /// If this machine does not allow tracing.
-    pub fn new() -> Result<Stepper, TraceError> {
+    pub fn new() -> Result<Stepper, StepError> {
         let tracee = start()?;
         let pid = tracee.pid();
 
@@ -133,7 +133,7 @@ impl Stepper {
     ///
     /// # Errors
     /// If the process is gone.
-    pub fn clear(&mut self) -> Result<(), TraceError> {
+    pub fn clear(&mut self) -> Result<(), StepError> {
         for mapping in Maps::read(self.pid).iter() {
             let Range { start, end } = mapping.range;
             // The kernel may keep its own mappings, such as the vsyscall page, which is not user
@@ -143,7 +143,7 @@ impl Stepper {
                 continue;
             }
             match self.unmap(start..end) {
-                Err(TraceError::System { .. }) if kernel => {}
+                Err(StepError::Trace(_)) if kernel => {}
                 other => other?,
             }
         }
@@ -154,7 +154,7 @@ impl Stepper {
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn map(&mut self, range: Range<u64>, may: [bool; 3]) -> Result<(), TraceError> {
+    pub fn map(&mut self, range: Range<u64>, may: [bool; 3]) -> Result<(), StepError> {
         if range.start < image::PAGE.end && image::PAGE.start < range.end {
             return Err(self.refused("mmap", libc::EEXIST));
         }
@@ -169,7 +169,7 @@ impl Stepper {
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn protect(&mut self, range: Range<u64>, may: [bool; 3]) -> Result<(), TraceError> {
+    pub fn protect(&mut self, range: Range<u64>, may: [bool; 3]) -> Result<(), StepError> {
         let size = range.end.wrapping_sub(range.start);
         let arguments = [range.start, size, protection(may), 0, 0, 0];
         self.call("mprotect", libc::SYS_mprotect, arguments)
@@ -179,7 +179,7 @@ impl Stepper {
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn unmap(&mut self, range: Range<u64>) -> Result<(), TraceError> {
+    pub fn unmap(&mut self, range: Range<u64>) -> Result<(), StepError> {
         if range.start < image::PAGE.end && image::PAGE.start < range.end {
             return Err(self.refused("munmap", libc::EEXIST));
         }
@@ -193,7 +193,7 @@ impl Stepper {
         name: &'static str,
         number: libc::c_long,
         arguments: [u64; 6],
-    ) -> Result<(), TraceError> {
+    ) -> Result<(), StepError> {
         let saved = ptrace::registers(self.pid)?;
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
 
@@ -237,7 +237,7 @@ impl Stepper {
     ///
     /// # Errors
     /// If part of it is not mapped.
-    pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), TraceError> {
+    pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), StepError> {
         self.memory
             .read_exact_at(to, address)
             .map_err(failed("read of memory", self.pid))
@@ -247,7 +247,7 @@ impl Stepper {
     ///
     /// # Errors
     /// If part of it is not mapped or not writable.
-    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), TraceError> {
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), StepError> {
         self.memory
             .write_all_at(bytes, address)
             .map_err(failed("write of memory", self.pid))
@@ -257,7 +257,7 @@ impl Stepper {
     ///
     /// # Errors
     /// If the process is gone.
-    pub fn cpu(&self) -> Result<Cpu, TraceError> {
+    pub fn cpu(&self) -> Result<Cpu, StepError> {
         let r = ptrace::registers(self.pid)?;
         let gpr = [
             r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11,
@@ -275,7 +275,7 @@ impl Stepper {
     ///
     /// # Errors
     /// If the kernel refuses, for example because a base is above user space.
-    pub fn set_cpu(&mut self, cpu: &Cpu) -> Result<(), TraceError> {
+    pub fn set_cpu(&mut self, cpu: &Cpu) -> Result<(), StepError> {
         let [
             rax,
             rcx,
@@ -322,14 +322,14 @@ impl Stepper {
             ..self.template
         };
 
-        ptrace::set_registers(self.pid, &registers)
+        Ok(ptrace::set_registers(self.pid, &registers)?)
     }
 
     /// The x87, SSE and AVX registers.
     ///
     /// # Errors
     /// If the process is gone.
-    pub fn extended(&self) -> Result<Extended, TraceError> {
+    pub fn extended(&self) -> Result<Extended, StepError> {
         let mut state = Extended::default();
         if self.avx {
             let mut area = [0; UPPER + UPPER_SIZE];
@@ -354,9 +354,9 @@ impl Stepper {
     ///
     /// # Errors
     /// If the process is gone, or reserved bits of MXCSR are set.
-    pub fn set_extended(&mut self, state: &Extended) -> Result<(), TraceError> {
+    pub fn set_extended(&mut self, state: &Extended) -> Result<(), StepError> {
         if !self.avx {
-            return ptrace::set_fx(self.pid, &FxArea(state.legacy));
+            return Ok(ptrace::set_fx(self.pid, &FxArea(state.legacy))?);
         }
         let mut area = vec![0; XSTATE_MAX];
         let size = ptrace::xstate(self.pid, &mut area)?;
@@ -371,14 +371,14 @@ impl Stepper {
         }
         let components = components(&area) | LEGACY_BITS | AVX_BIT;
         area[HEADER..HEADER + 8].copy_from_slice(&components.to_le_bytes());
-        ptrace::set_xstate(self.pid, &mut area)
+        Ok(ptrace::set_xstate(self.pid, &mut area)?)
     }
 
     /// Executes one instruction.
     ///
     /// # Errors
     /// If the process is gone.
-    pub fn step(&mut self) -> Result<Stop, TraceError> {
+    pub fn step(&mut self) -> Result<Stop, StepError> {
         ptrace::resume(self.pid, Resume::StepWithoutSyscall, 0)?;
         match ptrace::wait_until(self.pid)? {
             Waited::Stopped(_, Status::Signal(libc::SIGTRAP)) => Ok(Stop::Done),
@@ -400,7 +400,7 @@ impl Stepper {
     ///
     /// # Errors
     /// If the process is gone.
-    pub fn bare_speed(&mut self, steps: u32) -> Result<f64, TraceError> {
+    pub fn bare_speed(&mut self, steps: u32) -> Result<f64, StepError> {
         let saved = ptrace::registers(self.pid)?;
         let registers = Registers {
             rip: image::SPIN,
@@ -419,7 +419,7 @@ impl Stepper {
         Ok(f64::from(steps) / time.as_secs_f64())
     }
 
-    fn refused(&self, call: &'static str, errno: i32) -> TraceError {
+    fn refused(&self, call: &'static str, errno: i32) -> StepError {
         failed(call, self.pid)(std::io::Error::from_raw_os_error(errno))
     }
 }
@@ -442,15 +442,15 @@ impl Drop for Tracee {
     }
 }
 
-fn unexpected(pid: i32, what: &Waited) -> TraceError {
-    TraceError::Stepped {
+fn unexpected(pid: i32, what: &Waited) -> StepError {
+    StepError::Stopped {
         pid,
         what: format!("{what:?}"),
     }
 }
 
-fn failed(call: &'static str, tid: i32) -> impl FnOnce(std::io::Error) -> TraceError {
-    move |error| TraceError::System { call, tid, error }
+fn failed(call: &'static str, tid: i32) -> impl FnOnce(std::io::Error) -> StepError {
+    move |error| TraceError { call, tid, error }.into()
 }
 
 /// `XSTATE_BV`: the components of an XSAVE area that are not in their initial state.
@@ -467,7 +467,7 @@ fn protection(may: [bool; 3]) -> u64 {
 }
 
 /// Starts the traced process; it stops at its first instruction.
-fn start() -> Result<Tracee, TraceError> {
+fn start() -> Result<Tracee, StepError> {
     let system = |call| failed(call, 0);
     let mut file = memory_file()?;
     file.write_all(&image::image()).map_err(system("write"))?;
@@ -505,7 +505,7 @@ fn start() -> Result<Tracee, TraceError> {
 }
 
 /// Creates an executable file in memory.
-fn memory_file() -> Result<File, TraceError> {
+fn memory_file() -> Result<File, StepError> {
     let (name, flags) = ("unwind-sim-stepper", MFdFlags::MFD_CLOEXEC);
     // Before Linux 6.3 this flag does not exist, and every memfd is executable.
     memfd_create(name, flags | MFdFlags::from_bits_retain(libc::MFD_EXEC))

@@ -35,6 +35,12 @@ impl Content {
         Content { source, size }
     }
 
+    /// Bytes that are in memory, of whoever holds them.
+    pub fn held(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Content {
+        let size = bytes.as_ref().len() as u64;
+        Content::new(Arc::new(Held(bytes)), size)
+    }
+
     /// No bytes: all is zero.
     pub fn empty() -> Content {
         Content::from(Vec::new())
@@ -83,10 +89,18 @@ impl Content {
 }
 
 /// Bytes that are in memory already.
-impl Source for Vec<u8> {
+struct Held<T>(T);
+
+impl<T: AsRef<[u8]>> fmt::Debug for Held<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.as_ref().len())
+    }
+}
+
+impl<T: AsRef<[u8]> + Send + Sync> Source for Held<T> {
     fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), Gone> {
         let start = usize::try_from(offset).ok();
-        let from = start.and_then(|start| self.get(start..));
+        let from = start.and_then(|start| self.0.as_ref().get(start..));
         let from = from.unwrap_or_default();
         let (held, behind) = to.split_at_mut(from.len().min(to.len()));
         held.copy_from_slice(&from[..held.len()]);
@@ -97,7 +111,6 @@ impl Source for Vec<u8> {
 
 impl From<Vec<u8>> for Content {
     fn from(bytes: Vec<u8>) -> Content {
-        let size = bytes.len() as u64;
-        Content::new(Arc::new(bytes), size)
+        Content::held(bytes)
     }
 }

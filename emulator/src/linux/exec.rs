@@ -260,7 +260,8 @@ impl Kernel {
         // The handlers are gone with the old code (execve(2)).
         self.process.signals.exec();
         self.files.own.identity.exec();
-        self.process.settings.death_signal = 0;
+        // `PR_SET_PDEATHSIG` stays: only a program that gains privileges loses it (`begin_new_exec`), and
+        // none does here.
         self.process.settings.barriers = 0;
         self.process.thread.rseq = None;
         self.process.settings.dumpable = 1;

@@ -96,10 +96,12 @@ fn same_as_native_but<O: ProcessObserver>(
     ours
 }
 
-/// What the machine starts with, whatever the caller of the tests left: the usual umask, and no
-/// descriptors but the first three. POSIX shells close only those of one digit, which are also the
-/// ones that a program would see in place of the next free number.
+/// What the machine starts with, whatever the caller of the tests left: the usual umask, the usual nice
+/// value where this user may have it, and no descriptors but the first three. POSIX shells close only
+/// those of one digit, which are also the ones that a program would see in place of the next free
+/// number.
 const AS_THE_MACHINE: &str = "umask 022
+renice -n 0 -p $$ >/dev/null 2>&1
 exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
 exec \"$0\" \"$@\"";
 

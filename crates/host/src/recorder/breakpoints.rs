@@ -3,7 +3,7 @@
 use crate::error::HostError;
 use crate::memory::ProcessMemory;
 use std::collections::BTreeMap;
-use unwind_sim_emulator_native::ptrace;
+use unwind_sim_emulator_native::{TraceError, ptrace};
 
 const INT3: u8 = 0xcc;
 
@@ -75,11 +75,7 @@ fn write_byte(tid: i32, address: u64, byte: u8) -> Result<u8, HostError> {
     let aligned = address & !7;
     let word = ProcessMemory::new(tid)
         .word(aligned)
-        .ok_or_else(|| HostError::System {
-            call: "process_vm_readv",
-            tid,
-            error: std::io::Error::last_os_error(),
-        })?;
+        .ok_or_else(|| TraceError::last("process_vm_readv", tid))?;
     let mut bytes = word.to_le_bytes();
     let old = std::mem::replace(&mut bytes[(address & 7) as usize], byte);
     ptrace::poke(tid, aligned, u64::from_le_bytes(bytes))?;

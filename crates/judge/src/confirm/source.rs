@@ -6,9 +6,9 @@ use object::endian::LittleEndian as LE;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use unwind_sim_emulator::address_space::Content;
 use unwind_sim_emulator::state::reg;
 use unwind_sim_emulator::{AddressSpace, Core, MapError, Permissions};
-use unwind_sim_record::machine::content;
 use unwind_sim_recordings::import::ImportError;
 use unwind_sim_recordings::import::core::{Area, FilePlace, Snapshot, snapshot};
 use unwind_sim_recordings::mapped::map_file;
@@ -188,7 +188,7 @@ fn map_area(
         && let Some(part) = core.part(area.dumped.clone())
     {
         let first = area.range.start..middle;
-        match memory.map_file(first, permissions, content(part), 0) {
+        match memory.map_file(first, permissions, Content::held(part), 0) {
             // The vsyscall page is not in user space.
             Ok(()) | Err(MapError::Range { .. }) => {}
             Err(error) => return Err(NotResumable::Map(error)),
@@ -205,7 +205,7 @@ fn map_area(
     {
         let rest = middle..area.range.end;
         let offset = place.offset + dumped;
-        let mapped = memory.map_file(rest, permissions, content(file), offset);
+        let mapped = memory.map_file(rest, permissions, Content::held(file), offset);
         mapped.map_err(NotResumable::Map)?;
     }
 
@@ -323,7 +323,7 @@ fn map_file_of(memory: &mut AddressSpace, mapping: &Mapping, files: &mut Files) 
         let _ = memory.map_file(
             start..end,
             permissions,
-            content(file.clone()),
+            Content::held(file.clone()),
             offset & !(PAGE - 1),
         );
     }

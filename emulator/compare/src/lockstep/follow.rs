@@ -6,7 +6,7 @@ use unwind_sim_emulator::address_space::Change;
 use unwind_sim_emulator::state::reg;
 use unwind_sim_emulator::{Access, Area, Core};
 use unwind_sim_emulator_native::stepper::{Cpu, Stepper};
-use unwind_sim_emulator_native::{Extended, TraceError};
+use unwind_sim_emulator_native::{Extended, StepError};
 
 /// Number of bytes copied or compared at once.
 const CHUNK: u64 = 1 << 16;
@@ -54,7 +54,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    pub(super) fn new() -> Result<Follower, TraceError> {
+    pub(super) fn new() -> Result<Follower, StepError> {
         let stepper = Stepper::new()?;
         Ok(Follower {
             fx: stepper.extended()?,
@@ -66,7 +66,7 @@ impl Follower {
     }
 
     /// Copies the machine's memory and registers to the process, replacing everything.
-    pub(super) fn fill(&mut self, core: &Core) -> Result<(), TraceError> {
+    pub(super) fn fill(&mut self, core: &Core) -> Result<(), StepError> {
         self.stepper.clear()?;
         for (range, area) in core.memory.areas() {
             self.map(core, range, area)?;
@@ -75,7 +75,7 @@ impl Follower {
     }
 
     /// Applies what the machine's kernel did.
-    pub(super) fn apply(&mut self, core: &Core) -> Result<(), TraceError> {
+    pub(super) fn apply(&mut self, core: &Core) -> Result<(), StepError> {
         for change in std::mem::take(&mut self.changes) {
             match change {
                 Change::Stored(range) => self.copy(core, range)?,
@@ -85,13 +85,13 @@ impl Follower {
         self.set_registers(core)
     }
 
-    fn set_registers(&mut self, core: &Core) -> Result<(), TraceError> {
+    fn set_registers(&mut self, core: &Core) -> Result<(), StepError> {
         self.stepper.set_cpu(&cpu_of(core, core.state.rip))?;
         self.set_fx(core)
     }
 
     /// Sets the x87, SSE and AVX registers.
-    pub(super) fn set_fx(&mut self, core: &Core) -> Result<(), TraceError> {
+    pub(super) fn set_fx(&mut self, core: &Core) -> Result<(), StepError> {
         let fx = extended_of(core);
         if !same_fx(&fx, &self.fx) {
             self.stepper.set_extended(&fx)?;
@@ -101,12 +101,12 @@ impl Follower {
     }
 
     /// Reads the x87, SSE and AVX registers.
-    pub(super) fn fx(&mut self) -> Result<&Extended, TraceError> {
+    pub(super) fn fx(&mut self) -> Result<&Extended, StepError> {
         self.fx = self.stepper.extended()?;
         Ok(&self.fx)
     }
 
-    fn remap(&mut self, core: &Core, range: &Range<u64>) -> Result<(), TraceError> {
+    fn remap(&mut self, core: &Core, range: &Range<u64>) -> Result<(), StepError> {
         self.stepper.unmap(range.clone())?;
         for (area_range, area) in core.memory.areas() {
             let part = area_range.start.max(range.start)..area_range.end.min(range.end);
@@ -117,7 +117,7 @@ impl Follower {
         Ok(())
     }
 
-    fn map(&mut self, core: &Core, range: Range<u64>, area: &Area) -> Result<(), TraceError> {
+    fn map(&mut self, core: &Core, range: Range<u64>, area: &Area) -> Result<(), StepError> {
         let may = [Access::Read, Access::Write, Access::Execute];
         let may = may.map(|access| area.permissions().allow(access));
         self.stepper.map(range.clone(), [true, true, false])?;
@@ -129,7 +129,7 @@ impl Follower {
     }
 
     /// Copies a range. Skips zeros in large ranges, which are zero anyway.
-    fn copy(&mut self, core: &Core, range: Range<u64>) -> Result<(), TraceError> {
+    fn copy(&mut self, core: &Core, range: Range<u64>) -> Result<(), StepError> {
         let whole = range.end - range.start >= CHUNK;
         for part in chunks(range) {
             let ours = &mut self.ours[..(part.end - part.start) as usize];
@@ -150,7 +150,7 @@ impl Follower {
         &mut self,
         core: &Core,
         range: Range<u64>,
-    ) -> Result<Option<Memory>, TraceError> {
+    ) -> Result<Option<Memory>, StepError> {
         for part in chunks(range) {
             let size = (part.end - part.start) as usize;
             let (ours, theirs) = (&mut self.ours[..size], &mut self.theirs[..size]);
@@ -166,7 +166,7 @@ impl Follower {
     }
 
     /// Compares all readable memory.
-    pub(super) fn compare_all(&mut self, core: &Core) -> Result<Option<Memory>, TraceError> {
+    pub(super) fn compare_all(&mut self, core: &Core) -> Result<Option<Memory>, StepError> {
         for (range, area) in core.memory.areas() {
             let wanted = area.permissions().allow(Access::Read);
             if !wanted || range.end - range.start > AREA_MAX {

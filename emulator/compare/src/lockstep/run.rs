@@ -5,7 +5,7 @@ use super::step::Lockstep;
 use std::time::{Duration, Instant};
 use unwind_sim_emulator::linux::{End, RunningProgram};
 use unwind_sim_emulator::linux::{Followed, Kernel, Notice, Outcome, StartError};
-use unwind_sim_emulator_native::TraceError;
+use unwind_sim_emulator_native::StepError;
 
 /// Number of instructions between checks of the clock.
 const CLOCK_EVERY: u64 = 1 << 12;
@@ -67,7 +67,7 @@ pub enum LockstepError {
     Start(#[from] StartError),
     /// The processor cannot be used.
     #[error(transparent)]
-    Host(#[from] TraceError),
+    Host(#[from] StepError),
 }
 
 /// Executes the first instructions in the machine. Says how it ended if it did.

@@ -13,7 +13,7 @@ use unwind_sim_emulator::linux::{
 use unwind_sim_emulator::state::Preserved;
 use unwind_sim_emulator::{Core, Exception, Executed, Fault, FaultKind, Observer, Processor};
 use unwind_sim_emulator_native::stepper::{Cpu, Stop};
-use unwind_sim_emulator_native::{Extended, TraceError};
+use unwind_sim_emulator_native::{Extended, StepError};
 
 /// Instructions between comparisons of all x87, SSE and AVX registers.
 const FX_EVERY: u64 = 1 << 10;
@@ -115,7 +115,7 @@ type Step = (Outcome, Option<Box<Difference>>);
 
 impl Lockstep {
     /// Starts the process in the machine's state.
-    pub(super) fn new(mut process: Kernel) -> Result<Lockstep, TraceError> {
+    pub(super) fn new(mut process: Kernel) -> Result<Lockstep, StepError> {
         let core = &mut process.machine.core;
         core.memory.note_changes(true);
         let mut follower = Follower::new()?;
@@ -152,12 +152,12 @@ impl Lockstep {
     }
 
     /// See [`unwind_sim_emulator_native::stepper::Stepper::bare_speed`].
-    pub(super) fn bare_speed(&mut self, steps: u32) -> Result<f64, TraceError> {
+    pub(super) fn bare_speed(&mut self, steps: u32) -> Result<f64, StepError> {
         self.follower.stepper.bare_speed(steps)
     }
 
     /// Executes one instruction, or raises one exception, on both sides.
-    pub(super) fn step(&mut self) -> Result<Step, TraceError> {
+    pub(super) fn step(&mut self) -> Result<Step, StepError> {
         let number = self.executed();
         // All memory, now and then: a store that neither side noted shows only here.
         if number.is_multiple_of(MEMORY_EVERY)
@@ -264,7 +264,7 @@ impl Lockstep {
     }
 
     /// Applies what the machine did to the process.
-    fn take_over(&mut self) -> Result<(), TraceError> {
+    fn take_over(&mut self) -> Result<(), StepError> {
         let core = &mut self.process.machine.core;
         // `started` is also set before the first instruction, but then no call was handled.
         if self.watch.started && self.watch.kernel {
@@ -283,7 +283,7 @@ impl Lockstep {
         ours: &Cpu,
         theirs: &Ended<Stop>,
         found: &mut Found,
-    ) -> Result<(), TraceError> {
+    ) -> Result<(), StepError> {
         let processor = self.process.machine.core.processor();
         let case = case(next, before, processor);
 
@@ -369,7 +369,7 @@ impl Lockstep {
     }
 
     /// Clears the trap flag that `pushf` pushes under single-stepping and the program did not set.
-    fn hide_trap_flag(&mut self, ours: &Cpu) -> Result<(), TraceError> {
+    fn hide_trap_flag(&mut self, ours: &Cpu) -> Result<(), StepError> {
         let second = ours.gpr[4].wrapping_add(1);
         let mut byte = [0];
         self.follower.stepper.read(second, &mut byte)?;
@@ -386,7 +386,7 @@ impl Lockstep {
         &mut self,
         open: &[Range<usize>],
         range: Range<u64>,
-    ) -> Result<Option<Memory>, TraceError> {
+    ) -> Result<Option<Memory>, StepError> {
         let mut machine = vec![0; (range.end - range.start) as usize];
         let core = &self.process.machine.core;
         if core.memory.peek(range.start, &mut machine).is_err() {
@@ -406,7 +406,7 @@ impl Lockstep {
     }
 
     /// Compares all memory.
-    pub(super) fn compare_all(&mut self) -> Result<Option<Box<Difference>>, TraceError> {
+    pub(super) fn compare_all(&mut self) -> Result<Option<Box<Difference>>, StepError> {
         let core = &self.process.machine.core;
         let Some(memory) = self.follower.compare_all(core)? else {
             return Ok(None);

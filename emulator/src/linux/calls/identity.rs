@@ -299,13 +299,17 @@ impl Kernel {
             return Err(Errno::ESRCH);
         }
 
+        // The session is asked first (`setpgid`, `kernel/sys.c`).
+        if session != own.1 {
+            return Err(Errno::EPERM);
+        }
         // Its parent may move a child only before `execve` (`PF_FORKNOEXEC`).
         if number != own.0 && target.has_executed {
             return Err(Errno::EACCES);
         }
 
         // A session leader keeps its group.
-        if session != own.1 || session == number {
+        if session == number {
             return Err(Errno::EPERM);
         }
 

@@ -178,6 +178,11 @@ impl Kernel {
 
         let value = self.u32_at(at)?.cast_signed();
         let capable = self.files.own.identity.is_capable();
+        // SO_SNDBUFFORCE and SO_RCVBUFFORCE. Their sizes have the same bound here, which is one of memory.
+        if level == SOL_SOCKET && matches!(name, 32 | 33) && !capable {
+            return Err(Errno::EPERM);
+        }
+
         let value = match (level, name, known(level, name)) {
             // The kernel doubles the size, for its own needs (socket(7)).
             (SOL_SOCKET, SNDBUF | 32, _) => (value.clamp(0, BUFFER_MAX) * 2).max(SNDBUF_MIN),

@@ -100,8 +100,43 @@ static void keeping(int may) {
     CHILD(SYS(prctl, 8, 1, 0, 0, 0); SYS(setresuid, 1000, 1000, 1000); SYS(execve, "program", two, none));
 }
 
+/* A child that waits in another program; it calls `before` and then that program. */
+static long in_waiting(void (*before)(void)) {
+    int ends[2]; char byte;
+    SYS(pipe2, ends, CLOEXEC);
+    flush();
+    long child = SYS(fork, 0);
+    if (child == 0) { before(); SYS(execve, "waiting", none, none); SYS(exit_group, 99); }
+    /* The other end is closed by execve. */
+    SYS(close, ends[1]); SYS(read, ends[0], &byte, 1); SYS(close, ends[0]);
+    return child;
+}
+static void nothing(void) {}
+static void own_session(void) { SYS(setsid, 0); }
+static void dies_with_parent(void) { SYS(prctl, 1, 9, 0, 0, 0); }
+
+/* What a program keeps of the one before: its group, and the signal for the end of its parent. */
+static void kept(void) {
+    int status;
+    put_waiting("waiting");
+    long same = in_waiting(nothing), other = in_waiting(own_session);
+    V(SYS(setpgid, same, same)); V(SYS(setpgid, other, other)); V(SYS(setpgid, other, 0));
+    SYS(kill, same, 9); SYS(kill, other, 9);
+    SYS(wait4, same, &status, 0, 0); V(status); SYS(wait4, other, &status, 0, 0); V(status);
+
+    int ends[2]; char byte;
+    SYS(pipe, ends);
+    flush();
+    long child = SYS(fork, 0);
+    if (child == 0) { in_waiting(dies_with_parent); SYS(exit_group, 0); }
+    SYS(close, ends[1]); SYS(wait4, child, &status, 0, 0); V(status);
+    /* Until the last one that has the pipe is gone. */
+    V(SYS(read, ends[0], &byte, 1)); SYS(close, ends[0]);
+}
+
 static void cases(void) {
     executing();
+    kept();
     roots(arguments > 1);
     keeping(arguments > 1);
     flush();

@@ -343,6 +343,20 @@ static void owners(void) {
     }
 }
 
+/* Buffers of any size need a privilege, which no other user than root has. */
+static void forced(void) {
+    int status;
+    flush();
+    long child = SYS(fork, 0);
+    if (child == 0) {
+        SYS(setresuid, 65534, 65534, 65534);
+        int fd = SYS(socket, UNIX, STREAM, 0);
+        V(set(fd, 1, 32, 1 << 20)); V(set(fd, 1, 33, 1 << 20)); V(set(fd, 1, 7, 4096)); V(set(fd, 1, 8, 4096));
+        flush(); SYS(exit_group, 0);
+    }
+    SYS(wait4, child, &status, 0, 0); V(status);
+}
+
 static void cases(void) {
     on_signal(13, piped, SA_RESTART, 0);
     making();
@@ -353,4 +367,5 @@ static void cases(void) {
     tcp(); udp();
     owners();
     processes();
+    forced();
 }
