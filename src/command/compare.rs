@@ -29,17 +29,19 @@ use unwind_sim_view::{json, text};
 /// longjmp jumps to.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-The matrix:
-  .  ok           the true chain
-  ~  ok-unproven  the true chain, by luck
-  m  missing      true frames inside the chain are absent
-  x  extra        frames that are not true, or a caller of the root
-  w  wrong        a frame differs from the true one
-  t  truncated    right as far as it goes, but ended early
-  r  refused      the unwinder itself called the chain unreliable
-  l  looped       caught in a cycle
-  u  unsupported  not modelled, or not recorded
-  ?  unjudged     nothing wrong among the known frames
+Verdicts, with their letters in the matrix (N frames; @K, the first true frame):
+  ok           .     the true chain
+  ok-unproven  ~     the true chain, by a rule that did not apply: by luck
+  missing      mN@K  N true frames inside the chain are absent
+  extra        xN@K  N frames that are not true, or a caller of the root
+  wrong        w@K   frame K differs from the true one
+  truncated    t@K   right as far as it goes, but ended early
+  refused      r     the unwinder itself called the chain unreliable
+  looped       l     caught in a cycle
+  unsupported  u     not modelled, or not recorded
+  unjudged     ?     nothing wrong among the known frames
+
+Other columns:
   right   share of ok chains, of those whose frames are known up to the root
   agree   the same, where chains are judged by another walk
   frames  mean share of the known frames that were found
@@ -50,19 +52,7 @@ Examples:
   unwind-sim compare trace.bin
   unwind-sim compare trace.bin --unwinder dwarf,orc --group-by function
   unwind-sim compare seed.bin --regs hw,fake:v5.1,fake:v5.2
-  unwind-sim compare perf.data --against perf
-
-Verdicts, with their letters in the matrix (N frames; @K, the first true frame):
-  ok           .     the true chain
-  ok-unproven  ~     the true chain, by a rule that did not apply: not right
-  missing      mN@K  N true frames inside the chain are absent
-  extra        xN@K  N frames that are not true
-  wrong        w@K   frame K differs from the true one
-  truncated    t@K   right as far as it goes, but ended early
-  refused      r     the unwinder itself called the chain unreliable
-  looped       l     caught in a cycle
-  unsupported  u     not modelled
-  unjudged     ?     the truth is not known")]
+  unwind-sim compare perf.data --against perf")]
 pub(crate) struct Args {
     #[command(flatten)]
     input: InputArgs,

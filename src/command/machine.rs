@@ -90,11 +90,6 @@ pub(crate) struct CpuArgs {
 }
 
 impl CpuArgs {
-    /// Whether the option was given.
-    pub(crate) fn is_given(self) -> bool {
-        self.processor.is_some()
-    }
-
     /// The processor given, or else the default, which is the same on every computer.
     pub(crate) fn processor(self) -> Processor {
         self.processor.unwrap_or_default()

@@ -45,7 +45,7 @@ const fn row(
 /// For what shows the states of a program.
 const NOT_MODELLED: &str = "the program does something that is not modelled";
 
-const MEANINGS: [Meanings; 31] = [
+const MEANINGS: [Meanings; 36] = [
     row("demo", "the demo was shown or written", "", NOT_MODELLED),
     Meanings {
         may_be_programs: true,
@@ -109,10 +109,25 @@ const MEANINGS: [Meanings; 31] = [
         "they differ",
         "nothing was compared, or something is not modelled",
     ),
+    row("cases", "as for its subcommands", "", ""),
+    row("cases list", "the cases were listed", "", ""),
     row(
-        "cases",
-        "everything that the cases state holds; the reader's chain is right",
-        "a case fails or cannot be blessed; the reader's chain is wrong",
+        "cases run",
+        "everything that the cases state holds",
+        "a case fails",
+        "",
+    ),
+    row(
+        "cases bless",
+        "the expectations are those of today",
+        "a case cannot be blessed",
+        "",
+    ),
+    row("cases show", "the case was shown", "", ""),
+    row(
+        "cases quiz",
+        "the reader's chain is right",
+        "the reader's chain is wrong",
         "",
     ),
     row("perf", "as for its subcommands", "", ""),

@@ -30,7 +30,7 @@ pub(crate) fn commands() -> Vec<Vec<String>> {
         let nested = nested.into_iter().map(|below| vec![name.clone(), below]);
         all.extend(std::iter::once(vec![name.clone()]).chain(nested));
     }
-    assert!(all.len() >= 31, "{all:?}");
+    assert!(all.len() >= 36, "{all:?}");
     all
 }
 

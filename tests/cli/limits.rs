@@ -192,7 +192,8 @@ fn limits_are_for_cases() {
             assert!(stderr(&output).starts_with(&wanted), "{}", stderr(&output));
         }
         let output = run(&["cases", "list", option, "1"]);
-        let wanted = format!("unwind-sim: {option} is for the commands that run a case");
+        let wanted = format!("error: unexpected argument '{option}' found");
+        assert_eq!(status(&output), 2);
         assert!(stderr(&output).starts_with(&wanted), "{}", stderr(&output));
     }
 

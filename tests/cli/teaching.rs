@@ -268,11 +268,11 @@ fn a_wrong_point_name_or_option_says_what_there_is() {
         ),
         (
             &["cases", "show", CASE, "--answer", "a"],
-            "--answer is for `cases quiz`",
+            "unexpected argument '--answer'",
         ),
         (
             &["cases", "run", CASE, "--at", "between"],
-            "are for `cases show` and `cases quiz`",
+            "unexpected argument '--at'",
         ),
     ] {
         let output = run(args);
@@ -283,4 +283,14 @@ fn a_wrong_point_name_or_option_says_what_there_is() {
             stderr(&output)
         );
     }
+}
+
+#[test]
+fn the_folder_of_the_cases_may_stand_before_the_subcommand_or_behind_it() {
+    let folder = ["--folder", "corpus/cases/frame"];
+    let list = |words: [&[&str]; 3]| ends_with(0, &words.concat());
+    let behind = list([&["cases"], &["list"], &folder]);
+    let before = list([&["cases"], &folder, &["list"]]);
+    assert_eq!(before, behind);
+    assert!(!behind.is_empty() && behind != ends_with(0, &["cases", "list"]));
 }

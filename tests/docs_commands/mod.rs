@@ -6,7 +6,8 @@
 //! or 1`. The blocks of one page run in order, in one copy of the repository.
 //!
 //! `INSTA_UPDATE=always cargo test --test suite docs_commands` writes into the pages what their commands
-//! print now, except where a line `...` stands.
+//! print now, except where a line `...` stands, and the names of the reason codes into the lists and headings
+//! that have them.
 
 mod codes;
 mod reader;
@@ -306,5 +307,6 @@ fn book() {
 
 #[test]
 fn reason_codes() {
+    codes::check_headings();
     check_chapters("docs/book/src/codes");
 }

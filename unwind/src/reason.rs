@@ -7,12 +7,71 @@ use crate::memory::MemoryError;
 use crate::regs::Reg;
 use core::fmt;
 
+/// Calls the macro `$with` with the table of all codes, in order: for each the variant of [`Code`], its
+/// stable name and its text, as `NoRow = "US103", "no row";`.
+///
+/// This table is the only place where they are written. What has something for every code, such as its
+/// page, is made from it:
+///
+/// ```
+/// macro_rules! count {
+///     ($($name:ident = $code:literal, $text:literal;)*) => { [$($code),*].len() };
+/// }
+/// let codes = unwind_sim_unwind::reason_codes!(count);
+/// assert_eq!(codes, unwind_sim_unwind::reason::Code::ALL.len());
+/// ```
+///
+/// [`Code`]: crate::reason::Code
+#[macro_export]
+macro_rules! reason_codes {
+    ($with:ident) => {
+        $with! {
+            RootReached = "US001", "root reached";
+            NoImage = "US101", "no image";
+            NoTable = "US102", "no table";
+            NoRow = "US103", "no row";
+            UndefinedByTable = "US104", "undefined by the table";
+            MalformedRow = "US105", "malformed row";
+            RegisterNotCarried = "US106", "rule needs a register this unwinder does not carry";
+            ExpressionFailed = "US107", "expression cannot be evaluated";
+            Unmapped = "US201", "address unmapped";
+            BeyondCopy = "US202", "beyond the end of the stack copy";
+            BelowCopy = "US203", "slot below rsp, outside the copy";
+            SpDidNotAdvance = "US204", "sp did not advance";
+            Cycle = "US205", "cycle";
+            NotText = "US206", "return address not in text";
+            RegistersMissing = "US301", "registers missing (fake start)";
+            LbrDepth = "US302", "LBR depth";
+            NoBranchRecords = "US303", "no branch records";
+            AfterInstruction = "US304", "registers of after the sampled instruction";
+            FrameLimit = "US401", "frame limit";
+            NotAtRoot = "US402", "ended, but not at a root";
+            EndUnknown = "US403", "whether the chain is whole is not known";
+            WrongCfa = "US501", "wrong CFA";
+            WrongReturnAddress = "US502", "wrong return address";
+            WrongRegister = "US503", "wrong callee-saved register";
+            NoRowForExecuted = "US504", "executed code without a row";
+            RowBehindCall = "US505", "row after the call";
+            RowOfTarget = "US506", "row of the jump target's frame";
+            FramePointerNotYet = "US510", "frame pointer not yet set up";
+            FramePointerGone = "US511", "frame pointer already restored";
+            NoFramePointer = "US512", "function without frame pointer";
+            NotOnStack = "US601", "not on a stack of this task";
+            StackRecursion = "US602", "stack visited twice";
+            CannotAccessRegs = "US603", "saved registers not on a stack";
+            BadFramePointer = "US604", "bad frame pointer";
+            OnOtherCpu = "US605", "task runs on another processor";
+            WrongUserRegs = "US606", "wrong registers at the user boundary";
+        }
+    };
+}
+
 macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)*) => {
+    ($($name:ident = $code:literal, $text:literal;)*) => {
         /// A reason code. `unwind-sim explain CODE` shows its page.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[non_exhaustive]
-        pub enum Code { $($(#[$doc])* #[doc = $text] $name,)* }
+        pub enum Code { $(#[doc = concat!($code, ": ", $text, ".")] $name,)* }
 
         impl Code {
             /// All codes, in order.
@@ -31,44 +90,7 @@ macro_rules! codes {
     };
 }
 
-codes! {
-    RootReached = "US001", "root reached";
-    NoImage = "US101", "no image";
-    NoTable = "US102", "no table";
-    NoRow = "US103", "no row";
-    UndefinedByTable = "US104", "undefined by the table";
-    MalformedRow = "US105", "malformed row";
-    RegisterNotCarried = "US106", "rule needs a register this unwinder does not carry";
-    ExpressionFailed = "US107", "expression cannot be evaluated";
-    Unmapped = "US201", "address unmapped";
-    BeyondCopy = "US202", "beyond the end of the stack copy";
-    BelowCopy = "US203", "slot below rsp, outside the copy";
-    SpDidNotAdvance = "US204", "sp did not advance";
-    Cycle = "US205", "cycle";
-    NotText = "US206", "return address not in text";
-    RegistersMissing = "US301", "registers missing (fake start)";
-    LbrDepth = "US302", "LBR depth";
-    NoBranchRecords = "US303", "no branch records";
-    AfterInstruction = "US304", "registers of after the sampled instruction";
-    FrameLimit = "US401", "frame limit";
-    NotAtRoot = "US402", "ended, but not at a root";
-    EndUnknown = "US403", "whether the chain is whole is not known";
-    WrongCfa = "US501", "wrong CFA";
-    WrongReturnAddress = "US502", "wrong return address";
-    WrongRegister = "US503", "wrong callee-saved register";
-    NoRowForExecuted = "US504", "executed code without a row";
-    RowBehindCall = "US505", "row after the call";
-    RowOfTarget = "US506", "row of the jump target's frame";
-    FramePointerNotYet = "US510", "frame pointer not yet set up";
-    FramePointerGone = "US511", "frame pointer already restored";
-    NoFramePointer = "US512", "function without frame pointer";
-    NotOnStack = "US601", "not on a stack of this task";
-    StackRecursion = "US602", "stack visited twice";
-    CannotAccessRegs = "US603", "saved registers not on a stack";
-    BadFramePointer = "US604", "bad frame pointer";
-    OnOtherCpu = "US605", "task runs on another processor";
-    WrongUserRegs = "US606", "wrong registers at the user boundary";
-}
+reason_codes!(codes);
 
 impl Code {
     /// The code with this name, ignoring case.
@@ -92,40 +114,40 @@ impl fmt::Display for Code {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// US001: the table, or a zero frame pointer, says that this is the outermost frame.
+    /// [`Code::RootReached`]: the table, or a zero frame pointer, says that this is the outermost frame.
     #[error("{}", Code::RootReached.description())]
     RootReached,
-    /// US101: `pc` belongs to no image, or its image is unavailable.
+    /// [`Code::NoImage`]: `pc` belongs to no image, or its image is unavailable.
     #[error("no image at {pc:#x}")]
     NoImage {
         /// The address looked up.
         pc: u64,
     },
-    /// US102: the image has no table that this unwinder reads.
+    /// [`Code::NoTable`]: the image has no table that this unwinder reads.
     #[error("the image at {pc:#x} has no such table")]
     NoTable {
         /// The address looked up.
         pc: u64,
     },
-    /// US103: the table has no row for `pc`.
+    /// [`Code::NoRow`]: the table has no row for `pc`.
     #[error("no row for {pc:#x}")]
     NoRow {
         /// The address looked up.
         pc: u64,
     },
-    /// US103: the table from which this one is derived has a row, but this format cannot hold it.
+    /// [`Code::NoRow`]: the table from which this one is derived has a row, but this format cannot hold it.
     #[error("not expressible in the derived table: {what}")]
     NotHeld {
         /// What the format cannot hold.
         what: &'static str,
     },
-    /// US104: the table says that this value is lost.
+    /// [`Code::UndefinedByTable`]: the table says that this value is lost.
     #[error("the table says that {reg} is lost")]
     UndefinedByTable {
         /// The lost value; `Rip` is the return address, `Rsp` the CFA.
         reg: Reg,
     },
-    /// US105: the table is malformed here.
+    /// [`Code::MalformedRow`]: the table is malformed here.
     #[error("{section}+{offset:#x}: {what}")]
     MalformedRow {
         /// The section's name.
@@ -135,13 +157,13 @@ pub enum Reason {
         /// What is wrong.
         what: &'static str,
     },
-    /// US106: the rule depends on a register whose value this unwinder does not have.
+    /// [`Code::RegisterNotCarried`]: the rule depends on a register whose value this unwinder does not have.
     #[error("the rule needs {reg}, which is unknown here")]
     RegisterNotCarried {
         /// The register.
         reg: Reg,
     },
-    /// US107: the DWARF expression at `offset` cannot be evaluated.
+    /// [`Code::ExpressionFailed`]: the DWARF expression at `offset` cannot be evaluated.
     #[error("expression at section offset {offset:#x}: {what}")]
     ExpressionFailed {
         /// Offset of the expression in its section, bytes.
@@ -149,10 +171,10 @@ pub enum Reason {
         /// What is wrong with the expression, or lacks to evaluate it.
         what: &'static str,
     },
-    /// US201, US202, US203: a word could not be read.
+    /// [`Code::Unmapped`], [`Code::BeyondCopy`] or [`Code::BelowCopy`]: a word could not be read.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// US204: the caller's stack pointer is not above this frame's.
+    /// [`Code::SpDidNotAdvance`]: the caller's stack pointer is not above this frame's.
     #[error("sp went from {from:#x} to {to:#x}")]
     SpDidNotAdvance {
         /// This frame's sp.
@@ -160,7 +182,7 @@ pub enum Reason {
         /// The caller's, as computed.
         to: u64,
     },
-    /// US205: this (pc, sp) was seen before.
+    /// [`Code::Cycle`]: this (pc, sp) was seen before.
     #[error("pc {pc:#x} with sp {sp:#x} was seen before")]
     Cycle {
         /// The repeated pc.
@@ -168,34 +190,34 @@ pub enum Reason {
         /// The repeated sp.
         sp: u64,
     },
-    /// US206: the word in the return-address slot is not a code address.
+    /// [`Code::NotText`]: the word in the return-address slot is not a code address.
     #[error("{address:#x} is not in text")]
     NotText {
         /// The word in the slot, which should be a return address.
         address: u64,
     },
-    /// US301: the start needs registers that the recording does not contain.
+    /// [`Code::RegistersMissing`]: the start needs registers that the recording does not contain.
     #[error("{reg} is not recorded")]
     RegistersMissing {
         /// The first missing register.
         reg: Reg,
     },
-    /// US302: the branch records end here.
+    /// [`Code::LbrDepth`]: the branch records end here.
     #[error("only {depth} branch records")]
     LbrDepth {
         /// Number of records.
         depth: u32,
     },
-    /// US303: the sample has no branch records.
+    /// [`Code::NoBranchRecords`]: the sample has no branch records.
     #[error("{}", Code::NoBranchRecords.description())]
     NoBranchRecords,
-    /// US401: the walk found more frames than the limit.
+    /// [`Code::FrameLimit`]: the walk found more frames than the limit.
     #[error("more than {limit} frames")]
     FrameLimit {
         /// The limit, in frames.
         limit: u32,
     },
-    /// US402: the walk ended, but nothing marks this frame as the root.
+    /// [`Code::NotAtRoot`]: the walk ended, but nothing marks this frame as the root.
     #[error("{}", Code::NotAtRoot.description())]
     NotAtRoot,
     /// A kernel unwinder gave up.
@@ -206,48 +228,48 @@ pub enum Reason {
 /// Why a kernel unwinder gave up. Displayed with the kernel's own message if it has one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum KernelReason {
-    /// US601: no stack that may be visited contains this address.
+    /// [`Code::NotOnStack`]: no stack that may be visited contains this address.
     NotOnStack {
         /// The address.
         address: u64,
     },
-    /// US602: a word is on a stack that was already left.
+    /// [`Code::StackRecursion`]: a word is on a stack that was already left.
     Recursion {
         /// The type of the stack (`enum stack_type`).
         stack: u8,
     },
-    /// US603: the entry says that registers were saved, but there is no stack at that address.
+    /// [`Code::CannotAccessRegs`]: the entry says that registers were saved, but there is no stack at that address.
     CannotAccessRegs {
         /// Whether only the iret frame was saved.
         partial: bool,
         /// The address that the entry covers.
         ip: u64,
     },
-    /// US104: the entry says that nothing is known.
+    /// [`Code::UndefinedByTable`]: the entry says that nothing is known.
     Undefined {
         /// The address that the entry covers.
         ip: u64,
     },
-    /// US106: the entry needs an unknown register.
+    /// [`Code::RegisterNotCarried`]: the entry needs an unknown register.
     MissingReg {
         /// The register.
         reg: Reg,
         /// The address that the entry covers.
         ip: u64,
     },
-    /// US105: the entry is invalid.
+    /// [`Code::MalformedRow`]: the entry is invalid.
     BadEntry {
         /// The invalid part.
         what: &'static str,
         /// The address that the entry covers.
         ip: u64,
     },
-    /// US204: sp did not advance on its stack.
+    /// [`Code::SpDidNotAdvance`]: sp did not advance on its stack.
     WrongDirection {
         /// The address that the entry covers.
         ip: u64,
     },
-    /// US604: a frame pointer does not lead up the stacks.
+    /// [`Code::BadFramePointer`]: a frame pointer does not lead up the stacks.
     BadFramePointer {
         /// The address of the frame or of the saved registers that contain the frame pointer.
         frame: u64,
@@ -256,7 +278,7 @@ pub enum KernelReason {
         /// The frame pointer.
         value: u64,
     },
-    /// US605: the stack may change while it is read.
+    /// [`Code::OnOtherCpu`]: the stack may change while it is read.
     OtherCpu,
 }
 

@@ -2,8 +2,15 @@
 //! defines is drawn.
 
 /// Commands that are left out: their words, and why.
-pub const COMMANDS_LEFT_OUT: [(&str, &str); 1] =
-    [("lockstep", "runs the program on this machine's processor")];
+pub const COMMANDS_LEFT_OUT: [(&str, &str); 5] = [
+    ("lockstep", "runs the program on this machine's processor"),
+    ("cases run", CASES),
+    ("cases bless", CASES),
+    ("cases show", CASES),
+    ("cases quiz", CASES),
+];
+
+const CASES: &str = "runs the C compiler and programs";
 
 /// Options that are left out: the command (empty: every command), the option, and why.
 pub const OPTIONS_LEFT_OUT: [(&str, &str, &str); 8] = [
@@ -35,20 +42,12 @@ pub const OPTIONS_LEFT_OUT: [(&str, &str, &str); 8] = [
 
 /// Options that are always given, with one of these values: the command, the option, the values, and
 /// why.
-pub(super) const ALWAYS: [(&str, &str, &[&str], &str); 2] = [
-    (
-        "record",
-        "engine",
-        &["emulator"],
-        "the other engines run a program on this machine",
-    ),
-    (
-        "cases",
-        "what",
-        &["list"],
-        "the others run the C compiler and programs",
-    ),
-];
+pub(super) const ALWAYS: [(&str, &str, &[&str], &str); 1] = [(
+    "record",
+    "engine",
+    &["emulator"],
+    "the other engines run a program on this machine",
+)];
 
 /// Options that say how much is done, and the largest value that is drawn for a run that ends soon.
 pub(super) const WORK: [(&str, u64); 7] = [

@@ -1,6 +1,8 @@
 //! `cases quiz`: shows a case without its answer, and judges the reader's chain.
 
-use super::show;
+use super::{Corpus, OneArgs, show};
+use crate::command::case_limits::CaseLimitArgs;
+use crate::command::output;
 use crate::command::status::Status;
 use anyhow::{Context as _, Result, bail};
 use std::io::{IsTerminal as _, Read as _, Write};
@@ -16,25 +18,37 @@ use unwind_sim_unwind::regs::Reg;
 /// The maximum length of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 1 << 16;
 
-/// The reader's answer.
+/// Show a case without the answer, and judge the chain that you give.
 #[derive(clap::Args, Debug)]
-pub(super) struct QuizArgs {
-    /// quiz: your chain, innermost frame first, such as 'leaf < mid < _start'. Without it, it is
+#[command(after_help = "\
+Examples:
+  unwind-sim cases quiz leaf-keeps-data-in-the-red-zone
+  unwind-sim cases quiz fp-loses-the-caller-after-pop-rbp \\
+      --answer 'leaf < mid < _start'")]
+pub(super) struct Args {
+    #[command(flatten)]
+    case: OneArgs,
+    #[command(flatten)]
+    shown: show::PointArgs,
+    /// Your chain, innermost frame first, such as 'leaf < mid < _start'. Without it, it is
     /// read from standard input.
     #[arg(long, value_name = "CHAIN")]
     answer: Option<String>,
+    #[command(flatten)]
+    limits: CaseLimitArgs,
 }
 
-impl QuizArgs {
-    /// Whether any of these options was given.
-    pub(super) fn is_given(&self) -> bool {
-        self.answer.is_some()
-    }
+pub(super) fn run(corpus: &Corpus<'_>, args: &Args) -> Result<Status> {
+    let path = corpus.one(&args.case)?;
+    let mut out = output::stdout();
+    let status = ask(&path, args, &mut out)?;
+    out.flush()?;
+    Ok(status)
 }
 
-pub(super) fn run(path: &Path, all: &super::Args, out: &mut dyn Write) -> Result<Status> {
-    let (shown, args) = (&all.show, &all.quiz);
-    let recorded = cases::emulate(path, &all.limits.limits())?;
+fn ask(path: &Path, args: &Args, out: &mut dyn Write) -> Result<Status> {
+    let shown = &args.shown;
+    let recorded = cases::emulate(path, &args.limits.limits())?;
     let case = &recorded.case;
     let index = shown.point(&recorded)?;
     let setting = cases::setting_of(case);
@@ -108,7 +122,7 @@ pub(super) fn run(path: &Path, all: &super::Args, out: &mut dyn Write) -> Result
 }
 
 /// The reader's chain: the option, or the first line of standard input that is not blank.
-fn answer(args: &QuizArgs) -> Result<String> {
+fn answer(args: &Args) -> Result<String> {
     if let Some(answer) = &args.answer {
         return Ok(answer.clone());
     }

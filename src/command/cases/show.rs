@@ -1,14 +1,15 @@
 //! `cases show`: the program of a case and the picture of its stack at a point.
 
+use super::{Corpus, OneArgs};
+use crate::command::case_limits::CaseLimitArgs;
+use crate::command::output;
 use crate::command::status::Status;
 use anyhow::{Result, bail};
 use std::io::Write;
-use std::path::Path;
 use unwind_sim_judge::case::{Case, PointKey};
 use unwind_sim_judge::cases::{self, Recorded};
 use unwind_sim_judge::engine::{Engine, Outcome};
 use unwind_sim_judge::spec;
-use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::similar::hint;
 use unwind_sim_recordings::view::View;
@@ -17,36 +18,42 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::printable::Printable;
 use unwind_sim_unwind::start::Variant;
 
-/// What of a case is shown.
+/// Draw the stack of a case at a sample point: its words, which unwinder read them, and the chains.
 #[derive(clap::Args, Debug)]
-pub(super) struct ShowArgs {
-    /// show, quiz: the sample point. The default is the first one.
-    #[arg(long, value_name = "POINT")]
-    at: Option<String>,
-    /// show, quiz: these unwinders. The default is the case's columns.
-    #[arg(long, short, value_name = "NAME", value_delimiter = ',')]
-    unwinder: Vec<String>,
-    /// show, quiz: only these starts of the case, such as fake:v5.2.
-    #[arg(long, value_name = "START", value_delimiter = ',')]
-    regs: Vec<String>,
-    /// show: print the program, too.
+#[command(after_help = "\
+Examples:
+  unwind-sim cases show popped-slot-lies-outside-a-copy --unwinder dwarf,fp
+  unwind-sim cases show rows-of-a-longjmp-describe-where-it-goes --at before --chains")]
+pub(super) struct Args {
+    #[command(flatten)]
+    case: OneArgs,
+    #[command(flatten)]
+    shown: PointArgs,
+    /// Print the program, too.
     #[arg(long)]
     program: bool,
-    /// show: only the chains.
+    /// Only the chains.
     #[arg(long)]
     chains: bool,
+    #[command(flatten)]
+    limits: CaseLimitArgs,
 }
 
-impl ShowArgs {
-    /// Whether any of these options was given.
-    pub(super) fn is_given(&self) -> bool {
-        self.at.is_some()
-            || !self.regs.is_empty()
-            || !self.unwinder.is_empty()
-            || self.program
-            || self.chains
-    }
+/// What of a case is shown.
+#[derive(clap::Args, Debug)]
+pub(super) struct PointArgs {
+    /// The sample point. The default is the first one.
+    #[arg(long, value_name = "POINT")]
+    at: Option<String>,
+    /// These unwinders. The default is the case's columns.
+    #[arg(long, short, value_name = "NAME", value_delimiter = ',')]
+    unwinder: Vec<String>,
+    /// Only these starts of the case, such as fake:v5.2.
+    #[arg(long, value_name = "START", value_delimiter = ',')]
+    regs: Vec<String>,
+}
 
+impl PointArgs {
     /// The number of the chosen point.
     ///
     /// # Errors
@@ -120,15 +127,12 @@ pub(super) fn points(recorded: &Recorded) -> Vec<String> {
     names
 }
 
-pub(super) fn run(
-    path: &Path,
-    args: &ShowArgs,
-    limits: &CaseLimits,
-    out: &mut dyn Write,
-) -> Result<Status> {
-    let recorded = cases::emulate(path, limits)?;
+pub(super) fn run(corpus: &Corpus<'_>, args: &Args) -> Result<Status> {
+    let path = corpus.one(&args.case)?;
+    let mut out = output::stdout();
+    let recorded = cases::emulate(&path, &args.limits.limits())?;
     let case = &recorded.case;
-    let index = args.point(&recorded)?;
+    let index = args.shown.point(&recorded)?;
 
     if !args.chains {
         let claim = Printable::new(&case.header.claim);
@@ -140,7 +144,7 @@ pub(super) fn run(
 
     let setting = cases::setting_of(case);
     recorded.with_view(index, |view| -> Result<()> {
-        let walks = walks(&recorded, index, view, args)?;
+        let walks = walks(&recorded, index, view, &args.shown)?;
         let walked: Vec<_> = walks
             .iter()
             .map(|(name, outcome)| DrawnWalk { name, outcome })
@@ -150,11 +154,12 @@ pub(super) fn run(
             return Ok(());
         }
 
-        heading(&recorded, index, view, out)?;
+        heading(&recorded, index, view, &mut out)?;
         write!(out, "{}", picture(view, &walked, &setting, Hidden::Nothing))?;
         Ok(())
     })?;
 
+    out.flush()?;
     Ok(Status::AsExpected)
 }
 
@@ -184,7 +189,7 @@ pub(super) fn walks(
     recorded: &Recorded,
     index: usize,
     view: &View<'_>,
-    args: &ShowArgs,
+    args: &PointArgs,
 ) -> Result<Vec<(String, Outcome)>> {
     let setting = cases::setting_of(&recorded.case);
     let starts = args.starts(recorded, index)?;

@@ -339,7 +339,10 @@ impl Default for Header {
 }
 
 impl Header {
-    /// Sets one key. `key` is one of [`KEYS`]; `value` is trimmed and not empty.
+    /// Sets one key. `value` is trimmed and not empty.
+    ///
+    /// # Errors
+    /// If there is no such key, or it cannot have this value.
     pub(crate) fn set(&mut self, key: &'static str, value: &str) -> Result<(), CaseErrorKind> {
         let bad = |value: &str, allowed| {
             let value = value.to_owned();
@@ -420,10 +423,14 @@ impl Header {
                 self.interrupt = Some(parse_delivery(value).ok_or_else(|| bad(value, DELIVERIES))?);
             }
             "nmi" => self.nmi = Some(parse_delivery(value).ok_or_else(|| bad(value, DELIVERIES))?),
-            _ => {
-                // The only key left: `truth-unknown-max`.
+            "truth-unknown-max" => {
                 self.truth_unknown_max =
                     parse_number(value).ok_or_else(|| bad(value, "a number of instructions"))?;
+            }
+            // A key that is added to `KEYS` alone sets nothing.
+            _ => {
+                let key = key.to_owned();
+                return Err(CaseErrorKind::UnknownKey { key });
             }
         }
 

@@ -84,6 +84,21 @@ fn a_header_is_read_into_its_fields() {
 }
 
 #[test]
+fn each_key_is_set_by_its_own_name() {
+    let is_unknown = |key| {
+        let set = Header::default().set(key, "7");
+        matches!(set, Err(CaseErrorKind::UnknownKey { .. }))
+    };
+    for key in KEYS {
+        assert!(!is_unknown(key), "{key} is in KEYS and sets nothing");
+    }
+
+    let mut header = Header::default();
+    assert!(header.set("new-key", "7").is_err());
+    assert_eq!(header, Header::default());
+}
+
+#[test]
 fn every_key_of_a_full_header_is_kept() {
     let text = "\
 #! claim: Everything.

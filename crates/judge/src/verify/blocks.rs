@@ -42,7 +42,8 @@ pub(super) struct Key {
     place: PlaceId,
 }
 
-/// The known blocks.
+/// The known blocks. A key holds everything on which what is known of a block depends: a block with the
+/// same key is the same one, in any process, and also after images have changed.
 #[derive(Default)]
 pub(super) struct Blocks {
     /// Each with its index in the list of blocks.

@@ -7,50 +7,49 @@
 mod calls;
 mod deadlock;
 mod generated;
+mod mapped;
 mod now;
+mod outcome;
 mod process;
 mod quiet;
 mod slots;
+mod stacks;
 mod stray;
+mod unwinders;
 mod whole;
 mod wrong;
 
-use super::blocks::PlaceOf;
-use super::claim::{self, Claim, Judged, Parts};
-use super::code::{Code, NO_EFFECT, Tables};
+use super::claim::{self, Claim, Parts};
+use super::code::{Code, Known, NO_EFFECT};
 use super::departures::Bounds;
 use super::findings::{Finding, Findings};
 use super::frames::wrong_in;
-use super::generated::{Function, Generated};
+use super::generated::Function;
 use super::images::Images;
-use super::late::Late;
 use super::marks::Marks;
 use super::memory::MemoryUse;
 use super::numbered::{NONE, UNWINDERS_MAX};
 use super::places::{PlaceId, Places};
 use super::shown::Shown;
-use super::stores::{Collector, Hit, SlotStores};
+use super::stores::SlotStores;
 use super::walks::{Disagreement, Walks};
 use super::work::Work;
 use crate::engine::{Engine, Setting};
-use crate::unwinders::may_err;
-use process::OtherProcess;
+use generated::WithoutTable;
+use mapped::Mapped;
+use outcome::Outcome;
+use process::Processes;
 use quiet::Run;
-use slots::Site;
-use std::collections::HashMap;
-use stray::SlotsRead;
-use unwind_sim_emulator::linux::Task;
+use slots::Stores;
+use stacks::Stacks;
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{Core, Observer};
-use unwind_sim_record::jit::Jit;
-use unwind_sim_record::machine::{MachineWorld, cpu_at};
+use unwind_sim_record::machine::cpu_at;
 use unwind_sim_recordings::files::FileProblem;
-use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::finder::Finder;
-use unwind_sim_unwind::image::{self, ImageId};
+use unwind_sim_unwind::image;
 use unwind_sim_unwind::insn::Insn;
-use unwind_sim_unwind::regs::Reg;
-use unwind_sim_unwind::truth::{Cpu, Stats, Suspended, Tracker};
+use unwind_sim_unwind::truth::{Cpu, Stats};
+use unwinders::Unwinders;
 
 /// The totals of one unwinder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -124,138 +123,79 @@ impl Results {
     }
 }
 
-/// The observer.
+/// The observer. Each part has a state of its own, and says what holds for it.
 pub struct Checker<'a> {
-    engines: &'a [Engine],
-    finders: Vec<&'a dyn Finder>,
-    /// The index of each finder's engine.
-    caches: Vec<Cache>,
-    images: Images,
-    /// The mapped images.
-    space: image::AddressSpace,
-    places: Places,
-    /// The shadow stack and the call sites of each thread that does not run.
-    others: HashMap<Task, (Tracker, Vec<Site>)>,
-    task: Task,
-    /// Whether the running process is checked.
-    observed: bool,
-    /// Whether images have changed since rows were looked up.
-    is_stale: bool,
-    /// The processes that do not run, by number.
-    processes: HashMap<u32, OtherProcess>,
-    tracker: Tracker,
-    /// The statistics of programs before the last `execve`.
-    earlier: Stats,
-    suspended: Suspended,
-    jit: Jit,
-    generated: Generated,
-    late: Late,
-    shown: Shown,
+    unwinders: Unwinders<'a>,
+    /// What is mapped in the running process.
+    mapped: Mapped,
+    /// The shadow stacks of the running process.
+    stacks: Stacks,
+    processes: Processes,
+    /// What is known of each instruction before it is executed.
     code: Code,
-    rows: Vec<Marks<ImageId>>,
+    current: Current,
+    /// The outcome of the last check.
+    outcome: Outcome,
+    run: Run,
+    /// Stores into live slots.
+    stores: Stores,
+    /// Generated code without a table.
+    generated: WithoutTable,
     findings: Findings,
     walks: Walks,
-    elide: bool,
-    /// The last outcome: the set of claims, what was wrong for each unwinder, and a bit for each
-    /// unwinder for which something was wrong.
-    last_set: u32,
-    judged: [Judged; UNWINDERS_MAX],
-    wrong: u8,
-    /// A bit for each unwinder for which the last instruction is generated code without a table.
-    no_table: u8,
-    /// What has changed since.
-    changed: Parts,
-    /// What the last outcome depends on, and the slots that the claims read.
-    depends: Parts,
-    slots: SlotsRead,
-    run: Run,
-    /// The instruction that is being executed.
-    index: u32,
-    class: Insn,
-    before: Cpu,
-    rax: u64,
-    /// The live slots that this instruction is about to store into.
-    hits: Vec<Hit>,
-    stores: Collector,
-    /// The unwinder whose rows say where registers are saved: the first one that carries all of
-    /// them.
-    carries_all: Option<usize>,
-    /// The call sites, by frame of the tracker.
-    sites: Vec<Site>,
-    tallies: [Tally; UNWINDERS_MAX],
-    work: Work,
-    checked: u64,
-    number: u64,
-    next_walk: u64,
+    counts: Counts,
 }
 
-/// The number of instructions between walks of the whole stack.
-const WALK_EVERY: u64 = 997;
-/// The interval between walks grows by itself for each this many frames, so that the cost of an
-/// instruction does not depend on the depth of the stack.
-const WALK_FRAMES: u64 = 64;
+/// The instruction that is being executed.
+struct Current {
+    /// Its index in its block.
+    index: u32,
+    class: Insn,
+    /// The registers before it. They are kept only where the shadow stack needs them: at instructions
+    /// that may change frames, and while it has to see every instruction.
+    before: Cpu,
+    /// rax before it, likewise.
+    rax: u64,
+}
 
-/// The compiled rows of one unwinder are dropped when they have this many bytes, and this many for
-/// each distinct instruction. Rows are needed only for new code and for walks, and then only those
-/// of a few functions.
-const CACHE_MIN: usize = 128 << 10;
-const CACHE_PER_INSTRUCTION: usize = 4;
+/// What has been counted. Instructions of a [run](Run) are counted at its end.
+struct Counts {
+    tallies: [Tally; UNWINDERS_MAX],
+    work: Work,
+    /// Instructions whose row was checked, and those of generated code without a table.
+    checked: u64,
+    /// Executed instructions; also the number of the next one.
+    executed: u64,
+}
 
 impl<'a> Checker<'a> {
     /// A checker that finds images by `images`. All `engines` must read tables.
     pub fn new(engines: &'a [Engine], images: Images, setting: Setting, elide: bool) -> Self {
-        let finders: Vec<_> = engines.iter().filter_map(Engine::finder).collect();
-        let expected = engines.iter().zip(0..).filter(|(e, _)| may_err(e.name()));
-        let expected = expected.fold(0, |all, (_, which)| all | 1 << which);
-
+        let unwinders = Unwinders::new(engines);
         Checker {
-            images,
-            caches: finders.iter().map(|_| Cache::new()).collect(),
-            rows: finders.iter().map(|_| Marks::new()).collect(),
-            walks: Walks::new(setting),
-            carries_all: finders.iter().position(|finder| {
-                let carried = finder.carries();
-                Reg::CALLEE_SAVED.iter().all(|&reg| carried.contains(reg))
-            }),
-            engines,
-            finders,
-            space: image::AddressSpace::new(),
-            places: Places::default(),
-            others: HashMap::new(),
-            task: Task::FIRST,
-            observed: true,
-            is_stale: false,
-            processes: HashMap::new(),
-            tracker: Tracker::root(&Cpu::default(), 0),
-            earlier: Stats::default(),
-            suspended: Suspended::new(),
-            jit: Jit::default(),
-            generated: Generated::default(),
-            late: Late::default(),
-            shown: Shown::default(),
+            findings: Findings::new(unwinders.expected()),
+            unwinders,
+            mapped: Mapped::new(images),
+            stacks: Stacks::new(),
+            processes: Processes::new(),
             code: Code::new(),
-            findings: Findings::new(expected),
-            elide,
-            last_set: NONE,
-            judged: [Judged::NOTHING; UNWINDERS_MAX],
-            wrong: 0,
-            no_table: 0,
-            changed: claim::ALL,
-            depends: 0,
-            slots: SlotsRead::EVERYWHERE,
+            current: Current {
+                index: 0,
+                class: Insn::Other,
+                before: Cpu::default(),
+                rax: 0,
+            },
+            outcome: Outcome::new(elide),
             run: Run::NONE,
-            index: 0,
-            class: Insn::Other,
-            before: Cpu::default(),
-            rax: 0,
-            hits: Vec::new(),
-            stores: Collector::default(),
-            sites: Vec::new(),
-            tallies: [Tally::default(); UNWINDERS_MAX],
-            work: Work::default(),
-            checked: 0,
-            number: 0,
-            next_walk: WALK_EVERY,
+            stores: Stores::default(),
+            generated: WithoutTable::default(),
+            walks: Walks::new(setting),
+            counts: Counts {
+                tallies: [Tally::default(); UNWINDERS_MAX],
+                work: Work::default(),
+                checked: 0,
+                executed: 0,
+            },
         }
     }
 
@@ -268,21 +208,22 @@ impl<'a> Checker<'a> {
 
     /// The first file of the program that could not be read.
     pub(crate) fn unread(&self) -> Option<&FileProblem> {
-        self.images.unread()
+        self.mapped.unread()
     }
 
     /// The results, and the images that are mapped at the end.
     pub fn finish(mut self) -> (Results, image::AddressSpace) {
         self.end_run();
-        let truth = self.stats();
-        let mut tallies = self.tallies[..self.finders.len()].to_vec();
+        let truth = self.processes.stats().plus(&self.stacks.stats());
+        let mut tallies = self.counts.tallies[..self.unwinders.len()].to_vec();
         let findings = self.findings.bytes();
-        let found = self.findings.finish(&self.places);
+        let Mapped { places, space, .. } = self.mapped;
+        let found = self.findings.finish(&places);
 
         for (which, tally) in tallies.iter_mut().enumerate() {
             // Generated code without a table was not checked.
-            tally.checked = self.checked - tally.no_table;
-            tally.rows = self.rows[which].count();
+            tally.checked = self.counts.checked - tally.no_table;
+            tally.rows = self.unwinders.rows_met(which);
             (tally.walks, tally.walks_wrong, tally.walks_unjudged) = self.walks.tally(which);
             (tally.lost, tally.target) = (found.lost[which], found.target[which]);
             tally.bounds = self.findings.bounds(which);
@@ -290,48 +231,36 @@ impl<'a> Checker<'a> {
 
         let mut memory = self.code.memory();
         memory.findings += findings;
-        memory.rows = self.caches.iter().map(Cache::bytes).sum();
-        let rows = self.rows.iter().map(Marks::bytes);
-        memory.met += rows.sum::<usize>() + self.places.bytes() + self.generated.bytes();
-        memory.met += self.late.bytes() + self.shown.bytes();
+        memory.rows = self.unwinders.cache_bytes();
+        memory.met += self.unwinders.marks_bytes() + places.bytes() + self.generated.bytes();
 
         let executed = self.code.into_addresses();
+        let (generated, not_kept, shown) = self.generated.finish(&places);
         let results = Results {
             tallies,
             disagreements: self.walks.finish(),
             findings: found.all,
-            instructions: self.number,
+            instructions: self.counts.executed,
             truth,
             addresses: executed.count(),
             executed,
-            generated: self.generated.functions(&self.places),
-            not_kept: self.late.left_out,
-            shown: self.shown,
-            places: self.places,
+            generated,
+            not_kept,
+            shown,
+            places,
             stores: self.stores.finish(),
             memory,
-            work: self.work,
+            work: self.counts.work,
         };
 
-        (results, self.space)
+        (results, space)
     }
 
     #[cold]
     fn look_up(&mut self, core: &Core, insn: &Executed) {
-        let rows_max = CACHE_MIN.max(self.code.count() * CACHE_PER_INSTRUCTION);
-        for cache in &mut self.caches {
-            if cache.bytes() > rows_max {
-                cache.forget_units();
-            }
-        }
-        let mut tables = Tables {
-            finders: &self.finders,
-            caches: &mut self.caches,
-            space: &self.space,
-            places: &mut self.places,
-            rows: &mut self.rows,
-        };
-        let is_hook = self.jit.may_be_hook(insn.rip);
+        self.unwinders.bound_caches(self.code.count());
+        let is_hook = self.mapped.jit.may_be_hook(insn.rip);
+        let mut tables = self.unwinders.tables(&mut self.mapped);
         self.code.look_up(core, insn, is_hook, &mut tables);
         self.meet_generated(insn.rip);
     }
@@ -340,73 +269,32 @@ impl<'a> Checker<'a> {
     /// false if there is nothing to check.
     #[inline(never)]
     fn judge(&mut self, core: &Core, rip: u64, set: u32) -> bool {
-        // The outcome stays unknown until it is computed.
-        self.last_set = NONE;
-        self.wrong = 0;
-        let (Some(held), Some(known)) = (self.tracker.frames().last(), self.code.set(set)) else {
+        let tracker = &self.stacks.tracker;
+        let (Some(held), Some(known)) = (tracker.frames().last(), self.code.set(set)) else {
             // The frame is the root, which has no caller.
-            self.judged = [Judged::NOTHING; UNWINDERS_MAX];
+            self.outcome.clear();
             return false;
         };
 
-        if self.tracker.in_doubt() {
-            self.judged = [Judged::NOTHING; UNWINDERS_MAX];
+        if tracker.in_doubt() {
+            self.outcome.clear();
             return false;
         }
 
-        let gpr = |number| core.state.gpr(number);
-        let same_slots = self.elide && self.changed & (claim::FRAME | claim::SLOTS) == 0;
-        self.work.frames += 1;
-
-        for which in 0..self.finders.len() {
-            let number = known.claims[which];
-            let last = &self.judged[which];
-            let same = last.claim == number && self.changed & known.depends_by[which] == 0;
-            // Neither the claim nor what it depends on has changed, so the outcome has not either.
-            if same && self.elide {
-                self.wrong |= u8::from(last.wrong != 0) << which;
-                continue;
-            }
-
-            match self.code.claim(number) {
-                Claim::Simple(simple) => {
-                    let before = self.code.claim(last.claim);
-                    let outcome = match (known.part_of[which], before) {
-                        (Some((other, part)), _) if self.elide => {
-                            self.judged[usize::from(other)].part(part)
-                        }
-                        (_, Claim::Simple(before)) if same_slots => {
-                            self.work.parts += 1;
-                            let before = (before, last, self.changed);
-                            simple.judge_again(&gpr, &core.memory, held, before)
-                        }
-                        _ => {
-                            self.work.whole += 1;
-                            simple.judge(&gpr, &core.memory, held)
-                        }
-                    };
-                    self.judged[which].set(number, simple, outcome);
-                }
-                Claim::Missing => {
-                    self.judged[which] = Judged::without_cfa(number, claim::NOTHING);
-                }
-                Claim::NoTable => self.judged[which] = Judged::without_cfa(number, 0),
-                Claim::Slow => self.judged[which] = Judged::NOTHING,
-            }
-
-            let judged = &self.judged[which];
-            self.wrong |= u8::from(judged.wrong != 0) << which;
-        }
-
-        self.depends = known.depends;
-        self.no_table = known.no_table;
-        self.slots = self.slots_read(held);
+        self.outcome.judge(
+            core,
+            held,
+            (&self.code, known),
+            self.unwinders.len(),
+            &mut self.counts.work,
+        );
+        self.outcome.slots = self.outcome.slots_read(held, &self.unwinders, tracker);
 
         // A slow claim may depend on anything, so only an outcome without one is used again.
         if known.has_slow {
             self.judge_slow(core, rip, set);
-        } else if self.elide {
-            self.last_set = set;
+        } else if self.outcome.elide {
+            self.outcome.set = set;
         }
 
         true
@@ -415,14 +303,14 @@ impl<'a> Checker<'a> {
     /// Checks the claims that do not have the common shape.
     #[cold]
     fn judge_slow(&mut self, core: &Core, rip: u64, set: u32) {
-        let (Some(&held), Some(&known)) = (self.tracker.frames().last(), self.code.set(set)) else {
+        let frames = self.stacks.tracker.frames();
+        let (Some(&held), Some(&known)) = (frames.last(), self.code.set(set)) else {
             return;
         };
-        for which in 0..self.finders.len() {
+        for which in 0..self.unwinders.len() {
             if *self.code.claim(known.claims[which]) == Claim::Slow {
                 let wrong = wrong_in(&self.contradictions(core, rip, &held, which));
-                self.judged[which] = Judged::without_cfa(NONE, wrong);
-                self.wrong |= u8::from(wrong != 0) << which;
+                self.outcome.judge_slow(which, wrong);
             }
         }
     }
@@ -478,7 +366,7 @@ impl Checker<'_> {
         let is_known = self.code.enter(block, operations);
         if !is_known {
             let range = core.state.rip..end;
-            let mut place_of = PlaceOf::new(&mut self.places, &self.space);
+            let mut place_of = self.mapped.place_of();
             self.code
                 .enter_new(&core.memory, block, range, operations, &mut place_of);
         }
@@ -488,145 +376,160 @@ impl Checker<'_> {
     /// An instruction that is not in a run is about to be executed. It may start one if `may_run`.
     #[inline(never)]
     fn begin(&mut self, core: &Core, insn: &Executed, may_run: bool) {
+        let Some(known) = self.arrive(core, insn) else {
+            return;
+        };
+        if self.check(core, insn, known.claims, may_run) {
+            return self.go_on(core, insn);
+        }
+        self.prepare(core, insn, &known);
+    }
+
+    /// Finds what is known about the next instruction.
+    #[inline(always)]
+    fn arrive(&mut self, core: &Core, insn: &Executed) -> Option<Known> {
         self.end_run();
         let known = match self.code.known(insn.index) {
-            Some(known) if known.claims != NONE => known,
+            Some(known) if known.claims != NONE => *known,
             _ => {
                 self.look_up(core, insn);
-                match self.code.known(insn.index) {
-                    Some(known) => known,
-                    None => return,
-                }
+                *self.code.known(insn.index)?
             }
         };
 
-        let (set, writes, effect) = (known.claims, known.writes, known.effect());
-        self.class = known.class;
-        self.index = insn.index;
+        self.current.class = known.class;
+        self.current.index = insn.index;
+        Some(known)
+    }
 
-        let same = set == self.last_set && self.changed & self.depends == 0;
+    /// Checks the next instruction, whose rows make the set of claims `set`: the innermost frame, and now
+    /// and then the whole stack. Returns true if it starts a run, which checks it with those behind it.
+    ///
+    /// Nothing else needs this to be called at an instruction: if [`Outcome::give_up`] is called instead,
+    /// only what is checked and found there is missing in the results.
+    #[inline(always)]
+    fn check(&mut self, core: &Core, insn: &Executed, set: u32, may_run: bool) -> bool {
         // Only an outcome that holds until something changes can be that of the instructions that
         // follow.
-        if same || self.judge(core, insn.rip, set) {
-            if may_run && self.last_set == set && self.start_run(insn.index) {
-                return self.go_on(core, insn);
+        if self.outcome.holds(set) || self.judge(core, insn.rip, set) {
+            if may_run && self.outcome.set == set && self.start_run(insn.index) {
+                return true;
             }
-            self.checked += 1;
-            if self.wrong | self.no_table != 0 {
+            self.counts.checked += 1;
+            if self.outcome.wrong | self.outcome.no_table != 0 {
                 self.count(core, insn);
             }
         }
 
-        if self.number >= self.next_walk {
+        if self.walks.is_due(self.counts.executed, 1) {
             self.walk(core, insn.rip);
         }
 
-        self.changed = Parts::from(writes);
+        self.outcome.settle();
+        false
+    }
+
+    /// Notes what is needed of the state before the next instruction: what it will change, the live slots
+    /// that it will store into, and registers.
+    #[inline(always)]
+    fn prepare(&mut self, core: &Core, insn: &Executed, known: &Known) {
+        let effect = known.effect();
+        self.outcome.change(Parts::from(known.writes));
         if effect != NO_EFFECT {
-            self.about_to_store(core, insn.rip, set, effect);
-        } else if self.changed & claim::RSP != 0 {
+            self.about_to_store(core, insn.rip, known.claims, effect);
+        } else if self.outcome.changed & claim::RSP != 0 {
             // The slot of a push is not among the known stores of an instruction.
-            self.about_to_push(core, set);
+            self.about_to_push(core, known.claims);
         }
 
         // The shadow stack needs the registers before the step only where frames may change.
         let is_quick = matches!(
-            self.class,
+            self.current.class,
             Insn::Other | Insn::Pop | Insn::Jump | Insn::Breakpoint
         );
-        if !is_quick || self.tracker.is_watching() {
-            self.before = cpu_at(&core.state, insn.rip);
-            self.rax = core.state.gpr(0);
+        if !is_quick || self.stacks.tracker.is_watching() {
+            self.current.before = cpu_at(&core.state, insn.rip);
+            self.current.rax = core.state.gpr(0);
         }
     }
 
     /// An instruction that is not in a run was executed.
     #[inline]
     fn end(&mut self, core: &Core, insn: &Executed, next: u64) {
+        let class = self.current.class;
         // At a system call the kernel has not written yet.
-        if !self.hits.is_empty() && self.class != Insn::Syscall {
+        if self.stores.are_pending() && class != Insn::Syscall {
             self.stored(core, insn.rip);
         }
-        self.number += 1;
-        if self.class == Insn::Ret && !self.findings.overwritten.is_empty() {
-            let function = self.activation(self.tracker.frames().len().checked_sub(1));
+        self.counts.executed += 1;
+        if class == Insn::Ret && !self.findings.overwritten.is_empty() {
+            let function = self.stacks.running();
             self.findings.returns(function, &cpu_at(&core.state, next));
         }
         // At a system call the kernel has not answered yet.
-        if self.class != Insn::Syscall && !self.tracker.step_quick(self.class, core.state.gpr(4)) {
-            self.step_slow(core, self.class, next);
+        if class != Insn::Syscall && !self.stacks.tracker.step_quick(class, core.state.gpr(4)) {
+            self.step_slow(core, class, next);
         }
-    }
-
-    /// The innermost frame, by the number of frames, its slot and its pc, and whether the truth is in
-    /// doubt.
-    fn top(&self) -> (Option<(usize, u64, u64)>, bool) {
-        let frames = self.tracker.frames();
-        let top = frames.last().map(|held| (frames.len(), held.slot, held.pc));
-        (top, self.tracker.in_doubt())
     }
 
     fn step_slow(&mut self, core: &Core, class: Insn, next: u64) {
         // What the step changes is seen by comparing with these values of before it.
         if self.stores.is_waiting() {
-            self.returned(class, next);
+            self.stores.returned(class, self.current.before.rsp, next);
         }
-        let top = self.top();
-        let function = self.activation(self.tracker.frames().len().checked_sub(1));
-        let (before, stacks) = (*self.tracker.stats(), self.tracker.stack_count());
+        let top = self.stacks.top();
+        let function = self.stacks.running();
+        let tracker = &self.stacks.tracker;
+        let (before, count) = (*tracker.stats(), tracker.stack_count());
 
-        let after = cpu_at(&core.state, next);
-        self.tracker.step(
-            class,
-            &self.before,
-            self.rax,
-            &after,
-            &mut self.suspended,
-            &mut MachineWorld(core),
-        );
+        let registers = (&self.current.before, self.current.rax);
+        self.stacks.step(class, registers, core, next);
 
-        if top != self.top() {
-            self.changed = claim::ALL;
+        if top != self.stacks.top() {
+            self.outcome.change_all();
         }
 
-        let stats = self.tracker.stats();
+        let tracker = &self.stacks.tracker;
+        let stats = tracker.stats();
         let findings = &mut self.findings;
-        let number = self.number.saturating_sub(1);
+        let number = self.counts.executed.saturating_sub(1);
         let switches = stats.switches != before.switches;
 
         // See `departures`: a load of rsp that leaves frames, and the jump that completes it.
         match class {
             Insn::MoveSp => {
-                let stacks = self.tracker.stack_count() != stacks;
-                if switches || stacks || stats.dropped != before.dropped {
+                let is_other = tracker.stack_count() != count;
+                if switches || is_other || stats.dropped != before.dropped {
                     findings.load(function, number);
                 }
             }
             Insn::Ret | Insn::JumpIndirect => {
                 let rewritten = stats.rewritten != before.rewritten;
                 if switches || rewritten || findings.is_leaving(number) {
-                    findings.leave(function, &after);
+                    findings.leave(function, &cpu_at(&core.state, next));
                 }
             }
             _ => {}
         }
 
         if let Insn::Call { .. } = class {
-            let Some(known) = self.code.known(self.index).copied() else {
+            let Some(known) = self.code.known(self.current.index).copied() else {
                 return;
             };
             let behind = self.code.returns.get(known.behind() as usize);
-            self.note_site(behind.map_or(NONE, |behind| behind.inside));
+            let inside = behind.map_or(NONE, |behind| behind.inside);
+            // The call is already counted.
+            self.stacks.note_site(inside, number);
             self.check_call(core, &known);
 
             // A call that is new gives a stack that was not walked yet.
             if self.code.call(known.behind()) {
-                self.next_walk = 0;
+                self.walks.take_next();
             }
         }
 
         if switches {
-            self.next_walk = 0;
+            self.walks.take_next();
         }
     }
 }

@@ -123,7 +123,8 @@ pub(super) struct Set {
     pub(super) no_table: u8,
 }
 
-/// The instructions that were met in one address space, with its current images.
+/// The instructions that were met in one address space, with its current images. When these change, all
+/// but the generation is forgotten ([`Code::clear`]). The current block is the one that was entered last.
 pub(super) struct Met {
     /// By block number, its index in [`Code::heads`]; [`NONE`] if it was not met.
     blocks: Vec<u32>,
@@ -159,9 +160,12 @@ impl Default for Met {
     }
 }
 
-/// All instructions that were met.
+/// All instructions that were met, block by block.
+///
+/// The instructions of a block are those from its `start` in `instructions` on, as many as it has
+/// operations. Nothing is taken out, so that a number stays that of the same thing; `met` says which
+/// blocks and outcomes are those of the running process as it is now.
 pub(super) struct Code {
-    /// Those in the address space of the running process.
     pub(super) met: Met,
     heads: Vec<Head>,
     instructions: Vec<Known>,

@@ -43,9 +43,17 @@ pub struct Disagreement {
 /// The maximum number of disagreements that are kept.
 const DISAGREEMENTS_MAX: usize = 100;
 
-/// The walks of a run.
+/// The number of instructions between walks of the whole stack.
+const WALK_EVERY: u64 = 997;
+/// The interval between walks grows by itself for each this many frames, so that the cost of an
+/// instruction does not depend on the depth of the stack.
+const WALK_FRAMES: u64 = 64;
+
+/// The walks of a run: when the next one is taken, and what the others found.
 pub(super) struct Walks {
     setting: Setting,
+    /// The number of the first instruction at which the next one may be taken.
+    next: u64,
     /// Judged, wrong, and not judged.
     taken: [(u64, u64, u64); UNWINDERS_MAX],
     /// A bit for each unwinder whose last walk was not right.
@@ -59,11 +67,35 @@ impl Walks {
     pub(super) fn new(setting: Setting) -> Walks {
         Walks {
             setting,
+            next: WALK_EVERY,
             taken: [(0, 0, 0); UNWINDERS_MAX],
             astray: 0,
             links: Links::default(),
             disagreements: Vec::new(),
         }
+    }
+
+    /// Whether a walk is due at one of the `len` instructions from that with this number on.
+    #[inline(always)]
+    pub(super) fn is_due(&self, number: u64, len: u32) -> bool {
+        number + u64::from(len) > self.next
+    }
+
+    /// The stack may have become another one: a walk is taken at the next instruction.
+    #[inline]
+    pub(super) fn take_next(&mut self) {
+        self.next = 0;
+    }
+
+    /// A walk is taken at instruction `number`, of so many frames: says when the next one is.
+    pub(super) fn plan(&mut self, number: u64, frames: u64) {
+        self.next = number + WALK_EVERY * frames.div_ceil(WALK_FRAMES).max(1);
+    }
+
+    /// Whether the next instruction has a walk.
+    #[cfg(test)]
+    pub(super) fn is_next(&self) -> bool {
+        self.next == 0
     }
 
     /// The numbers of judged, of wrong, and of unjudged walks of an unwinder.

@@ -22,12 +22,12 @@ impl Checker<'_> {
     /// has in its frame.
     pub(super) fn check_call(&mut self, core: &Core, known: &Known) {
         // The caller's own frame may be doubtful, though the call is not.
-        let [.., held, callee] = self.tracker.known() else {
+        let [.., held, callee] = self.stacks.tracker.known() else {
             return;
         };
 
         let (held, callee) = (*held, *callee);
-        if self.tracker.in_doubt() || known.behind() == NONE {
+        if self.stacks.tracker.in_doubt() || known.behind() == NONE {
             return;
         }
 
@@ -43,13 +43,13 @@ impl Checker<'_> {
             number => core.state.gpr(number),
         };
 
-        for which in 0..self.finders.len() {
+        for which in 0..self.unwinders.len() {
             if *self.code.claim(inside[which]) == Claim::NoTable {
                 continue;
             }
 
-            self.tallies[which].calls += 1;
-            let Judged { claim, wrong, .. } = self.judged[which];
+            self.counts.tallies[which].calls += 1;
+            let Judged { claim, wrong, .. } = self.outcome.judged[which];
             let mut last = (claim, wrong);
 
             for (check, set) in [(Check::InsideCall, &inside), (Check::AtReturn, &after)] {
@@ -58,8 +58,8 @@ impl Checker<'_> {
                     Claim::Simple(simple) if simple.can_be_walked(&gpr, callee.cfa) => {
                         // At the call itself all registers had the same values, and the call stored
                         // below everything that a walk reads.
-                        if last.0 != number || !self.elide {
-                            self.work.whole += 1;
+                        if last.0 != number || !self.outcome.elide {
+                            self.counts.work.whole += 1;
                             last = (number, simple.wrong(&gpr, &core.memory, &held));
                         }
                         last.1
@@ -85,8 +85,9 @@ impl Checker<'_> {
         callee: &ShadowFrame,
     ) {
         let known = self.code.findings_behind(behind);
-        let activation = self.activation(self.tracker.frames().len().checked_sub(2));
-        let now = (activation, self.number);
+        let caller = self.stacks.tracker.frames().len().checked_sub(2);
+        let activation = self.stacks.activation(caller);
+        let now = (activation, self.counts.executed);
 
         let is_wrong = match self.findings.again(known, (which, check), wrong, now) {
             Some(is_wrong) => is_wrong,
@@ -94,10 +95,10 @@ impl Checker<'_> {
                 let found = self.call_contradictions(core, which, check, held, callee);
                 let site = Site {
                     // The place of the call, which was executed.
-                    place: self.places.at(&self.space, callee.pc.wrapping_sub(1)),
+                    place: self.mapped.place(callee.pc.wrapping_sub(1)),
                     address: callee.pc,
                     activation,
-                    number: self.number,
+                    number: self.counts.executed,
                 };
                 self.show(core, site.place, callee.pc, callee.pc.wrapping_sub(1));
                 let check = (which, check);
@@ -108,7 +109,7 @@ impl Checker<'_> {
             }
         };
 
-        let tally = &mut self.tallies[which];
+        let tally = &mut self.counts.tallies[which];
         match check {
             Check::InsideCall => tally.calls_wrong += u64::from(is_wrong),
             _ => tally.calls_wrong_at_return += u64::from(is_wrong),
@@ -128,7 +129,7 @@ impl Checker<'_> {
 
         let mut saved = callee.saved;
         // A walk does not have the registers that this unwinder does not carry.
-        let finder = self.finders[which];
+        let finder = self.unwinders.finders[which];
         let mut regs = Regs::UNKNOWN;
         for (value, reg) in saved.iter_mut().zip(Reg::CALLEE_SAVED) {
             if finder.carries().contains(reg) {
@@ -153,14 +154,14 @@ impl Checker<'_> {
         };
 
         let subject = Subject {
-            space: &self.space,
+            space: &self.mapped.space,
             memory: &above,
             truth: &truth,
             live: &regs,
             is_whole: true,
         };
 
-        let cache = &mut self.caches[which];
+        let cache = &mut self.unwinders.caches[which];
 
         // The caller's frame as that of an instruction, so that the row of just this address is
         // taken.

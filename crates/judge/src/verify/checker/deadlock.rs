@@ -11,17 +11,17 @@ impl Checker<'_> {
     /// chain of a process that is not observed is not known.
     pub(crate) fn deadlock(&mut self, process: &mut Kernel) -> Vec<DeadlockedThread> {
         let mut threads = Vec::new();
-        let engines = self.engines;
+        let engines = self.unwinders.engines;
         process.visit_waiting(&mut |waiting, process| {
             let core = &process.machine.core;
             self.switched(waiting.task, core);
             let state = &waiting.state;
-            let truth = self.tracker.truth(&cpu_at(state, state.rip));
+            let truth = self.stacks.tracker.truth(&cpu_at(state, state.rip));
             threads.push(deadlock::thread(
                 waiting,
                 engines,
                 &Stack {
-                    space: &self.space,
+                    space: &self.mapped.space,
                     memory: &MachineMemory(&core.memory),
                     live: live_registers(state, state.rip),
                     truth: process.is_observed().then_some(&truth),

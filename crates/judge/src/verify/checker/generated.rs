@@ -1,15 +1,16 @@
 //! Generated code: the tables that the program registers for it, and the names that it tells.
 
 use super::Checker;
+use super::mapped::Mapped;
 use crate::check::Subject;
 use crate::verify::findings::{Check, Site};
 use crate::verify::frames::{outer, top, wrong_in};
-use crate::verify::late::Kept;
-use crate::verify::places::PlaceId;
-use std::ops::Range;
+use crate::verify::generated::{Function, Generated};
+use crate::verify::late::{Kept, Late};
+use crate::verify::places::{PlaceId, Places};
+use crate::verify::shown::Shown;
 use unwind_sim_emulator::Core;
-use unwind_sim_emulator::linux::SystemCall;
-use unwind_sim_record::jit;
+use unwind_sim_record::jit::{self, Jit};
 use unwind_sim_record::machine::{MachineMemory, cpu_at};
 use unwind_sim_record::registers::live_registers;
 use unwind_sim_recordings::jitdump::Entry;
@@ -17,39 +18,51 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::image::{self, Mapping};
 use unwind_sim_unwind::truth::Truth;
 
+/// Generated code that was executed without a table.
+///
+/// What is counted in `counts` is not among the checked instructions. It stays there unless the program
+/// writes a table later: then `late` has its state, and it is judged at the end.
+#[derive(Default)]
+pub(super) struct WithoutTable {
+    counts: Generated,
+    late: Late,
+    shown: Shown,
+}
+
+impl WithoutTable {
+    /// A process or its program has ended, which had told this of its code.
+    pub(super) fn end(&mut self, process: u32, jit: Jit) {
+        self.counts.end(process, jit);
+    }
+
+    /// The heap memory used, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.counts.bytes() + self.late.bytes() + self.shown.bytes()
+    }
+
+    /// The functions, the number of instructions that were not kept, and the bytes of code around
+    /// findings.
+    pub(super) fn finish(self, places: &Places) -> (Vec<Function>, u64, Shown) {
+        let functions = self.counts.functions(places);
+        (functions, self.late.left_out, self.shown)
+    }
+}
+
 impl Checker<'_> {
     /// The function at `rip`, which registers unwind tables, is entered.
     #[cold]
     pub(super) fn entered_hook(&mut self, core: &Core, rip: u64) {
-        const ARGUMENTS: [usize; 4] = [7, 6, 2, 1];
-        let args = ARGUMENTS.map(|register| core.state.gpr(register));
-        let changed = self.jit.entered(rip, args, &core.memory);
-        self.lay(&changed);
-    }
-
-    /// A system call may have written to a jitdump file.
-    pub(super) fn wrote_jitdump(&mut self, call: &SystemCall, core: &Core) {
-        let changed = self.jit.called(call, &core.memory);
-        self.lay(&changed);
-    }
-
-    /// Puts the registered tables in force for these parts of the memory.
-    pub(super) fn lay(&mut self, ranges: &[Range<u64>]) {
-        let before = self.space.stamp();
-        for range in ranges {
-            for mapping in self.jit.layout(&self.space, range) {
-                self.space.map(mapping);
-            }
+        if self.mapped.entered_hook(core, rip) {
+            self.outcome.change_all();
         }
-        self.images_changed(before);
     }
 
     /// Code at `rip` was looked up: if it is generated, its place will get names.
     #[cold]
     pub(super) fn meet_generated(&mut self, rip: u64) {
-        if self.space.find(rip).is_some_and(jit::is_generated) {
-            let place = self.places.at(&self.space, rip);
-            self.generated.meet(self.task.process, place);
+        if self.mapped.space.find(rip).is_some_and(jit::is_generated) {
+            let place = self.mapped.place(rip);
+            self.generated.counts.meet(self.stacks.task.process, place);
         }
     }
 
@@ -57,31 +70,34 @@ impl Checker<'_> {
     /// program writes one.
     #[inline(never)]
     pub(super) fn count_generated(&mut self, core: &Core, rip: u64) {
-        let place = self.places.at(&self.space, rip);
-        self.generated.count(place, rip);
-        if let Some(&held) = self.tracker.frames().last()
-            && self.late.wants(place, rip)
+        let place = self.mapped.place(rip);
+        let no_table = self.outcome.no_table;
+        self.generated.counts.count(place, rip);
+        if let Some(&held) = self.stacks.tracker.frames().last()
+            && self.generated.late.wants(place, rip)
         {
             let state = (live_registers(&core.state, rip), held);
-            let now = (self.number, self.no_table);
+            let now = (self.counts.executed, no_table);
             let memory = &MachineMemory(&core.memory);
-            self.late
+            self.generated
+                .late
                 .keep(place, cpu_at(&core.state, rip), state, memory, now);
         }
-        for (which, tally) in (0..).zip(&mut self.tallies) {
-            tally.no_table += u64::from(self.no_table >> which & 1);
+        for (which, tally) in (0..).zip(&mut self.counts.tallies) {
+            tally.no_table += u64::from(no_table >> which & 1);
         }
     }
 
     /// Keeps the bytes of generated code around the address of a finding.
     #[cold]
     pub(super) fn show(&mut self, core: &Core, place: PlaceId, address: u64, inside: u64) {
-        let Some(mapping) = self.space.find(inside) else {
+        let Some(mapping) = self.mapped.space.find(inside) else {
             return;
         };
         if jit::is_generated(mapping) {
             let range = &mapping.range;
-            self.shown
+            self.generated
+                .shown
                 .keep(place, address, range, &MachineMemory(&core.memory));
         }
     }
@@ -90,22 +106,19 @@ impl Checker<'_> {
     /// it.
     pub fn name_generated(&mut self, file: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>) {
         self.judge_late(file);
-        let others = self
-            .processes
-            .iter()
-            .map(|(&number, other)| (number, &other.jit));
-        let running = others.chain([(self.task.process, &self.jit)]);
-        self.generated.name(running, &mut self.places, file);
+        let Mapped { jit, places, .. } = &mut self.mapped;
+        let others = self.processes.jits();
+        let running = others.chain([(self.stacks.task.process, &*jit)]);
+        self.generated.counts.name(running, places, file);
     }
 
     /// Judges the code that ran before the program wrote its jitdump file.
     fn judge_late(&mut self, file: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>) {
-        let others = self.processes.iter();
-        let others = others.map(|(&number, other)| (number, &other.jit));
-        let running = others.chain([(self.task.process, &self.jit)]);
-        let written = self.generated.written(running, file);
+        let others = self.processes.jits();
+        let running = others.chain([(self.stacks.task.process, &self.mapped.jit)]);
+        let written = self.generated.counts.written(running, file);
         for (place, entries) in written {
-            for kept in self.late.take(place) {
+            for kept in self.generated.late.take(place) {
                 // Code at an address may be replaced: the row is that of the code that ran.
                 let mut of = entries.iter().rev();
                 if let Some(entry) = of.find(|entry| is_code_of(entry, &kept)) {
@@ -134,9 +147,9 @@ impl Checker<'_> {
             is_whole: true,
         };
 
-        let count = self.generated.take(place, rip);
+        let count = self.generated.counts.take(place, rip);
         let site = Site {
-            place: self.places.at(&space, rip),
+            place: self.mapped.places.at(&space, rip),
             address: rip,
             activation: None,
             number: kept.number,
@@ -146,17 +159,17 @@ impl Checker<'_> {
         // the table.
         self.code.executed(site.place, rip);
 
-        for which in 0..self.finders.len() {
+        for which in 0..self.unwinders.len() {
             // Only for these unwinders it had no table when it ran; the others judged it then.
             if kept.no_table >> which & 1 == 0 {
                 continue;
             }
 
             let mut cache = Cache::new();
-            let found = subject.check_frame(self.finders[which], 0, &mut cache);
+            let found = subject.check_frame(self.unwinders.finders[which], 0, &mut cache);
 
             // What counted as code without a table is judged now.
-            let tally = &mut self.tallies[which];
+            let tally = &mut self.counts.tallies[which];
             tally.no_table = tally.no_table.saturating_sub(count);
 
             if !found.is_empty() {

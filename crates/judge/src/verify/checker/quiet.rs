@@ -6,8 +6,8 @@
 //!
 //! [`Code::run`]: crate::verify::code::Code::run
 
-use super::{Checker, claim};
-use crate::verify::claim::{Claim, SAVED_NUMBERS};
+use super::Checker;
+use crate::verify::claim::{self, Claim, SAVED_NUMBERS};
 use crate::verify::code::{Effect, Head, NO_EFFECT};
 use crate::verify::findings::Check;
 use crate::verify::numbered::NONE;
@@ -17,11 +17,18 @@ use unwind_sim_emulator::effects::{Stack, Stores};
 use unwind_sim_emulator::machine::Executed;
 use unwind_sim_record::machine::MachineWorld;
 use unwind_sim_unwind::insn::Insn;
+use unwind_sim_unwind::truth::Tracker;
 
 /// The maximum number of wrong outcomes in a run.
 const OUTCOMES_MAX: usize = 64;
 
 /// The run that is being executed.
+///
+/// While it is active, its instructions are neither checked nor counted: what is known is the outcome of
+/// its first instruction, which is that of all of them, and how many have `started`. All but the last of
+/// these were executed, and of the number of executed instructions only those from `number` on are not
+/// in the shadow stack's statistics. [`Checker::end_run`] counts them all; nothing else may look at the
+/// counts, the outcome or the shadow stack before.
 pub(super) struct Run {
     /// The number of its instructions; 0 if none is being executed.
     len: u32,
@@ -72,6 +79,84 @@ impl Run {
     pub(super) fn goes_on(&self) -> bool {
         self.started < self.len
     }
+
+    /// Starts one of `len` instructions at instruction `number`. One instruction alone is none.
+    #[inline(always)]
+    fn start(&mut self, len: u32, number: u64) {
+        self.len = if len < 2 { 0 } else { len };
+        self.started = 0;
+        self.block = None;
+        self.number = number;
+    }
+
+    /// Starts the one at the start of a block, whose instructions up to the first one that stores or
+    /// pushes are executed before anything is asked.
+    #[inline(always)]
+    fn start_block(&mut self, head: Head, number: u64) {
+        self.len = head.len.into();
+        self.started = head.ahead.count.into();
+        self.last = head.wanted().saturating_sub(1);
+        self.number = number;
+        self.block = Some(head);
+    }
+
+    /// The instruction at `index` starts; rsp may rise by `room` from there.
+    #[inline(always)]
+    fn go_on(&mut self, index: u32, room: u64) {
+        self.started += 1;
+        self.last = index;
+        self.room = room;
+    }
+
+    /// The number of instructions that are left, with the one that has started last.
+    #[inline(always)]
+    fn left(&self) -> u32 {
+        self.len - self.started + 1
+    }
+
+    /// After the one that has started last, `count` - 1 more are executed without a question, up to that
+    /// at `last`.
+    #[inline(always)]
+    fn skip(&mut self, last: u32, count: u32) {
+        self.started += count - 1;
+        self.last = last;
+    }
+
+    /// The instruction at `index` stopped, and so `left` instructions that were thought of as executed
+    /// were not. It has started.
+    fn stop(&mut self, index: u32, left: u64, is_push: bool) {
+        self.started -= left.saturating_sub(1) as u32;
+        self.last = index;
+        if is_push {
+            self.stopped = std::mem::take(&mut self.pushed);
+        }
+    }
+
+    /// The instruction that stopped was executed after all.
+    fn resume(&mut self) {
+        if self.stopped != 0 {
+            self.pushed = std::mem::take(&mut self.stopped);
+        }
+    }
+
+    /// The last push was executed.
+    #[inline(always)]
+    fn settle_push(&mut self, tracker: &mut Tracker) {
+        if self.pushed != 0 {
+            tracker.pushed(self.pushed);
+            self.pushed = 0;
+        }
+    }
+
+    /// Ends it. Returns how many of its instructions have started, of how many.
+    #[inline(always)]
+    fn end(&mut self, tracker: &mut Tracker) -> (u32, u32) {
+        let counts = (self.started, self.len);
+        self.len = 0;
+        self.settle_push(tracker);
+        self.stopped = 0;
+        counts
+    }
 }
 
 impl Checker<'_> {
@@ -80,31 +165,27 @@ impl Checker<'_> {
     pub(super) fn start_run(&mut self, index: u32) -> bool {
         let mut len = self.code.run(index);
         // The shadow stack has to see every instruction.
-        if self.tracker.is_watching() {
+        if self.stacks.tracker.is_watching() {
             return false;
         }
 
-        if len < 2 || self.no_table != 0 || self.number + u64::from(len) > self.next_walk {
+        let number = self.counts.executed;
+        if len < 2 || self.outcome.no_table != 0 || self.walks.is_due(number, len) {
             return false;
         }
 
-        if self.wrong != 0 {
-            let judged = &self.judged;
-            let key = Key::new(self.wrong, |which| judged[which].wrong);
+        if self.outcome.wrong != 0 {
+            let key = Key::new(self.outcome.wrong, self.outcome.wrong_by());
             self.run.repeat = key.map_or(NONE, |key| self.find_repeat(index, key, len));
             if self.run.repeat == NONE {
                 len = self.find_outcomes(index, len);
             }
         }
 
-        self.run.len = if len < 2 { 0 } else { len };
-        self.run.started = 0;
-        self.run.block = None;
-        self.run.number = self.number;
-
+        self.run.start(len, number);
         if self.run.is_active() {
             // The outcome is that of this instruction.
-            self.changed = 0;
+            self.outcome.settle();
         }
 
         self.run.is_active()
@@ -119,33 +200,33 @@ impl Checker<'_> {
         };
 
         // Where the shadow stack has to see every instruction, none can be counted ahead.
-        if self.tracker.is_watching() {
+        if self.stacks.tracker.is_watching() {
             return 0;
         }
 
         // A run may reach neither the next walk of the whole stack nor the end of the frame.
         let len = u32::from(head.len);
-        let room = self.tracker.limit().saturating_sub(core.state.gpr(4));
-        if self.number + u64::from(len) > self.next_walk || u64::from(head.ahead.rise) > room {
+        let number = self.counts.executed;
+        let room = self.room(core);
+        if self.walks.is_due(number, len) || u64::from(head.ahead.rise) > room {
             return 0;
         }
 
-        if head.first != self.last_set || self.changed & self.depends != 0 {
+        if !self.outcome.holds(head.first) {
             if !self.judge(core, core.state.rip, head.first) {
                 return 0;
             }
             // The outcome is that of the first instruction.
-            self.changed = 0;
+            self.outcome.settle();
         }
 
-        if self.no_table != 0 {
+        if self.outcome.no_table != 0 {
             return 0;
         }
 
         self.run.repeat = NONE;
-        if self.wrong != 0 {
-            let judged = &self.judged;
-            let key = Key::new(self.wrong, |which| judged[which].wrong);
+        if self.outcome.wrong != 0 {
+            let key = Key::new(self.outcome.wrong, self.outcome.wrong_by());
             let first = self.code.first_repeat(&head);
             let find = |key| self.findings.repeats.find(first, key, len);
             match key.and_then(find) {
@@ -154,14 +235,9 @@ impl Checker<'_> {
             }
         }
 
-        self.run.len = len;
-        self.run.started = head.ahead.count.into();
-        self.run.last = head.wanted().saturating_sub(1);
-        self.run.number = self.number;
-        self.run.block = Some(head);
-
-        self.number += u64::from(head.ahead.count);
-        self.changed = 0;
+        self.run.start_block(head, number);
+        self.counts.executed += u64::from(head.ahead.count);
+        self.outcome.settle();
 
         head.wanted() as usize
     }
@@ -187,7 +263,7 @@ impl Checker<'_> {
         if self.find_outcomes(index, len) != len || self.code.met.is_single() {
             return NONE;
         }
-        let count = len as usize * self.wrong.count_ones() as usize;
+        let count = len as usize * self.outcome.wrong.count_ones() as usize;
         let outcomes = &self.run.outcomes[..count];
         let Some((first, here)) = self.code.repeats_mut(index) else {
             return NONE;
@@ -208,11 +284,11 @@ impl Checker<'_> {
         let mut found = self.run.outcomes.iter_mut();
         for done in 0..len {
             let place = self.code.findings(index);
-            let mut left = self.wrong;
+            let mut left = self.outcome.wrong;
             while left != 0 {
                 let which = left.trailing_zeros() as usize;
                 left &= left - 1;
-                let wrong = self.judged[which].wrong;
+                let wrong = self.outcome.judged[which].wrong;
                 let outcome = self
                     .findings
                     .find(place, (which, Check::Instruction), wrong);
@@ -237,16 +313,14 @@ impl Checker<'_> {
         if effect != NO_EFFECT && !self.stays_in_frame(core, stack) {
             self.end_run();
             self.carry(set);
-            self.changed = 0;
+            self.outcome.settle();
             return self.begin(core, insn, false);
         }
-        self.run.started += 1;
-        self.run.last = insn.index;
-        self.run.room = self.tracker.limit().saturating_sub(core.state.gpr(4));
+        self.run.go_on(insn.index, self.room(core));
         if let Stores::At(operand) = stores {
             let address = operand.address(core);
             let end = address.wrapping_add(operand.size.into());
-            if self.slots.are_in(address, end) {
+            if self.outcome.slots.are_in(address, end) {
                 self.end_run();
                 self.store(core, set, address..end);
             }
@@ -256,37 +330,38 @@ impl Checker<'_> {
     /// Whether the next instruction, which does this with rsp, leaves all frames as they are.
     #[inline]
     fn stays_in_frame(&mut self, core: &Core, stack: Stack) -> bool {
-        self.settle_push();
+        self.run.settle_push(&mut self.stacks.tracker);
         let rsp = core.state.gpr(4);
         match stack {
             Stack::Push(number) => {
                 let slot = rsp.wrapping_sub(8);
                 let saved = SAVED_NUMBERS.map(|number| core.state.gpr(number));
                 let value = core.state.gpr(number.into());
-                let is_plain = !self.slots.are_in(slot, rsp)
-                    && self
-                        .tracker
-                        .is_plain_push(slot, value, &saved, &mut MachineWorld(core));
+                let is_plain = !self.outcome.slots.are_in(slot, rsp)
+                    && self.stacks.tracker.is_plain_push(
+                        slot,
+                        value,
+                        &saved,
+                        &mut MachineWorld(core),
+                    );
                 if is_plain {
                     self.run.pushed = slot;
-                    self.slots.lower(slot);
+                    self.outcome.slots.lower(slot);
                 }
                 is_plain
             }
             Stack::Pop(_) | Stack::Add(_) => {
-                rsp.wrapping_add_signed(stack.moves()) <= self.tracker.limit()
+                rsp.wrapping_add_signed(stack.moves()) <= self.stacks.tracker.limit()
             }
             Stack::ToFramePointer | Stack::Other => true,
         }
     }
 
-    /// The last push of a run was executed.
+    /// By how many bytes rsp may rise without leaving a frame.
     #[inline(always)]
-    fn settle_push(&mut self) {
-        if self.run.pushed != 0 {
-            self.tracker.pushed(self.run.pushed);
-            self.run.pushed = 0;
-        }
+    fn room(&self, core: &Core) -> u64 {
+        let limit = self.stacks.tracker.limit();
+        limit.saturating_sub(core.state.gpr(4))
     }
 
     /// The index of the next instruction of a run that stores, pushes, or may leave the frame, or of
@@ -296,34 +371,26 @@ impl Checker<'_> {
         if !self.run.is_active() {
             return 0;
         }
-        let most = self.run.len - self.run.started + 1;
-        let (last, count) = self.code.quiet_from(index, most, self.run.room);
-        self.run.started += count - 1;
-        self.run.last = last;
-        self.number += u64::from(count);
+        let (last, count) = self.code.quiet_from(index, self.run.left(), self.run.room);
+        self.run.skip(last, count);
+        self.counts.executed += u64::from(count);
         last as usize + 1
     }
 
     /// The last `left` instructions that were counted as executed were not: `insn` stopped.
     #[cold]
     pub(super) fn run_stopped(&mut self, insn: &Executed, left: u64) {
-        self.number -= left;
-        // It has started.
-        self.run.started -= left.saturating_sub(1) as u32;
-        self.run.last = insn.index;
+        self.counts.executed -= left;
         let known = self.code.known(insn.index);
-        if known.is_some_and(|known| known.class == Insn::Push) {
-            self.run.stopped = std::mem::take(&mut self.run.pushed);
-        }
+        let is_push = known.is_some_and(|known| known.class == Insn::Push);
+        self.run.stop(insn.index, left, is_push);
     }
 
     /// An instruction that had stopped was executed after all.
     #[cold]
     pub(super) fn executed(&mut self) {
-        self.number += 1;
-        if self.run.stopped != 0 {
-            self.run.pushed = std::mem::take(&mut self.run.stopped);
-        }
+        self.counts.executed += 1;
+        self.run.resume();
     }
 
     /// Counts what has been executed of a run, if there is one, and ends it.
@@ -336,43 +403,40 @@ impl Checker<'_> {
 
     #[inline(never)]
     fn count_run(&mut self) {
-        let (started, len) = (self.run.started, self.run.len);
-        self.run.len = 0;
-
-        self.settle_push();
-        self.run.stopped = 0;
+        let (started, len) = self.run.end(&mut self.stacks.tracker);
         if started == 0 {
             return;
         }
 
-        self.checked += u64::from(started);
-        self.tracker.step_many(self.number - self.run.number);
+        self.counts.checked += u64::from(started);
+        let executed = self.counts.executed - self.run.number;
+        self.stacks.tracker.step_many(executed);
 
-        self.index = self.run.last;
+        self.current.index = self.run.last;
         // The state behind the run is that of its last instruction: the next outcome may be
         // computed from it.
         if let Some(head) = self.run.block.filter(|_| started == len) {
-            self.changed = claim::Parts::from(head.writes);
-            self.class = Insn::Other;
+            self.outcome.changed = claim::Parts::from(head.writes);
+            self.current.class = Insn::Other;
             self.carry(head.end);
         } else if let Some(&mut known) = self.code.known(self.run.last) {
-            self.changed = claim::Parts::from(known.writes);
-            self.class = known.class;
+            self.outcome.changed = claim::Parts::from(known.writes);
+            self.current.class = known.class;
             self.carry(known.claims);
         }
 
-        if self.wrong == 0 {
+        if self.outcome.wrong == 0 {
             return;
         }
 
-        let activation = self.activation(self.tracker.frames().len().checked_sub(1));
+        let activation = self.stacks.running();
         let repeat = self.run.repeat;
 
         // Executed to its end, a repeat is counted with one number.
         if repeat != NONE && started == len {
             let now = (activation, self.run.number);
             for (which, count) in self.findings.count_repeat(repeat, now) {
-                self.tallies[which].wrong += count;
+                self.counts.tallies[which].wrong += count;
             }
             return;
         }
@@ -383,7 +447,7 @@ impl Checker<'_> {
         let mut outcomes = self.run.outcomes.iter();
 
         for number in self.run.number..self.run.number + u64::from(started) {
-            let mut left = self.wrong;
+            let mut left = self.outcome.wrong;
             while left != 0 {
                 let which = left.trailing_zeros() as usize;
                 left &= left - 1;
@@ -391,7 +455,7 @@ impl Checker<'_> {
                     return;
                 };
                 let is_wrong = self.findings.count(outcome, (activation, number));
-                self.tallies[which].wrong += u64::from(is_wrong);
+                self.counts.tallies[which].wrong += u64::from(is_wrong);
             }
         }
     }
@@ -399,23 +463,20 @@ impl Checker<'_> {
     /// The last outcome is that of an instruction with the set of claims `set`, too.
     #[inline]
     fn carry(&mut self, set: u32) {
-        if set == self.last_set {
+        if set == self.outcome.set {
             return;
         }
-        let (Some(known), Some(held)) = (self.code.set(set), self.tracker.frames().last()) else {
+        let tracker = &self.stacks.tracker;
+        let (Some(known), Some(held)) = (self.code.set(set), tracker.frames().last()) else {
             return;
         };
-        for which in 0..self.finders.len() {
+        for which in 0..self.unwinders.len() {
             let number = known.claims[which];
-            let judged = &mut self.judged[which];
-            if let Claim::Simple(simple) = self.code.claim(number)
-                && judged.claim != number
-            {
-                judged.set(number, simple, (judged.wrong, judged.cfa));
+            if let Claim::Simple(simple) = self.code.claim(number) {
+                self.outcome.carry(which, number, simple);
             }
         }
-        self.last_set = set;
-        self.depends = known.depends;
-        self.slots = self.slots_read(held);
+        let slots = self.outcome.slots_read(held, &self.unwinders, tracker);
+        self.outcome.carried(set, known.depends, slots);
     }
 }

@@ -4,9 +4,10 @@
 //! another use, those of the frame-pointer rule are in the heap, or nowhere. Only a store to just
 //! these changes its outcome.
 
-use super::Checker;
+use super::outcome::Outcome;
+use super::unwinders::Unwinders;
 use std::ops::Range;
-use unwind_sim_unwind::truth::ShadowFrame;
+use unwind_sim_unwind::truth::{ShadowFrame, Tracker};
 
 /// The slots that the last outcome depends on, and all live slots.
 #[derive(Clone, Copy)]
@@ -39,10 +40,10 @@ impl SlotsRead {
     }
 }
 
-impl Checker<'_> {
-    /// Whether the last outcome may depend on memory in `range`.
-    pub(super) fn is_read(&self, range: &Range<u64>) -> bool {
-        let all = &self.judged[..self.finders.len()];
+impl Outcome {
+    /// Whether the outcome may depend on memory in `range`.
+    pub(super) fn is_read(&self, range: &Range<u64>, unwinders: usize) -> bool {
+        let all = &self.judged[..unwinders];
         all.iter()
             .any(|judged| judged.lowest < range.end && range.start < judged.end)
     }
@@ -53,14 +54,19 @@ impl Checker<'_> {
     /// that says where registers are saved has the right CFA. Otherwise nothing is taken for
     /// elsewhere.
     #[inline]
-    pub(super) fn slots_read(&self, held: &ShadowFrame) -> SlotsRead {
+    pub(super) fn slots_read(
+        &self,
+        held: &ShadowFrame,
+        unwinders: &Unwinders<'_>,
+        tracker: &Tracker,
+    ) -> SlotsRead {
         let is_right = |which: usize| self.judged[which].cfa == held.cfa;
-        let has_stray = self.carries_all.is_none_or(is_right) && self.tracker.is_on_one_stack();
+        let has_stray = unwinders.carries_all.is_none_or(is_right) && tracker.is_on_one_stack();
         let mut slots = SlotsRead {
             lowest: held.slot,
             ..SlotsRead::EVERYWHERE
         };
-        for judged in &self.judged[..self.finders.len()] {
+        for judged in &self.judged[..unwinders.len()] {
             if has_stray && judged.cfa != held.cfa && judged.lowest < judged.end {
                 slots.stray_start = slots.stray_start.min(judged.lowest);
                 slots.stray_end = slots.stray_end.max(judged.end);

@@ -1,23 +1,26 @@
 //! Tests of the checker on programs of a few instructions, with tables made for them.
 
+use super::unwinders::CACHE_MIN;
 use super::*;
 use crate::verify::findings::Check;
-use crate::verify::stores::{Slot, SlotStore};
+use crate::verify::stores::{Hit, Slot, SlotStore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use unwind_sim_emulator::linux::ProcessObserver;
 use unwind_sim_emulator::machine::{Exit, Machine};
 use unwind_sim_emulator::{AddressSpace, Permissions};
 use unwind_sim_unwind::address::Lookup;
-use unwind_sim_unwind::cache::{NewRow, RowId, UnitKey};
+use unwind_sim_unwind::cache::{Cache, NewRow, RowId, UnitKey};
+use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Mapping, Section, SectionKind, Symbol};
 use unwind_sim_unwind::reason::{Code as ReasonCode, Reason};
-use unwind_sim_unwind::regs::RegMask;
+use unwind_sim_unwind::regs::{Reg, RegMask};
 use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::{Rule, Value};
 
 mod calls;
 mod edges;
+mod left_out;
 mod process;
 mod quiet;
 mod slots;
@@ -224,7 +227,7 @@ fn checker<'a>(engines: &'a [Engine], machine: &Machine, code: &[u8], elide: boo
     let checker = Checker::new(engines, Images::new(None), Setting::default(), elide);
     let mut checker = checker.keeping_each();
     checker.started(&machine.core, STACK.end);
-    checker.map(mapping(code), Permissions::READ_EXECUTE);
+    checker.mapped.map(mapping(code), Permissions::READ_EXECUTE);
     checker
 }
 

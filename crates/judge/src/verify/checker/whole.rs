@@ -1,6 +1,6 @@
 //! Takes walks of the whole stack at the next instruction.
 
-use super::{Checker, WALK_EVERY, WALK_FRAMES};
+use super::Checker;
 use crate::check::Subject;
 use crate::verify::findings;
 use unwind_sim_emulator::Core;
@@ -9,18 +9,19 @@ use unwind_sim_record::registers::live_registers;
 
 impl Checker<'_> {
     pub(super) fn walk(&mut self, core: &Core, rip: u64) {
-        let depth = self.tracker.frames().len() as u64;
-        self.next_walk = self.number + WALK_EVERY * depth.div_ceil(WALK_FRAMES).max(1);
+        let (tracker, number) = (&self.stacks.tracker, self.counts.executed);
+        self.walks.plan(number, tracker.frames().len() as u64);
 
         // While the truth is in doubt, there is no chain to compare with.
-        if self.tracker.in_doubt() {
+        if tracker.in_doubt() {
             return;
         }
 
-        let truth = self.tracker.truth(&cpu_at(&core.state, rip));
+        let truth = tracker.truth(&cpu_at(&core.state, rip));
         let live = live_registers(&core.state, rip);
+        let place = self.mapped.place(rip);
         let subject = Subject {
-            space: &self.space,
+            space: &self.mapped.space,
             memory: &MachineMemory(&core.memory),
             truth: &truth,
             live: &live,
@@ -28,22 +29,21 @@ impl Checker<'_> {
         };
 
         let found = self.walks.take(
-            self.engines,
+            self.unwinders.engines,
             &subject,
-            &mut self.caches,
-            &self.judged.map(|judged| judged.wrong),
-            (self.number, self.places.at(&self.space, rip)),
+            &mut self.unwinders.caches,
+            &self.outcome.judged.map(|judged| judged.wrong),
+            (number, place),
         );
 
         for (which, contradiction) in found {
-            let depth = self.tracker.frames().len().checked_sub(1);
+            let depth = self.stacks.tracker.frames().len().checked_sub(1);
+            let frame = depth.and_then(|depth| depth.checked_sub(contradiction.frame));
             let site = findings::Site {
-                place: self
-                    .places
-                    .at(&self.space, contradiction.pc.symbol_address()),
+                place: self.mapped.place(contradiction.pc.symbol_address()),
                 address: contradiction.pc.value(),
-                activation: self.activation(depth.and_then(|d| d.checked_sub(contradiction.frame))),
-                number: self.number,
+                activation: self.stacks.activation(frame),
+                number,
             };
 
             self.findings.walked(which, site, &contradiction);

@@ -16,24 +16,24 @@ impl Checker<'_> {
     /// Counts what is wrong at the next instruction.
     #[inline]
     pub(super) fn count(&mut self, core: &Core, insn: &Executed) {
-        if self.no_table != 0 {
+        if self.outcome.no_table != 0 {
             self.count_generated(core, insn.rip);
         }
-        let activation = self.activation(self.tracker.frames().len().checked_sub(1));
-        let mut left = self.wrong;
+        let activation = self.stacks.running();
+        let mut left = self.outcome.wrong;
         while left != 0 {
             let which = left.trailing_zeros() as usize;
             left &= left - 1;
-            let wrong = self.judged[which].wrong;
+            let wrong = self.outcome.judged[which].wrong;
             let check = (which, Check::Instruction);
-            let now = (activation, self.number);
+            let now = (activation, self.counts.executed);
             let place = self.code.findings(insn.index);
             let again = self.findings.again(place, check, wrong, now);
             let is_wrong = match again {
                 Some(is_wrong) => is_wrong,
                 None => self.add(core, insn, which),
             };
-            self.tallies[which].wrong += u64::from(is_wrong);
+            self.counts.tallies[which].wrong += u64::from(is_wrong);
         }
     }
 
@@ -41,18 +41,18 @@ impl Checker<'_> {
     #[cold]
     #[inline(never)]
     fn add(&mut self, core: &Core, insn: &Executed, which: usize) -> bool {
-        let Some(&held) = self.tracker.frames().last() else {
+        let Some(&held) = self.stacks.tracker.frames().last() else {
             return false;
         };
         let site = findings::Site {
-            place: self.places.at(&self.space, insn.rip),
+            place: self.mapped.place(insn.rip),
             address: insn.rip,
-            activation: self.activation(self.tracker.frames().len().checked_sub(1)),
-            number: self.number,
+            activation: self.stacks.running(),
+            number: self.counts.executed,
         };
 
         let check = (which, Check::Instruction);
-        let Judged { claim, wrong, .. } = self.judged[which];
+        let Judged { claim, wrong, .. } = self.outcome.judged[which];
 
         // A plain outcome that is known need not be computed again.
         if held.kind == TrueKind::Call
@@ -94,15 +94,15 @@ impl Checker<'_> {
         ]);
 
         let subject = Subject {
-            space: &self.space,
+            space: &self.mapped.space,
             memory: &MachineMemory(&core.memory),
             truth: &truth,
             live: &live,
             is_whole: true,
         };
 
-        let cache = &mut self.caches[which];
-        let mut found = subject.check_frame(self.finders[which], 0, cache);
+        let cache = &mut self.unwinders.caches[which];
+        let mut found = subject.check_frame(self.unwinders.finders[which], 0, cache);
 
         // A rule by frame pointer is wrong because of the code, which says more than the rule.
         for contradiction in &mut found {

@@ -42,7 +42,7 @@ fn results(code: &[u8], tables: Vec<Rows>, elide: bool, each: bool) -> (Results,
         }
     }
     checker.end_run();
-    let tracker = format!("{:?}", checker.tracker);
+    let tracker = format!("{:?}", checker.stacks.tracker);
     (checker.finish().0, tracker)
 }
 

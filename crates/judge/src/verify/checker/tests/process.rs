@@ -25,14 +25,16 @@ fn finish(mut checker: Checker<'_>, mut machine: Machine) -> Results {
 fn a_program_that_begins_leaves_nothing_of_the_one_before_but_its_counts() {
     let engines = engines(vec![Rows::of(right())]);
     let (mut checker, machine) = in_f(&engines);
-    assert_eq!(checker.tracker.frames().len(), 1);
+    assert_eq!(checker.stacks.tracker.frames().len(), 1);
     let program = super::machine(CALLS);
     checker.started(&program.core, STACK.end);
-    assert!(checker.tracker.frames().is_empty());
-    assert!(checker.space.mappings().is_empty());
-    assert!(checker.sites.is_empty() && checker.hits.is_empty());
+    assert!(checker.stacks.tracker.frames().is_empty());
+    assert!(checker.mapped.space.mappings().is_empty());
+    assert!(checker.stacks.site_count() == 0 && checker.stores.hits().is_empty());
     drop(machine);
-    checker.map(mapping(CALLS), Permissions::READ_EXECUTE);
+    checker
+        .mapped
+        .map(mapping(CALLS), Permissions::READ_EXECUTE);
     let results = finish(checker, program);
     let truth = results.truth;
     assert_eq!((truth.calls, truth.returns), (1 + 4, 4));
@@ -68,7 +70,7 @@ fn rows_are_those_of_the_image_that_is_mapped_now() {
     assert_eq!(round(&mut checker, &mut machine, 8), known);
 
     checker.unmapped(CODE..CODE_END);
-    assert!(checker.space.mappings().is_empty());
+    assert!(checker.mapped.space.mappings().is_empty());
 
     // From here on there is no row, and nothing to look one up in.
     let results = finish(checker, machine);
@@ -86,12 +88,7 @@ fn memory_without_a_file_is_a_place_from_when_it_is_code() {
     let (mut checker, _) = in_f(&engines);
     let jit = 0x50_0000..0x50_2000;
 
-    let place = |checker: &mut Checker<'_>, address| {
-        let space = std::mem::take(&mut checker.space);
-        let place = checker.places.at(&space, address);
-        checker.space = space;
-        place
-    };
+    let place = |checker: &mut Checker<'_>, address| checker.mapped.place(address);
 
     checker.mapped(jit.clone(), Permissions::READ_WRITE, None);
     assert_eq!(place(&mut checker, jit.start), NOWHERE);
@@ -167,8 +164,9 @@ fn a_handler_that_writes_where_it_goes_back_to_is_no_finding() {
     let (mut checker, machine) = in_f(&engines);
     let interrupted = signal(&mut checker, &machine);
 
-    assert_eq!((checker.changed, checker.next_walk), (claim::ALL, 0));
-    let frames = checker.tracker.frames();
+    assert_eq!(checker.outcome.changed, claim::ALL);
+    assert!(checker.walks.is_next());
+    let frames = checker.stacks.tracker.frames();
     let at = frames.iter().find(|f| f.kind == TrueKind::Interrupted);
     let (slot, pc) = at.map(|f| (f.slot, f.pc)).expect("what was interrupted");
     assert_eq!(pc, interrupted);
@@ -190,11 +188,11 @@ fn a_handler_that_writes_where_it_goes_back_to_is_no_finding() {
     for (address, old) in [(slot, pc), (outermost.slot, outermost.pc)] {
         let bytes = to.to_le_bytes();
         core.memory.poke(address, &bytes).expect("the stack");
-        checker.hits.push(hit(address, old));
+        checker.stores.hits().push(hit(address, old));
         checker.stored(&core, CODE + 0x30);
     }
 
-    let frames = checker.tracker.frames();
+    let frames = checker.stacks.tracker.frames();
     let at = frames.iter().find(|f| f.kind == TrueKind::Interrupted);
     assert_eq!(at.map(|f| f.pc), Some(to));
     assert_eq!(frames[0].pc, outermost.pc);
@@ -214,14 +212,14 @@ fn a_call_that_returned_says_nothing_of_a_handlers_caller() {
     assert_eq!(machine.run(8, &mut checker), Exit::Limit);
     assert_eq!(machine.core.state.rip, CODE + 0x1e);
     let saved = SP - 16..SP - 8;
-    let set = checker.last_set;
+    let set = checker.outcome.set;
     checker.store(&machine.core, set, saved.clone());
-    assert_eq!(checker.hits.len(), 1, "of f while it runs");
-    checker.hits.clear();
+    assert_eq!(checker.stores.hits().len(), 1, "of f while it runs");
+    checker.stores.hits().clear();
     signal(&mut checker, &machine);
-    assert_eq!(checker.sites.len(), 2);
+    assert_eq!(checker.stacks.site_count(), 2);
     checker.store(&machine.core, set, saved);
-    assert!(checker.hits.is_empty());
+    assert!(checker.stores.hits().is_empty());
 }
 
 /// A system call writes into the slot of rbx.
@@ -264,7 +262,7 @@ fn what_the_kernel_stores_is_the_calls() {
     };
 
     checker.system_call(&call, &machine.core);
-    assert_eq!(checker.changed, claim::ALL);
+    assert_eq!(checker.outcome.changed, claim::ALL);
 
     let results = finish(checker, machine);
     let store = &results.stores.all[..];

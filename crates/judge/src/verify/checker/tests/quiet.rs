@@ -4,7 +4,7 @@ use super::*;
 
 /// main: call f; hlt. f saves rbx and has a loop of three rounds, with this in its middle. rbx is 3,
 /// 2 and 1 there, or 5, 3 and 1 by a step of 2.
-fn looping(middle: [u8; 7], step: u8) -> Vec<u8> {
+pub(super) fn looping(middle: [u8; 7], step: u8) -> Vec<u8> {
     let mut code = vec![0xcc; 0x2e];
     code[..6].copy_from_slice(&[0xe8, 0x0b, 0, 0, 0, 0xf4]);
     let f = [
@@ -23,7 +23,7 @@ fn looping(middle: [u8; 7], step: u8) -> Vec<u8> {
 }
 
 /// mov [rsp + 8], rbx; nop; nop: into the slot of rbx.
-const STORES: [u8; 7] = [0x48, 0x89, 0x5c, 0x24, 8, 0x90, 0x90];
+pub(super) const STORES: [u8; 7] = [0x48, 0x89, 0x5c, 0x24, 8, 0x90, 0x90];
 /// mov [rsp + 8 * rbx], rbx; nop; nop; nop: with a step of 2, above the frame in two rounds, and into
 /// the slot of rbx in the last one.
 const STORES_LATE: [u8; 7] = [0x48, 0x89, 0x1c, 0xdc, 0x90, 0x90, 0x90];
@@ -31,7 +31,7 @@ const STORES_LATE: [u8; 7] = [0x48, 0x89, 0x1c, 0xdc, 0x90, 0x90, 0x90];
 const FAULTS: [u8; 7] = [0x8a, 0x83, 0xfe, 0xff, 0xef, 0x7f, 0x90];
 
 /// The rows of the loop, with this distance from rsp to the CFA inside.
-fn rows(inside: i32) -> Vec<(u64, Rule)> {
+pub(super) fn rows(inside: i32) -> Vec<(u64, Rule)> {
     let saves = |offset| above(offset).with_saved(Reg::Rbx, Value::at_cfa(-16));
     vec![
         (0, Rule::OUTERMOST),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use unwind_sim_unwind::fp::FramePointer;
 
 /// Numbers that depend on a seed alone (the constants are Knuth's MMIX generator's).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn below(&mut self, end: u64) -> u64 {
@@ -29,8 +29,8 @@ const REGISTERS: [u8; 7] = [3, 5, 12, 13, 14, 15, 0];
 const F: u64 = 0x20;
 
 /// A function while it is made.
-struct Function {
-    code: Vec<u8>,
+pub(super) struct Function {
+    pub(super) code: Vec<u8>,
     /// The distance from rsp to the CFA.
     offset: i32,
     /// Where the callee-saved registers are, from the CFA.
@@ -43,7 +43,7 @@ struct Function {
     rows_of_wrong: u64,
     /// The kind of the last row: what is wrong with it.
     kind: u64,
-    rows: Vec<(u64, Rule)>,
+    pub(super) rows: Vec<(u64, Rule)>,
 }
 
 impl Function {
@@ -138,7 +138,7 @@ impl Function {
     }
 
     /// A function of some instructions, which leaves by `ret`.
-    fn new(random: &mut Random, jumps: bool, rows_of_wrong: u64) -> Function {
+    pub(super) fn new(random: &mut Random, jumps: bool, rows_of_wrong: u64) -> Function {
         let mut function = Function {
             code: Vec::new(),
             offset: 8,
@@ -211,7 +211,7 @@ fn results_of(
     }
 
     checker.end_run();
-    let tracker = format!("{:?}", checker.tracker);
+    let tracker = format!("{:?}", checker.stacks.tracker);
     let results = checker.finish().0;
     (told(&results), tracker, results)
 }
