@@ -13,6 +13,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use unwind_sim_judge::cases::{self, carried};
 use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::similar;
 use unwind_sim_unwind::printable::Printable;
@@ -106,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         && !args.folder.is_dir()
         && is_there(path)?
     {
-        FileKind::expect(path, "a case (.s)", &[FileKind::Case])?;
+        InputFile::expect(path, "a case (.s)", &[FileKind::Case])?;
     } else if !has_folder {
         let folder = args.folder.printable();
         bail!("no folder {folder} here; name the folder of the cases with --folder");

@@ -104,9 +104,11 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 /// Explains the walks of the unwinders on the sample.
 fn walk(args: &Args, input: &InputArgs, recording: &Input, out: &mut dyn Write) -> Result<Status> {
     let run = Run {
-        engines: args.walk.engines(input, &[unwinders::REFERENCE])?,
+        engines: args
+            .walk
+            .engines(recording, &input.kernel, &[unwinders::REFERENCE])?,
         variants: args.walk.variants()?,
-        setting: args.walk.setting(&input.path)?,
+        setting: args.walk.setting(recording)?,
         against: Against::from_name(args.judge.name().unwrap_or("truth"))?,
         group_by: GroupBy::default(),
     };

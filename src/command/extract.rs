@@ -1,6 +1,6 @@
 //! `extract`: one sample, or all, as a separate trace or case.
 
-use super::args::open;
+use super::args::{open, open_file};
 use super::case_limits::CaseLimitArgs;
 use super::status::Status;
 use super::stdin;
@@ -43,13 +43,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
-    args.case.check(&args.path)?;
+    let file = open_file(&args.path)?;
+    args.case.check(&file)?;
     let options = OpenOptions {
         case_limits: args.case.limits(),
         ..OpenOptions::default()
     };
 
-    let input = open(&args.path, &options)?;
+    let input = open(&file, &options)?;
     let is_case = args.output.extension().is_some_and(|e| e == "s");
     if !args.unwinder.is_empty() && !is_case {
         bail!("--unwinder needs a case (.s) as output; a trace holds no verdicts");

@@ -1,16 +1,17 @@
 //! `report`: one page for a browser, of states or of findings.
 
+use super::args::open_file;
 use super::output::{self, tell};
 use super::states::{self, Explored, Shown, StateArgs, Subject};
 use super::status::Status;
 use super::stdin;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
-use std::io::{BufReader, Write};
-use std::path::{Path, PathBuf};
-use unwind_sim_judge::input::{FileKind, file_kind};
+use std::io::Write;
+use std::path::PathBuf;
+use unwind_sim_judge::input::FileKind;
 use unwind_sim_recordings::counted::counted;
-use unwind_sim_recordings::open;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::output_file::OutputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_show::report::{self, Written};
@@ -58,20 +59,21 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         bail!("nothing to show: unwind-sim report TRACE|CASE|JSON -o FILE, or ... -o FILE -- PROG")
     };
 
+    // Before the output, so that this cannot be the same file.
+    let input = args.path.as_deref().map(open_file).transpose()?;
     let path = &args.output;
-    let input = args.path.as_deref();
     let cannot = || format!("cannot write {}", path.printable());
     // Before the work, so that a wrong path is reported at once.
     let mut file = OutputFile::create(path).with_context(cannot)?;
 
     let mut page = Vec::new();
-    let (written, status) = match input {
-        Some(input) if file_kind(input).is_ok_and(|kind| kind == FileKind::Lines) => {
+    let (written, status) = match &input {
+        Some(input) if input.kind() == FileKind::Lines => {
             (findings(input, &mut page)?, Status::AsExpected)
         }
         _ => {
             let states = |shown: Shown<'_>| states_page(args, shown, &mut page);
-            args.states.open(&subject, states)?
+            args.states.open(&subject, input.as_ref(), states)?
         }
     };
 
@@ -108,9 +110,10 @@ fn states_page(args: &Args, shown: Shown<'_>, out: &mut Vec<u8>) -> Result<(Writ
 }
 
 /// The page of findings.
-fn findings(path: &Path, out: &mut Vec<u8>) -> Result<Written> {
-    let named = || path.printable().to_string();
-    let mut input = BufReader::new(open::stream(path).with_context(named)?);
-    let written = report::findings(&named(), output::command_line(), &mut input, out);
+fn findings(file: &InputFile, out: &mut Vec<u8>) -> Result<Written> {
+    let named = || file.path().printable().to_string();
+    let bytes = file.bytes().with_context(named)?;
+    let mut lines = (*bytes).as_ref();
+    let written = report::findings(&named(), output::command_line(), &mut lines, out);
     written.with_context(named)
 }

@@ -1,6 +1,7 @@
 //! `step`: the interactive stepper, its scripts, and the timeline as JSON.
 
 use super::again::Given;
+use super::args::open_file;
 use super::output;
 use super::states::{self, Explored, Shown, StateArgs, Subject};
 use super::status::Status;
@@ -97,8 +98,10 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     {
         bail!("standard input cannot be both the recording and the script");
     }
-    args.states
-        .open(&subject, |shown| show(args, given, &subject.words, shown))
+    let file = args.path.as_deref().map(open_file).transpose()?;
+    (args.states).open(&subject, file.as_ref(), |shown| {
+        show(args, given, &subject.words, shown)
+    })
 }
 
 fn show(

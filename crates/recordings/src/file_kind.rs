@@ -1,7 +1,7 @@
 //! Detects what a file is, from its first bytes and its name, and names the subcommand for it.
 
 use crate::open;
-use crate::perf_directory;
+use crate::perf_directory::PerfDirectory;
 use crate::printable::PrintableName as _;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -141,34 +141,15 @@ impl FileKind {
             | FileKind::Unknown => "",
         }
     }
-
-    /// The kind of the file at `path`, if it is one of `kinds`. `wanted` describes `kinds` in
-    /// words.
-    ///
-    /// # Errors
-    /// If the file cannot be opened or is of another kind.
-    pub fn expect(
-        path: &Path,
-        wanted: &'static str,
-        kinds: &[FileKind],
-    ) -> Result<FileKind, KindError> {
-        let kind = file_kind(path).map_err(|source| KindError::Open {
-            path: path.into(),
-            source,
-        })?;
-        match kinds.contains(&kind) {
-            true => Ok(kind),
-            false => Err(WrongKind {
-                path: path.into(),
-                kind,
-                wanted,
-            }
-            .into()),
-        }
-    }
 }
 
-/// Detects the kind of the file at `path`.
+/// How many first bytes of a file say its kind. The signature of a bzImage is the one farthest from the
+/// start.
+pub(crate) const HEAD_BYTES: u64 = 0x206;
+
+/// Detects the kind of the file at `path`, without reading it: for a file that is not an input itself, such
+/// as a program that is run, or one of a folder's many. What is to be read is opened as an
+/// [`InputFile`](crate::input_file::InputFile), which has its kind.
 ///
 /// # Errors
 /// If the file cannot be opened.
@@ -177,21 +158,25 @@ pub fn file_kind(path: &Path) -> io::Result<FileKind> {
 
     // Opening a pipe could block until there is a writer.
     if metadata.is_dir() {
-        if perf_directory::is_directory(path) {
-            return Ok(FileKind::PerfData);
-        }
-        return Ok(FileKind::Folder);
+        return Ok(match PerfDirectory::open(path) {
+            Some(_) => FileKind::PerfData,
+            None => FileKind::Folder,
+        });
     }
 
     if !metadata.is_file() {
         return Ok(FileKind::Special);
     }
 
-    // The signature of a bzImage is the one farthest from the start.
     let mut head = Vec::new();
     let (file, _) = open::file(path)?;
-    file.take(0x206).read_to_end(&mut head)?;
-    let kind = by_bytes(&head);
+    file.take(HEAD_BYTES).read_to_end(&mut head)?;
+    Ok(of_file(path, &head))
+}
+
+/// The kind of a file with this path and these first bytes.
+pub(crate) fn of_file(path: &Path, head: &[u8]) -> FileKind {
+    let kind = by_bytes(head);
 
     // A program may have any name; a case is known by nothing else.
     let is_text = matches!(
@@ -200,12 +185,26 @@ pub fn file_kind(path: &Path) -> io::Result<FileKind> {
     );
 
     match has_name_of_case(path) && is_text {
-        true => Ok(FileKind::Case),
-        false => Ok(kind),
+        true => FileKind::Case,
+        false => kind,
     }
 }
 
-fn has_name_of_case(path: &Path) -> bool {
+/// The kind of what comes through a pipe, by its first bytes. A case is known by its claim, which each has,
+/// since a pipe has no name.
+pub(crate) fn of_pipe(head: &[u8]) -> FileKind {
+    const CLAIM: &[u8] = b"#! claim:";
+    let is_claimed = head
+        .split(|&byte| byte == b'\n')
+        .any(|line| line.starts_with(CLAIM));
+    match by_bytes(head) {
+        FileKind::Text if is_claimed => FileKind::Case,
+        kind => kind,
+    }
+}
+
+/// Whether a path is one that a case has.
+pub fn has_name_of_case(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "s")
 }
 

@@ -24,25 +24,25 @@ pub use vmcore::{
     import_vmcore, is_vmcore, loaded_code, vmcore_facts,
 };
 
-use crate::mapped::map_file;
-use std::path::Path;
+use crate::input_file::InputFile;
 use unwind_sim_unwind::image::Owner;
 
-/// Imports a file of any supported format, detected from its contents.
+/// Imports an input of any supported format, detected from its contents.
 ///
 /// # Errors
 /// If it cannot be read or its format is unknown. A truncated recording is not an error: the
 /// readable part is imported, and [`Imported::problems`] says what is missing.
 pub fn import(
-    path: &Path,
+    input: &InputFile,
     options: &ImportOptions,
     sink: &mut Sink<'_>,
 ) -> Result<Imported, ImportError> {
-    let owner = map_file(path).map_err(|error| ImportError::Io(error.kind()))?;
+    let owner = input.bytes();
+    let owner = owner.map_err(|error| ImportError::Io(error.kind()))?;
     import_bytes(owner, options, sink)
 }
 
-/// Like [`import`], from bytes in memory, such as a pipe that was read to its end.
+/// Like [`import`], from bytes in memory.
 ///
 /// # Errors
 /// See [`import`].

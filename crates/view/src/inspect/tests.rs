@@ -11,6 +11,20 @@ fn corpus(path: &str) -> PathBuf {
         .join(path)
 }
 
+fn opened(path: &Path) -> InputFile {
+    InputFile::open(path).expect("it is there")
+}
+
+/// The text of the file at `path`.
+fn inspect(
+    path: &Path,
+    rows: Option<&str>,
+    kernel: &OpenOptions,
+    case_limits: &CaseLimits,
+) -> Result<String, InspectError> {
+    super::inspect(&opened(path), rows, kernel, case_limits)
+}
+
 /// The first word after `key`, at the start of a line below the given heading.
 fn number(text: &str, heading: &str, key: &str) -> u64 {
     let part = &text[text.find(heading).expect(heading)..];
@@ -250,7 +264,7 @@ fn changed_tables(file: &Path, kind: SectionKind) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("changed");
     let whole = std::fs::read(file).unwrap();
-    let parts = elf::open(file).unwrap().parts;
+    let parts = elf::open(&opened(file)).unwrap().parts;
     let section = parts.sections.iter().find(|s| s.kind == kind).unwrap();
     let len = section.data.len();
     let mut places = whole.windows(len);
@@ -295,9 +309,11 @@ fn is_malformed(path: &Path, kind: SectionKind, shown: &str) -> bool {
         return false;
     };
     let counted: u64 = counted.trim().parse().unwrap();
-    let image = elf::open(path).unwrap().into_image();
+    let image = elf::open(&opened(path)).unwrap().into_image();
     let ranges = image.text().iter();
-    let faults: Vec<String> = ranges.flat_map(|r| rows::faults(path, kind, r)).collect();
+    let faults: Vec<String> = ranges
+        .flat_map(|r| rows::faults(&opened(path), kind, r))
+        .collect();
     for fault in &faults {
         assert!(part.contains(fault), "{shown}: {fault}\n{part}");
     }
