@@ -32,8 +32,7 @@ use unwind_sim_view::profile::Format;
 /// The recording, and which of its samples to read.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct InputArgs {
-    /// A trace, a case (.s), a perf.data or an ELF core; - for standard input.
-    #[arg(value_name = "TRACE|CASE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
+    #[arg(value_name = "TRACE|CASE", help = stdin::help(FileKind::is_recording), value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
     /// Look for images below this folder first. One that is not there is taken from its original
     /// path if its build ID is the recorded one. What is there may be newer than the recording.
@@ -148,7 +147,8 @@ impl KernelArgs {
         // version.
         let image = self.kernel.iter().find(|k| version(k).is_none());
         let image = image.map(|image| {
-            let kinds = [FileKind::Kernel, FileKind::Elf, FileKind::Compressed];
+            let mut kinds = FileKind::ALL.to_vec();
+            kinds.retain(|kind| kind.may_be_kernel());
             let wanted = "a kernel's image (vmlinuz, vmlinux)";
             InputFile::expect(Path::new(image), wanted, &kinds).with_context(|| {
                 format!(
@@ -226,7 +226,7 @@ impl InputArgs {
         read: impl FnOnce(&Input) -> Result<R>,
     ) -> Result<R> {
         let done = read(input);
-        if input.meta().engine == Recorder::Core {
+        if input.meta().engine == Recorder::Import(FileKind::Core) {
             let problems = input.file_problems();
             let of_build = problems.iter().filter(|p| p.kind.is_about_build());
             let of_build: Vec<FileProblem> = of_build.cloned().collect();

@@ -89,11 +89,13 @@ fn nothing(args: &Args, input: &Input, report: &Report) -> String {
     }
 
     let advice = match made.engine {
-        Engine::PerfData if made.stack_copy == 0 => {
+        Engine::Import(FileKind::PerfData) if made.stack_copy == 0 => {
             ": record with `perf record --call-graph dwarf,16384`"
         }
-        Engine::PerfData => ": perf copied stacks, but sampled no program in user space",
-        Engine::Core if made.is_cut => {
+        Engine::Import(FileKind::PerfData) => {
+            ": perf copied stacks, but sampled no program in user space"
+        }
+        Engine::Import(FileKind::Core) if made.is_cut => {
             ": the core was cut short; let the next one be written whole (`ulimit -c unlimited`)"
         }
         _ => "",

@@ -25,7 +25,7 @@ Examples:
   unwind-sim explain trace.bin --sample 12 --unwinder fp
   unwind-sim explain trace.bin --sample 12 --unwinder dwarf --frame 3")]
 pub(crate) struct Args {
-    /// A reason code such as US203, or a trace, case, perf.data or core; - for standard input.
+    /// A reason code such as US203, or a recording, as `replay` takes it; - for standard input.
     #[arg(
         value_name = "USnnn|TRACE|CASE",
         required_unless_present = "list",

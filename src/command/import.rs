@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use std::path::PathBuf;
 use unwind_sim_judge::shell::path_argument;
 use unwind_sim_recordings::convert;
+use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::gaps::Gaps;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::trace::OutputOptions;
@@ -23,8 +24,7 @@ Examples:
   unwind-sim import points.json -o trace.bin --kernel vmlinuz
   unwind-sim import vmcore -o trace.bin --kernel vmlinuz")]
 pub(crate) struct Args {
-    /// The recording; - for standard input.
-    #[arg(value_name = "FILE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
+    #[arg(value_name = "FILE", help = stdin::help(FileKind::is_imported), value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
     /// The trace to write.
     #[arg(short, long, value_name = "FILE", default_value = "trace.bin")]

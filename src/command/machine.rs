@@ -379,26 +379,11 @@ pub(crate) fn not_in_path<T>(name: &Path) -> Result<T> {
 /// Checks that a file may be a program. A file that is known to be something else is an error that
 /// names its kind.
 pub(crate) fn is_program(path: &Path) -> Result<()> {
-    let kind = file_kind::file_kind(path);
-    let is_other = matches!(
-        kind,
-        Ok(FileKind::Trace
-            | FileKind::PerfData
-            | FileKind::Core
-            | FileKind::Bpf
-            | FileKind::Capture
-            | FileKind::Lines
-            | FileKind::Kernel
-            | FileKind::Compressed
-            | FileKind::Empty
-            | FileKind::Folder
-            | FileKind::Special)
-    );
-    match (kind, is_other) {
-        (Ok(kind), true) => Err(WrongKind {
+    match file_kind::file_kind(path) {
+        Ok(kind) if !kind.may_run() => Err(WrongKind {
             path: path.into(),
             kind,
-            wanted: "a program",
+            wanted: "a program".into(),
         }
         .into()),
         // Running it reports all other problems.

@@ -17,6 +17,9 @@ use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_show::report::{self, Written};
 use unwind_sim_view::timeline;
 
+/// What a page is made of besides recordings.
+const LINES: &str = ", or output of `verify --json` or `tables check --json`";
+
 /// Write a page for a browser: the states of a recording, case or program with every unwinder's
 /// walk beside the true chain, or the findings of `verify --json` or `tables check --json`.
 ///
@@ -45,9 +48,7 @@ pub(crate) struct Args {
     count: u64,
     #[command(flatten)]
     states: StateArgs,
-    /// A trace, a perf.data, an ELF core, a capture, a case (.s), or output of `verify --json` or
-    /// `tables check --json`; - for standard input.
-    #[arg(value_name = "TRACE|CASE|JSON", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
+    #[arg(value_name = "TRACE|CASE|JSON", help = stdin::help_with(FileKind::is_recording, LINES), value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: Option<PathBuf>,
     /// A program and its arguments.
     #[arg(value_name = "PROG", last = true, conflicts_with = "path")]

@@ -6,9 +6,9 @@ use super::status::Status;
 use super::stdin;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
-use unwind_sim_judge::input::FileKind;
 use unwind_sim_judge::scrub::{self, Done, Options, Written};
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::progress::Progress;
 
@@ -31,8 +31,7 @@ Examples:
   unwind-sim scrub perf.data -o send.data --names
   unwind-sim scrub core.1234 -o send.bin")]
 pub(crate) struct Args {
-    /// A trace, a perf.data, an ELF core or a kernel's capture; - for standard input.
-    #[arg(value_name = "FILE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
+    #[arg(value_name = "FILE", help = stdin::help(FileKind::is_recorded), value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
     /// The file to write.
     #[arg(short, long, value_name = "FILE")]
@@ -55,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let kind = input.kind();
 
     // The output is of another kind than the input, which its name may not say.
-    if matches!(kind, FileKind::Core | FileKind::Capture) {
+    if kind.is_converted() {
         tell!(
             "{}: {} is scrubbed into a trace",
             args.path.printable(),

@@ -32,14 +32,6 @@ const OUTPUT_BYTES_MAX: usize = 1 << 20;
 /// The unwinders that are shown by default.
 const UNWINDERS: [&str; 5] = ["dwarf", "sframe", "orc", "fp", "guess"];
 
-/// The recordings whose samples are the states; anything else is run.
-const SAMPLED: [FileKind; 4] = [
-    FileKind::Trace,
-    FileKind::PerfData,
-    FileKind::Core,
-    FileKind::Capture,
-];
-
 /// The number of instructions that are explored, at most, where the same input has to give the same
 /// output.
 const EXPLORED_MAX: u64 = 1 << 28;
@@ -162,7 +154,8 @@ impl StateArgs {
         let case = file.filter(|file| file.kind() == FileKind::Case);
         let case = case.map(|file| Ok::<_, CaseFailure>((file, cases::case_of(file)?)));
         let case = case.transpose()?;
-        let recording = file.filter(|file| SAMPLED.contains(&file.kind()));
+        // Anything else is run.
+        let recording = file.filter(|file| file.kind().is_recorded());
 
         let setting = match &case {
             Some((_, case)) => self.walks.changed(cases::setting_of(case))?,

@@ -5,6 +5,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use unwind_sim_recordings::file_kind::FileKind;
 
 /// The path by which standard input is opened, and called in messages.
 const PATH: &str = "/dev/stdin";
@@ -12,6 +13,19 @@ const PATH: &str = "/dev/stdin";
 /// The parser of an argument that names a recording.
 pub(crate) fn recording() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().try_map(|word: OsString| named(word).map_err(|e| format!("{e:#}")))
+}
+
+/// The help of an argument that names a recording: which kinds it takes.
+pub(crate) fn help(is_taken: fn(FileKind) -> bool) -> String {
+    help_with(is_taken, "")
+}
+
+/// [`help()`] where `more` is taken, too.
+pub(crate) fn help_with(is_taken: fn(FileKind) -> bool, more: &str) -> String {
+    let kinds = FileKind::list(is_taken);
+    let (first, rest) = kinds.split_at(1);
+    let first = first.to_uppercase();
+    format!("{first}{rest}{more}; - for standard input")
 }
 
 /// The path that a word names: `-` and `/dev/stdin` are standard input.

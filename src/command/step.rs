@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
+use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_view::json::Line;
 use unwind_sim_view::timeline;
 
@@ -52,8 +53,7 @@ pub(crate) struct Args {
     play: PlayArgs,
     #[command(flatten)]
     states: StateArgs,
-    /// A trace, a perf.data, an ELF core, a capture, or a case (.s); - for standard input.
-    #[arg(value_name = "TRACE|CASE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
+    #[arg(value_name = "TRACE|CASE", help = stdin::help(FileKind::is_recording), value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: Option<PathBuf>,
     /// A program and its arguments.
     #[arg(value_name = "PROG", last = true, conflicts_with = "path")]

@@ -362,13 +362,13 @@ fn is_recording(path: &Path) -> bool {
     let Ok(file) = open_file(path) else {
         return false;
     };
-    match file.kind() {
-        FileKind::Case => is_case(&file),
-        FileKind::Trace | FileKind::PerfData => true,
-        // A dump of a kernel's memory needs the kernel's image.
-        FileKind::Core => (file.bytes()).is_ok_and(|bytes| !import::is_vmcore((*bytes).as_ref())),
-        _ => false,
+    if file.kind() == FileKind::Case {
+        return is_case(&file);
     }
+    // What has the stacks of a kernel needs its image.
+    let is_of_program =
+        || (file.bytes()).is_ok_and(|bytes| !import::is_of_kernel((*bytes).as_ref()));
+    file.kind().is_recorded() && (!file.kind().is_converted() || is_of_program())
 }
 
 /// Whether this assembly file is a case. One that is malformed on purpose has its expected message

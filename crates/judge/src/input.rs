@@ -15,7 +15,7 @@ pub use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::file_kind::WrongKind;
 use unwind_sim_recordings::files::{FileProblem, FinderOptions};
 use unwind_sim_recordings::gaps::Gaps;
-use unwind_sim_recordings::import::is_vmcore;
+use unwind_sim_recordings::import;
 use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::parts::Part;
@@ -69,19 +69,6 @@ impl From<TraceError> for InputError {
     }
 }
 
-/// A description of what can be replayed, for messages.
-pub const RECORDING: &str =
-    "a recording: a trace, a perf.data, an ELF core, a kernel's capture (JSON) or a case (.s)";
-
-/// The kinds of files that can be replayed.
-pub const RECORDINGS: [FileKind; 5] = [
-    FileKind::Trace,
-    FileKind::PerfData,
-    FileKind::Core,
-    FileKind::Capture,
-    FileKind::Case,
-];
-
 /// Opens the file at `path`, or the case that the program carries under that name.
 ///
 /// # Errors
@@ -102,10 +89,11 @@ pub fn open_file(path: &Path) -> Result<InputFile, InputError> {
 /// # Errors
 /// If it is of another kind.
 pub fn check_recording(file: &InputFile) -> Result<(), InputError> {
-    match RECORDINGS.contains(&file.kind()) {
-        true => Ok(()),
-        false => Err(file.is_not(RECORDING).into()),
+    if file.kind().is_recording() {
+        return Ok(());
     }
+    let kinds = FileKind::list(FileKind::is_recording);
+    Err(file.is_not(format!("a recording: {kinds}")).into())
 }
 
 /// The recording of a case, which is run for it, and how its walks are set.
@@ -207,20 +195,18 @@ impl Input {
         let Some(file) = &self.file else {
             return Ok(false);
         };
-        Ok(match file.kind() {
-            FileKind::Capture => true,
-            FileKind::Core => {
-                let bytes = file.bytes().map_err(|source| InputError::Open {
-                    path: file.path().into(),
-                    source,
-                })?;
-                is_vmcore((*bytes).as_ref())
-            }
-            FileKind::Trace => self
-                .first(|view| view.sample.kernel.is_some())
-                .unwrap_or(false),
-            _ => false,
-        })
+        if file.kind() == FileKind::Trace {
+            let is_of_kernel = self.first(|view| view.sample.kernel.is_some());
+            return Ok(is_of_kernel.unwrap_or(false));
+        }
+        if !file.kind().is_imported() {
+            return Ok(false);
+        }
+        let bytes = file.bytes().map_err(|source| InputError::Open {
+            path: file.path().into(),
+            source,
+        })?;
+        Ok(import::is_of_kernel((*bytes).as_ref()))
     }
 
     /// The bytes of a perf.data, which is read in place; `None` of other recordings.

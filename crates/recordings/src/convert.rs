@@ -79,16 +79,11 @@ pub enum ImportError {
 
 /// The trace metadata that describes the import.
 pub fn meta(input: &InputFile) -> Meta {
-    let engine = match input.kind() {
-        FileKind::Core => trace::Engine::Core,
-        FileKind::Capture => trace::Engine::Capture,
-        _ => trace::Engine::PerfData,
-    };
     let command = ["unwind-sim", "import"].map(str::to_owned);
     let path = input.path().to_string_lossy().into_owned();
     Meta {
         command: command.into_iter().chain([path]).collect(),
-        engine,
+        engine: trace::Engine::Import(input.kind()),
         ..Meta::default()
     }
 }
@@ -119,11 +114,8 @@ fn convert<W: Write>(
     mut add: impl FnMut(&mut TraceWriter<W>, Arc<Image>) -> Result<ImageIndex, WriteError>,
     change: &mut dyn FnMut(&mut ImportItem<'_>),
 ) -> Result<Imported, ImportError> {
-    let wrong = || input.is_not("a perf.data, an ELF core, a vmcore or a kernel capture (JSON)");
-    if !matches!(
-        input.kind(),
-        FileKind::PerfData | FileKind::Core | FileKind::Capture
-    ) {
+    let wrong = || input.is_not(FileKind::list(FileKind::is_imported));
+    if !input.kind().is_imported() {
         return Err(wrong().into());
     }
 

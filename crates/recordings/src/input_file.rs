@@ -21,6 +21,7 @@ use crate::file_kind::{self, FileKind, HEAD_BYTES, KindError, WrongKind};
 use crate::mapped::map_open_file;
 use crate::open::{self, NotAFile, Opened};
 use crate::perf_directory::PerfDirectory;
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -175,11 +176,11 @@ impl InputFile {
     }
 
     /// The error that it is not what was wanted.
-    pub fn is_not(&self, wanted: &'static str) -> WrongKind {
+    pub fn is_not(&self, wanted: impl Into<Cow<'static, str>>) -> WrongKind {
         WrongKind {
             path: self.path().into(),
             kind: self.kind(),
-            wanted,
+            wanted: wanted.into(),
         }
     }
 

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use unwind_sim_judge::input::{FileKind, InputError, trace_of};
 use unwind_sim_perf_data::PerfError;
 use unwind_sim_recordings::case_limits::CaseLimits;
+use unwind_sim_recordings::convert;
 use unwind_sim_recordings::file_kind::WrongKind;
 use unwind_sim_recordings::import::{ImportError, is_vmcore};
 use unwind_sim_recordings::input_file::InputFile;
@@ -189,15 +190,9 @@ pub fn inspect(
         (FileKind::Compressed, None) if has_module_name(file.path()) => {
             kernel::show_module(file, told)
         }
-        (
-            FileKind::Trace
-            | FileKind::PerfData
-            | FileKind::Core
-            | FileKind::Capture
-            | FileKind::Case
-            | FileKind::Kernel,
-            Some(_),
-        ) => Err(InspectError::NoTables { path: owned() }),
+        (kind, Some(_)) if kind.is_recording() || kind == FileKind::Kernel => {
+            Err(InspectError::NoTables { path: owned() })
+        }
         (FileKind::Elf, None) if is_vmlinux(map(file)?) => kernel::show(file, kernel),
         (FileKind::Elf | FileKind::Bpf, None) => elf::show(file, told),
         (FileKind::Kernel, None) => kernel::show(file, kernel),
@@ -210,20 +205,19 @@ pub fn inspect(
         (FileKind::Core, None) if is_vmcore((*map(file)?).as_ref()) => vmcore::show(file),
         (FileKind::Core, None) => core::show(file),
         (FileKind::Capture, None) => capture::show(file),
-        (
-            FileKind::Bpf
-            | FileKind::Lines
-            | FileKind::Compressed
-            | FileKind::Text
-            | FileKind::Empty
-            | FileKind::Folder
-            | FileKind::Special
-            | FileKind::Unknown,
-            _,
-        ) => Err(InspectError::Kind(file.is_not(
+        // A recording format without a page of its own.
+        (kind, None) if kind.is_converted() => converted(file),
+        _ => Err(InspectError::Kind(file.is_not(
             "a recording, an ELF file, a kernel's image, a module or a case (.s)",
         ))),
     }
+}
+
+/// The text for a recording as the trace that is made of it.
+fn converted(file: &InputFile) -> Result<String, InspectError> {
+    let made = convert::to_trace(file, &convert::OpenOptions::default());
+    let (trace, _) = made.map_err(InputError::from)?;
+    Ok(trace::show(&trace, Some(len(file)?)))
 }
 
 /// What reads an ELF file that is not shown.

@@ -26,14 +26,6 @@ pub struct Options {
     pub names: bool,
 }
 
-/// The kinds of files that hold what a program held. A case does not.
-const RECORDED: [FileKind; 4] = [
-    FileKind::Trace,
-    FileKind::PerfData,
-    FileKind::Core,
-    FileKind::Capture,
-];
-
 /// The kind of file that was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Written {
@@ -78,9 +70,10 @@ pub fn scrub(
     tell: &mut dyn FnMut(u64),
 ) -> Result<Done, ScrubError> {
     let from = input.kind();
-    if !RECORDED.contains(&from) {
-        let wanted = "a recording of a program: a trace, a perf.data, an ELF core or a kernel's \
-                      capture (JSON)";
+    // A case holds nothing of a program that somebody ran.
+    if !from.is_recorded() {
+        let kinds = FileKind::list(FileKind::is_recorded);
+        let wanted = format!("a recording of a program: {kinds}");
         return Err(InputError::Kind(input.is_not(wanted)).into());
     }
 
@@ -101,7 +94,7 @@ pub fn scrub(
     // A core and a capture are scrubbed as the trace that `import` makes of them.
     let mut basis = None;
     let mut gaps = None;
-    if matches!(from, FileKind::Core | FileKind::Capture) {
+    if from.is_converted() {
         let mut file = temporary()?;
         let imported = trace::import(input, &open, file.as_file_mut())?;
         gaps = Some(Gaps::from(imported));

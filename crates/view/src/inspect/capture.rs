@@ -12,7 +12,7 @@ pub(super) fn show(file: &InputFile) -> Result<String, InspectError> {
         return Err(InspectError::Kind(WrongKind {
             path: file.path().into(),
             kind: FileKind::Text,
-            wanted: "a kernel's capture (JSON)",
+            wanted: "a kernel's capture (JSON)".into(),
         }));
     };
 
