@@ -217,7 +217,9 @@ pub fn inspect(
 fn converted(file: &InputFile) -> Result<String, InspectError> {
     let made = convert::to_trace(file, &convert::OpenOptions::default());
     let (trace, _) = made.map_err(InputError::from)?;
-    Ok(trace::show(&trace, Some(len(file)?)))
+    let shown = trace::show(&trace, Some(len(file)?));
+    let heading = file.kind().description();
+    Ok(format!("{heading}, as\n{shown}"))
 }
 
 /// What reads an ELF file that is not shown.

@@ -34,6 +34,14 @@ fn number(text: &str, heading: &str, key: &str) -> u64 {
     word.parse().expect("a number")
 }
 
+/// What a recording format without a page of its own gets: here a perf.data, which has one.
+#[test]
+fn a_recording_without_a_page_is_shown_as_a_trace() {
+    let text = converted(&opened(&corpus("perfdata/dwarf.data"))).unwrap();
+    assert!(text.starts_with("a perf.data, as\na trace\n"), "{text}");
+    assert!(text.contains("  engine        perf.data\n"), "{text}");
+}
+
 #[test]
 fn a_trace_is_counted_as_its_reader_counts_it() {
     let path = corpus("traces/seed-004.bin");
