@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use unwind_sim_recordings::convert::OpenOptions;
-use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::model::Sample;
 use unwind_sim_recordings::recording::Recording;
 use unwind_sim_unwind::image::AddressSpace;
@@ -128,12 +128,16 @@ struct LoadedDump {
     space: AddressSpace,
 }
 
+fn open(path: &Path) -> Result<InputFile, String> {
+    InputFile::open(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
 fn ours(files: &Files) -> Result<LoadedDump, String> {
     let options = OpenOptions {
-        kernel: Some(files.vmlinuz.clone()),
+        kernel: Some(open(&files.vmlinuz)?),
         ..OpenOptions::default()
     };
-    let recording = Recording::open(&files.vmcore, FileKind::Core, &options);
+    let recording = Recording::open(&open(&files.vmcore)?, &options);
     let recording = recording.map_err(|e| e.to_string())?;
     let (mut samples, mut space) = (Vec::new(), AddressSpace::new());
     let read = recording.views(&mut |view| {

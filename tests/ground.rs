@@ -12,6 +12,7 @@ use unwind_sim_judge::input::{Input, InputError};
 use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::convert::OpenOptions;
 use unwind_sim_recordings::files::FinderOptions;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_tables::ground::FileArena;
 use unwind_sim_unwind::truth::Truth;
@@ -213,7 +214,8 @@ fn proven_frames_of_cases_are_true() {
             }
             // Needs the assembler; `cases` says so where it is missing, and compares what the machine
             // records with the processor, which takes a hundred times as long.
-            if let Ok(trace) = cases::emulated_trace_of(&path, &CaseLimits::default()) {
+            let case = InputFile::open(&path).expect("it is there");
+            if let Ok(trace) = cases::emulated_trace_of(&case, &CaseLimits::default()) {
                 let input = Input::from_trace(trace);
                 let tally = check_input(&path, &input, FinderOptions::default());
                 cases += 1;

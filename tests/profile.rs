@@ -100,11 +100,14 @@ fn run(unwinder: &str) -> Run {
     }
 }
 
-fn source(path: &Path) -> Source {
+fn opened(path: &Path) -> Input {
+    Input::open(path, &OpenOptions::default()).expect("a recording")
+}
+
+fn source(input: &Input) -> Source<'_> {
     Source {
-        path: path.into(),
+        input,
         event: None,
-        open: OpenOptions::default(),
         filter: Filter::default(),
     }
 }
@@ -181,7 +184,7 @@ fn the_direct_way_finds_what_the_way_over_a_trace_finds() {
     }
 }
 
-fn folded(source: &Source, unwinder: &str, threads: usize) -> (String, profile::Written) {
+fn folded(source: &Source<'_>, unwinder: &str, threads: usize) -> (String, profile::Written) {
     let mut out = Vec::new();
     let written =
         profile::write(source, &run(unwinder), Format::Folded, threads, &mut out).expect("folded");
@@ -203,7 +206,7 @@ fn folded_stacks_hold_every_sample_once_whatever_the_threads() {
     let Some((_dir, path)) = record(name) else {
         return;
     };
-    let (one, written) = folded(&source(&path), "dwarf", 1);
+    let (one, written) = folded(&source(&opened(&path)), "dwarf", 1);
     let lines = parse(&one);
     assert_eq!(lines.values().sum::<u64>(), written.stacks);
 
@@ -223,7 +226,7 @@ fn folded_stacks_hold_every_sample_once_whatever_the_threads() {
     // The order of threads must not show.
     for threads in [2, 3] {
         assert!(
-            folded(&source(&path), "dwarf", threads).0 == one,
+            folded(&source(&opened(&path)), "dwarf", threads).0 == one,
             "{threads} threads"
         );
     }
@@ -243,7 +246,7 @@ fn folded_stacks_hold_every_sample_once_whatever_the_threads() {
         String::from_utf8_lossy(&done.stderr)
     );
 
-    let (traced, over_trace) = folded(&source(&trace), "dwarf", 1);
+    let (traced, over_trace) = folded(&source(&opened(&trace)), "dwarf", 1);
     assert_eq!(over_trace.stacks, written.stacks);
     assert!(traced == one, "over a trace:\n{traced}\ndirectly:\n{one}");
 }
@@ -259,9 +262,10 @@ fn filters_choose_samples() {
     let all = direct(&path, "dwarf");
 
     let with = |filter| {
+        let input = opened(&path);
         let source = Source {
             filter,
-            ..source(&path)
+            ..source(&input)
         };
         folded(&source, "dwarf", 2).1.stacks
     };
@@ -310,9 +314,10 @@ fn filters_choose_samples() {
         sample: Some(all.len() as u64),
         ..Filter::default()
     };
+    let input = opened(&path);
     let source = Source {
         filter: beyond,
-        ..source(&path)
+        ..source(&input)
     };
     let error =
         profile::write(&source, &run("dwarf"), Format::Folded, 1, &mut Vec::new()).unwrap_err();
@@ -327,7 +332,8 @@ fn the_firefox_profile_holds_the_stacks_that_the_folded_ones_do() {
     };
 
     let profile = |threads| {
-        let (source, mut out) = (source(&path), Vec::new());
+        let input = opened(&path);
+        let (source, mut out) = (source(&input), Vec::new());
         let written = profile::write(&source, &run("dwarf"), Format::Firefox, threads, &mut out);
         (decode::unzipped(&out), written.expect("a profile").stacks)
     };
@@ -359,7 +365,7 @@ fn the_firefox_profile_holds_the_stacks_that_the_folded_ones_do() {
     let found = frames(decode::firefox(&one));
     assert_eq!(found.values().sum::<u64>(), stacks);
 
-    let (text, _) = folded(&source(&path), "dwarf", 1);
+    let (text, _) = folded(&source(&opened(&path)), "dwarf", 1);
     assert_eq!(found, frames(decode::folded(&text)));
 }
 
@@ -524,7 +530,13 @@ fn a_profile_goes_through_a_pipe_as_it_is() {
     let path = corpus("dwarf.data");
     for (name, format) in [("folded", Format::Folded), ("firefox", Format::Firefox)] {
         let mut expected = Vec::new();
-        let written = profile::write(&source(&path), &run("dwarf"), format, 1, &mut expected);
+        let written = profile::write(
+            &source(&opened(&path)),
+            &run("dwarf"),
+            format,
+            1,
+            &mut expected,
+        );
         let out = Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
             .args(["replay", "--format", name])
             .arg(&path)
@@ -557,7 +569,7 @@ fn damaged_recordings_give_what_is_left_of_them() {
             let threads = 1 + at % 2;
             let mut out = Vec::new();
             match profile::write(
-                &source(&path),
+                &source(&opened(&path)),
                 &run("dwarf"),
                 Format::Folded,
                 threads,
@@ -580,10 +592,10 @@ fn damaged_recordings_give_what_is_left_of_them() {
 #[test]
 fn compressed_recordings_are_shared_among_threads() {
     let path = corpus("dwarf-zstd.data");
-    let (one, written) = folded(&source(&path), "dwarf", 1);
+    let (one, written) = folded(&source(&opened(&path)), "dwarf", 1);
     assert!(written.stacks > 0);
     for threads in [2, 4] {
-        let (text, counts) = folded(&source(&path), "dwarf", threads);
+        let (text, counts) = folded(&source(&opened(&path)), "dwarf", threads);
         assert!(text == one);
         assert_eq!(format!("{counts:?}"), format!("{written:?}"));
     }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use unwind_sim::perf::run;
 use unwind_sim_perf_data::stitch::Mode;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_view::perf::stitch;
 
 fn files(folder: &str) -> Vec<PathBuf> {
@@ -24,12 +25,16 @@ const FOLDERS: [&str; 6] = [
     "upstream", "rfc2023", "handlers", "sampling", "lbr", "sources",
 ];
 
+fn opened(path: &Path) -> InputFile {
+    InputFile::open(path).expect("it is there")
+}
+
 #[test]
 fn scenarios_print_what_their_files_say() {
     let mut faults = Vec::new();
     for folder in FOLDERS {
         for path in files(folder) {
-            match run::run(&path, None, None) {
+            match run::run(&opened(&path), None, None) {
                 Ok(outcome) if outcome.output == outcome.expected => {}
                 Ok(_) => faults.push(format!("unwind-sim perf run --bless {}", path.display())),
                 Err(error) => faults.push(error.to_string()),
@@ -57,7 +62,7 @@ fn malformed_scenarios_say_what_is_wrong() {
     for path in files("errors") {
         let text = std::fs::read_to_string(&path).expect("a scenario is text");
         let expected = text.lines().find_map(|line| line.strip_prefix("= "));
-        let error = run::run(&path, None, None)
+        let error = run::run(&opened(&path), None, None)
             .map(|outcome| outcome.output)
             .expect_err("it is malformed")
             .to_string();
@@ -83,12 +88,12 @@ fn a_seed_varies_a_scenario() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/scenarios");
     for name in ["upstream/d1_late-sample.txt", "sources/program.txt"] {
         for seed in 0..10 {
-            let (text, _) = run::run_varied(&folder.join(name), seed).expect("a scenario");
+            let (text, _) = run::run_varied(&opened(&folder.join(name)), seed).expect("a scenario");
             assert!(!text.contains("= broken: "), "{name}, seed {seed}");
         }
     }
     let mutant = folder.join("upstream/r000_8_period-twice.txt");
-    let (text, _) = run::run_varied(&mutant, 1).expect("a scenario");
+    let (text, _) = run::run_varied(&opened(&mutant), 1).expect("a scenario");
     assert!(text.contains("= broken: periods"));
 }
 
@@ -112,7 +117,7 @@ fn a_run_is_written_as_a_recording() {
         .expect("a folder")
         .collect();
     assert_eq!(names.len(), 1, "no temporary file is left");
-    let stitching = stitch::stitch(&path, Mode::Perf72).expect("a recording");
+    let stitching = stitch::stitch(&opened(&path), Mode::Perf72).expect("a recording");
     let tally = stitching.tally();
     assert_eq!((tally.deferred, tally.stitched, tally.late), (2, 2, 1));
 }

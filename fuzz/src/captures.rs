@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_recordings::import::{ImportItem, ImportOptions, import_bytes};
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::model::{Item, Sample};
 use unwind_sim_recordings::trace::{Meta, Trace, TraceWriter};
 use unwind_sim_recordings::world::World;
@@ -19,7 +20,7 @@ const MAX: usize = 300;
 pub fn capture(data: &[u8]) {
     let kernel = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/kernel_image/vmlinux");
     let options = ImportOptions {
-        kernel: Some(kernel),
+        kernel: Some(InputFile::open(&kernel).expect("a seed")),
         ..ImportOptions::default()
     };
 

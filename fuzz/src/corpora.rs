@@ -4,6 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use unwind_sim_recordings::file_kind::FileKind;
 
 /// Number of mutated inputs for each target, unless the variable overrides it.
 const RUNS: u64 = 500;
@@ -98,6 +99,17 @@ fn run(name: &str, target: fn(&[u8])) {
 macro_rules! targets {
     ($($target:ident)*) => {
         $(#[test] fn $target() { run(stringify!($target), crate::$target); })*
+
+        /// Whatever is imported comes from elsewhere: its bytes are hostile.
+        #[test]
+        fn every_kind_that_is_imported_has_a_target() {
+            let names = [$(stringify!($target)),*];
+            for kind in FileKind::ALL {
+                let Some(name) = kind.engine() else { continue };
+                let target = name.replace('.', "").replace('-', "_");
+                assert!(names.contains(&target.as_str()), "{kind:?} has no target {target}");
+            }
+        }
 
         #[test]
         fn saved_inputs_are_small() {

@@ -7,10 +7,8 @@ use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-#[cfg(feature = "machine")]
-use unwind_sim_judge::cases;
 use unwind_sim_judge::engine::{Engine, Setting};
-use unwind_sim_judge::input::{FileKind, Input, file_kind};
+use unwind_sim_judge::input::{self, FileKind, Input};
 use unwind_sim_judge::kernel;
 use unwind_sim_judge::own::AnswersLimit;
 use unwind_sim_judge::shell::quoted_path;
@@ -20,6 +18,7 @@ use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::convert::OpenOptions;
 use unwind_sim_recordings::files::FileProblem;
 use unwind_sim_recordings::import::Skip;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::kernel::ToldLayout;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::progress::Progress;
@@ -33,8 +32,7 @@ use unwind_sim_view::profile::Format;
 /// The recording, and which of its samples to read.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct InputArgs {
-    /// A trace, a case (.s), a perf.data or an ELF core; - for standard input.
-    #[arg(value_name = "TRACE|CASE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
+    #[arg(value_name = "TRACE|CASE", help = stdin::help(FileKind::is_recording), value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
     /// Look for images below this folder first. One that is not there is taken from its original
     /// path if its build ID is the recorded one. What is there may be newer than the recording.
@@ -72,7 +70,7 @@ impl ProgramArgs {
     /// Sets the program in the options for opening a recording.
     pub(crate) fn set(&self, options: &mut OpenOptions) -> Result<()> {
         if let Some(exe) = &self.exe {
-            FileKind::expect(exe, "a program (ELF)", &[FileKind::Elf])?;
+            InputFile::expect(exe, "a program (ELF)", &[FileKind::Elf])?;
         }
         options.exe.clone_from(&self.exe);
         Ok(())
@@ -143,29 +141,29 @@ impl KernelArgs {
     /// The options for opening a recording.
     pub(crate) fn options(&self, symfs: Option<PathBuf>) -> Result<OpenOptions> {
         folder(symfs.as_deref())?;
-        text_file(self.system_map.as_deref())?;
+        let system_map = self.system_map.as_deref().map(text_file).transpose()?;
 
         // The same option takes an image or only a version; a file with a version's name is a
         // version.
         let image = self.kernel.iter().find(|k| version(k).is_none());
-        if let Some(image) = image.map(Path::new) {
-            let kinds = [FileKind::Kernel, FileKind::Elf, FileKind::Compressed];
-            FileKind::expect(image, "a kernel's image (vmlinuz, vmlinux)", &kinds).with_context(
-                || {
-                    format!(
-                        "--kernel takes an image, or one of {}",
-                        Version::NAMES.join(", ")
-                    )
-                },
-            )?;
-        }
+        let image = image.map(|image| {
+            let mut kinds = FileKind::ALL.to_vec();
+            kinds.retain(|kind| kind.may_be_kernel());
+            let wanted = "a kernel's image (vmlinuz, vmlinux)";
+            InputFile::expect(Path::new(image), wanted, &kinds).with_context(|| {
+                format!(
+                    "--kernel takes an image, or one of {}",
+                    Version::NAMES.join(", ")
+                )
+            })
+        });
 
         Ok(OpenOptions {
             symfs,
             exe: None,
-            kernel: image.map(PathBuf::from),
+            kernel: image.transpose()?,
             kernel_files: unwind_sim_recordings::kernel::OpenOptions {
-                system_map: self.system_map.clone(),
+                system_map,
                 orc_layout: self.orc_layout,
             },
             kaslr: self.kaslr,
@@ -187,9 +185,15 @@ fn parse_range(text: &str) -> Result<(u64, u64), String> {
     Ok((number(a, 0)?, number(b, u64::MAX)?))
 }
 
-/// Opens the recording at `path`. Reports on stderr if it was cut short.
-pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Input> {
-    let input = Input::open(path, options).with_context(|| path.printable().to_string())?;
+/// Opens the file of a recording, or the case that the program carries under that name.
+pub(crate) fn open_file(path: &Path) -> Result<InputFile> {
+    input::open_file(path).with_context(|| path.printable().to_string())
+}
+
+/// Reads the head of a recording. Reports on stderr if it was cut short.
+pub(crate) fn open(file: &InputFile, options: &OpenOptions) -> Result<Input> {
+    let path = file.path();
+    let input = Input::of(file, options).with_context(|| path.printable().to_string())?;
     output::tell_problems(path, &input.gaps().problems);
     Ok(input)
 }
@@ -197,40 +201,32 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Input> {
 impl InputArgs {
     /// Opens the recording. Reports on stderr if it was cut short.
     pub(crate) fn open(&self) -> Result<Input> {
-        self.open_with(|_| {})
+        let file = open_file(&self.path)?;
+        open(&file, &self.options(&file)?)
     }
 
-    /// Opens the recording, with options that `change` changes.
-    pub(crate) fn open_with(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<Input> {
-        open(&self.path, &self.changed_options(change)?)
-    }
-
-    /// Opens the recording again: its problems were reported.
-    pub(crate) fn reopen_with(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<Input> {
-        let options = self.changed_options(change)?;
-        Input::open(&self.path, &options).with_context(|| self.path.printable().to_string())
-    }
-
-    /// The options for opening it.
-    pub(crate) fn options(&self) -> Result<OpenOptions> {
+    /// The options for reading the recording `file`.
+    pub(crate) fn options(&self, file: &InputFile) -> Result<OpenOptions> {
         let mut options = self.kernel.options(self.symfs.clone())?;
         self.program.set(&mut options)?;
-        self.case.check(&self.path)?;
+        self.case.check(file)?;
         options.case_limits = self.case.limits();
-        Ok(options)
-    }
-
-    fn changed_options(&self, change: impl FnOnce(&mut OpenOptions)) -> Result<OpenOptions> {
-        let mut options = self.options()?;
-        change(&mut options);
         Ok(options)
     }
 
     /// Opens the recording, and reads it with `read`. Reports on stderr what it lacks.
     pub(crate) fn read<R>(&self, read: impl FnOnce(&Input) -> Result<R>) -> Result<R> {
-        let input = self.open()?;
-        let done = read(&input);
-        if input.meta().engine == Recorder::Core {
+        self.read_opened(&self.open()?, read)
+    }
+
+    /// Reads a recording that is open with `read`. Reports on stderr what it lacks.
+    pub(crate) fn read_opened<R>(
+        &self,
+        input: &Input,
+        read: impl FnOnce(&Input) -> Result<R>,
+    ) -> Result<R> {
+        let done = read(input);
+        if input.meta().engine == Recorder::Import(FileKind::Core) {
             let problems = input.file_problems();
             let of_build = problems.iter().filter(|p| p.kind.is_about_build());
             let of_build: Vec<FileProblem> = of_build.cloned().collect();
@@ -245,23 +241,6 @@ impl InputArgs {
         done
     }
 
-    /// Whether the recording holds kernel stacks.
-    fn is_kernel(&self) -> Result<bool> {
-        Ok(match file_kind(&self.path)? {
-            FileKind::Capture => true,
-            FileKind::Core => {
-                let bytes = unwind_sim_recordings::mapped::map_file(&self.path)?;
-                unwind_sim_recordings::import::is_vmcore((*bytes).as_ref())
-            }
-            FileKind::Trace => {
-                let trace = unwind_sim_recordings::trace::Trace::open(&self.path)?;
-                trace.sample(0).is_ok_and(|s| s.kernel.is_some())
-            }
-            _ => false,
-        })
-    }
-
-    /// The samples to read.
     /// Shows how many of the samples have been read, and how many are left.
     pub(crate) fn progress(&self, input: &Input) -> Progress {
         const UNIT: &str = "samples";
@@ -277,6 +256,7 @@ impl InputArgs {
         }
     }
 
+    /// The samples to read.
     pub(crate) fn filter(&self) -> Filter {
         Filter {
             sample: self.sample,
@@ -288,18 +268,26 @@ impl InputArgs {
     }
 }
 
-/// Checks that a list of symbols is a text file, before anything else is read.
-pub(crate) fn text_file(path: Option<&Path>) -> Result<()> {
-    if let Some(path) = path {
-        FileKind::expect(path, "a list of symbols (text)", &[FileKind::Text])?;
+/// Opens a list of symbols, which is a text file, before anything else is read.
+pub(crate) fn text_file(path: &Path) -> Result<InputFile> {
+    let text = [FileKind::Text];
+    Ok(InputFile::expect(path, "a list of symbols (text)", &text)?)
+}
+
+/// Checks that a list of the kernel's symbols, which is opened where symbols are looked up, is a text file.
+/// What comes through a pipe can be read only once: what is wrong in it shows then.
+#[cfg(feature = "perf")]
+pub(crate) fn kernel_list(path: Option<&Path>) -> Result<()> {
+    match path.filter(|path| !unwind_sim_recordings::open::is_piped(path)) {
+        Some(path) => text_file(path).map(drop),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Checks that the path is a folder.
 pub(crate) fn folder(path: Option<&Path>) -> Result<()> {
     if let Some(path) = path {
-        FileKind::expect(path, "a folder", &[FileKind::Folder])?;
+        InputFile::expect(path, "a folder", &[FileKind::Folder])?;
     }
     Ok(())
 }
@@ -351,19 +339,24 @@ pub(crate) struct WalkArgs {
 
 impl WalkArgs {
     /// The unwinders given, or else `default`. For kernel stacks the default is the kernel's own
-    /// unwinders.
-    pub(crate) fn engines(&self, input: &InputArgs, default: &[&str]) -> Result<Vec<Engine>> {
+    /// unwinders, of the version that `kernel` names.
+    pub(crate) fn engines(
+        &self,
+        input: &Input,
+        kernel: &KernelArgs,
+        default: &[&str],
+    ) -> Result<Vec<Engine>> {
         let names = |names: &[&str]| names.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
         let specs = match self.unwinder.as_slice() {
-            [] if input.is_kernel()? => names(&unwinders::KERNEL),
+            [] if input.is_of_kernel()? => names(&unwinders::KERNEL),
             [] => names(default),
-            [all] if all == "all" && input.is_kernel()? => names(&unwinders::KERNEL),
+            [all] if all == "all" && input.is_of_kernel()? => names(&unwinders::KERNEL),
             named => named.to_vec(),
         };
-        let specs = match input.kernel.version() {
+        let specs = match kernel.version() {
             Some(version) => specs
                 .iter()
-                .map(|s| kernel::with_version(s, version))
+                .map(|s| unwind_sim_judge::kernel::with_version(s, version))
                 .collect(),
             None => specs,
         };
@@ -397,14 +390,9 @@ impl WalkArgs {
         self.regs.iter().map(parse).collect()
     }
 
-    /// The setting that all walks share: as given, or else as the case at `path` says.
-    pub(crate) fn setting(&self, path: &Path) -> Result<Setting> {
-        let setting = match file_kind(path)? {
-            #[cfg(feature = "machine")]
-            FileKind::Case => cases::setting_of(&cases::read(path)?),
-            _ => Setting::default(),
-        };
-        self.changed(setting)
+    /// The setting that all walks share: as given, or else as the case says.
+    pub(crate) fn setting(&self, input: &Input) -> Result<Setting> {
+        self.changed(input.setting())
     }
 
     /// `setting` with what was given.

@@ -2,9 +2,9 @@
 
 use super::args::{parse_seconds, seconds};
 use anyhow::{Result, bail};
-use std::path::Path;
-use unwind_sim_judge::input::{FileKind, file_kind};
+use unwind_sim_judge::input::FileKind;
 use unwind_sim_recordings::case_limits::CaseLimits;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
 
 /// The limits of each run of a case's program.
@@ -40,13 +40,13 @@ impl CaseLimitArgs {
     }
 
     /// Checks that only a case gets limits: nothing else is run.
-    pub(crate) fn check(self, path: &Path) -> Result<()> {
+    pub(crate) fn check(self, file: &InputFile) -> Result<()> {
         if let Some(option) = self.given()
-            && file_kind(path)? != FileKind::Case
+            && file.kind() != FileKind::Case
         {
             bail!(
                 "{option} is for a case, whose program is run; {} is not one",
-                path.printable()
+                file.path().printable()
             );
         }
         Ok(())

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use unwind_sim_judge::cases::{self, carried};
 use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::similar;
 
@@ -105,7 +106,7 @@ impl Corpus<'_> {
             && !self.folder.is_dir()
             && is_there(path)?
         {
-            FileKind::expect(path, "a case (.s)", &[FileKind::Case])?;
+            InputFile::expect(path, "a case (.s)", &[FileKind::Case])?;
         } else if !self.folder.is_dir() && !self.is_carried {
             bail!("no folder {folder} here; name the folder of the cases with --folder");
         } else if self.is_carried && are_written {

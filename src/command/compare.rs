@@ -110,9 +110,11 @@ fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
     let against = against.unwrap_or_else(|| default_against(input));
 
     let run = Run {
-        engines: args.walk.engines(&args.input, &unwinders::DEFAULT)?,
+        engines: args
+            .walk
+            .engines(input, &args.input.kernel, &unwinders::DEFAULT)?,
         variants: args.walk.variants()?,
-        setting: args.walk.setting(&args.input.path)?,
+        setting: args.walk.setting(input)?,
         against: Against::from_name(against)?,
         group_by: GroupBy::from_name(&args.group_by).with_context(|| {
             let known = GroupBy::ALL.map(GroupBy::as_str);

@@ -1,17 +1,18 @@
 //! `doctor`: what broke the stacks of a recording, and what to do.
 
 use super::again::{BROKEN, CHAIN, Given};
-use super::args::{InputArgs, WalkArgs};
+use super::args::{InputArgs, WalkArgs, open, open_file};
 use super::output;
 use super::status::Status;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::io::Write;
 use unwind_sim_judge::compare::GroupBy;
 use unwind_sim_judge::doctor::{self, Complaint, PERF, Report};
-use unwind_sim_judge::input::{FileKind, Input, file_kind};
+use unwind_sim_judge::input::{FileKind, Input};
 use unwind_sim_judge::run::{Against, Run};
 use unwind_sim_judge::shell::path_argument;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::trace::Engine;
 use unwind_sim_view::text::plural;
 use unwind_sim_view::{doctor as show, json};
@@ -51,16 +52,20 @@ pub(crate) struct Args {
 }
 
 /// Opens the recording. A perf.data without registers still has the chains that perf recorded.
-fn open(args: &InputArgs) -> Result<(Input, bool)> {
-    let input = args.open_with(|options| options.check_age = true)?;
+fn opened(args: &InputArgs) -> Result<(Input, bool)> {
+    let file = open_file(&args.path)?;
+    let mut options = args.options(&file)?;
+    options.check_age = true;
+    let input = open(&file, &options)?;
     let is_empty = input.first(|_| ()).is_none();
-    if !is_empty || file_kind(&args.path)? != FileKind::PerfData {
+    if !is_empty || file.kind() != FileKind::PerfData {
         return Ok((input, false));
     }
-    let input = args.reopen_with(|options| {
-        options.check_age = true;
-        options.chains = true;
-    })?;
+
+    // Read again with other options: its problems were reported.
+    options.chains = true;
+    let input = Input::of(&file, &options);
+    let input = input.with_context(|| args.path.printable().to_string())?;
     Ok((input, true))
 }
 
@@ -84,11 +89,13 @@ fn nothing(args: &Args, input: &Input, report: &Report) -> String {
     }
 
     let advice = match made.engine {
-        Engine::PerfData if made.stack_copy == 0 => {
+        Engine::Import(FileKind::PerfData) if made.stack_copy == 0 => {
             ": record with `perf record --call-graph dwarf,16384`"
         }
-        Engine::PerfData => ": perf copied stacks, but sampled no program in user space",
-        Engine::Core if made.is_cut => {
+        Engine::Import(FileKind::PerfData) => {
+            ": perf copied stacks, but sampled no program in user space"
+        }
+        Engine::Import(FileKind::Core) if made.is_cut => {
             ": the core was cut short; let the next one be written whole (`ulimit -c unlimited`)"
         }
         _ => "",
@@ -110,7 +117,7 @@ fn chain_command(args: &Args, given: &Given<'_>, time: u64) -> Option<String> {
 }
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
-    let (input, only_chains) = open(&args.input)?;
+    let (input, only_chains) = opened(&args.input)?;
     // How `explain` is asked about one stack.
     let against = match input.has_truth() {
         true => "truth",
@@ -124,9 +131,9 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     };
 
     let run = Run {
-        engines: args.walk.engines(&args.input, &default)?,
+        engines: args.walk.engines(&input, &args.input.kernel, &default)?,
         variants: args.walk.variants()?,
-        setting: args.walk.setting(&args.input.path)?,
+        setting: args.walk.setting(&input)?,
         against: Against::Truth,
         group_by: GroupBy::default(),
     };

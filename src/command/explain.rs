@@ -25,7 +25,7 @@ Examples:
   unwind-sim explain trace.bin --sample 12 --unwinder fp
   unwind-sim explain trace.bin --sample 12 --unwinder dwarf --frame 3")]
 pub(crate) struct Args {
-    /// A reason code such as US203, or a trace, case, perf.data or core; - for standard input.
+    /// A reason code such as US203, or a recording, as `replay` takes it; - for standard input.
     #[arg(
         value_name = "USnnn|TRACE|CASE",
         required_unless_present = "list",
@@ -104,9 +104,11 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 /// Explains the walks of the unwinders on the sample.
 fn walk(args: &Args, input: &InputArgs, recording: &Input, out: &mut dyn Write) -> Result<Status> {
     let run = Run {
-        engines: args.walk.engines(input, &[unwinders::REFERENCE])?,
+        engines: args
+            .walk
+            .engines(recording, &input.kernel, &[unwinders::REFERENCE])?,
         variants: args.walk.variants()?,
-        setting: args.walk.setting(&input.path)?,
+        setting: args.walk.setting(recording)?,
         against: Against::from_name(args.judge.name().unwrap_or("truth"))?,
         group_by: GroupBy::default(),
     };

@@ -1,6 +1,6 @@
 //! `extract`: one sample, or all, as a separate trace or case.
 
-use super::args::open;
+use super::args::{open, open_file};
 use super::case_limits::CaseLimitArgs;
 use super::status::Status;
 use super::stdin;
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use unwind_sim_judge::case::Case;
 use unwind_sim_judge::extract::{self, Written};
 use unwind_sim_recordings::convert::OpenOptions;
+use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::printable::PrintableName as _;
 
 /// Extract one sample, or all, into a small trace or a case, to keep or to share.
@@ -22,8 +23,7 @@ Examples:
   unwind-sim extract trace.bin --sample 12 -o sample.s
   unwind-sim extract trace.bin --sample 12 --unwinder dwarf -o sample.s")]
 pub(crate) struct Args {
-    /// The trace, case, perf.data or core; - for standard input.
-    #[arg(value_name = "TRACE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
+    #[arg(value_name = "TRACE", help = stdin::help(FileKind::is_recording), value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
     /// The sample, counted from 0; without it, all samples.
     #[arg(long, value_name = "N")]
@@ -43,13 +43,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
-    args.case.check(&args.path)?;
+    let file = open_file(&args.path)?;
+    args.case.check(&file)?;
     let options = OpenOptions {
         case_limits: args.case.limits(),
         ..OpenOptions::default()
     };
 
-    let input = open(&args.path, &options)?;
+    let input = open(&file, &options)?;
     let is_case = args.output.extension().is_some_and(|e| e == "s");
     if !args.unwinder.is_empty() && !is_case {
         bail!("--unwinder needs a case (.s) as output; a trace holds no verdicts");

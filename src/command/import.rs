@@ -1,15 +1,15 @@
 //! `import`: converts other tools' recordings to a trace.
 
 use super::again::{COMPARE, Given};
-use super::args::{KernelArgs, ProgramArgs};
+use super::args::{KernelArgs, ProgramArgs, open_file};
 use super::output;
 use super::status::Status;
 use super::stdin;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
-use unwind_sim_judge::input::file_kind;
 use unwind_sim_judge::shell::path_argument;
 use unwind_sim_recordings::convert;
+use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::gaps::Gaps;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::trace::OutputOptions;
@@ -24,8 +24,7 @@ Examples:
   unwind-sim import points.json -o trace.bin --kernel vmlinuz
   unwind-sim import vmcore -o trace.bin --kernel vmlinuz")]
 pub(crate) struct Args {
-    /// The recording; - for standard input.
-    #[arg(value_name = "FILE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
+    #[arg(value_name = "FILE", help = stdin::help(FileKind::is_imported), value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
     /// The trace to write.
     #[arg(short, long, value_name = "FILE", default_value = "trace.bin")]
@@ -41,14 +40,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
-    let kind = file_kind(&args.path)?;
+    let input = open_file(&args.path)?;
     let mut options = args.kernel.options(args.symfs.clone())?;
     args.program.set(&mut options)?;
 
-    let mut meta = convert::meta(&args.path, kind);
+    let mut meta = convert::meta(&input);
     let fast = OutputOptions::fast();
     let imported = output::trace_file_as(&args.output, &meta.clone(), fast, |writer| {
-        let imported = convert::into(&args.path, kind, &options, writer)
+        let imported = convert::into(&input, &options, writer)
             .with_context(|| args.path.printable().to_string())?;
         // What is left out is known only when all is read.
         meta.lost_samples = imported.skipped.values().sum();

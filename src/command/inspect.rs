@@ -1,6 +1,6 @@
 //! `inspect`: shows what is in a file.
 
-use super::args::text_file;
+use super::args::{open_file, text_file};
 use super::case_limits::CaseLimitArgs;
 use super::output;
 use super::status::Status;
@@ -43,18 +43,14 @@ fn layout(name: &str) -> Result<ToldLayout, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
-    text_file(args.symbols.as_deref())?;
-    args.case.check(&args.path)?;
+    let system_map = args.symbols.as_deref().map(text_file).transpose()?;
+    let file = open_file(&args.path)?;
+    args.case.check(&file)?;
     let kernel = OpenOptions {
-        system_map: args.symbols.clone(),
+        system_map,
         orc_layout: args.orc_layout,
     };
-    let text = inspect::inspect(
-        &args.path,
-        args.rows.as_deref(),
-        &kernel,
-        &args.case.limits(),
-    )?;
+    let text = inspect::inspect(&file, args.rows.as_deref(), &kernel, &args.case.limits())?;
     let mut out = output::stdout();
     write!(out, "{text}")?;
     out.flush()?;

@@ -12,7 +12,9 @@ use unwind_sim_emulator::linux::{FileSystem, Limit, Limits, ProcessOptions};
 use unwind_sim_judge::cases;
 use unwind_sim_judge::input::FileKind;
 use unwind_sim_judge::shell::quoted;
-use unwind_sim_recordings::file_kind::{self, WrongKind, is_case};
+use unwind_sim_recordings::file_kind::{self, WrongKind, has_name_of_case};
+use unwind_sim_recordings::input_file::InputFile;
+use unwind_sim_recordings::open;
 use unwind_sim_recordings::printable::PrintableName as _;
 
 /// The end of the year 9999, seconds since 1970.
@@ -136,15 +138,23 @@ impl MachineOptions {
     /// The program of a command line: found in `PATH`, or an assembled case, with the defect of its
     /// header if `defect` is set.
     pub(crate) fn program(&self, words: &[OsString], defect: bool) -> Result<MachineProgram> {
+        self.program_of(words, case_file(words)?.as_ref(), defect)
+    }
+
+    /// [`MachineOptions::program`] of a command line whose case, if it names one, is open.
+    pub(crate) fn program_of(
+        &self,
+        words: &[OsString],
+        case: Option<&InputFile>,
+        defect: bool,
+    ) -> Result<MachineProgram> {
         let first = words
             .first()
             .context("no program given: unwind-sim ... -- PROG [ARGS]")?;
         let path = Path::new(first);
 
-        let case = match is_case(path) {
-            true => Some(cases::build_case(path, defect)?),
-            false => None,
-        };
+        let case = case.map(|file| cases::build_opened(file, defect));
+        let case = case.transpose()?;
         let found = match &case {
             Some(case) => case.path.clone(),
             None => self.find(path)?,
@@ -331,6 +341,18 @@ impl MachineArgs {
     }
 }
 
+/// The case that is named in place of a program: by its name, or through a pipe.
+fn case_file(words: &[OsString]) -> Result<Option<InputFile>> {
+    let Some(path) = words.first().map(Path::new) else {
+        return Ok(None);
+    };
+    if !has_name_of_case(path) && !open::is_piped(path) {
+        return Ok(None);
+    }
+    let file = cases::open(path)?;
+    Ok((file.kind() == FileKind::Case).then_some(file))
+}
+
 /// The file with this bare name in `PATH`, below `root`.
 pub(crate) fn in_path(name: &Path, root: &Path) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
@@ -352,26 +374,11 @@ pub(crate) fn not_in_path<T>(name: &Path) -> Result<T> {
 /// Checks that a file may be a program. A file that is known to be something else is an error that
 /// names its kind.
 pub(crate) fn is_program(path: &Path) -> Result<()> {
-    let kind = file_kind::file_kind(path);
-    let is_other = matches!(
-        kind,
-        Ok(FileKind::Trace
-            | FileKind::PerfData
-            | FileKind::Core
-            | FileKind::Bpf
-            | FileKind::Capture
-            | FileKind::Lines
-            | FileKind::Kernel
-            | FileKind::Compressed
-            | FileKind::Empty
-            | FileKind::Folder
-            | FileKind::Special)
-    );
-    match (kind, is_other) {
-        (Ok(kind), true) => Err(WrongKind {
+    match file_kind::file_kind(path) {
+        Ok(kind) if !kind.may_run() => Err(WrongKind {
             path: path.into(),
             kind,
-            wanted: "a program",
+            wanted: "a program".into(),
         }
         .into()),
         // Running it reports all other problems.

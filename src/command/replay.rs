@@ -3,7 +3,7 @@
 #[cfg(feature = "machine")]
 mod confirm;
 
-use super::args::{InputArgs, ProfileFormat, WalkArgs, folder};
+use super::args::{InputArgs, ProfileFormat, WalkArgs, open, open_file};
 use super::output::{self, tell};
 use super::status::{self, Status};
 use super::suggest;
@@ -15,11 +15,12 @@ use std::path::Path;
 use unwind_sim_judge::compare::GroupBy;
 use unwind_sim_judge::engine::Engine;
 use unwind_sim_judge::engine::Outcome;
-use unwind_sim_judge::input::{FileKind, Input, recording_kind};
+use unwind_sim_judge::input::{FileKind, Input, check_recording};
 use unwind_sim_judge::kernel::{Agreement, Shapes};
 use unwind_sim_judge::run::{Against, Column, Describe, Run, RunError};
 use unwind_sim_judge::stacks::Source as StackSource;
 use unwind_sim_judge::{kernel, unwinders};
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::kernel::{CallchainOptions, UnwinderKind, UserWalk};
@@ -145,17 +146,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
-    let run = Run {
-        engines: args.engines()?,
-        variants: args.walk.variants()?,
-        setting: args.walk.setting(&args.input.path)?,
-        against: Against::Truth,
-        group_by: GroupBy::Cause,
-    };
-
-    folder(args.input.symfs.as_deref())?;
-    let kind = recording_kind(&args.input.path)?;
-    if args.input.case.max_instructions.is_some() && kind != FileKind::Case && !args.confirms() {
+    let file = open_file(&args.input.path)?;
+    check_recording(&file)?;
+    let is_case = file.kind() == FileKind::Case;
+    if args.input.case.max_instructions.is_some() && !is_case && !args.confirms() {
         bail!("--max-instructions is for --confirm, and for a case, whose program is run");
     }
 
@@ -163,24 +157,42 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         bail!("--event works only with --format and one of a profile's formats");
     }
 
+    let input = args.opened(&file)?;
+    let run = Run {
+        engines: args.engines(&input)?,
+        variants: args.walk.variants()?,
+        setting: args.walk.setting(&input)?,
+        against: Against::Truth,
+        group_by: GroupBy::Cause,
+    };
+
     // Text is for people, so it is escaped in a file, too; profiles are for other programs.
     let path = args.output.as_deref();
     match args.format {
         Format::Text => output::to_text_file_or(path, output::stdout(), |out| match args.print {
             #[cfg(feature = "machine")]
             _ if args.confirm.is_wanted() => {
-                let input = args.confirmed(kind);
-                input.read(|input| confirm::run(args, &run, input, out))
+                let confirm = |input: &Input| confirm::run(args, &run, input, out);
+                args.input.read_opened(&input, confirm)
             }
-            None => (args.input).read(|input| chains(args, &run, input, out)),
-            Some(Print::Perf) => (args.input).read(|input| as_perf(args, &run, input, out)),
+            None => {
+                let chains = |input: &Input| chains(args, &run, input, out);
+                args.input.read_opened(&input, chains)
+            }
+            Some(Print::Perf) => {
+                let chains = |input: &Input| as_perf(args, &run, input, out);
+                args.input.read_opened(&input, chains)
+            }
             Some(_) if args.json => {
                 bail!("--as with --json needs --as perf")
             }
-            Some(_) => (args.input).read(|input| as_kernel(args, &run, input, out)),
+            Some(_) => {
+                let chains = |input: &Input| as_kernel(args, &run, input, out);
+                args.input.read_opened(&input, chains)
+            }
         }),
         Format::Profile(format) => output::to_file_or(path, output::raw_stdout(), |out| {
-            let (source, format) = (args.source()?, format.into());
+            let (source, format) = (args.source(&input)?, format.into());
             let written = profile::write(&source, &run, format, args.threads, out)?;
             Ok(told(&args.input.path, &written))
         }),
@@ -196,14 +208,18 @@ impl Args {
         false
     }
 
-    /// The recording whose stacks are resumed. Their number of instructions is no limit of a case.
-    #[cfg(feature = "machine")]
-    fn confirmed(&self, kind: FileKind) -> InputArgs {
-        let mut input = self.input.clone();
-        if kind != FileKind::Case {
-            input.case.max_instructions = None;
+    /// Reads the head of the recording. What a profile lacks is told after it.
+    fn opened(&self, file: &InputFile) -> Result<Input> {
+        let mut wanted = self.input.clone();
+        // With --confirm this is a limit of each stack, not of a case.
+        if self.confirms() && file.kind() != FileKind::Case {
+            wanted.case.max_instructions = None;
         }
-        input
+        let options = wanted.options(file)?;
+        match self.format {
+            Format::Text => open(file, &options),
+            Format::Profile(_) => Ok(Input::of(file, &options)?),
+        }
     }
 
     /// How much of each chain text has.
@@ -216,24 +232,23 @@ impl Args {
 
     /// The unwinders. With `--as perf` the default is those of kernels, of which each sample gets its
     /// own kernel's.
-    fn engines(&self) -> Result<Vec<Engine>> {
+    fn engines(&self, input: &Input) -> Result<Vec<Engine>> {
         let mut walk = self.walk.clone();
         if self.print == Some(Print::Perf) && walk.unwinder.is_empty() {
             walk.unwinder = unwinders::KERNEL.map(str::to_owned).to_vec();
         }
-        walk.engines(&self.input, &[unwinders::REFERENCE])
+        walk.engines(input, &self.input.kernel, &[unwinders::REFERENCE])
     }
 
     /// What a profile is made of.
-    fn source(&self) -> Result<StackSource> {
+    fn source<'i>(&self, input: &'i Input) -> Result<StackSource<'i>> {
         let mut source = StackSource {
-            path: self.input.path.clone(),
+            input,
             filter: self.input.filter(),
             event: None,
-            open: self.input.options()?,
         };
         if let Some(name) = &self.event {
-            let events = profile::events(&source)?;
+            let events = profile::events(input);
             let event = events.iter().position(|event| event == name);
             if events.is_empty() {
                 bail!("--event {name}: the recording says nothing of events");

@@ -1,20 +1,24 @@
 //! `report`: one page for a browser, of states or of findings.
 
+use super::args::open_file;
 use super::output::{self, tell};
 use super::states::{self, Explored, Shown, StateArgs, Subject};
 use super::status::Status;
 use super::stdin;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
-use std::io::{BufReader, Write};
-use std::path::{Path, PathBuf};
-use unwind_sim_judge::input::{FileKind, file_kind};
+use std::io::Write;
+use std::path::PathBuf;
+use unwind_sim_judge::input::FileKind;
 use unwind_sim_recordings::counted::counted;
-use unwind_sim_recordings::open;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::output_file::OutputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_show::report::{self, PageSummary};
 use unwind_sim_view::timeline;
+
+/// What a page is made of besides recordings.
+const LINES: &str = ", or output of `verify --json` or `tables check --json`";
 
 /// Write a page for a browser: the states of a recording, case or program with every unwinder's
 /// walk beside the true chain, or the findings of `verify --json` or `tables check --json`.
@@ -44,9 +48,7 @@ pub(crate) struct Args {
     count: u64,
     #[command(flatten)]
     states: StateArgs,
-    /// A trace, a perf.data, an ELF core, a capture, a case (.s), or output of `verify --json` or
-    /// `tables check --json`; - for standard input.
-    #[arg(value_name = "TRACE|CASE|JSON", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
+    #[arg(value_name = "TRACE|CASE|JSON", help = stdin::help_with(FileKind::is_recording, LINES), value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: Option<PathBuf>,
     /// A program and its arguments.
     #[arg(value_name = "PROG", last = true, conflicts_with = "path")]
@@ -58,20 +60,21 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         bail!("nothing to show: unwind-sim report TRACE|CASE|JSON -o FILE, or ... -o FILE -- PROG")
     };
 
+    // Before the output, so that this cannot be the same file.
+    let input = args.path.as_deref().map(open_file).transpose()?;
     let path = &args.output;
-    let input = args.path.as_deref();
     let cannot = || format!("cannot write {}", path.printable());
     // Before the work, so that a wrong path is reported at once.
     let mut file = OutputFile::create(path).with_context(cannot)?;
 
     let mut page = Vec::new();
-    let (written, status) = match input {
-        Some(input) if file_kind(input).is_ok_and(|kind| kind == FileKind::Lines) => {
+    let (written, status) = match &input {
+        Some(input) if input.kind() == FileKind::Lines => {
             (findings(input, &mut page)?, Status::AsExpected)
         }
         _ => {
             let states = |shown: Shown<'_>| states_page(args, shown, &mut page);
-            args.states.open(&subject, states)?
+            args.states.open(&subject, input.as_ref(), states)?
         }
     };
 
@@ -108,9 +111,10 @@ fn states_page(args: &Args, shown: Shown<'_>, out: &mut Vec<u8>) -> Result<(Page
 }
 
 /// The page of findings.
-fn findings(path: &Path, out: &mut Vec<u8>) -> Result<PageSummary> {
-    let named = || path.printable().to_string();
-    let mut input = BufReader::new(open::stream(path).with_context(named)?);
-    let written = report::findings(&named(), output::command_line(), &mut input, out);
+fn findings(file: &InputFile, out: &mut Vec<u8>) -> Result<PageSummary> {
+    let named = || file.path().printable().to_string();
+    let bytes = file.bytes().with_context(named)?;
+    let mut lines = (*bytes).as_ref();
+    let written = report::findings(&named(), output::command_line(), &mut lines, out);
     written.with_context(named)
 }

@@ -1,13 +1,14 @@
 //! `scrub`: a recording without the program's data, to be sent.
 
-use super::args::KernelArgs;
+use super::args::{KernelArgs, open_file};
 use super::output::{self, tell};
 use super::status::Status;
+use super::stdin;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
-use unwind_sim_judge::input::{FileKind, file_kind};
 use unwind_sim_judge::scrub::{self, Done, Options, Written};
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::progress::Progress;
 
@@ -30,8 +31,7 @@ Examples:
   unwind-sim scrub perf.data -o send.data --names
   unwind-sim scrub core.1234 -o send.bin")]
 pub(crate) struct Args {
-    /// A trace, a perf.data, an ELF core or a kernel's capture.
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", help = stdin::help(FileKind::is_recorded), value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
     /// The file to write.
     #[arg(short, long, value_name = "FILE")]
@@ -50,10 +50,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let open = args.kernel.options(args.symfs.clone())?;
-    let kind = file_kind(&args.path)?;
+    let input = open_file(&args.path)?;
+    let kind = input.kind();
 
     // The output is of another kind than the input, which its name may not say.
-    if matches!(kind, FileKind::Core | FileKind::Capture) {
+    if kind.is_converted() {
         tell!(
             "{}: {} is scrubbed into a trace",
             args.path.printable(),
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 
     let mut progress = Progress::new("samples", false);
     let options = Options { names: args.names };
-    let done = scrub::scrub(&args.path, &open, &args.output, options, &mut |n| {
+    let done = scrub::scrub(&input, &open, &args.output, options, &mut |n| {
         progress.tell(n);
     });
     drop(progress);

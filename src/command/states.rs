@@ -10,15 +10,18 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use unwind_sim_judge::case::{self, Case};
+use unwind_sim_judge::cases::{self, CaseFailure};
 use unwind_sim_judge::engine::Setting;
-use unwind_sim_judge::input::{self, FileKind, Input};
+use unwind_sim_judge::input::{FileKind, Input};
 use unwind_sim_judge::run::{Against, Run};
 use unwind_sim_judge::shell::quoted;
 use unwind_sim_judge::states::{Direction, Index, ProgramIndex, States, Target};
 use unwind_sim_judge::verify::UNWINDERS_MAX;
-use unwind_sim_judge::{case, cases, compare::GroupBy, spec, unwinders};
+use unwind_sim_judge::{compare::GroupBy, spec, unwinders};
 use unwind_sim_record::reversible::Reversible;
 use unwind_sim_recordings::case_limits::CaseLimits;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_view::timeline::{About, Builder};
 
@@ -28,14 +31,6 @@ const STACK_BYTES: u64 = 64 << 10;
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 /// The unwinders that are shown by default.
 const UNWINDERS: [&str; 5] = ["dwarf", "sframe", "orc", "fp", "guess"];
-
-/// The recordings whose samples are the states; anything else is run.
-const SAMPLED: [FileKind; 4] = [
-    FileKind::Trace,
-    FileKind::PerfData,
-    FileKind::Core,
-    FileKind::Capture,
-];
 
 /// The number of instructions that are explored, at most, where the same input has to give the same
 /// output.
@@ -86,10 +81,6 @@ impl Subject {
             words,
             is_file: path.is_some(),
         })
-    }
-
-    fn first(&self) -> &Path {
-        Path::new(&self.words[0])
     }
 }
 
@@ -152,42 +143,45 @@ pub(crate) fn status(states: &States) -> Status {
 }
 
 impl StateArgs {
-    /// Opens the states of `subject` and calls `show` with them.
+    /// Opens the states of `subject`, which are those of `file` if it names one, and calls `show` with
+    /// them.
     pub(crate) fn open<R>(
         &self,
         subject: &Subject,
+        file: Option<&InputFile>,
         show: impl FnOnce(Shown<'_>) -> Result<R>,
     ) -> Result<R> {
-        let first = subject.first();
-        let kind = match subject.is_file {
-            true => Some(input::file_kind(first)?),
-            false => None,
-        };
-        let is_case = kind == Some(FileKind::Case);
-        let is_recording = kind.is_some_and(|kind| SAMPLED.contains(&kind));
+        let case = file.filter(|file| file.kind() == FileKind::Case);
+        let case = case.map(|file| Ok::<_, CaseFailure>((file, cases::case_of(file)?)));
+        let case = case.transpose()?;
+        // Anything else is run.
+        let recording = file.filter(|file| file.kind().is_recorded());
 
-        let setting = match is_case {
-            true => self.walks.setting(first)?,
-            false => self.walks.changed(Setting::default())?,
+        let setting = match &case {
+            Some((_, case)) => self.walks.changed(cases::setting_of(case))?,
+            None => self.walks.changed(Setting::default())?,
         };
 
         let source = subject.words.iter().map(quoted).collect::<Vec<_>>();
         let source = source.join(" ");
-        if is_case && (self.samples || self.needs_samples(first)?) {
-            let recording =
-                Input::from_trace(cases::emulated_trace_of(first, &self.case_limits())?);
+        if let Some((file, case)) = &case
+            && (self.samples || self.needs_samples(case)?)
+        {
+            let trace = cases::emulated_trace_of(file, &self.case_limits())?;
+            let recording = Input::from_trace(trace);
             return self.of_recording(recording, source, setting, show);
         }
         if let Some(option) = self.case.given() {
             bail!("{option} is for the sample points of a case (--samples)");
         }
 
-        if is_recording {
+        let case_file = case.as_ref().map(|(file, _)| *file);
+        if let Some(file) = recording {
             let mut options = self.kernel.options(self.symfs.clone())?;
             self.program.set(&mut options)?;
             // A chain that was recorded is shown, also where there is nothing to walk.
             options.chains = true;
-            let recording = super::args::open(first, &options)?;
+            let recording = super::args::open(file, &options)?;
             return self.of_recording(recording, source, setting, show);
         }
 
@@ -201,7 +195,7 @@ impl StateArgs {
         }
 
         let run = self.wanted(&UNWINDERS, setting)?;
-        let mut program = self.machine.program(&subject.words, self.defect)?;
+        let mut program = (self.machine).program_of(&subject.words, case_file, self.defect)?;
         // The window keeps what the program prints in memory.
         program.program.options.limits.output_bytes = OUTPUT_BYTES_MAX;
 
@@ -295,8 +289,7 @@ impl StateArgs {
 
     /// Whether a case can only be shown by its sample points: a kernel's, or one whose walks start
     /// from fake registers.
-    fn needs_samples(&self, path: &Path) -> Result<bool> {
-        let case = cases::read(path)?;
+    fn needs_samples(&self, case: &Case) -> Result<bool> {
         let is_fake = |variant: &Variant| matches!(variant, Variant::Fake(_));
         let is_kernel = case.header.machine == case::Machine::Kernel;
         Ok(is_kernel || self.walks.variants()?.iter().any(is_fake))

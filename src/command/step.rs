@@ -1,6 +1,7 @@
 //! `step`: the interactive stepper, its scripts, and the timeline as JSON.
 
 use super::again::Given;
+use super::args::open_file;
 use super::output;
 use super::states::{self, Explored, Shown, StateArgs, Subject};
 use super::status::Status;
@@ -9,6 +10,7 @@ use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
+use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_view::json::Line;
 use unwind_sim_view::timeline;
 
@@ -51,8 +53,7 @@ pub(crate) struct Args {
     play: PlayArgs,
     #[command(flatten)]
     states: StateArgs,
-    /// A trace, a perf.data, an ELF core, a capture, or a case (.s); - for standard input.
-    #[arg(value_name = "TRACE|CASE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
+    #[arg(value_name = "TRACE|CASE", help = stdin::help(FileKind::is_recording), value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: Option<PathBuf>,
     /// A program and its arguments.
     #[arg(value_name = "PROG", last = true, conflicts_with = "path")]
@@ -97,8 +98,10 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     {
         bail!("standard input cannot be both the recording and the script");
     }
-    args.states
-        .open(&subject, |shown| show(args, given, &subject.words, shown))
+    let file = args.path.as_deref().map(open_file).transpose()?;
+    (args.states).open(&subject, file.as_ref(), |shown| {
+        show(args, given, &subject.words, shown)
+    })
 }
 
 fn show(

@@ -16,6 +16,7 @@ use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::{self, Request};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::progress::Progress;
 use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_view::json;
@@ -148,21 +149,20 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         bail!("unknown view `{}`; expected cpu or copy:BYTES", args.view);
     };
     if let Some(path) = &args.tables_from {
-        FileKind::expect(path, "an ELF file with tables", &[FileKind::Elf])?;
+        InputFile::expect(path, "an ELF file with tables", &[FileKind::Elf])?;
     }
 
-    // A pipe or an empty file is a baseline, too; what is wrong in it is told when it is read.
-    if let Some(path) = &args.baseline {
-        let kinds = [FileKind::Lines, FileKind::Empty, FileKind::Special];
-        FileKind::expect(path, "the --json output of verify", &kinds)?;
-    }
+    // An empty file is a baseline, too; what is wrong in a device is told when it is read.
+    let kinds = [FileKind::Lines, FileKind::Empty, FileKind::Special];
+    let wanted = "the --json output of verify";
+    let known = args.baseline.as_deref();
+    let known = known.map(|path| InputFile::expect(path, wanted, &kinds));
+    let known = known.transpose()?;
 
     // A baseline of another program or of other options would hide new findings.
     let origin = args.origin(&engines, view);
-    let known = args.baseline.as_deref();
-    let known = known
-        .map(|path| Baseline::read(path, Source::Verify, &origin))
-        .transpose()?;
+    let known = known.map(|file| Baseline::of(&file, Source::Verify, &origin));
+    let known = known.transpose()?;
 
     let mut program = args.machine.program()?;
     program.program.options.observed = args.children.observed();

@@ -10,7 +10,7 @@ use unwind_sim_perf_model::{
 use unwind_sim_recordings::output_file;
 
 use super::sources::{self, StackError};
-use unwind_sim_recordings::open;
+use unwind_sim_recordings::input_file::InputFile;
 
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -58,20 +58,25 @@ pub struct Outcome {
 /// # Errors
 /// If the file cannot be read, or is not a valid scenario.
 pub fn run(
-    path: &Path,
+    file: &InputFile,
     cpus: Option<u16>,
     lbr_storage: Option<Storage>,
 ) -> Result<Outcome, ScenarioFileError> {
-    let (_, scenario) = read(path, cpus, lbr_storage)?;
-    run_read(path, &scenario)
+    let (_, scenario) = read(file, cpus, lbr_storage)?;
+    run_read(file.path(), &scenario)
 }
 
 /// Runs a scenario file and writes its output into it.
 ///
 /// # Errors
-/// As [`run`]; and if the file cannot be written.
-pub fn run_and_bless(path: &Path) -> Result<Outcome, ScenarioFileError> {
-    let (text, scenario) = read(path, None, None)?;
+/// As [`run`]; and if the file cannot be written, as one that came through a pipe.
+pub fn run_and_bless(file: &InputFile) -> Result<Outcome, ScenarioFileError> {
+    let path = file.path();
+    if file.is_piped() {
+        let what = "a pipe cannot be blessed; name the scenario's file";
+        return Err(io(path)(std::io::Error::other(what)));
+    }
+    let (text, scenario) = read(file, None, None)?;
     let outcome = run_read(path, &scenario)?;
     output_file::rewrite(path, bless(&text, &outcome.output).as_bytes()).map_err(io(path))?;
     Ok(outcome)
@@ -92,8 +97,9 @@ pub fn run_seed(seed: u64, actions: usize) -> Result<(String, World), ScenarioEr
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_varied(path: &Path, seed: u64) -> Result<(String, World), ScenarioFileError> {
-    let (_, mut scenario) = read(path, None, None)?;
+pub fn run_varied(file: &InputFile, seed: u64) -> Result<(String, World), ScenarioFileError> {
+    let path = file.path();
+    let (_, mut scenario) = read(file, None, None)?;
     // Run the original first, so that errors name the file's lines.
     scenario.run().map_err(wrong(path))?;
     scenario.schedule = scenario.schedule.varied(seed);
@@ -110,17 +116,13 @@ fn io(path: &Path) -> impl Fn(std::io::Error) -> ScenarioFileError {
 }
 
 fn read(
-    path: &Path,
+    file: &InputFile,
     cpus: Option<u16>,
     lbr_storage: Option<Storage>,
 ) -> Result<(String, Scenario), ScenarioFileError> {
-    use std::io::Read;
-
-    let file = open::stream(path).map_err(io(path))?;
-    let mut text = String::new();
-    // Read one byte more than allowed, to detect files that are too long.
-    let mut file = file.take(SCENARIO_BYTES_MAX as u64 + 1);
-    file.read_to_string(&mut text).map_err(io(path))?;
+    let path = file.path();
+    // One byte more than allowed: the reader of scenarios says that it is too long.
+    let text = file.text(SCENARIO_BYTES_MAX as u64 + 1).map_err(io(path))?;
 
     let mut scenario = Scenario::parse(&text).map_err(wrong(path))?;
     // The command line counts more than the file.

@@ -16,12 +16,13 @@ use unwind_sim_unwind::start::Variant;
 
 use unwind_sim_emulator::linux::RunningProgram;
 use unwind_sim_judge::engine::Setting;
-use unwind_sim_judge::input::{FileKind, Input, file_kind};
+use unwind_sim_judge::input::{FileKind, Input};
 use unwind_sim_judge::run::RunError;
 use unwind_sim_judge::spec::{self, SpecError};
 use unwind_sim_record::emulator::{self, EmulatorOptions, Lbr, RecordError};
 use unwind_sim_record::{At, Plan, TraceRecorder};
-use unwind_sim_recordings::open;
+use unwind_sim_recordings::input_file::InputFile;
+use unwind_sim_recordings::open::{self, NotAFile};
 use unwind_sim_recordings::view::Filter;
 
 /// Number of bytes of a program's stack to copy, for handlers that read it.
@@ -156,19 +157,21 @@ fn sample(
     }
     let engine = unwinder.map(spec::engine).transpose()?;
 
-    std::fs::metadata(path).map_err(|source| StackError::Io {
-        path: name.to_owned(),
-        source,
-    })?;
-
-    let kind = file_kind(path).map_err(|error| trace(error.into()))?;
-    if kind != FileKind::Trace {
+    let file = match InputFile::named_by_input(path) {
+        Ok(file) => Some(file),
+        Err(error) if NotAFile::of(&error).is_some() => None,
+        Err(source) => {
+            let path = name.to_owned();
+            return Err(StackError::Io { path, source });
+        }
+    };
+    let Some(file) = file.filter(|file| file.kind() == FileKind::Trace) else {
         return Err(StackError::NotATrace {
             path: name.to_owned(),
         });
-    }
+    };
 
-    let opened = Trace::open(path).map_err(|error: TraceError| trace(error_of(error)))?;
+    let opened = Trace::read(&file).map_err(|error: TraceError| trace(error_of(error)))?;
     let input = Input::from_trace(opened);
     let filter = Filter {
         sample: Some(number),

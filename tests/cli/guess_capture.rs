@@ -4,7 +4,7 @@ use crate::cli::{run, status, stderr};
 use serde_json::{Value, json};
 use std::path::Path;
 
-const SYSTEM_MAP: &str = "\
+pub(super) const SYSTEM_MAP: &str = "\
 ffffffff81000000 T _stext
 ffffffff81000000 T _text
 ffffffff81000100 T f
@@ -23,7 +23,7 @@ const CHAIN: [&str; 5] = [
     "0xffffffff81000025",
 ];
 
-fn capture() -> Value {
+pub(super) fn capture() -> Value {
     let stack = json!({
         "type": "TASK", "begin": "0xffffc90000000000", "end": "0xffffc90000004000",
         "data_at": "0xffffc90000003f20", "data": STACK,

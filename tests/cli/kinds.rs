@@ -4,8 +4,10 @@
 use crate::cli::{SEED, ends_with, root, run, status, stderr};
 use std::path::Path;
 use unwind_sim_recordings::file_kind::{FileKind, file_kind};
+use unwind_sim_recordings::trace::Engine;
 
-/// Writes a file of each kind to `folder`; returns them with the kind to recognise.
+/// Writes a file of each kind to `folder`; returns them with the kind to recognise. A kind that has none
+/// here fails the test.
 fn files(folder: &Path) -> Vec<(String, FileKind)> {
     let corpus = |path: &str| std::fs::read(root("corpus").join(path)).expect("a file");
     let case = "cases/defect/late-row-behind-a-push.s";
@@ -63,78 +65,79 @@ fn files(folder: &Path) -> Vec<(String, FileKind)> {
     all
 }
 
-/// Arguments with the placeholder `FILE`, and the kinds of files accepted there.
-type FileArgument = (&'static [&'static str], &'static [FileKind]);
+/// Arguments with the placeholder `FILE`, and which kinds of files are accepted there.
+type FileArgument = (&'static [&'static str], fn(FileKind) -> bool);
 
-use FileKind::{
-    Bpf, Capture, Case, Compressed, Core, Elf, Empty, Folder, Kernel, Lines, PerfData, Special,
-    Text, Trace, Unknown,
-};
+use FileKind::{Bpf, Case, Elf, Empty, Folder, Kernel, Lines, PerfData, Special, Text};
 
-const RECORDINGS: &[FileKind] = &[Trace, PerfData, Core, Capture, Case];
-const PROGRAMS: &[FileKind] = &[Elf, Case, Text, Unknown];
 const OBJECT: &str = "corpus/bpf/profile.bpf.o";
 const DATA: &str = "corpus/perfdata/dwarf.data";
 
 const PLACES: &[FileArgument] = &[
-    (&["import", "-o", "OUT", "FILE"], &[PerfData, Core, Capture]),
-    (&["extract", "-o", "OUT", "FILE"], RECORDINGS),
+    (&["import", "-o", "OUT", "FILE"], FileKind::is_imported),
+    (&["extract", "-o", "OUT", "FILE"], FileKind::is_recording),
+    (&["scrub", "-o", "OUT", "FILE"], FileKind::is_recorded),
+    (&["replay", "FILE"], FileKind::is_recording),
     (
-        &["scrub", "-o", "OUT", "FILE"],
-        &[Trace, PerfData, Core, Capture],
+        &["replay", "--format", "folded", "FILE"],
+        FileKind::is_recording,
     ),
-    (&["replay", "FILE"], RECORDINGS),
-    (&["replay", "--format", "folded", "FILE"], RECORDINGS),
-    (&["compare", "FILE"], RECORDINGS),
-    (&["explain", "FILE"], RECORDINGS),
-    (
-        &["inspect", "FILE"],
-        &[Trace, PerfData, Core, Capture, Case, Elf, Bpf, Kernel],
-    ),
-    (&["inspect", "--symbols", "FILE", "/bin/true"], &[Text]),
-    (&["compare", SEED, "--symfs", "FILE"], &[Folder]),
+    (&["compare", "FILE"], FileKind::is_recording),
+    (&["explain", "FILE"], FileKind::is_recording),
+    (&["inspect", "FILE"], |kind| {
+        kind.is_recording() || matches!(kind, Elf | Bpf | Kernel)
+    }),
+    (&["inspect", "--symbols", "FILE", "/bin/true"], |kind| {
+        kind == Text
+    }),
+    (&["compare", SEED, "--symfs", "FILE"], |kind| kind == Folder),
     (
         &["compare", SEED, "--kernel", "FILE"],
-        &[Kernel, Elf, Compressed],
+        FileKind::may_be_kernel,
     ),
-    (&["compare", SEED, "--system-map", "FILE"], &[Text]),
-    (&["tables", "dump", "FILE"], &[Elf]),
-    (&["tables", "diff", "FILE"], &[Elf]),
-    (&["tables", "diff", "/bin/true", "FILE"], &[Elf]),
+    (&["compare", SEED, "--system-map", "FILE"], |kind| {
+        kind == Text
+    }),
+    (&["tables", "dump", "FILE"], |kind| kind == Elf),
+    (&["tables", "diff", "FILE"], |kind| kind == Elf),
+    (&["tables", "diff", "/bin/true", "FILE"], |kind| kind == Elf),
     (
         &["tables", "generate", "FILE", "--to", "orc", "-o", "OUT"],
-        &[Elf],
+        |kind| kind == Elf,
     ),
-    (&["verify", "FILE"], PROGRAMS),
-    (&["emulate", "FILE"], PROGRAMS),
-    (
-        &["step", "--json", "--count", "1", "FILE"],
-        &[Trace, PerfData, Core, Capture, Case, Elf, Text, Unknown],
-    ),
+    (&["verify", "FILE"], FileKind::may_run),
+    (&["emulate", "FILE"], FileKind::may_run),
+    (&["step", "--json", "--count", "1", "FILE"], |kind| {
+        kind.is_recording() || kind.may_run()
+    }),
     // That the lines are of another command is said in other words.
-    (
-        &["report", "--count", "1", "-o", "OUT", "FILE"],
-        &[
-            Trace, PerfData, Core, Capture, Case, Elf, Text, Unknown, Lines,
-        ],
-    ),
-    (&["record", "-o", "OUT", "FILE"], &[Elf, Text, Unknown]),
+    (&["report", "--count", "1", "-o", "OUT", "FILE"], |kind| {
+        kind.is_recording() || kind.may_run() || kind == Lines
+    }),
+    (&["record", "-o", "OUT", "FILE"], |kind| {
+        kind.may_run() && kind != Case
+    }),
     (
         &["record", "--engine", "emulator", "-o", "OUT", "FILE"],
-        PROGRAMS,
+        FileKind::may_run,
     ),
-    (&["verify", "--tables-from", "FILE", "/bin/true"], &[Elf]),
-    (
-        &["verify", "--baseline", "FILE", "/bin/true"],
-        &[Lines, Empty, Special],
-    ),
-    (&["cases", "run", "--folder", "no/folder", "FILE"], &[Case]),
-    (&["perf", "script", "FILE"], &[PerfData]),
-    (&["perf", "script", "--kallsyms", "FILE", DATA], &[Text]),
-    (&["perf", "stitch", "FILE"], &[PerfData]),
-    (&["perf", "bpf", OBJECT, "FILE"], &[PerfData]),
-    (&["perf", "bpf", "FILE", DATA], &[Bpf]),
-    (&["perf", "run", "FILE"], &[Text]),
+    (&["verify", "--tables-from", "FILE", "/bin/true"], |kind| {
+        kind == Elf
+    }),
+    (&["verify", "--baseline", "FILE", "/bin/true"], |kind| {
+        matches!(kind, Lines | Empty | Special)
+    }),
+    (&["cases", "run", "--folder", "no/folder", "FILE"], |kind| {
+        kind == Case
+    }),
+    (&["perf", "script", "FILE"], |kind| kind == PerfData),
+    (&["perf", "script", "--kallsyms", "FILE", DATA], |kind| {
+        kind == Text
+    }),
+    (&["perf", "stitch", "FILE"], |kind| kind == PerfData),
+    (&["perf", "bpf", OBJECT, "FILE"], |kind| kind == PerfData),
+    (&["perf", "bpf", "FILE", DATA], |kind| kind == Bpf),
+    (&["perf", "run", "FILE"], |kind| kind == Text),
 ];
 
 #[test]
@@ -146,8 +149,9 @@ fn a_wrong_file_is_named_for_what_it_is() {
 
     for (place, kinds) in PLACES {
         for (file, kind) in &files {
-            // What is accepted there is tested elsewhere.
-            if kinds.contains(kind) {
+            let is_taken = kinds(*kind);
+            // What takes programs runs them, and says nothing of their kinds.
+            if is_taken && !kind.is_recording() {
                 continue;
             }
             let put = |word: &&'static str| match *word {
@@ -160,9 +164,14 @@ fn a_wrong_file_is_named_for_what_it_is() {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             let output = run(&args);
             let told = stderr(&output);
+            let what = format!("{file} is {}", kind.description());
+            if is_taken {
+                assert!(!told.contains(&format!("{what}, not ")), "{args:?}: {told}");
+                let _ = std::fs::remove_file(&out);
+                continue;
+            }
             assert_eq!(status(&output), 2, "{args:?}: {told}");
             // The recorder refuses a case in its own words.
-            let what = format!("{file} is {}", kind.description());
             assert!(told.contains(&what), "{args:?}: {told}");
 
             // One line, and nothing written.
@@ -188,6 +197,18 @@ fn a_wrong_file_is_named_for_what_it_is() {
     }
 }
 
+/// What a trace can have been imported from is in the page of the format.
+#[test]
+fn the_page_of_traces_names_every_engine() {
+    let page = std::fs::read_to_string(root("docs/trace-format.md")).expect("the page");
+    let line = page.lines().find(|line| line.contains("| engine: "));
+    let line = line.expect("the field of the engine");
+    for engine in Engine::all().filter(|&engine| engine != Engine::Unknown) {
+        let name = format!("`{}`", engine.as_str());
+        assert!(line.contains(&name), "{name} is not in: {line}");
+    }
+}
+
 /// The subcommand suggested for a kind of file accepts it.
 #[test]
 fn each_advice_names_a_subcommand_that_takes_the_file() {
@@ -209,10 +230,7 @@ fn each_advice_names_a_subcommand_that_takes_the_file() {
         let command = command.split('`').next().unwrap_or_default();
         let words: Vec<&str> = command.split(' ').collect();
         assert!(help.contains(&format!("  {} ", words[0])), "{command}");
-        let takes =
-            |(place, kinds): &&FileArgument| place.starts_with(&words[..]) && kinds.contains(kind);
-
-        // Lines are a baseline, which is an option's value, not a place of its own.
+        let takes = |(place, kinds): &&FileArgument| place.starts_with(&words[..]) && kinds(*kind);
         let baseline = *kind == Lines && words == ["compare"];
         assert!(
             baseline || PLACES.iter().find(takes).is_some(),

@@ -18,6 +18,7 @@ mod inputs;
 mod json;
 mod kinds;
 mod limits;
+mod opens;
 mod output;
 mod perf_script;
 mod readers;

@@ -6,8 +6,8 @@ use crate::compare::GroupKey;
 use crate::input::Input;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::names::file_name;
-use unwind_sim_recordings::open;
 use unwind_sim_recordings::printable::PrintableName as _;
 
 /// Maximum size of an earlier output, bytes.
@@ -51,6 +51,14 @@ impl Source {
         match self {
             Source::Compare => "column",
             Source::Verify => "verified",
+        }
+    }
+
+    fn unreadable(self, path: &Path, source: std::io::Error) -> BaselineError {
+        BaselineError::Unreadable {
+            path: path.into(),
+            command: self.command(),
+            source,
         }
     }
 
@@ -188,11 +196,22 @@ impl Baseline {
     /// # Errors
     /// If the file cannot be read, is not such an output, or has another origin.
     pub fn read(path: &Path, source: Source, origin: &Origin) -> Result<Baseline, BaselineError> {
-        let text = open::read_text(path, BYTES_MAX).map_err(|error| BaselineError::Unreadable {
-            path: path.into(),
-            command: source.command(),
-            source: error,
-        })?;
+        let file = InputFile::open(path).map_err(|error| source.unreadable(path, error))?;
+        Baseline::of(&file, source, origin)
+    }
+
+    /// [`Baseline::read`] of a file that is open.
+    ///
+    /// # Errors
+    /// See [`Baseline::read`].
+    pub fn of(
+        file: &InputFile,
+        source: Source,
+        origin: &Origin,
+    ) -> Result<Baseline, BaselineError> {
+        let path = file.path();
+        let text = file.text(BYTES_MAX);
+        let text = text.map_err(|error| source.unreadable(path, error))?;
         Self::parse(&text, path, source, origin)
     }
 

@@ -4,7 +4,7 @@
 
 use crate::engine::{Outcome, Setting, examine};
 use crate::ground::{Proofs, with_truth};
-use crate::input::{FileKind, Input, file_kind};
+use crate::input::{FileKind, Input, open_file};
 use crate::run::{Column, RunError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,21 +13,18 @@ use unwind_sim_recordings::convert::OpenOptions;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::import;
-use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::names::Location;
-use unwind_sim_recordings::open;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::view::Filter;
 use unwind_sim_recordings::view::View;
 use unwind_sim_tables::ground::FileArena;
 use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::image::Owner;
 use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::unwinder::Unwinder;
 use unwind_sim_unwind::verdict::Verdict;
-
-/// Maximum size of a case that is looked at, bytes.
-const CASE_BYTES_MAX: u64 = 64 << 20;
 
 /// Why a folder cannot be checked.
 #[derive(Debug, thiserror::Error)]
@@ -362,27 +359,30 @@ fn recordings(path: &Path) -> Result<Vec<PathBuf>, CheckError> {
 
 /// Whether this is a case, or a recording of a program.
 fn is_recording(path: &Path) -> bool {
-    match file_kind(path) {
-        Ok(FileKind::Case) => is_case(path),
-        Ok(FileKind::Trace | FileKind::PerfData) => true,
-        // A dump of a kernel's memory needs the kernel's image.
-        Ok(FileKind::Core) => {
-            map_file(path).is_ok_and(|bytes| !import::is_vmcore((*bytes).as_ref()))
-        }
-        _ => false,
+    let Ok(file) = open_file(path) else {
+        return false;
+    };
+    if file.kind() == FileKind::Case {
+        return is_case(&file);
     }
+    // What has the stacks of a kernel needs its image.
+    let is_of_program =
+        || (file.bytes()).is_ok_and(|bytes| !import::is_of_kernel((*bytes).as_ref()));
+    file.kind().is_recorded() && (!file.kind().is_converted() || is_of_program())
 }
 
 /// Whether this assembly file is a case. One that is malformed on purpose has its expected message
 /// beside it, in a `.txt` of the same name.
-fn is_case(path: &Path) -> bool {
-    let header = |text: Vec<u8>| {
-        text.split(|b| *b == b'\n')
+fn is_case(file: &InputFile) -> bool {
+    let header = |bytes: Owner| {
+        (*bytes)
+            .as_ref()
+            .split(|b| *b == b'\n')
             .any(|line| line.starts_with(b"#!"))
     };
     // A file that cannot be read is reported when it is opened.
-    let has_header = open::read(path, CASE_BYTES_MAX).map_or(true, header);
-    has_header && !path.with_extension("txt").is_file()
+    let has_header = file.bytes().map_or(true, header);
+    has_header && !file.path().with_extension("txt").is_file()
 }
 
 fn check_file(
@@ -501,7 +501,7 @@ mod tests {
         let files = recordings(&corpus).expect("a folder");
         assert!(files.len() > 150, "{}", files.len());
         for file in files {
-            match file_kind(&file).expect("it is there") {
+            match open_file(&file).expect("it is there").kind() {
                 FileKind::Case => {
                     crate::cases::read(&file).unwrap_or_else(|error| panic!("{error}"));
                 }

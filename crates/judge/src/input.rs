@@ -1,20 +1,29 @@
 //! Opens what can be replayed: a trace, a case, a perf.data, an ELF core or a kernel's capture.
+//!
+//! A command makes one [`InputFile`] of the path that it was given (`recordings/src/input_file.rs`), one
+//! [`OpenOptions`] of the options that say where images come from, and of both one [`Input`], which is what
+//! it passes on. Nothing below takes the path of a recording: what is to be known of it, such as its kind,
+//! its bytes or where its images are, is asked of the [`Input`].
 
+use crate::engine::Setting;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use unwind_sim_recordings::branches::Stitching;
 use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::convert::{ImportError, OpenOptions};
 pub use unwind_sim_recordings::file_kind::FileKind;
-use unwind_sim_recordings::file_kind::{self, WrongKind};
+use unwind_sim_recordings::file_kind::WrongKind;
 use unwind_sim_recordings::files::{FileProblem, FinderOptions};
 use unwind_sim_recordings::gaps::Gaps;
+use unwind_sim_recordings::import;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::parts::Part;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::recording::Recording;
 use unwind_sim_recordings::trace::{Meta, Trace, TraceError};
 use unwind_sim_recordings::view::{Filter, View};
+use unwind_sim_unwind::image::Owner;
 
 /// Why an input cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -60,57 +69,40 @@ impl From<TraceError> for InputError {
     }
 }
 
-/// A description of what can be replayed, for messages.
-pub const RECORDING: &str =
-    "a recording: a trace, a perf.data, an ELF core, a kernel's capture (JSON) or a case (.s)";
-
-/// The kinds of files that can be replayed.
-pub const RECORDINGS: [FileKind; 5] = [
-    FileKind::Trace,
-    FileKind::PerfData,
-    FileKind::Core,
-    FileKind::Capture,
-    FileKind::Case,
-];
-
-/// The kind of the file at `path`, or of the case that the program carries under that name.
+/// Opens the file at `path`, or the case that the program carries under that name.
 ///
 /// # Errors
 /// If the file cannot be opened.
-pub fn file_kind(path: &Path) -> Result<FileKind, InputError> {
+pub fn open_file(path: &Path) -> Result<InputFile, InputError> {
     #[cfg(feature = "machine")]
-    if crate::cases::carried::text(path).is_some() {
-        return Ok(FileKind::Case);
+    if let Some(carried) = crate::cases::carried::input(path) {
+        return Ok(carried);
     }
-    file_kind::file_kind(path).map_err(|source| InputError::Open {
+    InputFile::open(path).map_err(|source| InputError::Open {
         path: path.into(),
         source,
     })
 }
 
-/// Checks that the file at `path` can be replayed. Returns its kind.
+/// Checks that a file can be replayed.
 ///
 /// # Errors
-/// If the file cannot be opened or is of another kind.
-pub fn recording_kind(path: &Path) -> Result<FileKind, InputError> {
-    let kind = file_kind(path)?;
-    if RECORDINGS.contains(&kind) {
-        return Ok(kind);
+/// If it is of another kind.
+pub fn check_recording(file: &InputFile) -> Result<(), InputError> {
+    if file.kind().is_recording() {
+        return Ok(());
     }
-    Err(InputError::Kind(WrongKind {
-        path: path.into(),
-        kind,
-        wanted: RECORDING,
-    }))
+    let kinds = FileKind::list(FileKind::is_recording);
+    Err(file.is_not(format!("a recording: {kinds}")).into())
 }
 
-/// The recording of a case, which is run for it.
+/// The recording of a case, which is run for it, and how its walks are set.
 ///
 /// # Errors
 /// If the case does not build or run.
 #[cfg(feature = "machine")]
-pub fn trace_of(path: &Path, limits: &CaseLimits) -> Result<Trace, InputError> {
-    Ok(crate::cases::trace_of(path, limits)?)
+pub fn trace_of(file: &InputFile, limits: &CaseLimits) -> Result<(Trace, Setting), InputError> {
+    Ok(crate::cases::trace_of(file, limits)?)
 }
 
 /// The recording of a case, which this build cannot run.
@@ -118,15 +110,18 @@ pub fn trace_of(path: &Path, limits: &CaseLimits) -> Result<Trace, InputError> {
 /// # Errors
 /// Always.
 #[cfg(not(feature = "machine"))]
-pub fn trace_of(path: &Path, _: &CaseLimits) -> Result<Trace, InputError> {
-    let path = path.into();
+pub fn trace_of(file: &InputFile, _: &CaseLimits) -> Result<(Trace, Setting), InputError> {
+    let path = file.path().into();
     Err(InputError::NoMachine { path })
 }
 
-/// An open recording.
+/// An open recording: its file, where images are looked for, and what was read. Every part of a command is
+/// given this one, so that the file is opened once, and all look for images at the same places.
 pub struct Input {
     recording: Recording,
-    symfs: Option<PathBuf>,
+    file: Option<InputFile>,
+    options: OpenOptions,
+    setting: Setting,
 }
 
 impl Input {
@@ -135,29 +130,88 @@ impl Input {
     /// # Errors
     /// If the file cannot be read, cannot be replayed, or is damaged before its first sample.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Input, InputError> {
-        let recording = match recording_kind(path)? {
-            FileKind::Case => trace_of(path, &options.case_limits)?.into(),
-            kind => Recording::open(path, kind, options)?,
+        Input::of(&open_file(path)?, options)
+    }
+
+    /// Imports or runs a file that is open, depending on its kind.
+    ///
+    /// # Errors
+    /// See [`Input::open`].
+    pub fn of(file: &InputFile, options: &OpenOptions) -> Result<Input, InputError> {
+        check_recording(file)?;
+        let (recording, setting) = match file.kind() {
+            FileKind::Case => {
+                let (trace, setting) = trace_of(file, &options.case_limits)?;
+                (trace.into(), setting)
+            }
+            _ => (Recording::open(file, options)?, Setting::default()),
         };
-        let symfs = options.symfs.clone();
-        Ok(Input { recording, symfs })
+        Ok(Input {
+            recording,
+            file: Some(file.clone()),
+            options: options.clone(),
+            setting,
+        })
     }
 
     /// Opens a trace that is in memory.
     pub fn from_trace(trace: Trace) -> Input {
-        let recording = trace.into();
         Input {
-            recording,
-            symfs: None,
+            recording: trace.into(),
+            file: None,
+            options: OpenOptions::default(),
+            setting: Setting::default(),
         }
+    }
+
+    /// The file that it was read from; `None` of a trace in memory.
+    pub fn file(&self) -> Option<&InputFile> {
+        self.file.as_ref()
+    }
+
+    /// Where images are looked for, and what else it was opened with.
+    pub fn options(&self) -> &OpenOptions {
+        &self.options
+    }
+
+    /// How its walks are set: as its case says, if it is one.
+    pub fn setting(&self) -> Setting {
+        self.setting
     }
 
     /// Where to look for files of which the recording has only parts.
     pub fn files(&self) -> FinderOptions {
         FinderOptions {
-            symfs: self.symfs.clone(),
+            symfs: self.options.symfs.clone(),
             ..FinderOptions::system()
         }
+    }
+
+    /// Whether it holds the stacks of a kernel. A trace does if its first sample is of one.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn is_of_kernel(&self) -> Result<bool, InputError> {
+        let Some(file) = &self.file else {
+            return Ok(false);
+        };
+        if file.kind() == FileKind::Trace {
+            let is_of_kernel = self.first(|view| view.sample.kernel.is_some());
+            return Ok(is_of_kernel.unwrap_or(false));
+        }
+        if !file.kind().is_imported() {
+            return Ok(false);
+        }
+        let bytes = file.bytes().map_err(|source| InputError::Open {
+            path: file.path().into(),
+            source,
+        })?;
+        Ok(import::is_of_kernel((*bytes).as_ref()))
+    }
+
+    /// The bytes of a perf.data, which is read in place; `None` of other recordings.
+    pub fn perf_data(&self) -> Option<Owner> {
+        self.recording.perf_data()
     }
 
     /// How the recording was made.

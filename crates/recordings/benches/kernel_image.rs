@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::kernel::{Compression, OpenOptions, open};
 
 const FOLDER: &str = "UNWIND_SIM_KERNELS";
@@ -33,7 +34,11 @@ fn main() {
 }
 
 fn measure(path: &Path) {
-    let kernel = open(path, &OpenOptions::default()).expect("a kernel");
+    let open = || {
+        let file = InputFile::open(path).expect("the image");
+        open(&file, &OpenOptions::default()).expect("a kernel")
+    };
+    let kernel = open();
     let payload = kernel.payload.as_ref().expect("it is packed");
     let Some(tool) = tool(payload.compression) else {
         println!("skipped: {}: no tool", path.display());
@@ -52,7 +57,7 @@ fn measure(path: &Path) {
     let (mut ours, mut theirs) = (Duration::MAX, Duration::MAX);
     for _ in 0..ROUNDS {
         let start = Instant::now();
-        std::hint::black_box(open(path, &OpenOptions::default()).expect("a kernel"));
+        std::hint::black_box(open());
         ours = ours.min(start.elapsed());
         let start = Instant::now();
         let bytes = unpack(tool, &file);

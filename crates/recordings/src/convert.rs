@@ -4,6 +4,7 @@
 use crate::case_limits::CaseLimits;
 use crate::file_kind::{FileKind, WrongKind};
 use crate::import::{self as corpus, ImportItem, ImportOptions, Imported};
+use crate::input_file::InputFile;
 use crate::leftovers::TemporaryFile;
 use crate::model::{Event, ImageIndex, Item};
 use crate::trace::{self, Meta, OutputOptions, Trace, TraceError, TraceWriter, WriteError};
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use unwind_sim_unwind::image::Image;
 
@@ -29,7 +30,7 @@ pub struct OpenOptions {
     /// The program that wrote a core, if its file is not at the path that the core names.
     pub exe: Option<PathBuf>,
     /// The kernel image, for captures and dumps of a machine.
-    pub kernel: Option<PathBuf>,
+    pub kernel: Option<InputFile>,
     /// Options for opening the kernel image.
     pub kernel_files: crate::kernel::OpenOptions,
     /// KASLR offset, if known.
@@ -48,12 +49,11 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// When the recording at `path` was last written, if files are to be compared with it. Those of
-    /// cores always are: a core is of one program, which is often built again.
-    pub(crate) fn recorded_at(&self, path: &Path, kind: FileKind) -> Option<std::time::SystemTime> {
-        let is_wanted = self.check_age || kind == FileKind::Core;
-        let metadata = std::fs::metadata(path).ok().filter(|_| is_wanted)?;
-        metadata.modified().ok()
+    /// When the recording was last written, if files are to be compared with it. Those of cores always
+    /// are: a core is of one program, which is often built again.
+    pub(crate) fn recorded_at(&self, input: &InputFile) -> Option<std::time::SystemTime> {
+        let is_wanted = self.check_age || input.kind() == FileKind::Core;
+        input.modified().filter(|_| is_wanted)
     }
 }
 
@@ -78,65 +78,51 @@ pub enum ImportError {
 }
 
 /// The trace metadata that describes the import.
-pub fn meta(path: &Path, kind: FileKind) -> Meta {
-    let engine = match kind {
-        FileKind::Core => trace::Engine::Core,
-        FileKind::Capture => trace::Engine::Capture,
-        _ => trace::Engine::PerfData,
-    };
+pub fn meta(input: &InputFile) -> Meta {
     let command = ["unwind-sim", "import"].map(str::to_owned);
-    let path = path.to_string_lossy().into_owned();
+    let path = input.path().to_string_lossy().into_owned();
     Meta {
         command: command.into_iter().chain([path]).collect(),
-        engine,
+        engine: trace::Engine::Import(input.kind()),
         ..Meta::default()
     }
 }
 
-/// Imports the file at `path` into `writer`.
+/// Imports a recording into `writer`.
 ///
 /// # Errors
 /// If the recording cannot be read, or the trace cannot be written.
 pub fn into<W: Write>(
-    path: &Path,
-    kind: FileKind,
+    input: &InputFile,
     options: &OpenOptions,
     writer: &mut TraceWriter<W>,
 ) -> Result<Imported, ImportError> {
     // A trace does not store the memory of a process.
     let mut walks = ReadByWalks::new();
     let add = |writer: &mut TraceWriter<W>, image: Arc<Image>| writer.add_image(&image);
-    convert(path, kind, options, writer, add, &mut |item| {
+    convert(input, options, writer, add, &mut |item| {
         walks.take(item);
     })
 }
 
-/// Imports the file at `path` into `writer`, to which `add` adds each image. `change` sees each item
+/// Imports a recording into `writer`, to which `add` adds each image. `change` sees each item
 /// before it is written.
 fn convert<W: Write>(
-    path: &Path,
-    kind: FileKind,
+    input: &InputFile,
     options: &OpenOptions,
     writer: &mut TraceWriter<W>,
     mut add: impl FnMut(&mut TraceWriter<W>, Arc<Image>) -> Result<ImageIndex, WriteError>,
     change: &mut dyn FnMut(&mut ImportItem<'_>),
 ) -> Result<Imported, ImportError> {
-    let wrong = || WrongKind {
-        path: path.into(),
-        kind,
-        wanted: "a perf.data, an ELF core, a vmcore or a kernel capture (JSON)",
-    };
-    if !matches!(
-        kind,
-        FileKind::PerfData | FileKind::Core | FileKind::Capture
-    ) {
+    let wrong = || input.is_not(FileKind::list(FileKind::is_imported));
+    if !input.kind().is_imported() {
         return Err(wrong().into());
     }
 
     let mut import = ImportOptions::default();
     import.files.symfs.clone_from(&options.symfs);
     // A file that is newer than the recording may be another one.
-    import.files.recorded = options.recorded_at(path, kind);
+    import.files.recorded = options.recorded_at(input);
     import.exe.clone_from(&options.exe);
     import.kernel.clone_from(&options.kernel);
     import.kernel_files.clone_from(&options.kernel_files);
@@ -148,7 +134,7 @@ fn convert<W: Write>(
     let mut numbers: HashMap<ImageIndex, ImageIndex> = HashMap::new();
     let mut failed = None;
     // The import only knows that it was stopped; why is kept here.
-    let imported = corpus::import(path, &import, &mut |mut item| {
+    let imported = corpus::import(input, &import, &mut |mut item| {
         change(&mut item);
         match write(writer, &mut numbers, &mut add, item) {
             Ok(()) => ControlFlow::Continue(()),
@@ -198,26 +184,25 @@ fn write<W: Write>(
     }
 }
 
-/// Converts the file at `path` to a temporary trace, which is deleted on drop. Also returns what
+/// Converts a recording to a temporary trace, which is deleted on drop. Also returns what
 /// was imported.
 ///
 /// # Errors
 /// See [`into`].
 pub fn to_trace(
-    path: &Path,
-    kind: FileKind,
+    input: &InputFile,
     options: &OpenOptions,
 ) -> Result<(Trace, Imported), ImportError> {
     let file = TemporaryFile::new().map_err(ImportError::Temporary)?;
     let out = std::io::BufWriter::with_capacity(1 << 20, file.as_file());
-    let mut writer = TraceWriter::with_options(out, &meta(path, kind), OutputOptions::fast())?;
+    let mut writer = TraceWriter::with_options(out, &meta(input), OutputOptions::fast())?;
 
     // It is read by this process, which has the images already.
     let keep = |writer: &mut TraceWriter<_>, image| writer.keep_image(image);
 
     // The memory of a core is read where it is: no stack is copied.
     let mut process = None;
-    let imported = convert(path, kind, options, &mut writer, keep, &mut |item| {
+    let imported = convert(input, options, &mut writer, keep, &mut |item| {
         if let ImportItem::Item(Item::Sample(sample)) = item
             && let Some(memory) = sample.process_memory.take()
         {

@@ -1,13 +1,17 @@
-//! Detects what a file is, from its first bytes and its name, and names the subcommand for it.
+//! The table of file kinds: what each is called, how it is known, which subcommands take it, and how it is
+//! read as a recording. Detects what a file is, from its first bytes and its name.
+//!
+//! What is inside a file says its reader.
 
 use crate::open;
-use crate::perf_directory;
+use crate::perf_directory::PerfDirectory;
 use crate::printable::PrintableName as _;
+use std::borrow::Cow;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What a file is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What a file is. The order is that of [`KINDS`], which has a row for each.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FileKind {
     /// A trace, this project's format.
     Trace,
@@ -19,27 +23,221 @@ pub enum FileKind {
     Bpf,
     /// Another ELF file.
     Elf,
-    /// A capture of a kernel, as JSON.
-    Capture,
     /// Output of a subcommand's `--json`.
     Lines,
+    /// A capture of a kernel, as JSON.
+    Capture,
     /// A test case.
     Case,
     /// A compressed Linux kernel (bzImage).
     Kernel,
     /// Compressed by gzip, xz, zstd or bzip2.
     Compressed,
-    /// Any other text.
-    Text,
-    /// No bytes.
-    Empty,
     /// A folder.
     Folder,
     /// A device, pipe or socket.
     Special,
+    /// No bytes.
+    Empty,
+    /// Any other text.
+    Text,
     /// None of these.
     Unknown,
 }
+
+/// A row of the table.
+struct Entry {
+    kind: FileKind,
+    /// What it is called where a file is one, with its article.
+    description: &'static str,
+    /// What it is called where one is wanted, if that is more.
+    wanted: &'static str,
+    /// Which subcommands take it, behind a description. The first is one that takes any such file.
+    advice: &'static str,
+    mark: Mark,
+    reading: Reading,
+    /// It may be a program that is run.
+    may_run: bool,
+    /// It may hold a kernel's image.
+    may_be_kernel: bool,
+}
+
+/// How a kind is known.
+enum Mark {
+    /// By its first bytes, of which there are [`HEAD_BYTES`] at most.
+    Bytes(fn(&[u8]) -> bool),
+    /// By its first bytes, unless it has the name of a case, which is a text.
+    Text(fn(&[u8]) -> bool),
+    /// By its name; where it has none, by its claim.
+    Name,
+    /// It is not a file.
+    Other,
+}
+
+/// How a kind is read as a recording.
+#[derive(Clone, Copy)]
+enum Reading {
+    /// It is none.
+    No,
+    /// In place, as a trace.
+    Trace,
+    /// In place, by an importer, at each pass again. `import` writes it to a trace, whose engine has this
+    /// name (`docs/trace-format.md`).
+    Direct(&'static str),
+    /// Through a temporary trace that an importer makes when it is opened, with such a name.
+    Converted(&'static str),
+    /// Its program is run.
+    Run,
+}
+
+/// What most kinds are: known by their bytes, and neither a recording nor a program.
+const PLAIN: Entry = Entry {
+    kind: FileKind::Unknown,
+    description: "",
+    wanted: "",
+    advice: "",
+    mark: Mark::Other,
+    reading: Reading::No,
+    may_run: false,
+    may_be_kernel: false,
+};
+
+/// The table of file kinds. The first whose mark fits is the kind of a file.
+///
+/// A new recording format needs a row here, one in the table of importers (`import/mod.rs`) and its own
+/// folder beside that.
+const KINDS: [Entry; FileKind::Unknown as usize + 1] = [
+    Entry {
+        kind: FileKind::Trace,
+        description: "a trace",
+        advice: "; `unwind-sim compare`, replay, explain, extract and inspect read it",
+        mark: Mark::Bytes(|head| head.starts_with(&crate::trace::MAGIC)),
+        reading: Reading::Trace,
+        ..PLAIN
+    },
+    Entry {
+        kind: FileKind::PerfData,
+        description: "a perf.data",
+        advice: "; `unwind-sim perf script` prints it, import, replay, compare and inspect read it",
+        mark: Mark::Bytes(|head| head.starts_with(b"PERFILE2")),
+        reading: Reading::Direct("perf.data"),
+        ..PLAIN
+    },
+    Entry {
+        kind: FileKind::Core,
+        description: "an ELF core",
+        advice: "; `unwind-sim replay`, compare, import and inspect read it",
+        // e_type of the ELF header: ET_CORE (gABI).
+        mark: Mark::Bytes(|head| is_elf(head) && head.get(16) == Some(&4)),
+        reading: Reading::Converted("core"),
+        ..PLAIN
+    },
+    Entry {
+        kind: FileKind::Bpf,
+        description: "a BPF object",
+        advice: "; `unwind-sim perf bpf` runs it",
+        // e_machine of the ELF header: EM_BPF (gABI).
+        mark: Mark::Bytes(|head| is_elf(head) && head.get(18) == Some(&247)),
+        ..PLAIN
+    },
+    Entry {
+        kind: FileKind::Elf,
+        description: "an ELF program or library",
+        advice: "; `unwind-sim inspect` shows its tables, record, verify and emulate run a program",
+        mark: Mark::Bytes(is_elf),
+        may_run: true,
+        may_be_kernel: true,
+        ..PLAIN
+    },
+    Entry {
+        kind: FileKind::Lines,
+        description: "the --json output of unwind-sim",
+        advice: "; `unwind-sim report` shows that of verify and `tables check`, --baseline of compare \
+                 and verify reads theirs",
+        mark: Mark::Text(|head| {
+            const SCHEMA: &[u8] = b"\"schema\":\"unwind-sim.";
+            is_json(head) && head.windows(SCHEMA.len()).any(|bytes| bytes == SCHEMA)
+        }),
+        ..PLAIN
+    },
+    Entry {
+        kind: FileKind::Capture,
+        description: "a JSON file, such as a kernel capture",
+        wanted: "a kernel's capture (JSON)",
+        advice: "; `unwind-sim compare`, replay, explain and import read a capture, with --kernel",
+        mark: Mark::Text(is_json),
+        reading: Reading::Converted("capture"),
+        ..PLAIN
+    },
+    Entry {
+        kind: FileKind::Case,
+        description: "a case",
+        wanted: "a case (.s)",
+        advice: "; `unwind-sim cases run`, compare, replay and verify take it",
+        mark: Mark::Name,
+        reading: Reading::Run,
+        may_run: true,
+        ..PLAIN
+    },
+    Entry {
+        kind: FileKind::Kernel,
+        description: "a kernel image",
+        advice: "; `unwind-sim inspect` shows it, --kernel takes it",
+        mark: Mark::Bytes(crate::kernel::is_bzimage),
+        may_be_kernel: true,
+        ..PLAIN
+    },
+    Entry {
+        kind: FileKind::Compressed,
+        description: "a compressed file",
+        advice: "; decompress it first",
+        mark: Mark::Bytes(|head| {
+            const MAGICS: [&[u8]; 4] = [b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"BZh"];
+            MAGICS.iter().any(|magic| head.starts_with(magic))
+        }),
+        may_be_kernel: true,
+        ..PLAIN
+    },
+    Entry {
+        kind: FileKind::Folder,
+        description: "a folder",
+        ..PLAIN
+    },
+    Entry {
+        kind: FileKind::Special,
+        description: "not a regular file",
+        ..PLAIN
+    },
+    Entry {
+        kind: FileKind::Empty,
+        description: "an empty file",
+        mark: Mark::Text(<[u8]>::is_empty),
+        ..PLAIN
+    },
+    Entry {
+        kind: FileKind::Text,
+        description: "a text file",
+        mark: Mark::Text(is_text),
+        may_run: true,
+        ..PLAIN
+    },
+    Entry {
+        kind: FileKind::Unknown,
+        description: "a file of an unknown kind",
+        mark: Mark::Text(|_| true),
+        may_run: true,
+        ..PLAIN
+    },
+];
+
+// Each row is at the number of its kind.
+const _: () = {
+    let mut row = 0;
+    while row < KINDS.len() {
+        assert!(KINDS[row].kind as usize == row);
+        row += 1;
+    }
+};
 
 /// A file of a kind that the subcommand does not read.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +248,7 @@ pub struct WrongKind {
     /// Its actual kind.
     pub kind: FileKind,
     /// What was expected, in words.
-    pub wanted: &'static str,
+    pub wanted: Cow<'static, str>,
 }
 
 /// Why a file cannot be used.
@@ -71,104 +269,97 @@ pub enum KindError {
 
 impl FileKind {
     /// Every kind.
-    pub const ALL: [FileKind; 15] = [
-        FileKind::Trace,
-        FileKind::PerfData,
-        FileKind::Core,
-        FileKind::Bpf,
-        FileKind::Elf,
-        FileKind::Capture,
-        FileKind::Lines,
-        FileKind::Case,
-        FileKind::Kernel,
-        FileKind::Compressed,
-        FileKind::Text,
-        FileKind::Empty,
-        FileKind::Folder,
-        FileKind::Special,
-        FileKind::Unknown,
-    ];
+    pub const ALL: [FileKind; KINDS.len()] = {
+        let mut all = [FileKind::Unknown; KINDS.len()];
+        let mut row = 0;
+        while row < KINDS.len() {
+            all[row] = KINDS[row].kind;
+            row += 1;
+        }
+        all
+    };
+
+    const fn row(self) -> &'static Entry {
+        const ROWS: &[Entry] = &KINDS;
+        &ROWS[self as usize]
+    }
 
     /// A description with its article, such as "a trace".
     pub const fn description(self) -> &'static str {
-        match self {
-            FileKind::Trace => "a trace",
-            FileKind::PerfData => "a perf.data",
-            FileKind::Core => "an ELF core",
-            FileKind::Bpf => "a BPF object",
-            FileKind::Elf => "an ELF program or library",
-            FileKind::Capture => "a JSON file, such as a kernel capture",
-            FileKind::Lines => "the --json output of unwind-sim",
-            FileKind::Case => "a case",
-            FileKind::Kernel => "a kernel image",
-            FileKind::Compressed => "a compressed file",
-            FileKind::Text => "a text file",
-            FileKind::Empty => "an empty file",
-            FileKind::Folder => "a folder",
-            FileKind::Special => "not a regular file",
-            FileKind::Unknown => "a file of an unknown kind",
-        }
+        self.row().description
     }
 
     /// Which subcommand to use for such a file.
     const fn advice(self) -> &'static str {
-        match self {
-            FileKind::Trace => {
-                "; `unwind-sim compare`, replay, explain, extract and inspect read it"
-            }
-            FileKind::PerfData => {
-                "; `unwind-sim perf script` prints it, import, replay, compare and inspect read it"
-            }
-            FileKind::Core => "; `unwind-sim replay`, compare, import and inspect read it",
-            FileKind::Bpf => "; `unwind-sim perf bpf` runs it",
-            FileKind::Elf => {
-                "; `unwind-sim inspect` shows its tables, record, verify and emulate run a program"
-            }
-            FileKind::Capture => {
-                "; `unwind-sim compare`, replay, explain and import read a capture, with --kernel"
-            }
-            FileKind::Lines => {
-                "; `unwind-sim report` shows that of verify and `tables check`, --baseline of compare \
-                 and verify reads theirs"
-            }
-            FileKind::Case => "; `unwind-sim cases run`, compare, replay and verify take it",
-            FileKind::Kernel => "; `unwind-sim inspect` shows it, --kernel takes it",
-            FileKind::Compressed => "; decompress it first",
-            FileKind::Text
-            | FileKind::Empty
-            | FileKind::Folder
-            | FileKind::Special
-            | FileKind::Unknown => "",
+        self.row().advice
+    }
+
+    /// What it is called where one is wanted.
+    fn wanted(self) -> &'static str {
+        let row = self.row();
+        match row.wanted {
+            "" => row.description,
+            wanted => wanted,
         }
     }
 
-    /// The kind of the file at `path`, if it is one of `kinds`. `wanted` describes `kinds` in
-    /// words.
-    ///
-    /// # Errors
-    /// If the file cannot be opened or is of another kind.
-    pub fn expect(
-        path: &Path,
-        wanted: &'static str,
-        kinds: &[FileKind],
-    ) -> Result<FileKind, KindError> {
-        let kind = file_kind(path).map_err(|source| KindError::Open {
-            path: path.into(),
-            source,
-        })?;
-        match kinds.contains(&kind) {
-            true => Ok(kind),
-            false => Err(WrongKind {
-                path: path.into(),
-                kind,
-                wanted,
-            }
-            .into()),
+    /// Whether `replay`, `compare` and the like read it.
+    pub const fn is_recording(self) -> bool {
+        !matches!(self.row().reading, Reading::No)
+    }
+
+    /// Whether it is a recording that was made before, and so holds a program's data; a case is run.
+    pub const fn is_recorded(self) -> bool {
+        self.is_recording() && !matches!(self.row().reading, Reading::Run)
+    }
+
+    /// Whether it is imported: it has a row in the table of importers.
+    pub const fn is_imported(self) -> bool {
+        self.engine().is_some()
+    }
+
+    /// Whether it is read through a trace that is made of it.
+    pub const fn is_converted(self) -> bool {
+        matches!(self.row().reading, Reading::Converted(_))
+    }
+
+    /// The name of the engine of a trace that was imported from it.
+    pub const fn engine(self) -> Option<&'static str> {
+        match self.row().reading {
+            Reading::Direct(name) | Reading::Converted(name) => Some(name),
+            Reading::No | Reading::Trace | Reading::Run => None,
+        }
+    }
+
+    /// Whether it may be a program. Only running it says whether it is.
+    pub const fn may_run(self) -> bool {
+        self.row().may_run
+    }
+
+    /// Whether it may be the image of a kernel. Only opening it as one says whether it is.
+    pub const fn may_be_kernel(self) -> bool {
+        self.row().may_be_kernel
+    }
+
+    /// The kinds that are so, as one wants them: "a trace, a perf.data or an ELF core".
+    pub fn list(is: fn(FileKind) -> bool) -> String {
+        let kinds = FileKind::ALL.into_iter().filter(|&kind| is(kind));
+        let names: Vec<&str> = kinds.map(FileKind::wanted).collect();
+        match names.split_last() {
+            Some((last, [])) => (*last).to_owned(),
+            Some((last, before)) => format!("{} or {last}", before.join(", ")),
+            None => String::new(),
         }
     }
 }
 
-/// Detects the kind of the file at `path`.
+/// How many first bytes of a file say its kind. The signature of a bzImage is the one farthest from the
+/// start.
+pub(crate) const HEAD_BYTES: u64 = 0x206;
+
+/// Detects the kind of the file at `path`, without reading it: for a file that is not an input itself, such
+/// as a program that is run, or one of a folder's many. What is to be read is opened as an
+/// [`InputFile`](crate::input_file::InputFile), which has its kind.
 ///
 /// # Errors
 /// If the file cannot be opened.
@@ -177,35 +368,47 @@ pub fn file_kind(path: &Path) -> io::Result<FileKind> {
 
     // Opening a pipe could block until there is a writer.
     if metadata.is_dir() {
-        if perf_directory::is_directory(path) {
-            return Ok(FileKind::PerfData);
-        }
-        return Ok(FileKind::Folder);
+        return Ok(match PerfDirectory::open(path) {
+            Some(_) => FileKind::PerfData,
+            None => FileKind::Folder,
+        });
     }
 
     if !metadata.is_file() {
         return Ok(FileKind::Special);
     }
 
-    // The signature of a bzImage is the one farthest from the start.
     let mut head = Vec::new();
     let (file, _) = open::file(path)?;
-    file.take(0x206).read_to_end(&mut head)?;
-    let kind = by_bytes(&head);
+    file.take(HEAD_BYTES).read_to_end(&mut head)?;
+    Ok(of_file(path, &head))
+}
 
+/// The kind of a file with this path and these first bytes.
+pub(crate) fn of_file(path: &Path, head: &[u8]) -> FileKind {
+    let kind = by_bytes(head);
     // A program may have any name; a case is known by nothing else.
-    let is_text = matches!(
-        kind,
-        FileKind::Empty | FileKind::Text | FileKind::Unknown | FileKind::Capture | FileKind::Lines
-    );
-
-    match has_name_of_case(path) && is_text {
-        true => Ok(FileKind::Case),
-        false => Ok(kind),
+    match has_name_of_case(path) && matches!(kind.row().mark, Mark::Text(_)) {
+        true => FileKind::Case,
+        false => kind,
     }
 }
 
-fn has_name_of_case(path: &Path) -> bool {
+/// The kind of what comes through a pipe, by its first bytes. A case is known by its claim, which each has,
+/// since a pipe has no name.
+pub(crate) fn of_pipe(head: &[u8]) -> FileKind {
+    const CLAIM: &[u8] = b"#! claim:";
+    let is_claimed = head
+        .split(|&byte| byte == b'\n')
+        .any(|line| line.starts_with(CLAIM));
+    match by_bytes(head) {
+        FileKind::Text if is_claimed => FileKind::Case,
+        kind => kind,
+    }
+}
+
+/// Whether a path is one that a case has.
+pub fn has_name_of_case(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "s")
 }
 
@@ -216,30 +419,20 @@ pub fn is_case(path: &Path) -> bool {
 }
 
 fn by_bytes(head: &[u8]) -> FileKind {
-    const ET_CORE: u8 = 4;
-    const EM_BPF: u8 = 247;
-    const MAGICS: [&[u8]; 4] = [b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"BZh"];
-    const LINES: &[u8] = b"\"schema\":\"unwind-sim.";
-    // In an ELF header, e_type is at 16 and e_machine at 18 (gABI).
-    let field = |at: usize| head.get(at).copied();
-    match head {
-        [] => FileKind::Empty,
-        [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => FileKind::PerfData,
-        [0x7f, b'E', b'L', b'F', ..] if field(16) == Some(ET_CORE) => FileKind::Core,
-        [0x7f, b'E', b'L', b'F', ..] if field(18) == Some(EM_BPF) => FileKind::Bpf,
-        [0x7f, b'E', b'L', b'F', ..] => FileKind::Elf,
-        _ if head.starts_with(&crate::trace::MAGIC) => FileKind::Trace,
-        _ if head.trim_ascii_start().starts_with(b"{") => {
-            match head.windows(LINES.len()).any(|w| w == LINES) {
-                true => FileKind::Lines,
-                false => FileKind::Capture,
-            }
-        }
-        _ if crate::kernel::is_bzimage(head) => FileKind::Kernel,
-        _ if MAGICS.iter().any(|magic| head.starts_with(magic)) => FileKind::Compressed,
-        _ if is_text(head) => FileKind::Text,
-        _ => FileKind::Unknown,
-    }
+    let fits = |entry: &&Entry| match entry.mark {
+        Mark::Bytes(is) | Mark::Text(is) => is(head),
+        Mark::Name | Mark::Other => false,
+    };
+    let found = KINDS.iter().find(fits);
+    found.map_or(FileKind::Unknown, |entry| entry.kind)
+}
+
+fn is_elf(head: &[u8]) -> bool {
+    head.starts_with(b"\x7fELF")
+}
+
+fn is_json(head: &[u8]) -> bool {
+    head.trim_ascii_start().starts_with(b"{")
 }
 
 /// Is this the start of a text? Its last character may be cut off.

@@ -21,6 +21,7 @@ pub mod files;
 pub mod gaps;
 pub mod gdb_jit;
 pub mod import;
+pub mod input_file;
 pub mod jitdump;
 pub mod kernel;
 pub mod leftovers;

@@ -1,5 +1,6 @@
 //! How a recording was made, as far as the file says: what advice must not repeat.
 
+use crate::file_kind::FileKind;
 use crate::trace::Engine;
 use unwind_sim_perf_data::{PerfFile, branch_sample_type, feature, sample_type};
 
@@ -40,7 +41,7 @@ impl Made {
         let command = file.features().command_line().ok().flatten();
         let words = command.unwrap_or_default().into_iter().take(WORDS_MAX);
         let mut made = Made {
-            engine: Engine::PerfData,
+            engine: Engine::Import(FileKind::PerfData),
             command: words
                 .map(|word| String::from_utf8_lossy(word).into_owned())
                 .collect(),

@@ -1,7 +1,7 @@
 //! Memory-maps files. With `shrunk.rs`, this is the only `unsafe` of this crate.
 
 use crate::open;
-use crate::perf_directory;
+use crate::perf_directory::PerfDirectory;
 use crate::shrunk;
 #[cfg(target_os = "linux")]
 use memmap2::Advice;
@@ -27,9 +27,9 @@ pub fn map_file(path: &Path) -> io::Result<Owner> {
     match open::file(path) {
         Ok((file, metadata)) => map_open_file(path, &file, &metadata),
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
-            match perf_directory::is_directory(path) {
-                true => perf_directory::map_directory(path),
-                false => Err(error),
+            match PerfDirectory::open(path) {
+                Some(folder) => folder.map(path),
+                None => Err(error),
             }
         }
         Err(error) => Err(error),

@@ -2,9 +2,10 @@
 //! ever (a FIFO), do something (a device), or never end (`/dev/zero`).
 
 use nix::fcntl::OFlag;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::{self, File, FileType, Metadata, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +14,8 @@ use std::time::SystemTime;
 
 /// Whether inputs are remembered.
 static REMEMBERS: AtomicBool = AtomicBool::new(false);
-/// Every file that this process opened here since then.
-static INPUTS: Mutex<Option<HashSet<Identity>>> = Mutex::new(None);
+/// Every file that this process opened here since then, and how often.
+static INPUTS: Mutex<Option<HashMap<Identity, u32>>> = Mutex::new(None);
 
 /// From now on, no file that this process opens here is overwritten by
 /// [`OutputFile::create`](crate::output_file::OutputFile::create): for a program that runs one command
@@ -36,7 +37,7 @@ fn identity(file: &Metadata) -> Identity {
 pub(crate) fn is_input(file: &Metadata) -> bool {
     let inputs = INPUTS.lock().unwrap_or_else(PoisonError::into_inner);
     let inputs = inputs.as_ref();
-    inputs.is_some_and(|inputs| inputs.contains(&identity(file)))
+    inputs.is_some_and(|inputs| inputs.contains_key(&identity(file)))
 }
 
 /// Something that has a path, but is not a file.
@@ -87,12 +88,38 @@ pub fn file(path: &Path) -> io::Result<(File, Metadata)> {
         .open(path)?;
     let metadata = file.metadata()?;
     is_file(&metadata)?;
+    count(&metadata);
+    Ok((file, metadata))
+}
+
+/// Remembers that an input was opened, and how often.
+fn count(opened: &Metadata) {
+    note(opened, 1);
+}
+
+/// Remembers an input that was open already.
+fn remember(open: &Metadata) {
+    note(open, 0);
+}
+
+fn note(file: &Metadata, opens: u32) {
     if REMEMBERS.load(Ordering::Relaxed) {
         let mut inputs = INPUTS.lock().unwrap_or_else(PoisonError::into_inner);
         let inputs = inputs.get_or_insert_default();
-        inputs.insert(identity(&metadata));
+        *inputs.entry(identity(file)).or_default() += opens;
     }
-    Ok((file, metadata))
+}
+
+/// How often the file at `path` was opened here since [`remember_inputs`], for tests: each input is to be
+/// opened once.
+///
+/// # Errors
+/// If there is no such file.
+pub fn times_opened(path: &Path) -> io::Result<u32> {
+    let file = fs::metadata(path)?;
+    let inputs = INPUTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let times = inputs.as_ref().and_then(|all| all.get(&identity(&file)));
+    Ok(times.copied().unwrap_or(0))
 }
 
 fn is_file(metadata: &Metadata) -> io::Result<()> {
@@ -102,24 +129,98 @@ fn is_file(metadata: &Metadata) -> io::Result<()> {
     }
 }
 
+/// What is at a path that a person named.
+pub(crate) enum Opened {
+    /// A file, open for reading.
+    File(File, Metadata),
+    /// A pipe that this process was given, or the rest of a file of which somebody has read a part.
+    Pipe(File),
+    /// A folder.
+    Folder(NotAFile, Metadata),
+    /// A FIFO, a device or a socket, which is not opened.
+    Special(NotAFile),
+}
+
+/// Opens what a person named: a file, a folder, or a pipe that a shell gave this process (`<(COMMAND)`,
+/// `/dev/stdin`), which is waited for.
+///
+/// # Errors
+/// If there is nothing, or it cannot be opened.
+pub(crate) fn input(path: &Path) -> io::Result<Opened> {
+    if is_standard_input(path) {
+        return standard_input();
+    }
+
+    let metadata = fs::metadata(path)?;
+    if metadata.is_dir() {
+        return Ok(Opened::Folder(
+            NotAFile::new(metadata.file_type()),
+            metadata,
+        ));
+    }
+    if metadata.file_type().is_fifo() && is_of_this_process(path) {
+        count(&metadata);
+        return File::open(path).map(Opened::Pipe);
+    }
+    match file(path) {
+        Ok((file, metadata)) => Ok(Opened::File(file, metadata)),
+        Err(error) => match NotAFile::of(&error) {
+            Some(what) => Ok(Opened::Special(what)),
+            None => Err(error),
+        },
+    }
+}
+
+/// Standard input, which is open: it is not opened again, which another user's file would not allow.
+fn standard_input() -> io::Result<Opened> {
+    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    let mut input = File::from(input);
+    let metadata = input.metadata()?;
+    if metadata.is_dir() {
+        return Ok(Opened::Folder(
+            NotAFile::new(metadata.file_type()),
+            metadata,
+        ));
+    }
+    if !metadata.is_file() {
+        return Ok(Opened::Pipe(input));
+    }
+
+    remember(&metadata);
+    match input.stream_position()? {
+        0 => Ok(Opened::File(input, metadata)),
+        // Somebody has read a part: what is left is the input, as of a pipe.
+        _ => Ok(Opened::Pipe(input)),
+    }
+}
+
 /// Opens a file that is read once, from its start to its end: also a pipe that a shell gave this
 /// process (`<(COMMAND)`, `/dev/stdin`), which is waited for.
 ///
 /// # Errors
 /// As of [`file()`].
 pub fn stream(path: &Path) -> io::Result<File> {
-    let is_pipe = is_of_this_process(path) && fs::metadata(path)?.file_type().is_fifo();
-    match is_pipe {
-        true => File::open(path),
-        false => file(path).map(|(file, _)| file),
+    match input(path)? {
+        Opened::File(file, _) | Opened::Pipe(file) => Ok(file),
+        Opened::Folder(what, _) | Opened::Special(what) => Err(what.into()),
     }
+}
+
+/// Is this a pipe that this process was given, which can be read only once?
+pub fn is_piped(path: &Path) -> bool {
+    let is_fifo = |path| fs::metadata(path).is_ok_and(|data| data.file_type().is_fifo());
+    (is_standard_input(path) || is_of_this_process(path)) && is_fifo(path)
+}
+
+/// Is this the name of standard input?
+fn is_standard_input(path: &Path) -> bool {
+    const NAMES: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
+    NAMES.iter().any(|name| path == Path::new(name))
 }
 
 /// Is this the name of an open file of this process?
 fn is_of_this_process(path: &Path) -> bool {
-    path == Path::new("/dev/stdin")
-        || path.starts_with("/dev/fd")
-        || path.starts_with("/proc/self/fd")
+    path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd")
 }
 
 /// Reads such a [`stream`] of at most `max` bytes.
@@ -129,10 +230,7 @@ fn is_of_this_process(path: &Path) -> bool {
 pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     stream(path)?.take(max + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > max {
-        let what = format!("larger than {max} bytes");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
-    }
+    within(&bytes, max)?;
     Ok(bytes)
 }
 
@@ -141,8 +239,23 @@ pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As of [`read`], and if it is not UTF-8.
 pub fn read_text(path: &Path, max: u64) -> io::Result<String> {
+    let bytes = read(path, max)?;
+    text(&bytes).map(str::to_owned)
+}
+
+/// Bytes as a text.
+pub(crate) fn text(bytes: &[u8]) -> io::Result<&str> {
     let not_text = |_| io::Error::new(io::ErrorKind::InvalidData, "not a text in UTF-8");
-    String::from_utf8(read(path, max)?).map_err(not_text)
+    std::str::from_utf8(bytes).map_err(not_text)
+}
+
+/// Fails if there are more than `max` bytes.
+pub(crate) fn within(bytes: &[u8], max: u64) -> io::Result<()> {
+    if bytes.len() as u64 > max {
+        let what = format!("larger than {max} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@
 
 use crate::mapped::{map_file, map_open_file};
 use crate::open;
+use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use unwind_sim_unwind::image::Owner;
 use zstd::stream::raw::{Decoder, Operation};
@@ -35,30 +37,40 @@ const UNPACKED_MAX: u64 = 1 << 30;
 /// Bytes that each byte of the files adds to the limit.
 const RATIO_MAX: u64 = 256;
 
-/// Is there such a directory at `path`?
-pub(crate) fn is_directory(path: &Path) -> bool {
-    let starts = || {
+/// Such a directory, whose file `data` is open.
+pub(crate) struct PerfDirectory {
+    data: File,
+    metadata: Metadata,
+}
+
+impl PerfDirectory {
+    /// Opens the directory at `path`, if it is one of perf.
+    pub(crate) fn open(path: &Path) -> Option<PerfDirectory> {
         let mut head = [0; MAGIC.len()];
-        let (mut file, _) = open::file(&path.join("data")).ok()?;
-        io::Read::read_exact(&mut file, &mut head).ok()?;
-        Some(head == MAGIC)
-    };
-    path.is_dir() && starts() == Some(true)
+        let (data, metadata) = open::file(&path.join("data")).ok()?;
+        data.read_exact_at(&mut head, 0).ok()?;
+        (head == MAGIC).then_some(PerfDirectory { data, metadata })
+    }
+
+    /// Joins the files of the directory, which is at `path`.
+    ///
+    /// # Errors
+    /// If a file cannot be read, the temporary one cannot be written, `data` has no usable header, or the
+    /// compressed records unpack to more than the limit.
+    pub(crate) fn map(&self, path: &Path) -> io::Result<Owner> {
+        self.map_at_most(path, UNPACKED_MAX)
+    }
+
+    /// [`PerfDirectory::map`] with another limit than [`UNPACKED_MAX`].
+    fn map_at_most(&self, path: &Path, max: u64) -> io::Result<Owner> {
+        let owner = map_open_file(&path.join("data"), &self.data, &self.metadata)?;
+        join(path, &owner, max)
+    }
 }
 
-/// Joins the files of the directory at `path`.
-///
-/// # Errors
-/// If a file cannot be read, the temporary one cannot be written, `data` has no usable header, or the
-/// compressed records unpack to more than the limit.
-pub(crate) fn map_directory(path: &Path) -> io::Result<Owner> {
-    map_at_most(path, UNPACKED_MAX)
-}
-
-/// [`map_directory`] with another limit than [`UNPACKED_MAX`].
-fn map_at_most(path: &Path, max: u64) -> io::Result<Owner> {
-    let owner = map_file(&path.join("data"))?;
-    let first: &[u8] = (*owner).as_ref();
+/// Joins the file `data`, which is open, with the others of the directory at `path`.
+fn join(path: &Path, data: &Owner, max: u64) -> io::Result<Owner> {
+    let first: &[u8] = (**data).as_ref();
     let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
     let header = first.get(..HEADER_SIZE).filter(|h| h.starts_with(MAGIC));
     let header = header.ok_or_else(|| invalid("the file `data` has no perf.data header"))?;
@@ -319,7 +331,7 @@ mod tests {
             ("other", b"of no importance"),
         ];
         let dir = Dir::new("perf-directory", &files);
-        assert!(is_directory(&dir.0));
+        assert!(PerfDirectory::open(&dir.0).is_some());
         assert_eq!(times(&dir), (vec![10, 20, 30, 40, 50, 60], false));
     }
 
@@ -338,10 +350,10 @@ mod tests {
     #[test]
     fn what_is_no_directory_of_perf_is_refused() {
         let dir = Dir::new("perf-directory-none", &[("data", b"PERFILE1")]);
-        assert!(!is_directory(&dir.0));
+        assert!(PerfDirectory::open(&dir.0).is_none());
         assert!(map_file(&dir.0).is_err());
         std::fs::write(dir.0.join("data"), b"PERFILE2").expect("a temporary file");
-        assert!(is_directory(&dir.0));
+        assert!(PerfDirectory::open(&dir.0).is_some());
         let error = map_file(&dir.0).map(drop).unwrap_err();
         assert_eq!(error.to_string(), "the file `data` has no perf.data header");
         std::fs::write(dir.0.join("data"), recording(&[1])).expect("a temporary file");
@@ -362,11 +374,15 @@ mod tests {
             Dir::new(test, &[("data", &first), ("data.0", &records)])
         };
         let (few, many) = (of("few-packed", 4), of("many-packed", 40));
-        assert!(map_at_most(&few.0, 4 << 20).is_ok());
+        let map_at_most = |dir: &Dir, max| {
+            let opened = PerfDirectory::open(&dir.0).expect("one of perf");
+            opened.map_at_most(&dir.0, max)
+        };
+        assert!(map_at_most(&few, 4 << 20).is_ok());
 
-        let error = map_at_most(&many.0, 4 << 20).err().expect("too much");
+        let error = map_at_most(&many, 4 << 20).err().expect("too much");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert!(error.to_string().contains("256 times"), "{error}");
-        assert!(map_at_most(&many.0, 40 << 20).is_ok());
+        assert!(map_at_most(&many, 40 << 20).is_ok());
     }
 }

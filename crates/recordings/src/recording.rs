@@ -6,15 +6,14 @@ use crate::files::FileProblem;
 use crate::files::{FinderOptions, ImageFinder};
 use crate::gaps::Gaps;
 use crate::import::{ImportItem, Imported, perf};
+use crate::input_file::InputFile;
 use crate::made::Made;
-use crate::mapped::map_file;
 use crate::model::Item;
 use crate::trace::{Chunk, Meta, Trace, TraceError};
 use crate::view::View;
 use crate::world::World;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::ControlFlow;
-use std::path::Path;
 use unwind_sim_unwind::image::Owner;
 
 /// A recording that can be read sample by sample.
@@ -44,21 +43,17 @@ pub struct PerfData {
 pub type TakeView<'t> = dyn FnMut(&View<'_>) -> ControlFlow<()> + 't;
 
 impl Recording {
-    /// Opens the file at `path`, which is of kind `kind`. A perf.data is read directly; a core or a
-    /// capture is converted to a temporary trace.
+    /// Reads a recording that is open. A perf.data is read directly; a core or a capture is converted to a
+    /// temporary trace.
     ///
     /// # Errors
     /// If the file cannot be read, or is not a recording.
-    pub fn open(
-        path: &Path,
-        kind: FileKind,
-        options: &OpenOptions,
-    ) -> Result<Recording, ImportError> {
-        match kind {
-            FileKind::Trace => Ok(Trace::open(path)?.into()),
+    pub fn open(input: &InputFile, options: &OpenOptions) -> Result<Recording, ImportError> {
+        match input.kind() {
+            FileKind::Trace => Ok(Trace::read(input)?.into()),
             FileKind::PerfData => {
                 let io = |error: std::io::Error| crate::import::ImportError::Io(error.kind());
-                let bytes = map_file(path).map_err(io)?;
+                let bytes = input.bytes().map_err(io)?;
                 let file = perf::parse((*bytes).as_ref())?;
                 let problems = file
                     .cut()
@@ -67,12 +62,12 @@ impl Recording {
                 let gaps = Gaps::known(problems.map(crate::import::ImportError::Perf));
                 let files = FinderOptions {
                     symfs: options.symfs.clone(),
-                    recorded: options.recorded_at(path, kind),
+                    recorded: options.recorded_at(input),
                     ..FinderOptions::system()
                 };
                 Ok(Recording::PerfData(Box::new(PerfData {
                     bytes,
-                    meta: convert::meta(path, kind),
+                    meta: convert::meta(input),
                     files,
                     chains: options.chains,
                     deferred: OnceCell::new(),
@@ -81,7 +76,7 @@ impl Recording {
                 })))
             }
             _ => Ok(Recording::Converted(Box::new(convert::to_trace(
-                path, kind, options,
+                input, options,
             )?))),
         }
     }
@@ -101,6 +96,14 @@ impl Recording {
             Recording::Trace(trace) => Some(trace),
             Recording::Converted(converted) => Some(&converted.0),
             Recording::PerfData(_) => None,
+        }
+    }
+
+    /// The bytes of a perf.data; `None` of others, which are read as traces.
+    pub fn perf_data(&self) -> Option<Owner> {
+        match self {
+            Recording::PerfData(perf) => Some(perf.bytes.clone()),
+            Recording::Trace(_) | Recording::Converted(_) => None,
         }
     }
 

@@ -15,17 +15,19 @@ mod trace;
 mod vmcore;
 
 use std::path::{Path, PathBuf};
-use unwind_sim_judge::input::{FileKind, InputError, file_kind, trace_of};
+use unwind_sim_judge::input::{FileKind, InputError, trace_of};
 use unwind_sim_perf_data::PerfError;
 use unwind_sim_recordings::case_limits::CaseLimits;
+use unwind_sim_recordings::convert;
 use unwind_sim_recordings::file_kind::WrongKind;
 use unwind_sim_recordings::import::{ImportError, is_vmcore};
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::kernel::{KernelError, OpenOptions, ToldLayout, is_module, is_vmlinux};
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::similar::question_among;
 use unwind_sim_recordings::trace::{Trace, TraceError};
 use unwind_sim_unwind::elf::{ElfError, ElfErrorKind};
-use unwind_sim_unwind::image::{Image, SectionKind};
+use unwind_sim_unwind::image::{Image, Owner, SectionKind};
 use unwind_sim_unwind::orc::{self, Encoding, Layout};
 
 pub use rows::FUNCTIONS_MAX;
@@ -117,7 +119,7 @@ pub enum InspectError {
 
 /// The encoding that was named for the ORC entries of an image.
 fn told_encoding(
-    path: &Path,
+    file: &InputFile,
     image: &Image,
     told: Option<&ToldLayout>,
 ) -> Result<Option<Encoding>, InspectError> {
@@ -131,7 +133,9 @@ fn told_encoding(
         image.section(SectionKind::OrcUnwind),
         image.section(SectionKind::OrcUnwindIp),
     ) else {
-        return Err(InspectError::NoOrc { path: path.into() });
+        return Err(InspectError::NoOrc {
+            path: file.path().into(),
+        });
     };
 
     // A malformed table is shown as such.
@@ -141,7 +145,7 @@ fn told_encoding(
     // A layout that does not fit decodes to rows that look plausible, so it is refused.
     match table.and_then(|table| orc::other_than(&table, header, told.layout)) {
         Some(fits) => Err(InspectError::OrcLayout {
-            path: path.into(),
+            path: file.path().into(),
             told: told.as_str(),
             fits,
         }),
@@ -156,20 +160,20 @@ fn near(similar: &[String]) -> String {
     question_among(similar)
 }
 
-/// Describes the file at `path`. With `rows`, lists every row in every table of the functions with
+/// Describes a file. With `rows`, lists every row in every table of the functions with
 /// that name instead. `kernel` applies to kernel images.
 ///
 /// # Errors
 /// If the file cannot be read or is of an unknown kind. Damage further inside is not an error: the
 /// text says what could not be read.
 pub fn inspect(
-    path: &Path,
+    file: &InputFile,
     rows: Option<&str>,
     kernel: &OpenOptions,
     case_limits: &CaseLimits,
 ) -> Result<String, InspectError> {
-    let kind = file_kind(path)?;
-    let owned = || path.to_path_buf();
+    let kind = file.kind();
+    let owned = || file.path().to_path_buf();
 
     // A given ORC layout is for files with ORC entries; elsewhere it would be ignored silently.
     let told = kernel.orc_layout.as_ref();
@@ -184,49 +188,43 @@ pub fn inspect(
     // Kernel files are ELF files, too: modules and vmlinux are told from others by their sections,
     // and have a view of their own.
     match (kind, rows) {
-        (FileKind::Elf, Some(name)) => rows::show(path, name),
-        (FileKind::Elf, None) if is_module((*map(path)?).as_ref()) => {
-            kernel::show_module(path, told)
+        (FileKind::Elf, Some(name)) => rows::show(file, name),
+        (FileKind::Elf, None) if is_module((*map(file)?).as_ref()) => {
+            kernel::show_module(file, told)
         }
-        (FileKind::Compressed, None) if has_module_name(path) => kernel::show_module(path, told),
-        // These have no tables of their own whose rows could be listed.
-        (
-            FileKind::Trace
-            | FileKind::PerfData
-            | FileKind::Core
-            | FileKind::Capture
-            | FileKind::Case
-            | FileKind::Kernel,
-            Some(_),
-        ) => Err(InspectError::NoTables { path: owned() }),
-        (FileKind::Elf, None) if is_vmlinux(map(path)?) => kernel::show(path, kernel),
-        (FileKind::Elf | FileKind::Bpf, None) => elf::show(path, told),
-        (FileKind::Kernel, None) => kernel::show(path, kernel),
-        (FileKind::Trace, None) => Ok(trace::show(&Trace::open(path)?, file_len(path))),
+        (FileKind::Compressed, None) if has_module_name(file.path()) => {
+            kernel::show_module(file, told)
+        }
+        (kind, Some(_)) if kind.is_recording() || kind == FileKind::Kernel => {
+            Err(InspectError::NoTables { path: owned() })
+        }
+        (FileKind::Elf, None) if is_vmlinux(map(file)?) => kernel::show(file, kernel),
+        (FileKind::Elf | FileKind::Bpf, None) => elf::show(file, told),
+        (FileKind::Kernel, None) => kernel::show(file, kernel),
+        (FileKind::Trace, None) => Ok(trace::show(&Trace::read(file)?, Some(len(file)?))),
         (FileKind::Case, None) => {
-            let trace = trace_of(path, case_limits)?;
+            let (trace, _) = trace_of(file, case_limits)?;
             Ok(trace::show(&trace, None))
         }
-        (FileKind::PerfData, None) => perf_data::show(path),
-        (FileKind::Core, None) if is_vmcore((*map(path)?).as_ref()) => vmcore::show(path),
-        (FileKind::Core, None) => core::show(path),
-        (FileKind::Capture, None) => capture::show(path),
-        (
-            FileKind::Bpf
-            | FileKind::Lines
-            | FileKind::Compressed
-            | FileKind::Text
-            | FileKind::Empty
-            | FileKind::Folder
-            | FileKind::Special
-            | FileKind::Unknown,
-            _,
-        ) => Err(InspectError::Kind(WrongKind {
-            path: owned(),
-            kind,
-            wanted: "a recording, an ELF file, a kernel's image, a module or a case (.s)",
-        })),
+        (FileKind::PerfData, None) => perf_data::show(file),
+        (FileKind::Core, None) if is_vmcore((*map(file)?).as_ref()) => vmcore::show(file),
+        (FileKind::Core, None) => core::show(file),
+        (FileKind::Capture, None) => capture::show(file),
+        // A recording format without a page of its own.
+        (kind, None) if kind.is_converted() => converted(file),
+        _ => Err(InspectError::Kind(file.is_not(
+            "a recording, an ELF file, a kernel's image, a module or a case (.s)",
+        ))),
     }
+}
+
+/// The text for a recording as the trace that is made of it.
+fn converted(file: &InputFile) -> Result<String, InspectError> {
+    let made = convert::to_trace(file, &convert::OpenOptions::default());
+    let (trace, _) = made.map_err(InputError::from)?;
+    let shown = trace::show(&trace, Some(len(file)?));
+    let heading = file.kind().description();
+    Ok(format!("{heading}, as\n{shown}"))
 }
 
 /// What reads an ELF file that is not shown.
@@ -243,14 +241,15 @@ fn has_module_name(path: &Path) -> bool {
         .is_some_and(|name| name.to_string_lossy().contains(".ko."))
 }
 
-fn file_len(path: &Path) -> Option<u64> {
-    std::fs::metadata(path).ok().map(|m| m.len())
+/// The size of a file, bytes.
+fn len(file: &InputFile) -> Result<u64, InspectError> {
+    Ok((*map(file)?).as_ref().len() as u64)
 }
 
-/// The bytes of the file at `path`, mapped.
-fn map(path: &Path) -> Result<unwind_sim_unwind::image::Owner, InspectError> {
-    unwind_sim_recordings::mapped::map_file(path).map_err(|source| InspectError::Io {
-        path: path.into(),
+/// The bytes of a file.
+fn map(file: &InputFile) -> Result<Owner, InspectError> {
+    file.bytes().map_err(|source| InspectError::Io {
+        path: file.path().into(),
         source,
     })
 }

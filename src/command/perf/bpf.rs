@@ -1,6 +1,6 @@
 //! `perf bpf`: runs a BPF handler on recorded samples.
 
-use crate::command::args::text_file;
+use crate::command::args::kernel_list;
 use crate::command::output;
 use crate::command::status::Status;
 use crate::command::stdin;
@@ -10,6 +10,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_perf_script::symbols::Places;
 use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::input_file::InputFile;
 
 /// Run a BPF handler on the samples of a recording.
 ///
@@ -50,9 +51,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
-    FileKind::expect(&args.object, "a BPF object", &[FileKind::Bpf])?;
-    FileKind::expect(&args.path, "a perf.data", &[FileKind::PerfData])?;
-    text_file(args.kallsyms.as_deref())?;
+    let object = InputFile::expect(&args.object, "a BPF object", &[FileKind::Bpf])?;
+    let recording = InputFile::expect(&args.path, "a perf.data", &[FileKind::PerfData])?;
+    kernel_list(args.kallsyms.as_deref())?;
 
     let options = Options {
         program: args.program.clone(),
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         }),
     };
 
-    let handled = bpf::handle(&args.object, &args.path, &options)?;
+    let handled = bpf::handle(&object, &recording, &options)?;
     // A fault is something that the kernel would reject.
     let status = match (handled.samples(), handled.faults()) {
         (0, _) => Status::NothingJudged,

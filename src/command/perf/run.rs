@@ -11,6 +11,7 @@ use unwind_sim_perf_data::stitch::Mode;
 use unwind_sim_perf_lbr::Storage;
 use unwind_sim_perf_model::{World, join, perf_data};
 use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
 
 /// Run a scenario of the sampling model: print what happens, and the stack each sample gets.
@@ -64,13 +65,13 @@ fn storage(name: &str) -> Result<Storage, String> {
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let mut out = output::plain_stdout();
 
-    if let Some(path) = &args.path {
-        FileKind::expect(path, "a scenario (text)", &[FileKind::Text])?;
-    }
+    let file = args.path.as_deref();
+    let file = file.map(|path| InputFile::expect(path, "a scenario (text)", &[FileKind::Text]));
+    let file = file.transpose()?;
 
     if let Some(seed) = args.seed {
-        let (text, world) = match &args.path {
-            Some(path) => run::run_varied(path, seed)?,
+        let (text, world) = match &file {
+            Some(file) => run::run_varied(file, seed)?,
             None => run::run_seed(seed, args.events as usize)?,
         };
 
@@ -86,13 +87,14 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         return Ok(status);
     }
 
-    let Some(path) = &args.path else {
+    let Some(file) = &file else {
         bail!("no scenario given");
     };
+    let path = file.path();
 
     let outcome = match args.bless {
-        true => run::run_and_bless(path)?,
-        false => run::run(path, args.cpus, args.lbr_storage)?,
+        true => run::run_and_bless(file)?,
+        false => run::run(file, args.cpus, args.lbr_storage)?,
     };
     write_records(args, &outcome.world)?;
 

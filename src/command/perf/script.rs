@@ -2,7 +2,7 @@
 
 mod unsupported;
 
-use crate::command::args::{ProfileFormat, text_file};
+use crate::command::args::{ProfileFormat, kernel_list, text_file};
 use crate::command::output::{self, tell, tell_text};
 use crate::command::status::Status;
 use crate::command::suggest;
@@ -14,7 +14,7 @@ use unwind_sim_judge::spec;
 use unwind_sim_perf_script::symbols::Places;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::file_kind::FileKind;
-use unwind_sim_recordings::open;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_view::perf::recording::Recording;
 use unwind_sim_view::perf::script::{
     self, FieldList, Filter, Mode, Options, Report, RequestedFields, TimeSpan,
@@ -152,10 +152,9 @@ fn names(list: &str) -> Result<Vec<Vec<u8>>> {
     let Some(path) = list.strip_prefix("file://") else {
         return Ok(list.split(',').map(Into::into).collect());
     };
-    text_file(Some(Path::new(path)))?;
-    let text = open::read(Path::new(path), NAMES_BYTES_MAX);
+    let text = text_file(Path::new(path))?.bytes_within(NAMES_BYTES_MAX);
     let text = text.with_context(|| format!("cannot read {path}"))?;
-    let lines = text.split(|&byte| byte == b'\n');
+    let lines = (*text).as_ref().split(|&byte| byte == b'\n');
     Ok(lines
         .filter(|line| !line.is_empty())
         .map(Into::into)
@@ -207,10 +206,11 @@ impl Args {
         let named = self.input.as_deref().or(self.path.as_deref());
         let path = named.unwrap_or(Path::new(USUAL));
         if path == Path::new("-") || named.is_none() && is_piped() {
-            return Ok(Recording::read("standard input", std::io::stdin().lock())?);
+            let input = InputFile::open(Path::new("/dev/stdin"))?;
+            return Ok(Recording::stream("standard input", &input)?);
         }
-        FileKind::expect(path, "a perf.data", &[FileKind::PerfData])?;
-        Ok(Recording::open(path)?)
+        let file = InputFile::expect(path, "a perf.data", &[FileKind::PerfData])?;
+        Ok(Recording::read(&file)?)
     }
 }
 
@@ -243,7 +243,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         bail!("{name} works only with --format perf-script");
     }
 
-    text_file(args.kallsyms.as_deref())?;
+    kernel_list(args.kallsyms.as_deref())?;
     let (options, unwinder) = (args.options()?, args.engine()?);
     let places = Places {
         symfs: args.symfs.clone(),

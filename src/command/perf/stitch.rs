@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_perf_data::stitch::{Judgement, Mode};
 use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_view::perf::stitch::{self, Show};
 
 /// Join samples with the user frames that were recorded later, and say which have none, and why.
@@ -45,8 +46,8 @@ fn like(name: &str) -> Result<Mode, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
-    FileKind::expect(&args.path, "a perf.data", &[FileKind::PerfData])?;
-    let stitching = stitch::stitch(&args.path, args.like.unwrap_or(Mode::Perf72))?;
+    let recording = InputFile::expect(&args.path, "a perf.data", &[FileKind::PerfData])?;
+    let stitching = stitch::stitch(&recording, args.like.unwrap_or(Mode::Perf72))?;
     let tally = stitching.tally();
     let right = tally.other.get(&Judgement::Right).copied().unwrap_or(0);
     let status = if tally.deferred == 0 {

@@ -19,7 +19,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     };
 
     let opened = args.kernel.options(None)?;
-    let Some(path) = &opened.kernel else {
+    let Some(kernel) = &opened.kernel else {
         bail!("--engine gdb needs --kernel VMLINUZ");
     };
     // The machine behind the stub runs already, so nothing is started here.
@@ -32,7 +32,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         _ => bail!("--engine gdb takes only --at every:N and --at SYMBOL[+OFF]"),
     };
 
-    let image = kernel::open(path, &opened.kernel_files)?;
+    let image = kernel::open(kernel, &opened.kernel_files)?;
     let mut meta = Meta {
         engine: trace::Engine::Gdb,
         time_unit: TimeUnit::Instructions,
@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
 
     let summary = output::trace_file(&args.output, &meta.clone(), |writer| {
         let mut recorder = TraceRecorder::new(writer, Default::default());
-        let summary = gdb::record(&image, path, &options, &mut recorder)?;
+        let summary = gdb::record(&image, kernel.path(), &options, &mut recorder)?;
         if args.truth {
             meta.truth = args.truth_text(summary.instructions);
         }

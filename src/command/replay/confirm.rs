@@ -6,7 +6,7 @@ use crate::command::status::{self, Status};
 use anyhow::{Context, Result};
 use std::io::Write;
 use unwind_sim_judge::confirm::{self, Source};
-use unwind_sim_judge::input::{FileKind, Input, file_kind};
+use unwind_sim_judge::input::{FileKind, Input};
 use unwind_sim_judge::run::Run;
 use unwind_sim_recordings::leftovers::TemporaryFolder;
 use unwind_sim_view::{confirmation, json, text};
@@ -41,9 +41,9 @@ pub(super) fn run(
     input: &Input,
     out: &mut dyn Write,
 ) -> Result<Status> {
-    let symfs = args.input.symfs.clone();
-    let mut source = match file_kind(&args.input.path)? {
-        FileKind::Core => Source::core(&args.input.path, symfs)?,
+    let symfs = input.options().symfs.clone();
+    let mut source = match input.file() {
+        Some(file) if file.kind() == FileKind::Core => Source::core(file, symfs)?,
         _ => Source::samples(symfs),
     };
 

@@ -3,6 +3,7 @@
 use super::super::args::threads;
 use super::super::output::{self, tell};
 use super::super::status::Status;
+use super::super::stdin;
 use super::super::suggest::not_one_of;
 use super::{open, sweep};
 use anyhow::{Context, Result, bail};
@@ -50,8 +51,8 @@ Examples:
   unwind-sim tables check --self-test 1000 /usr/bin/git
   unwind-sim tables check --files list.txt --shard 1/4 --out part-1.jsonl")]
 pub(crate) struct Args {
-    /// Executables, shared objects, relocatable objects.
-    #[arg(value_name = "ELF", required_unless_present = "files")]
+    /// Executables, shared objects, relocatable objects; - for standard input.
+    #[arg(value_name = "ELF", required_unless_present = "files", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     paths: Vec<PathBuf>,
     /// Check the files of this list (- for standard input), one a line or each ended by a NUL byte,
     /// with the name of its package behind a tab. A file that cannot be read is a row of --out.

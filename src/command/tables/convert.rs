@@ -2,6 +2,7 @@
 
 use super::super::output;
 use super::super::status::Status;
+use super::super::stdin;
 use super::super::suggest::not_one_of;
 use super::written;
 use anyhow::Result;
@@ -32,8 +33,8 @@ Examples:
   unwind-sim tables convert /usr/bin/git --to orc:6.4 -o git --json
   unwind-sim tables convert program --from sframe --to eh_frame -o program")]
 pub(crate) struct Args {
-    /// The executable or shared object.
-    #[arg(value_name = "ELF")]
+    /// The executable or shared object; - for standard input.
+    #[arg(value_name = "ELF", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
     /// The format to write.
     #[arg(long, value_name = "FORMAT", value_parser = target)]
@@ -80,7 +81,7 @@ fn encoding(name: &str) -> Result<Encoding, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
-    let (file, data) = written::read(&args.path)?;
+    let (file, data) = written::read(&written::open(&args.path)?)?;
     let options = Options {
         to: args.to,
         from: args.from,

@@ -2,6 +2,7 @@
 
 use super::super::output::{self, tell};
 use super::super::status::Status;
+use super::super::stdin;
 use super::{TableName, open, tell_empty};
 use anyhow::{Result, bail};
 use clap::ValueEnum as _;
@@ -29,7 +30,7 @@ Examples:
       corpus/sframe/t_2.46:sframe
   unwind-sim tables diff corpus/sframe/t_2.40:sframe corpus/sframe/t_2.46:sframe")]
 pub(crate) struct Args {
-    /// The file, and its first table.
+    /// The file, and its first table; - for standard input.
     #[arg(value_name = "ELF[:TABLE]")]
     first: PathBuf,
     /// The second table, of the same file or of another.
@@ -86,14 +87,19 @@ fn pairs(
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let (path, first) = split(&args.first);
+    let path = stdin::named(path.into())?;
     let (other, second) = match &args.second {
-        Some(second) => split(second),
+        Some(second) => {
+            let (other, second) = split(second);
+            (stdin::named(other.into())?, second)
+        }
         None => (path.clone(), None),
     };
 
     let file = open(&path)?;
     // A file of two names is one build; the functions of two builds are matched by name.
-    let is_same = path == other || path.canonicalize().ok() == other.canonicalize().ok();
+    let found = (path.canonicalize(), other.canonicalize());
+    let is_same = path == other || matches!(found, (Ok(path), Ok(other)) if path == other);
     let other = match is_same {
         true => None,
         false => Some(open(&other)?),

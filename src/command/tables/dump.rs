@@ -2,6 +2,7 @@
 
 use super::super::output::{self, tell};
 use super::super::status::Status;
+use super::super::stdin;
 use super::{TableName, open, tell_empty};
 use anyhow::{Result, bail};
 use std::io::Write;
@@ -26,8 +27,8 @@ Examples:
   unwind-sim tables dump corpus/sframe/t_2.46 --as objdump
   unwind-sim tables dump /usr/bin/git --table eh_frame --json")]
 pub(crate) struct Args {
-    /// The ELF file.
-    #[arg(value_name = "ELF")]
+    /// The ELF file; - for standard input.
+    #[arg(value_name = "ELF", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
     /// Only this table. Can be given more than once.
     #[arg(long, value_name = "TABLE")]

@@ -2,6 +2,7 @@
 
 use super::super::output;
 use super::super::status::Status;
+use super::super::stdin;
 use super::super::suggest::not_one_of;
 use super::written;
 use anyhow::{Result, bail};
@@ -11,6 +12,7 @@ use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::hex::hex;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_tables::convert::Target;
 use unwind_sim_tables::file::File;
@@ -42,8 +44,8 @@ Examples:
   unwind-sim tables generate /usr/bin/git --to sframe-v3 \\
       --functions table -o git")]
 pub(crate) struct Args {
-    /// The executable, shared object, relocatable object or kernel module.
-    #[arg(value_name = "ELF")]
+    /// The executable, shared object, relocatable object or kernel module; - for standard input.
+    #[arg(value_name = "ELF", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
     /// The format to write.
     #[arg(long, value_name = "FORMAT", value_parser = target)]
@@ -102,8 +104,8 @@ fn target(name: &str) -> Result<Target, String> {
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let what = "an ELF program, library or object";
-    FileKind::expect(&args.path, what, &[FileKind::Elf])?;
-    let (file, data) = written::read(&args.path)?;
+    let input = InputFile::expect(&args.path, what, &[FileKind::Elf])?;
+    let (file, data) = written::read(&input)?;
 
     let boundaries = match args.functions {
         Some(Functions::Symbols) => Boundaries::Symbols,

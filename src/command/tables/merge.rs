@@ -2,6 +2,7 @@
 
 use super::super::output;
 use super::super::status::Status;
+use super::super::stdin;
 use super::written;
 use anyhow::Result;
 use std::io::Write;
@@ -21,8 +22,8 @@ Examples:
   unwind-sim tables merge program -o merged
   unwind-sim tables merge program -o program --json")]
 pub(crate) struct Args {
-    /// The executable or shared object.
-    #[arg(value_name = "ELF")]
+    /// The executable or shared object; - for standard input.
+    #[arg(value_name = "ELF", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
     /// The file to write; it may be the one that is read.
     #[arg(short, long, value_name = "FILE")]
@@ -36,7 +37,7 @@ pub(crate) struct Args {
 const LISTED_MAX: usize = 10;
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
-    let (file, data) = written::read(&args.path)?;
+    let (file, data) = written::read(&written::open(&args.path)?)?;
     let (bytes, merged) = merge_in_file(&file, &data)?;
     written::write(&args.output, &bytes, &args.path)?;
     let status = match merged.conflicts.is_empty() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_judge::hex::hex;
 use unwind_sim_recordings::counted::counted;
-use unwind_sim_recordings::open;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::output_file::OutputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_tables::file::File;
@@ -16,11 +16,17 @@ use unwind_sim_view::json::SectionLine;
 /// Files larger than this are not read, bytes.
 const FILE_BYTES_MAX: u64 = 4 << 30;
 
-/// Reads an ELF file whole.
-pub(super) fn read(path: &Path) -> Result<(File, Arc<Vec<u8>>)> {
-    let cannot = || format!("cannot read {}", path.printable());
-    let data = Arc::new(open::read(path, FILE_BYTES_MAX).with_context(cannot)?);
-    let file = File::read(&path.to_text(), data.clone())?;
+/// Opens an ELF file.
+pub(super) fn open(path: &Path) -> Result<InputFile> {
+    InputFile::open(path).with_context(|| format!("cannot read {}", path.printable()))
+}
+
+/// Reads an ELF file whole: it may be the one that is written.
+pub(super) fn read(input: &InputFile) -> Result<(File, Arc<Vec<u8>>)> {
+    let cannot = || format!("cannot read {}", input.path().printable());
+    let bytes = input.bytes_within(FILE_BYTES_MAX).with_context(cannot)?;
+    let data = Arc::new((*bytes).as_ref().to_vec());
+    let file = File::read(&input.path().to_text(), data.clone())?;
     Ok((file, data))
 }
 
@@ -28,13 +34,13 @@ pub(super) fn read(path: &Path) -> Result<(File, Arc<Vec<u8>>)> {
 /// `path` may name the original.
 pub(super) fn write(path: &Path, bytes: &[u8], original: &Path) -> Result<()> {
     let cannot = || format!("cannot write {}", path.printable());
-    let mode = std::fs::metadata(original).with_context(cannot)?;
+    let original = std::fs::metadata(original).with_context(cannot)?;
     let mut file = OutputFile::in_place(path).with_context(cannot)?;
     file.write_all(bytes).with_context(cannot)?;
     file.finish().with_context(cannot)?;
-    // A pipe or a device keeps its own.
-    if std::fs::metadata(path).with_context(cannot)?.is_file() {
-        std::fs::set_permissions(path, mode.permissions()).with_context(cannot)?;
+    // A pipe or a device keeps its own, and has none for a file.
+    if original.is_file() && std::fs::metadata(path).with_context(cannot)?.is_file() {
+        std::fs::set_permissions(path, original.permissions()).with_context(cannot)?;
     }
     Ok(())
 }

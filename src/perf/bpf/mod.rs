@@ -12,7 +12,7 @@ mod sample;
 use names::Names;
 use sample::{Recorded, Tasks, context};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use unwind_sim_perf_data::{Order, Record, Summary};
 use unwind_sim_perf_data::{PerfError, PerfFile};
 use unwind_sim_perf_model::bpf::{
@@ -20,9 +20,9 @@ use unwind_sim_perf_model::bpf::{
     Verdict,
 };
 use unwind_sim_perf_script::symbols::Places;
-use unwind_sim_recordings::mapped::map_file;
-use unwind_sim_recordings::open;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
+use unwind_sim_unwind::image::Owner;
 
 /// Maximum size of an object file, bytes.
 const OBJECT_BYTES_MAX: u64 = 1 << 30;
@@ -116,16 +116,25 @@ impl Handled {
     }
 }
 
+/// The bytes of an input, at most `max`.
+fn bytes(file: &InputFile, max: u64) -> Result<Owner, BpfError> {
+    file.bytes_within(max).map_err(|source| BpfError::Open {
+        path: file.path().into(),
+        source,
+    })
+}
+
 /// Runs a program of an object on each sample of a recording, in order of time.
 ///
 /// # Errors
 /// If a file cannot be read, or the program cannot be run.
-pub fn handle(object: &Path, recording: &Path, options: &Options) -> Result<Handled, BpfError> {
-    let object = open::read(object, OBJECT_BYTES_MAX).map_err(|source| BpfError::Open {
-        path: object.into(),
-        source,
-    })?;
-    let object = Object::parse(&object)?;
+pub fn handle(
+    object: &InputFile,
+    recording: &InputFile,
+    options: &Options,
+) -> Result<Handled, BpfError> {
+    let object = bytes(object, OBJECT_BYTES_MAX)?;
+    let object = Object::parse((*object).as_ref())?;
 
     let is_wanted = |name: &str| options.program.as_ref().is_none_or(|wanted| wanted == name);
     let program = object
@@ -146,10 +155,7 @@ pub fn handle(object: &Path, recording: &Path, options: &Options) -> Result<Hand
     // An event without precise samples and without a program accepts any program for events.
     let _ = attachment.set(&handlers, program);
 
-    let owner = map_file(recording).map_err(|source| BpfError::Open {
-        path: recording.into(),
-        source,
-    })?;
+    let owner = bytes(recording, u64::MAX)?;
     let file = PerfFile::parse((*owner).as_ref())?;
     let mut handled = Handled {
         handlers,

@@ -54,6 +54,14 @@ impl Case {
     /// # Errors
     /// The first error, with its place and help.
     pub fn parse(path: &str, text: &str) -> Result<Self, CaseError> {
+        Case::parse_named(path, path, text)
+    }
+
+    /// [`Case::parse`] of a text whose path says no name: that is the one of the file `name`.
+    ///
+    /// # Errors
+    /// See [`Case::parse`].
+    pub fn parse_named(name: &str, path: &str, text: &str) -> Result<Self, CaseError> {
         let fail = |line, column, kind| CaseError {
             path: path.to_owned(),
             line,
@@ -66,7 +74,7 @@ impl Case {
             return Err(fail(1, 1, CaseErrorKind::TooLarge { bytes: text.len() }));
         }
 
-        let name = case_name(path).map_err(|kind| fail(1, 1, kind))?;
+        let name = case_name(name).map_err(|kind| fail(1, 1, kind))?;
         let mut reader = Reader::default();
 
         // The expectation is the end of the file, from the first line with `#=`; the text above it

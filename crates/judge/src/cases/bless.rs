@@ -2,6 +2,7 @@
 //! `--accept`.
 
 use super::built::Built;
+use super::built::open;
 use super::failure::CaseFailure;
 use super::{claims, engines, expectation_of, matrix, matrix_of};
 use crate::case::Cell;
@@ -25,7 +26,7 @@ pub struct Blessed {
 /// # Errors
 /// If the case cannot be run, authorities or claims disagree, or a cell would get worse.
 pub fn bless(path: &Path, accept: &[String], limits: &CaseLimits) -> Result<Blessed, CaseFailure> {
-    let built = Built::without_defect(path, limits)?;
+    let built = Built::without_defect(&open(path)?, limits)?;
     let case = &built.case;
 
     let first = built.engines()[0];

@@ -1,9 +1,11 @@
 //! Assembles cases with the system's `cc`.
 
+use super::built::PIPED;
 use super::carried;
 use crate::case::{Case, Machine};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::leftovers::TemporaryFolder;
 use unwind_sim_recordings::printable::PrintableName as _;
 
@@ -96,13 +98,30 @@ fn missing(source: std::io::Error) -> ToolError {
     }
 }
 
+/// A copy of the case below `folder`, if there is no file of it, and the folder of what it includes.
+fn copied(
+    case: &Case,
+    file: &InputFile,
+    folder: &Path,
+) -> std::io::Result<(Option<PathBuf>, PathBuf)> {
+    if file.is_piped() {
+        let copy = folder.join(PIPED);
+        std::fs::write(&copy, case.text())?;
+        return Ok((Some(copy), carried::includes(folder)?));
+    }
+    let copy = carried::copy(file.path(), folder)?;
+    let includes = include_folder(copy.as_deref().unwrap_or(file.path()));
+    Ok((copy, includes))
+}
+
 /// Assembles and links `case`, with its wrong tables if `defect` is set.
-pub(super) fn build(case: &Case, path: &Path, defect: bool) -> Result<BuiltCase, ToolError> {
+pub(super) fn build(case: &Case, file: &InputFile, defect: bool) -> Result<BuiltCase, ToolError> {
+    let path = file.path();
     let folder = TemporaryFolder::new("unwind-sim-case-").map_err(ToolError::Folder)?;
     check_assembler(case, path, folder.path())?;
     // A case that the program carries has no checkout around it, so its includes are written, too.
-    let carried = carried::copy(path, folder.path()).map_err(ToolError::Folder)?;
-    let path = carried.as_deref().unwrap_or(path);
+    let (copy, includes) = copied(case, file, folder.path()).map_err(ToolError::Folder)?;
+    let path = copy.as_deref().unwrap_or(path);
 
     let program = folder.path().join(&case.name);
     let mut command = Command::new("cc");
@@ -110,7 +129,7 @@ pub(super) fn build(case: &Case, path: &Path, defect: bool) -> Result<BuiltCase,
         .arg("-g0")
         .args(&case.header.link)
         .args(&case.header.cflags);
-    command.arg(format!("-Wa,-I,{}", include_folder(path).display()));
+    command.arg(format!("-Wa,-I,{}", includes.display()));
 
     if case.header.machine == Machine::Kernel {
         command.args(KERNEL_LINK);

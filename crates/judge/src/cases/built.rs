@@ -7,7 +7,7 @@ use crate::case::{Case, Machine};
 use std::path::{Path, PathBuf};
 use unwind_sim_emulator::Processor;
 use unwind_sim_recordings::case_limits::CaseLimits;
-use unwind_sim_recordings::open;
+use unwind_sim_recordings::input_file::InputFile;
 
 /// Maximum size of the source of a case, bytes.
 const CASE_BYTES_MAX: u64 = 64 << 20;
@@ -38,20 +38,48 @@ impl Engine {
     }
 }
 
+/// The file name of a case that came through a pipe.
+pub(super) const PIPED: &str = "piped.s";
+
+/// Opens the case at `path`: a file, or one that the program carries.
+///
+/// # Errors
+/// If the file cannot be opened.
+pub fn open(path: &Path) -> Result<InputFile, CaseFailure> {
+    if let Some(file) = carried::input(path) {
+        return Ok(file);
+    }
+    InputFile::open(path).map_err(|source| CaseFailure::Io {
+        path: path.into(),
+        source,
+    })
+}
+
 /// Reads the case at `path`.
 ///
 /// # Errors
 /// If the file cannot be read or is malformed.
 pub fn read(path: &Path) -> Result<Case, CaseFailure> {
-    let name = path.to_string_lossy();
-    if let Some(text) = carried::text(path) {
-        return Ok(Case::parse(&name, text)?);
-    }
-    let text = open::read_text(path, CASE_BYTES_MAX).map_err(|source| CaseFailure::Io {
-        path: path.into(),
-        source,
-    })?;
-    Ok(Case::parse(&name, &text)?)
+    case_of(&open(path)?)
+}
+
+/// Reads a case that is open.
+///
+/// # Errors
+/// If the file cannot be read or is malformed.
+pub fn case_of(file: &InputFile) -> Result<Case, CaseFailure> {
+    let text = file
+        .text(CASE_BYTES_MAX)
+        .map_err(|source| CaseFailure::Io {
+            path: file.path().into(),
+            source,
+        })?;
+    let path = file.path().to_string_lossy();
+    let name = match file.is_piped() {
+        true => PIPED,
+        false => &path,
+    };
+    Ok(Case::parse_named(name, &path, &text)?)
 }
 
 /// A case that was built.
@@ -76,18 +104,22 @@ impl Built {
     /// # Errors
     /// If the case is malformed, or the tools fail.
     pub fn new(path: &Path) -> Result<Built, CaseFailure> {
-        let mut built = Built::without_defect(path, &CaseLimits::default())?;
+        let file = open(path)?;
+        let mut built = Built::without_defect(&file, &CaseLimits::default())?;
         if built.case.header.inject.is_some() {
-            built.defect = Some(build::build(&built.case, path, true)?);
+            built.defect = Some(build::build(&built.case, &file, true)?);
         }
         Ok(built)
     }
 
-    pub(super) fn without_defect(path: &Path, limits: &CaseLimits) -> Result<Built, CaseFailure> {
-        let case = read(path)?;
-        let program = build::build(&case, path, false)?;
+    pub(super) fn without_defect(
+        file: &InputFile,
+        limits: &CaseLimits,
+    ) -> Result<Built, CaseFailure> {
+        let case = case_of(file)?;
+        let program = build::build(&case, file, false)?;
         Ok(Built {
-            path: path.to_owned(),
+            path: file.path().to_owned(),
             case,
             program,
             defect: None,

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use unwind_sim_recordings::input_file::InputFile;
 
 /// The folder of the cases in a checkout.
 pub const FOLDER: &str = "corpus/cases";
@@ -43,8 +44,13 @@ fn below(path: &Path) -> Option<&Path> {
 }
 
 /// The text of the carried file at `path`, if it is one.
-pub(crate) fn text(path: &Path) -> Option<&'static str> {
+fn text(path: &Path) -> Option<&'static str> {
     Some(files()?.get(below(path)?)?)
+}
+
+/// The carried file at `path` as an input, if it is one.
+pub(crate) fn input(path: &Path) -> Option<InputFile> {
+    Some(InputFile::held(path, Arc::new(text(path)?)))
 }
 
 /// The paths of the carried cases at or below `folder`, sorted, if it is a folder of them.
@@ -75,12 +81,29 @@ pub(super) fn copy(path: &Path, folder: &Path) -> io::Result<Option<PathBuf>> {
     let copy = top.join(case);
     std::fs::create_dir_all(copy.parent().unwrap_or(&top))?;
     std::fs::write(&copy, text)?;
+    copy_includes(files, &top)?;
+    Ok(Some(copy))
+}
+
+/// Writes what a case without a folder may include into `folder`, and returns where it is: the carried
+/// files, or those of the checkout.
+///
+/// # Errors
+/// If a file cannot be written.
+pub(super) fn includes(folder: &Path) -> io::Result<PathBuf> {
+    match files() {
+        Some(files) => copy_includes(files, folder).map(|()| folder.to_owned()),
+        None => Ok(FOLDER.into()),
+    }
+}
+
+fn copy_includes(files: &Files, folder: &Path) -> io::Result<()> {
     for (name, text) in files {
         if name.extension().is_some_and(|e| e == "inc") {
-            std::fs::write(top.join(name), text)?;
+            std::fs::write(folder.join(name), text)?;
         }
     }
-    Ok(Some(copy))
+    Ok(())
 }
 
 #[cfg(test)]

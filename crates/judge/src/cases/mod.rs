@@ -24,17 +24,19 @@ mod sample;
 
 pub use bless::{Blessed, bless};
 pub use build::{BuiltCase, ToolError};
-pub use built::{Built, Engine, read};
+pub use built::{Built, Engine, case_of, open, read};
 pub use failure::CaseFailure;
 pub use matrix::{expectation_of, matrix_of, setting_of, unwinders_of};
 pub use sample::Recorded;
 
 use crate::case::{Machine, Matrix};
+use crate::engine::Setting;
 use crate::shell::quoted_path;
 use std::path::{Path, PathBuf};
 use unwind_sim_emulator::Processor;
 use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::file_kind::is_case;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::trace::Trace;
 
 /// Assembles and links the case at `path`, with the wrong tables that its header names if `defect`
@@ -43,12 +45,20 @@ use unwind_sim_recordings::trace::Trace;
 /// # Errors
 /// If the case is malformed, is a kernel and not a program, or the tools fail.
 pub fn build_case(path: &Path, defect: bool) -> Result<BuiltCase, CaseFailure> {
-    let case = read(path)?;
+    build_opened(&open(path)?, defect)
+}
+
+/// [`build_case`] of a case that is open.
+///
+/// # Errors
+/// See [`build_case`].
+pub fn build_opened(file: &InputFile, defect: bool) -> Result<BuiltCase, CaseFailure> {
+    let case = case_of(file)?;
     if case.header.machine == Machine::Kernel {
         let what = "it is a kernel, not a program; `cases`, `replay` and `compare` take it";
         return Err(CaseFailure::run(&case, what));
     }
-    Ok(build::build(&case, path, defect)?)
+    Ok(build::build(&case, file, defect)?)
 }
 
 /// All case files below `folder`, sorted by path; those that the program carries if it is their folder.
@@ -151,13 +161,14 @@ impl Built {
     }
 }
 
-/// The trace of the case at `path`: its sample points, in the order of the file.
+/// The trace of a case, its sample points in the order of the file, and how its walks are set.
 ///
 /// # Errors
 /// If it cannot be built, run or sampled.
-pub fn trace_of(path: &Path, limits: &CaseLimits) -> Result<Trace, CaseFailure> {
-    let built = Built::without_defect(path, limits)?;
-    built.record(built.engines()[0])?.to_trace()
+pub fn trace_of(file: &InputFile, limits: &CaseLimits) -> Result<(Trace, Setting), CaseFailure> {
+    let built = Built::without_defect(file, limits)?;
+    let trace = built.record(built.engines()[0])?.to_trace()?;
+    Ok((trace, setting_of(&built.case)))
 }
 
 /// Like [`trace_of`], but run in the emulated machine, which gives the same on every computer; a case
@@ -165,8 +176,8 @@ pub fn trace_of(path: &Path, limits: &CaseLimits) -> Result<Trace, CaseFailure> 
 ///
 /// # Errors
 /// See [`trace_of`].
-pub fn emulated_trace_of(path: &Path, limits: &CaseLimits) -> Result<Trace, CaseFailure> {
-    in_machine(&Built::without_defect(path, limits)?)?.to_trace()
+pub fn emulated_trace_of(file: &InputFile, limits: &CaseLimits) -> Result<Trace, CaseFailure> {
+    in_machine(&Built::without_defect(file, limits)?)?.to_trace()
 }
 
 fn in_machine(built: &Built) -> Result<Recorded, CaseFailure> {
@@ -179,7 +190,7 @@ fn in_machine(built: &Built) -> Result<Recorded, CaseFailure> {
 /// # Errors
 /// If the case cannot be built or run, or its chains are not as stated.
 pub fn emulate(path: &Path, limits: &CaseLimits) -> Result<Recorded, CaseFailure> {
-    let built = Built::without_defect(path, limits)?;
+    let built = Built::without_defect(&open(path)?, limits)?;
     let recorded = in_machine(&built)?;
     let differences = recorded.truth_differences();
     match differences.is_empty() {

@@ -5,12 +5,13 @@ use object::elf::{FileHeader64, PF_W, PF_X, PT_LOAD};
 use object::endian::LittleEndian as LE;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use unwind_sim_emulator::address_space::Content;
 use unwind_sim_emulator::state::reg;
 use unwind_sim_emulator::{AddressSpace, Core, MapError, Permissions};
 use unwind_sim_recordings::import::ImportError;
 use unwind_sim_recordings::import::core::{Area, FilePlace, Snapshot, snapshot};
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::view::View;
@@ -109,16 +110,15 @@ impl Source {
         }
     }
 
-    /// A source that uses the core at `path`.
+    /// A source that uses a core.
     ///
     /// # Errors
     /// If the file cannot be read or is not a core.
-    pub fn core(path: &Path, symfs: Option<PathBuf>) -> Result<Source, SourceError> {
-        let owner = map_file(path).map_err(|source| SourceError::Io {
-            path: path.into(),
+    pub fn core(core: &InputFile, symfs: Option<PathBuf>) -> Result<Source, SourceError> {
+        let bytes = core.whole().map_err(|source| SourceError::Io {
+            path: core.path().into(),
             source,
         })?;
-        let bytes = whole(owner).unwrap_or_else(|| Bytes::from_vec(Vec::new()));
         let snapshot = snapshot(&bytes)?;
         Ok(Source {
             core: Some((bytes, snapshot)),

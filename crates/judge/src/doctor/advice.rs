@@ -10,6 +10,7 @@ use super::generated::{self, Generator};
 use super::kind::Kind;
 use super::origin::Origin;
 use super::proven_row::ProvenRow;
+use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::files::{FileProblem, FileProblemKind};
 use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::runtime::Runtime;
@@ -209,11 +210,14 @@ pub(super) enum Standing {
 impl Situation<'_> {
     /// Whether another recording can be made in the way that perf makes them.
     pub(super) fn is_profile(&self) -> bool {
-        self.made.engine == Engine::PerfData
+        self.made.engine == Engine::Import(FileKind::PerfData)
     }
 
     fn is_crash(&self) -> bool {
-        matches!(self.made.engine, Engine::Core | Engine::KernelDump)
+        matches!(
+            self.made.engine,
+            Engine::Import(FileKind::Core) | Engine::KernelDump
+        )
     }
 
     fn own(&self) -> &Subject {

@@ -7,6 +7,7 @@ use crate::check::Contradiction;
 use crate::engine::Outcome;
 use crate::ground::{Ending, Lost};
 use crate::whole::{self, Break, Doubt, Root, Seen, Whole, Why, is_canonical};
+use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::trace::Engine;
@@ -222,7 +223,7 @@ pub(super) fn judge(
         }
         (_, Reason::NoImage { .. }) if is_exec(view, outcome, reading) => kind = Kind::Exec,
         (Kind::FrameLimit, _) if is_endless(view, outcome) => kind = Kind::EndlessRecursion,
-        (Kind::BelowCopy, _) if reading.made.engine == Engine::Core => {
+        (Kind::BelowCopy, _) if reading.made.engine == Engine::Import(FileKind::Core) => {
             kind = Kind::NotRecorded;
             note = Some("the core has no memory where the stack pointer is".to_owned());
         }
@@ -244,7 +245,9 @@ pub(super) fn judge(
         }
         (Kind::NotRecorded | Kind::CopyTooShort, _) if reading.made.is_cut => kind = Kind::CutCore,
         // A core has the stack, not a copy of its top.
-        (Kind::CopyTooShort, _) if reading.made.engine == Engine::Core => kind = Kind::NotRecorded,
+        (Kind::CopyTooShort, _) if reading.made.engine == Engine::Import(FileKind::Core) => {
+            kind = Kind::NotRecorded
+        }
         // A copy that is shorter than perf asked for ends where the stack does, or at a page that was
         // not in memory: one that a large frame never touched.
         (Kind::CopyTooShort, _) if has_stack_end(view) => {
@@ -427,7 +430,7 @@ fn is_main(view: &View<'_>, pc: CodeAddress) -> bool {
 fn bad_jump(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> Option<Fault> {
     let rip = view.sample.regs.live()?.get(Reg::Rip)?;
     // A profile may lack the mapping; nothing is ever mapped at 0.
-    let is_profile = reading.made.engine == Engine::PerfData;
+    let is_profile = reading.made.engine == Engine::Import(FileKind::PerfData);
     let is_elsewhere = !view.space.is_text(rip) && (!is_profile || rip < NULL_PAGE);
 
     if !is_elsewhere || view.sample.kernel.is_some() {
@@ -481,7 +484,7 @@ fn bad_jump(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> Option<
 fn is_exec(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> bool {
     const MAPPINGS_MAX: usize = 4;
     view.space.find(view.live().rip()).is_none()
-        && reading.made.engine == Engine::PerfData
+        && reading.made.engine == Engine::Import(FileKind::PerfData)
         && outcome.chain.frames.len() <= 1
         && view.space.mappings().len() <= MAPPINGS_MAX
 }
@@ -582,7 +585,8 @@ pub(super) fn of_lost(
 fn is_overwritten(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> bool {
     let is_proven = reading.proof_ended == Some(Ending::NotCode)
         && outcome.ground.known as usize >= outcome.chain.frames.len();
-    is_proven || reading.made.engine == Engine::Core && is_at_return(view, outcome)
+    is_proven
+        || reading.made.engine == Engine::Import(FileKind::Core) && is_at_return(view, outcome)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! runtime that is another's.
 
 use super::advice::{Situation, Standing};
+use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::runtime::{self, Runtime};
 use unwind_sim_recordings::trace::Engine;
 use unwind_sim_recordings::view::View;
@@ -41,7 +42,7 @@ const MEMFD: &str = "/memfd:";
 
 /// What to do about code of a runtime that is not known, or of which nothing is known.
 pub(super) fn of_unknown(s: &Situation<'_>) -> String {
-    if s.image.starts_with(MEMFD) && s.made.engine == Engine::Core {
+    if s.image.starts_with(MEMFD) && s.made.engine == Engine::Import(FileKind::Core) {
         return "if it is a program that was run from a memfd, give its file with `--exe FILE`; if its code \
                 was generated, nothing is known of it"
             .into();

@@ -6,14 +6,14 @@ use super::names::Names;
 use super::perf_data::{self, LeftOut};
 use super::scrubber::Scrubber;
 use super::{check, trace};
-use crate::input::{FileKind, Input, InputError, file_kind};
+use crate::input::{FileKind, Input, InputError, open_file};
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use unwind_sim_recordings::convert::OpenOptions;
-use unwind_sim_recordings::file_kind::WrongKind;
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::gaps::Gaps;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::leftovers::TemporaryFile;
 use unwind_sim_recordings::output_file::OutputFile;
 use unwind_sim_recordings::trace::Trace;
@@ -25,14 +25,6 @@ pub struct Options {
     /// Replace the names of files, threads and hosts by numbers.
     pub names: bool,
 }
-
-/// The kinds of files that hold what a program held. A case does not.
-const RECORDED: [FileKind; 4] = [
-    FileKind::Trace,
-    FileKind::PerfData,
-    FileKind::Core,
-    FileKind::Capture,
-];
 
 /// The kind of file that was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,28 +56,25 @@ pub struct Done {
     pub gaps: Gaps,
 }
 
-/// Scrubs the recording at `path` into `output`. Calls `tell` with the number of samples so far, in
+/// Scrubs a recording into `output`. Calls `tell` with the number of samples so far, in
 /// each of two passes.
 ///
 /// # Errors
 /// If the recording cannot be read, the output cannot be written, or an unwinder would give another
 /// result; the output is then as it was before.
 pub fn scrub(
-    path: &Path,
+    input: &InputFile,
     open: &OpenOptions,
     output: &Path,
     options: Options,
     tell: &mut dyn FnMut(u64),
 ) -> Result<Done, ScrubError> {
-    let from = file_kind(path)?;
-    if !RECORDED.contains(&from) {
-        return Err(InputError::Kind(WrongKind {
-            path: path.into(),
-            kind: from,
-            wanted: "a recording of a program: a trace, a perf.data, an ELF core or a kernel's \
-                     capture (JSON)",
-        })
-        .into());
+    let from = input.kind();
+    // A case holds nothing of a program that somebody ran.
+    if !from.is_recorded() {
+        let kinds = FileKind::list(FileKind::is_recorded);
+        let wanted = format!("a recording of a program: {kinds}");
+        return Err(InputError::Kind(input.is_not(wanted)).into());
     }
 
     let open = OpenOptions {
@@ -105,28 +94,31 @@ pub fn scrub(
     // A core and a capture are scrubbed as the trace that `import` makes of them.
     let mut basis = None;
     let mut gaps = None;
-    if matches!(from, FileKind::Core | FileKind::Capture) {
+    if from.is_converted() {
         let mut file = temporary()?;
-        let imported = trace::import(path, from, &open, file.as_file_mut())?;
+        let imported = trace::import(input, &open, file.as_file_mut())?;
         gaps = Some(Gaps::from(imported));
         basis = Some(file);
     }
 
-    let path = basis.as_ref().map_or(path, |file| file.path());
+    let input = match &basis {
+        Some(trace) => open_file(trace.path())?,
+        None => input.clone(),
+    };
     let shelf = FileArena::default();
-    let before = Input::open(path, &open)?;
+    let before = Input::of(&input, &open)?;
     let mut scrubber = Scrubber::new(&shelf, before.files())?;
     let mut scrubbed = temporary()?;
 
     let (written, digests, left_out, words) = match from {
         FileKind::PerfData => {
             let (digests, left_out) =
-                perf(path, &open, &mut scrubber, tell, scrubbed.as_file_mut())?;
+                perf(&input, &open, &mut scrubber, tell, scrubbed.as_file_mut())?;
             let words = left_out.words;
             (Written::PerfData, digests, left_out, words)
         }
         _ => {
-            let trace = Trace::open(path)?;
+            let trace = Trace::read(&input)?;
             let out = scrubbed.as_file_mut();
             let (digests, words) = trace::scrub(&trace, &mut scrubber, tell, out)?;
             (Written::Trace, digests, LeftOut::default(), words)
@@ -136,7 +128,8 @@ pub fn scrub(
     let kept = scrubber.kept().clone();
 
     // What was written is read again: the check is of the file, not of what was meant to be in it.
-    let after = Input::open(scrubbed.path(), &open)?;
+    let written_file = open_file(scrubbed.path())?;
+    let after = Input::of(&written_file, &open)?;
     check::samples(&before, &after, &digests, &mut scrubber, tell)?;
     check::doctor(&before, &after, &mut scrubber)?;
     drop(after);
@@ -147,8 +140,8 @@ pub fn scrub(
         let mut renamed = temporary()?;
         let out = renamed.as_file_mut();
         match written {
-            Written::PerfData => drop(perf_data::copy(scrubbed.path(), Some(&mut names), out)?),
-            Written::Trace => trace::rename(&Trace::open(scrubbed.path())?, &mut names, out)?,
+            Written::PerfData => drop(perf_data::copy(&written_file, Some(&mut names), out)?),
+            Written::Trace => trace::rename(&Trace::read(&written_file)?, &mut names, out)?,
         }
         scrubbed = renamed;
     }
@@ -171,19 +164,19 @@ pub fn scrub(
 
 /// Scrubs a perf.data into `out`.
 fn perf(
-    path: &Path,
+    input: &InputFile,
     open: &OpenOptions,
     scrubber: &mut Scrubber<'_>,
     tell: &mut dyn FnMut(u64),
     out: &mut File,
 ) -> Result<(Vec<u64>, LeftOut), ScrubError> {
     let mut plain = TemporaryFile::new().map_err(ScrubError::Temporary)?;
-    let left_out = perf_data::copy(path, None, plain.as_file_mut())?;
+    let left_out = perf_data::copy(input, None, plain.as_file_mut())?;
     io::copy(plain.as_file_mut(), out).map_err(ScrubError::Temporary)?;
     let files = FinderOptions {
         symfs: open.symfs.clone(),
         ..FinderOptions::system()
     };
-    let digests = perf_data::samples(plain.path(), files, scrubber, tell, out)?;
+    let digests = perf_data::samples(&open_file(plain.path())?, files, scrubber, tell, out)?;
     Ok((digests, left_out))
 }

@@ -6,11 +6,10 @@ use super::scrubber::Scrubber;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_recordings::convert::{self, OpenOptions};
-use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::import::Imported;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::model::{Event, ImageIndex, Item};
 use unwind_sim_recordings::trace::{Meta, Trace, TraceWriter, WriteError};
 use unwind_sim_recordings::view::View;
@@ -20,15 +19,14 @@ use unwind_sim_unwind::image::{Image, ImageParts};
 /// The writer of a copy.
 type Writer<'o> = TraceWriter<io::BufWriter<&'o mut File>>;
 
-/// Converts the recording at `path` to a trace in `out`.
+/// Converts a recording to a trace in `out`.
 pub(super) fn import(
-    path: &Path,
-    kind: FileKind,
+    input: &InputFile,
     open: &OpenOptions,
     out: &mut File,
 ) -> Result<Imported, ScrubError> {
-    let mut writer = writer(&convert::meta(path, kind), out)?;
-    let imported = convert::into(path, kind, open, &mut writer)?;
+    let mut writer = writer(&convert::meta(input), out)?;
+    let imported = convert::into(input, open, &mut writer)?;
     finish(writer)?;
     Ok(imported)
 }

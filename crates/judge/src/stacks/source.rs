@@ -5,28 +5,25 @@ use super::task::{Consumer, Taken};
 use super::traced;
 use super::unwind::How;
 use crate::engine::Engine;
-use crate::input::{self, FileKind, InputError};
+use crate::input::{Input, InputError};
 use crate::run::{Run, RunError};
-use std::path::{Path, PathBuf};
 use unwind_sim_perf_data::PerfFile;
 use unwind_sim_perf_data::feature;
-use unwind_sim_recordings::convert::{ImportError, OpenOptions};
+use unwind_sim_recordings::convert::ImportError;
 use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::import as corpus;
-use unwind_sim_recordings::mapped::map_file;
 use unwind_sim_recordings::view::Filter;
+use unwind_sim_unwind::image::Owner;
 
 /// The source of stacks.
-#[derive(Clone, Debug)]
-pub struct Source {
+#[derive(Clone, Copy)]
+pub struct Source<'i> {
     /// A perf.data, a trace, a case or a core.
-    pub path: PathBuf,
+    pub input: &'i Input,
     /// The samples to walk.
     pub filter: Filter,
     /// Of a perf.data, only the samples of the event with this index.
     pub event: Option<usize>,
-    /// How to open what is not read directly: the image of a kernel's capture, and the like.
-    pub open: OpenOptions,
 }
 
 /// A callback with process, thread, time and the pcs of a stack, innermost first.
@@ -68,7 +65,7 @@ pub fn plain_options(engine: &Engine) -> ReplayOptions<'_> {
 }
 
 /// The options for walking the stacks of `source` in a run.
-pub fn options<'r>(source: &Source, run: &'r Run, engine: &'r Engine) -> ReplayOptions<'r> {
+pub fn options<'r>(source: &Source<'_>, run: &'r Run, engine: &'r Engine) -> ReplayOptions<'r> {
     ReplayOptions {
         how: How {
             engine,
@@ -77,17 +74,14 @@ pub fn options<'r>(source: &Source, run: &'r Run, engine: &'r Engine) -> ReplayO
         },
         filter: source.filter,
         event: source.event,
-        files: FinderOptions {
-            symfs: source.open.symfs.clone(),
-            ..FinderOptions::system()
-        },
+        files: source.input.files(),
     }
 }
 
-/// Whether the source is read directly, not as a trace. Branch records need a trace.
-fn is_direct(source: &Source, options: &ReplayOptions<'_>) -> Result<bool, InputError> {
-    let kind = input::file_kind(&source.path)?;
-    Ok(kind == FileKind::PerfData && options.how.engine.needs_stack())
+/// The bytes of a source that is read directly, not as a trace. Branch records need a trace.
+fn direct(source: &Source<'_>, options: &ReplayOptions<'_>) -> Option<Owner> {
+    let needs_stack = options.how.engine.needs_stack();
+    source.input.perf_data().filter(|_| needs_stack)
 }
 
 /// Walks all stacks of the source on this thread.
@@ -95,15 +89,15 @@ fn is_direct(source: &Source, options: &ReplayOptions<'_>) -> Result<bool, Input
 /// # Errors
 /// If the recording cannot be read.
 pub fn alone<C: Consumer>(
-    source: &Source,
+    source: &Source<'_>,
     options: &ReplayOptions<'_>,
     consumer: &mut C,
 ) -> Result<Counts, RunError> {
-    if !is_direct(source, options)? {
+    let Some(bytes) = direct(source, options) else {
         return traced::replay(source, options, consumer);
-    }
+    };
     let walk = |file: &PerfFile<'_>| replay_alone(file, options, consumer);
-    Ok(perf_data(&source.path, options, walk)?)
+    Ok(perf_data(&bytes, options, walk)?)
 }
 
 /// Walks all stacks of the source on `threads` threads (0 means one for each processor), each with
@@ -112,37 +106,32 @@ pub fn alone<C: Consumer>(
 /// # Errors
 /// If the recording cannot be read.
 pub fn gather<C: Consumer + Send>(
-    source: &Source,
+    source: &Source<'_>,
     options: &ReplayOptions<'_>,
     threads: usize,
     make: impl Fn() -> C,
 ) -> Result<(Counts, Vec<C>), RunError> {
-    if !is_direct(source, options)? {
+    let Some(bytes) = direct(source, options) else {
         let mut consumer = make();
         let counts = alone(source, options, &mut consumer)?;
         return Ok((counts, vec![consumer]));
-    }
+    };
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if threads == 0 { processors() } else { threads };
     let mut consumers: Vec<C> = (0..threads).map(|_| make()).collect();
-    let counts = perf_data(&source.path, options, |file| {
+    let counts = perf_data(&bytes, options, |file| {
         replay(file, options, &mut consumers)
     })?;
     Ok((counts, consumers))
 }
 
 fn perf_data(
-    path: &Path,
+    bytes: &Owner,
     options: &ReplayOptions<'_>,
     walk: impl FnOnce(&PerfFile<'_>) -> Counts,
 ) -> Result<Counts, InputError> {
-    let owner = map_file(path).map_err(|source| InputError::Open {
-        path: path.into(),
-        source,
-    })?;
-
     let failed = |error| InputError::Recording(ImportError::Corpus(error));
-    let file = PerfFile::parse((*owner).as_ref())
+    let file = PerfFile::parse((**bytes).as_ref())
         .map_err(|error| failed(corpus::ImportError::Perf(error)))?;
 
     // The numbers of sampled registers mean others on other architectures (`perf_regs.h` of each).

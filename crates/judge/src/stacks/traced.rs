@@ -6,7 +6,6 @@ use super::source::Source;
 use super::task::{Consumer, Taken, Task};
 use super::unwind::How;
 use crate::engine::stack_of;
-use crate::input::Input;
 use crate::kernel::RECORDED;
 use crate::run::{Column, RunError, kernel_part};
 use std::collections::HashMap;
@@ -17,11 +16,11 @@ use unwind_sim_unwind::chain::Chain;
 
 /// Walks every sample of the recording that passes the filter.
 pub(super) fn replay<C: Consumer>(
-    source: &Source,
+    source: &Source<'_>,
     options: &ReplayOptions<'_>,
     consumer: &mut C,
 ) -> Result<Counts, RunError> {
-    let input = Input::open(&source.path, &source.open)?;
+    let input = source.input;
     let filter = Filter {
         stitch: options.how.engine.wants_stitching(),
         ..options.filter

@@ -185,7 +185,7 @@ fn region(
 #[cfg(test)]
 mod tests {
     use crate::convert::{OpenOptions, into, meta};
-    use crate::file_kind::FileKind;
+    use crate::input_file::InputFile;
     use crate::model::RegionRole;
     use crate::trace::{Trace, TraceWriter};
     use unwind_sim_unwind::memory::Memory as _;
@@ -209,9 +209,10 @@ mod tests {
             exe: Some(program),
             ..OpenOptions::default()
         };
-        let meta = meta(core.path(), FileKind::Core);
+        let input = InputFile::open(core.path()).expect("a core");
+        let meta = meta(&input);
         let mut writer = TraceWriter::new(Vec::new(), &meta).expect("written");
-        into(core.path(), FileKind::Core, &options, &mut writer).expect("a core");
+        into(&input, &options, &mut writer).expect("a core");
         let trace = Trace::from_bytes(writer.finish().expect("written")).expect("ours");
 
         let sample = trace.sample(0).expect("a sample");

@@ -166,8 +166,8 @@ impl Capture<'_, '_> {
         options: &ImportOptions,
     ) -> Result<ControlFlow<()>, ImportError> {
         let files = &options.kernel_files;
-        let (path, image) = match (&options.kernel, &files.system_map) {
-            (Some(path), _) => (path, kernel::open(path, files)?),
+        let (file, image) = match (&options.kernel, &files.system_map) {
+            (Some(file), _) => (file, kernel::open(file, files)?),
             (None, Some(map)) => (map, kernel::open_system_map(map)?),
             (None, None) => return Err(Problem::kernel(&self.release).into()),
         };
@@ -193,7 +193,7 @@ impl Capture<'_, '_> {
         // Only now: the addresses of the steps' code depend on the offset.
         self.steps = Steps::new(root, self.image.clone(), bias)?;
         self.encoding = image.encoding;
-        let name = path.to_text();
+        let name = file.path().to_text();
         if self
             .map(name, image.range.clone(), bias, image.image)
             .is_break()

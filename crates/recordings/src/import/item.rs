@@ -2,6 +2,7 @@
 
 use super::error::ImportError;
 use crate::files::{FileProblem, FinderOptions, ImageFinder};
+use crate::input_file::InputFile;
 use crate::kernel;
 use crate::model::{ImageIndex, Item};
 use std::collections::{BTreeMap, HashMap};
@@ -23,7 +24,7 @@ pub struct ImportOptions {
     /// Maximum bytes of stack taken from a core, from rsp upwards. perf.data has its own limit.
     pub stack_bytes_max: u64,
     /// The kernel image, for captures and dumps of a machine.
-    pub kernel: Option<PathBuf>,
+    pub kernel: Option<InputFile>,
     /// Options for opening the kernel image.
     pub kernel_files: kernel::OpenOptions,
     /// KASLR offset, if known.

@@ -167,6 +167,16 @@ fn check_perf(name: &str) {
     }
 }
 
+/// A kind that the table of file kinds says is imported, and that no importer reads, would be refused only
+/// when it is read.
+#[test]
+fn every_kind_that_is_imported_has_an_importer() {
+    for kind in FileKind::ALL {
+        let has_importer = FORMATS.iter().any(|format| format.kind == kind);
+        assert_eq!(kind.is_imported(), has_importer, "{kind:?}");
+    }
+}
+
 #[test]
 fn perf_samples_are_those_that_perf_script_shows() {
     check_perf("dwarf");

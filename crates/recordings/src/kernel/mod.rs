@@ -33,10 +33,9 @@ pub use payload::{Compression, Payload, is_bzimage};
 pub use symbols::{KernelSymbol, KernelSymbols, SymbolSource};
 pub use user::user_memory;
 
-use crate::mapped::map_file;
+use crate::input_file::InputFile;
 use crate::printable::PrintableName as _;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use unwind_sim_perf_data::btf;
 use unwind_sim_unwind::elf::ElfError;
@@ -51,7 +50,7 @@ pub type Btf = btf::Btf<Bytes>;
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// Take the symbols from this System.map instead of the image.
-    pub system_map: Option<PathBuf>,
+    pub system_map: Option<InputFile>,
     /// Use this ORC layout, whatever the kernel's version says.
     pub orc_layout: Option<ToldLayout>,
 }
@@ -85,12 +84,12 @@ pub struct KernelImage {
     pub problems: Vec<ElfError>,
 }
 
-/// Opens the `vmlinuz` or `vmlinux` at `path`.
+/// Reads a `vmlinuz` or `vmlinux`.
 ///
 /// # Errors
 /// If it cannot be read, is neither of these, or is damaged, or if the System.map is invalid.
-pub fn open(path: &Path, options: &OpenOptions) -> Result<KernelImage, KernelError> {
-    from_bytes(&path.to_text(), map(path)?, options)
+pub fn open(file: &InputFile, options: &OpenOptions) -> Result<KernelImage, KernelError> {
+    from_bytes(&file.path().to_text(), whole(file)?, options)
 }
 
 /// Opens a kernel from its System.map alone: symbols, and the range of its code. That is all that
@@ -98,9 +97,9 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<KernelImage, KernelErr
 ///
 /// # Errors
 /// If it cannot be read, is not a System.map, or does not tell where the kernel's code is.
-pub fn open_system_map(path: &Path) -> Result<KernelImage, KernelError> {
-    let name = path.to_text();
-    let symbols = map_symbols(path)?;
+pub fn open_system_map(map: &InputFile) -> Result<KernelImage, KernelError> {
+    let name = map.path().to_text();
+    let symbols = map_symbols(map)?;
 
     let text = symbols.range("_stext", "_etext");
     let text = text.ok_or_else(|| KernelErrorKind::MapWithoutText.of(&name))?;
@@ -110,7 +109,8 @@ pub fn open_system_map(path: &Path) -> Result<KernelImage, KernelError> {
     let text: Vec<Range<u64>> = std::iter::once(text).chain(init).collect();
 
     // Distributions name the file `System.map-RELEASE`.
-    let file = path
+    let file = map
+        .path()
         .file_name()
         .and_then(|n| n.to_str())
         .unwrap_or_default();
@@ -140,8 +140,8 @@ pub fn from_bytes(
     bytes: Bytes,
     options: &OpenOptions,
 ) -> Result<KernelImage, KernelError> {
-    let map = options.system_map.as_deref();
-    let map = map.map(|path| Ok((path, map_symbols(path)?))).transpose()?;
+    let map = options.system_map.as_ref();
+    let map = map.map(|map| Ok((map, map_symbols(map)?))).transpose()?;
 
     let of = |what: KernelErrorKind| what.of(name);
     // A bzImage has the kernel compressed in it.
@@ -157,12 +157,12 @@ pub fn from_bytes(
 
     let vmlinux = Vmlinux::read(name, &file).map_err(of)?;
     let (symbols, source, form) = match map {
-        Some((path, symbols)) => {
+        Some((map, symbols)) => {
             let text = &vmlinux.elf.parts.text;
             let inside = |s: KernelSymbol<'_>| text.iter().any(|r| r.contains(&s.address));
             // The map is of another kernel, or the stub that Debian installs.
             if !symbols.iter().any(inside) {
-                return Err(KernelErrorKind::MapForeign.of(&path.to_text()));
+                return Err(KernelErrorKind::MapForeign.of(&map.path().to_text()));
             }
             (symbols, Some(SymbolSource::SystemMap), None)
         }
@@ -240,17 +240,14 @@ fn own_symbols(vmlinux: &Vmlinux) -> (KernelSymbols, Option<SymbolSource>, Optio
     }
 }
 
-fn map_symbols(path: &Path) -> Result<KernelSymbols, KernelError> {
-    let bytes = map(path)?;
-    system_map::read(&bytes).map_err(|what| what.of(&path.to_text()))
+fn map_symbols(map: &InputFile) -> Result<KernelSymbols, KernelError> {
+    let bytes = whole(map)?;
+    system_map::read(&bytes).map_err(|what| what.of(&map.path().to_text()))
 }
 
-/// Memory-maps the file at `path`.
-fn map(path: &Path) -> Result<Bytes, KernelError> {
-    let owner = map_file(path).map_err(|error| KernelErrorKind::from(error).of(&path.to_text()))?;
-    let len = (*owner).as_ref().len();
-    let whole = Bytes::new(owner, 0..len);
-    Ok(whole.unwrap_or_else(|| Bytes::from_vec(Vec::new())))
+fn whole(file: &InputFile) -> Result<Bytes, KernelError> {
+    let bytes = file.whole();
+    bytes.map_err(|error| KernelErrorKind::from(error).of(&file.path().to_text()))
 }
 
 /// Are these the bytes of a kernel's ELF file?

@@ -10,16 +10,16 @@ mod load;
 pub use load::ModuleLoad;
 
 use super::error::{KernelError, KernelErrorKind};
-use super::map;
 use super::orc::{EncodingSource, encoding};
 use super::payload::{Compression, UNPACKED_MAX, unpack};
+use super::whole;
+use crate::input_file::InputFile;
 use crate::printable::PrintableName as _;
 use object::SectionIndex;
 use object::elf;
 use object::endian::LittleEndian as LE;
 use object::read::elf::{FileHeader, Rela as _, SectionHeader as _, SectionTable, Sym as _};
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_unwind::elf::symbol_rank;
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind, Symbol};
@@ -46,12 +46,12 @@ pub struct Module {
     pub encoding: Option<(Encoding, EncodingSource)>,
 }
 
-/// Opens the module at `path`: a `.ko`, optionally compressed with gzip, xz or zstd.
+/// Reads a module: a `.ko`, optionally compressed with gzip, xz or zstd.
 ///
 /// # Errors
 /// If it cannot be read, is not a module, is damaged, or if `load` has no address for its code.
-pub fn open_module(path: &Path, load: &ModuleLoad) -> Result<Module, KernelError> {
-    module_from_bytes(&path.to_text(), map(path)?, load)
+pub fn open_module(file: &InputFile, load: &ModuleLoad) -> Result<Module, KernelError> {
+    module_from_bytes(&file.path().to_text(), whole(file)?, load)
 }
 
 /// Opens a module in memory. `name` is used for the image and in errors.

@@ -18,14 +18,14 @@ fn corpus(name: &str) -> Vec<u8> {
 
 /// The gaps of a file with these bytes before and after it was read, and its samples; `None` if it
 /// is refused.
-fn read(bytes: &[u8], kind: FileKind) -> Option<(Gaps, Gaps, u64)> {
+fn read(bytes: &[u8]) -> Option<(Gaps, Gaps, u64)> {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), bytes).expect("written");
     let options = OpenOptions {
         symfs: Some("/nonexistent".into()),
         ..OpenOptions::default()
     };
-    let recording = Recording::open(file.path(), kind, &options).ok()?;
+    let recording = Recording::open(&InputFile::open(file.path()).ok()?, &options).ok()?;
     let known = recording.gaps();
     let read = recording.views(&mut |_| ControlFlow::Continue(()));
     Some((known, recording.gaps(), read.expect("it can be read")))
@@ -33,12 +33,12 @@ fn read(bytes: &[u8], kind: FileKind) -> Option<(Gaps, Gaps, u64)> {
 
 /// Checks that a recording says, before it is read, that it was cut to each length up to `end`,
 /// unless it is refused. Returns the samples found at the lengths that are not.
-fn cut_everywhere(bytes: &[u8], kind: FileKind, end: usize, step: usize) -> Vec<u64> {
-    let (whole, after, all) = read(bytes, kind).expect("a recording");
+fn cut_everywhere(bytes: &[u8], end: usize, step: usize) -> Vec<u64> {
+    let (whole, after, all) = read(bytes).expect("a recording");
     assert!(whole.problems.is_empty() && after.later.is_empty());
     let mut found = Vec::new();
     for len in (0..end).step_by(step).chain([end - 1]) {
-        let Some((known, _, samples)) = read(&bytes[..len], kind) else {
+        let Some((known, _, samples)) = read(&bytes[..len]) else {
             continue;
         };
         let problem = known.problems.first();
@@ -55,7 +55,7 @@ fn cut_everywhere(bytes: &[u8], kind: FileKind, end: usize, step: usize) -> Vec<
 fn a_perf_data_cut_anywhere_says_so() {
     for (name, most) in [("perfdata/dwarf.data", 12), ("perfdata/norow.data", 11)] {
         let bytes = corpus(name);
-        let found = cut_everywhere(&bytes, FileKind::PerfData, bytes.len(), 97);
+        let found = cut_everywhere(&bytes, bytes.len(), 97);
         assert_eq!(found.iter().max(), Some(&most), "{name}");
         assert!(found.iter().any(|n| (1..most).contains(n)), "{name}");
     }
@@ -72,7 +72,7 @@ fn a_pipe_cut_inside_a_record_says_so() {
             .collect();
         for end in ends {
             for len in [end - 1, end + 4] {
-                if let Some((known, _, _)) = read(&bytes[..len as usize], FileKind::PerfData) {
+                if let Some((known, _, _)) = read(&bytes[..len as usize]) {
                     assert!(known.problems.iter().any(Problem::is_cut), "{name}: {len}");
                 }
             }
@@ -105,15 +105,15 @@ fn a_core_cut_anywhere_says_so() {
     // The notes are last, with one thread after another: some of them can still be read.
     let bytes = corpus("cores/threads.core.zst");
     let notes = notes_end(&bytes);
-    let found = cut_everywhere(&bytes, FileKind::Core, notes, 1913);
+    let found = cut_everywhere(&bytes, notes, 1913);
     assert_eq!(
         (found.iter().min(), found.iter().max()),
         (Some(&1), Some(&3))
     );
     let bytes = core_with_notes_first();
-    let found = cut_everywhere(&bytes, FileKind::Core, bytes.len(), 30011);
+    let found = cut_everywhere(&bytes, bytes.len(), 30011);
     assert_eq!(found.last(), Some(&3));
-    let (known, _, _) = read(&bytes[..bytes.len() - 1000], FileKind::Core).expect("a core");
+    let (known, _, _) = read(&bytes[..bytes.len() - 1000]).expect("a core");
     let problem = known.problems[0].to_string();
     assert!(problem.contains("PT_LOAD at offset 0x"), "{problem}");
     assert!(problem.contains("1000 bytes from here on"), "{problem}");
@@ -132,7 +132,7 @@ fn notes_end(bytes: &[u8]) -> usize {
 #[test]
 fn left_out_samples_are_counted_when_all_were_read() {
     let bytes = corpus("perfdata/fp-pipe.data");
-    let (known, after, samples) = read(&bytes, FileKind::PerfData).expect("a perf.data");
+    let (known, after, samples) = read(&bytes).expect("a perf.data");
     let left_out: Vec<_> = after.skipped.into_iter().collect();
     assert_eq!(
         (samples, left_out),
@@ -152,7 +152,8 @@ fn the_samples_to_read_are_counted_by_their_headers() {
             continue;
         }
 
-        let open = Recording::open(&path, FileKind::PerfData, &OpenOptions::default());
+        let open = InputFile::open(&path).expect("a file");
+        let open = Recording::open(&open, &OpenOptions::default());
         let Ok(recording) = open else { continue };
         let Some(all) = recording.samples_to_read() else {
             compressed += 1;

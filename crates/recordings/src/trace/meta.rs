@@ -3,6 +3,7 @@
 use super::error::Bad;
 use super::layout::NAME_BYTES_MAX;
 use super::varint::{Cursor, put, put_bytes};
+use crate::file_kind::FileKind;
 
 /// What made the recording.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -16,31 +17,28 @@ pub enum Engine {
     Emulator,
     /// A gdb stub.
     Gdb,
-    /// A perf.data file was imported.
-    PerfData,
-    /// An ELF core file was imported.
-    Core,
+    /// A file of this kind was imported.
+    Import(FileKind),
     /// A kernel dump was imported.
     KernelDump,
-    /// A capture in JSON was imported.
-    Capture,
     /// A test case of the corpus.
     Case,
 }
 
 impl Engine {
     /// All engines.
-    pub const ALL: [Engine; 9] = [
-        Engine::Unknown,
-        Engine::Ptrace,
-        Engine::Emulator,
-        Engine::Gdb,
-        Engine::PerfData,
-        Engine::Core,
-        Engine::KernelDump,
-        Engine::Capture,
-        Engine::Case,
-    ];
+    pub fn all() -> impl Iterator<Item = Engine> {
+        let own = [
+            Engine::Unknown,
+            Engine::Ptrace,
+            Engine::Emulator,
+            Engine::Gdb,
+            Engine::KernelDump,
+            Engine::Case,
+        ];
+        let imported = FileKind::ALL.into_iter().filter(|kind| kind.is_imported());
+        own.into_iter().chain(imported.map(Engine::Import))
+    }
 
     /// The stable name, as used in the file.
     pub const fn as_str(self) -> &'static str {
@@ -49,19 +47,19 @@ impl Engine {
             Engine::Ptrace => "ptrace",
             Engine::Emulator => "emulator",
             Engine::Gdb => "gdb",
-            Engine::PerfData => "perf.data",
-            Engine::Core => "core",
+            Engine::Import(kind) => match kind.engine() {
+                Some(name) => name,
+                None => Engine::Unknown.as_str(),
+            },
             Engine::KernelDump => "kernel-dump",
-            Engine::Capture => "capture",
             Engine::Case => "case",
         }
     }
 
     /// The engine with this name, or [`Engine::Unknown`].
     pub fn from_name(name: &str) -> Engine {
-        Self::ALL
-            .into_iter()
-            .find(|e| e.as_str() == name)
+        Self::all()
+            .find(|engine| engine.as_str() == name)
             .unwrap_or_default()
     }
 }
@@ -234,7 +232,7 @@ mod tests {
 
     #[test]
     fn every_field_comes_back_and_unknown_ones_are_skipped() {
-        for (i, engine) in Engine::ALL.into_iter().enumerate() {
+        for (i, engine) in Engine::all().enumerate() {
             let meta = Meta {
                 command: vec!["unwind-sim".into(), "record".into()],
                 program: vec!["/bin/true".into()],

@@ -9,10 +9,12 @@ use super::items::Items;
 use super::layout::{BlockType, FILE_HEADER_BYTES, FileHeader, MAGIC, VERSION};
 use super::meta::{self, Meta};
 use crate::import::STACK_BYTES_MAX;
+use crate::input_file::InputFile;
 use crate::mapped::map_file;
 use crate::model::{ProcessMemory, Region, Sample};
 use std::borrow::Cow;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use unwind_sim_unwind::image::{Bytes, Image, Owner};
@@ -69,7 +71,19 @@ impl Trace {
     /// images is damaged. A trace that was only cut short can be opened: see [`Trace::cut`].
     pub fn open(path: impl AsRef<Path>) -> Result<Trace, TraceError> {
         let path = path.as_ref();
-        let file = map_file(path).map_err(|e| TraceErrorKind::Io(e).at(0, None));
+        Trace::of(path, map_file(path))
+    }
+
+    /// Reads a trace that is open.
+    ///
+    /// # Errors
+    /// See [`Trace::open`].
+    pub fn read(file: &InputFile) -> Result<Trace, TraceError> {
+        Trace::of(file.path(), file.bytes())
+    }
+
+    fn of(path: &Path, bytes: io::Result<Owner>) -> Result<Trace, TraceError> {
+        let file = bytes.map_err(|e| TraceErrorKind::Io(e).at(0, None));
         let opened = file.and_then(|file| Trace::from_owner(file, Some(path.to_owned())));
         opened.map_err(|error| TraceError {
             file: Some(path.to_owned()),

@@ -2,19 +2,19 @@
 
 use super::{InspectError, map};
 use std::fmt::Write as _;
-use std::path::Path;
 use unwind_sim_recordings::file_kind::{FileKind, WrongKind};
+use unwind_sim_recordings::input_file::InputFile;
 
 /// The kernel, and the numbers of stops, samples and modules.
-pub(super) fn show(path: &Path) -> Result<String, InspectError> {
+pub(super) fn show(file: &InputFile) -> Result<String, InspectError> {
     // Not the importer: it refuses what it cannot replay, while here anything that is there is
     // counted.
-    let owner = map(path)?;
+    let owner = map(file)?;
     let Ok(value) = serde_json::from_slice::<serde_json::Value>((*owner).as_ref()) else {
         return Err(InspectError::Kind(WrongKind {
-            path: path.into(),
+            path: file.path().into(),
             kind: FileKind::Text,
-            wanted: "a kernel's capture (JSON)",
+            wanted: "a kernel's capture (JSON)".into(),
         }));
     };
 

@@ -6,16 +6,16 @@ use super::{InspectError, map};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::import::{ImportItem, ImportOptions, import_bytes};
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::model::{Event, Item};
 use unwind_sim_unwind::image::Image;
 
-/// The text for the core at `path`.
-pub(super) fn show(path: &Path) -> Result<String, InspectError> {
-    let owner = map(path)?;
+/// The text for a core.
+pub(super) fn show(file: &InputFile) -> Result<String, InspectError> {
+    let owner = map(file)?;
     let file_bytes = (*owner).as_ref().len();
 
     let mut threads = Columns::new(&["thread", "rip", "rsp", "stack bytes", "name"]);
@@ -65,7 +65,7 @@ pub(super) fn show(path: &Path) -> Result<String, InspectError> {
     // The importer is the one of `replay`, so what is shown here is what a walk will get.
     let imported = import_bytes(owner, &ImportOptions::default(), &mut take);
     let imported = imported.map_err(|source| InspectError::Core {
-        path: path.into(),
+        path: file.path().into(),
         source,
     })?;
 

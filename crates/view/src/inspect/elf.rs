@@ -5,9 +5,9 @@ use super::columns::{Columns, cells, field, list};
 use super::{InspectError, map, told_encoding};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::Path;
 use unwind_sim_judge::hex::hex_bytes;
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::kernel::ToldLayout;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::derived::{Derived, derive_all};
@@ -23,19 +23,19 @@ use unwind_sim_unwind::{dwarf, orc, sframe};
 /// How many malformed places are listed; the rest are counted.
 const LISTED_MAX: usize = 20;
 
-/// Reads the file at `path`.
-pub(super) fn open(path: &Path) -> Result<Elf, InspectError> {
-    let owner = map(path)?;
-    let name = path.to_string_lossy();
+/// Reads an ELF file.
+pub(super) fn open(file: &InputFile) -> Result<Elf, InspectError> {
+    let owner = map(file)?;
+    let name = file.path().to_string_lossy();
     elf::read(&name, owner, &elf::ReadOptions::default()).map_err(|source| InspectError::Elf {
-        path: path.into(),
+        path: file.path().into(),
         source,
     })
 }
 
-/// The text for the file at `path`.
-pub(super) fn show(path: &Path, told: Option<&ToldLayout>) -> Result<String, InspectError> {
-    let elf = open(path)?;
+/// The text for an ELF file.
+pub(super) fn show(file: &InputFile, told: Option<&ToldLayout>) -> Result<String, InspectError> {
+    let elf = open(file)?;
     let mut out = String::from("an ELF file\n");
     head(&mut out, &elf);
 
@@ -47,7 +47,7 @@ pub(super) fn show(path: &Path, told: Option<&ToldLayout>) -> Result<String, Ins
 
     // The problems were copied before this takes the file apart.
     let image = elf.into_image();
-    let told = told_encoding(path, &image, told)?;
+    let told = told_encoding(file, &image, told)?;
 
     // Tables in the order in which an unwinder asks them.
     for kind in [TableKind::EhFrame, TableKind::DebugFrame] {

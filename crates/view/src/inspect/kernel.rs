@@ -5,9 +5,9 @@ use super::columns::{Columns, cells, field, list};
 use super::{InspectError, told_encoding};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
-use std::path::Path;
 use unwind_sim_judge::hex::hex_bytes;
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::kernel::{
     self, EncodingSource, KernelImage, ModuleLoad, OpenOptions, ToldLayout,
 };
@@ -17,9 +17,9 @@ use unwind_sim_unwind::orc::{Encoding, EntryType, OrcReg, Table};
 /// How many malformed places are listed; the rest are counted.
 const LISTED_MAX: usize = 20;
 
-/// The text for the kernel at `path`.
-pub(super) fn show(path: &Path, options: &OpenOptions) -> Result<String, InspectError> {
-    let kernel = kernel::open(path, options)?;
+/// The text for a kernel.
+pub(super) fn show(file: &InputFile, options: &OpenOptions) -> Result<String, InspectError> {
+    let kernel = kernel::open(file, options)?;
     let mut out = String::from("a kernel image\n");
     head(&mut out, &kernel);
     let encoding = kernel.encoding.zip(kernel.encoding_source);
@@ -31,10 +31,13 @@ pub(super) fn show(path: &Path, options: &OpenOptions) -> Result<String, Inspect
     Ok(out)
 }
 
-/// The text for the module at `path`. Its addresses are offsets, since it is not loaded.
-pub(super) fn show_module(path: &Path, told: Option<&ToldLayout>) -> Result<String, InspectError> {
-    let module = kernel::open_module(path, &ModuleLoad::Text(0))?;
-    let told = told_encoding(path, &module.image, told)?;
+/// The text for a module. Its addresses are offsets, since it is not loaded.
+pub(super) fn show_module(
+    file: &InputFile,
+    told: Option<&ToldLayout>,
+) -> Result<String, InspectError> {
+    let module = kernel::open_module(file, &ModuleLoad::Text(0))?;
+    let told = told_encoding(file, &module.image, told)?;
     let encoding = told.map(|encoding| (encoding, EncodingSource::Told));
     let mut out = String::from("a kernel module\n");
     let version = module.version.as_deref().unwrap_or("unknown");

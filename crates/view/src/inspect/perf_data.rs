@@ -5,22 +5,22 @@ use super::{InspectError, map};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
-use std::path::Path;
 use unwind_sim_perf_data::regs::RegsAbi;
 use unwind_sim_perf_data::{
     EventAttr, Mode, Order, PerfFile, Record, Sample, Stop, feature, flag, record_type as rt,
     sample_type as st,
 };
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::input_file::InputFile;
 
-/// The text for the file at `path`.
-pub(super) fn show(path: &Path) -> Result<String, InspectError> {
-    let owner = map(path)?;
+/// The text for a perf.data.
+pub(super) fn show(file: &InputFile) -> Result<String, InspectError> {
+    let owner = map(file)?;
     let bytes: &[u8] = (*owner).as_ref();
 
     // Only a damaged header is an error; damage further inside is listed with the rest.
     let file = PerfFile::parse(bytes).map_err(|source| InspectError::Perf {
-        path: path.into(),
+        path: file.path().into(),
         source,
     })?;
 

@@ -4,9 +4,9 @@ use super::columns::{Columns, cells};
 use super::{InspectError, elf};
 use std::fmt::Write as _;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::names::demangle;
 use unwind_sim_recordings::similar::containing;
 use unwind_sim_unwind::cache::Cache;
@@ -23,17 +23,17 @@ use unwind_sim_unwind::step::find_row;
 pub const FUNCTIONS_MAX: usize = 16;
 /// The maximum number of bytes of a function that are shown.
 const FUNCTION_BYTES_MAX: u64 = 1 << 22;
-/// The rows of the functions called `name` in the file at `path`.
-pub(super) fn show(path: &Path, name: &str) -> Result<String, InspectError> {
+/// The rows of the functions called `name` in an ELF file.
+pub(super) fn show(file: &InputFile, name: &str) -> Result<String, InspectError> {
     // The parts are cloned, since each table gets an image that lacks the others.
-    let parts = elf::open(path)?.parts;
+    let parts = elf::open(file)?.parts;
     let image = Image::new(parts.clone());
 
     // A name with a typo is common, so names that resemble it are offered.
     let functions = functions(&image, name);
     if functions.is_empty() {
         return Err(InspectError::NoFunction {
-            path: path.into(),
+            path: file.path().into(),
             name: name.to_owned(),
             similar: similar(&image, name),
         });
@@ -162,8 +162,8 @@ struct RowRange {
 
 /// What is malformed in the file's own table of that section, in the address range.
 #[cfg(test)]
-pub(super) fn faults(path: &Path, section: SectionKind, range: &Range<u64>) -> Vec<String> {
-    let parts = elf::open(path).map(|elf| elf.parts);
+pub(super) fn faults(file: &InputFile, section: SectionKind, range: &Range<u64>) -> Vec<String> {
+    let parts = elf::open(file).map(|elf| elf.parts);
     let all = parts.map(tables).unwrap_or_default();
     let table = match section {
         SectionKind::Sframe => TableKind::Sframe,

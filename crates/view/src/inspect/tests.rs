@@ -11,6 +11,20 @@ fn corpus(path: &str) -> PathBuf {
         .join(path)
 }
 
+fn opened(path: &Path) -> InputFile {
+    InputFile::open(path).expect("it is there")
+}
+
+/// The text of the file at `path`.
+fn inspect(
+    path: &Path,
+    rows: Option<&str>,
+    kernel: &OpenOptions,
+    case_limits: &CaseLimits,
+) -> Result<String, InspectError> {
+    super::inspect(&opened(path), rows, kernel, case_limits)
+}
+
 /// The first word after `key`, at the start of a line below the given heading.
 fn number(text: &str, heading: &str, key: &str) -> u64 {
     let part = &text[text.find(heading).expect(heading)..];
@@ -18,6 +32,14 @@ fn number(text: &str, heading: &str, key: &str) -> u64 {
     let line = lines.find_map(|l| l.strip_prefix(key)).expect(key);
     let word = line.split_whitespace().next().expect("a number");
     word.parse().expect("a number")
+}
+
+/// What a recording format without a page of its own gets: here a perf.data, which has one.
+#[test]
+fn a_recording_without_a_page_is_shown_as_a_trace() {
+    let text = converted(&opened(&corpus("perfdata/dwarf.data"))).unwrap();
+    assert!(text.starts_with("a perf.data, as\na trace\n"), "{text}");
+    assert!(text.contains("  engine        perf.data\n"), "{text}");
 }
 
 #[test]
@@ -256,7 +278,7 @@ fn changed_tables(file: &Path, kind: SectionKind) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("changed");
     let whole = std::fs::read(file).unwrap();
-    let parts = elf::open(file).unwrap().parts;
+    let parts = elf::open(&opened(file)).unwrap().parts;
     let section = parts.sections.iter().find(|s| s.kind == kind).unwrap();
     let len = section.data.len();
 
@@ -305,9 +327,11 @@ fn is_malformed(path: &Path, kind: SectionKind, shown: &str) -> bool {
         return false;
     };
     let counted: u64 = counted.trim().parse().unwrap();
-    let image = elf::open(path).unwrap().into_image();
+    let image = elf::open(&opened(path)).unwrap().into_image();
     let ranges = image.text().iter();
-    let faults: Vec<String> = ranges.flat_map(|r| rows::faults(path, kind, r)).collect();
+    let faults: Vec<String> = ranges
+        .flat_map(|r| rows::faults(&opened(path), kind, r))
+        .collect();
     for fault in &faults {
         assert!(part.contains(fault), "{shown}: {fault}\n{part}");
     }

@@ -3,22 +3,22 @@
 
 use super::columns::{Columns, cells, field, list};
 use super::{InspectError, map};
-use std::path::Path;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::import::vmcore_facts;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_unwind::regs::Reg;
 
 /// How many problems are listed; the rest are counted.
 const LISTED_MAX: usize = 20;
 
-/// The text for the dump at `path`.
-pub(super) fn show(path: &Path) -> Result<String, InspectError> {
-    let owner = map(path)?;
+/// The text for a dump.
+pub(super) fn show(file: &InputFile) -> Result<String, InspectError> {
+    let owner = map(file)?;
     let bytes = (*owner).as_ref();
 
     // Only what the dump itself says: symbols and stacks need the image of its kernel.
     let facts = vmcore_facts(bytes).map_err(|source| InspectError::Core {
-        path: path.into(),
+        path: file.path().into(),
         source,
     })?;
 

@@ -1,11 +1,9 @@
-//! The bytes of a recording: a mapped file, or a stream that was read to its end.
+//! The bytes of a recording, its name and its times.
 
 use super::script::ScriptError;
-use std::io::Read;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::SystemTime;
-use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_unwind::image::Owner;
 
@@ -13,44 +11,49 @@ use unwind_sim_unwind::image::Owner;
 pub struct Recording {
     name: String,
     owner: Owner,
-    written: Option<SystemTime>,
-    is_file: bool,
+    modified: Option<SystemTime>,
+    opened: SystemTime,
 }
 
 impl Recording {
-    /// Maps a file.
+    /// Opens the file at `path`.
     ///
     /// # Errors
     /// If it cannot be opened.
     pub fn open(path: &Path) -> Result<Self, ScriptError> {
-        let owner = map_file(path).map_err(|source| ScriptError::Open {
+        let file = InputFile::open(path).map_err(|source| ScriptError::Open {
             path: path.into(),
             source,
         })?;
-        let modified = std::fs::metadata(path).and_then(|data| data.modified());
+        Recording::read(&file)
+    }
+
+    /// Reads a file that is open.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn read(file: &InputFile) -> Result<Self, ScriptError> {
+        let recording = Recording::stream(&file.path().to_text(), file)?;
         Ok(Self {
-            name: path.to_text(),
-            owner,
-            written: modified.ok(),
-            is_file: true,
+            modified: file.modified(),
+            ..recording
         })
     }
 
-    /// Reads a stream to its end. `name` is for messages.
+    /// Reads what is no file, or is not known as one. `name` is for messages and profiles.
     ///
     /// # Errors
-    /// If the stream cannot be read.
-    pub fn read(name: &str, mut stream: impl Read) -> Result<Self, ScriptError> {
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).map_err(|source| {
-            let path = name.into();
-            ScriptError::Open { path, source }
+    /// If it cannot be read.
+    pub fn stream(name: &str, file: &InputFile) -> Result<Self, ScriptError> {
+        let owner = file.bytes().map_err(|source| ScriptError::Open {
+            path: name.into(),
+            source,
         })?;
         Ok(Self {
             name: name.into(),
-            owner: Arc::new(bytes),
-            written: Some(SystemTime::now()),
-            is_file: false,
+            owner,
+            modified: None,
+            opened: SystemTime::now(),
         })
     }
 
@@ -67,11 +70,11 @@ impl Recording {
     /// When the recording ended: its file was last changed then, unless it was copied. `None` if it
     /// came as a stream.
     pub fn ended(&self) -> Option<SystemTime> {
-        self.written.filter(|_| self.is_file)
+        self.modified
     }
 
-    /// Time of the last change, if known.
+    /// Time of the last change, if known; of a stream, now.
     pub fn written(&self) -> Option<SystemTime> {
-        self.written
+        Some(self.modified.unwrap_or(self.opened))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use unwind_sim_recordings::printable::PrintableName as _;
 
 use unwind_sim_perf_data::Summary;
@@ -12,7 +12,7 @@ use unwind_sim_perf_data::stitch::{
     Counts, JudgedSample, Judgement, Mode, Stitch, Stitched, Stitcher, Tally, items, judge,
 };
 use unwind_sim_perf_data::{PerfError, PerfFile};
-use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_recordings::input_file::InputFile;
 
 use crate::json::{Line, NamedCountLine, StitchedSampleLine, StitchingLine};
 use unwind_sim_judge::SCHEMA;
@@ -51,9 +51,9 @@ pub struct Stitching {
 ///
 /// # Errors
 /// If the recording cannot be read at all.
-pub fn stitch(path: &Path, like: Mode) -> Result<Stitching, StitchError> {
-    let owner = map_file(path).map_err(|source| StitchError::Open {
-        path: path.into(),
+pub fn stitch(recording: &InputFile, like: Mode) -> Result<Stitching, StitchError> {
+    let owner = recording.bytes().map_err(|source| StitchError::Open {
+        path: recording.path().into(),
         source,
     })?;
     let file = PerfFile::parse((*owner).as_ref())?;

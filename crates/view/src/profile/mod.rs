@@ -23,10 +23,12 @@ use crate::symbol_files::HELPER;
 use gathered::Profile;
 use recording::RecordingHeader;
 use std::io::Write;
+use std::path::Path;
 use std::sync::Mutex;
 use unwind_sim_judge::run::{Run, RunError};
 use unwind_sim_judge::stacks::{Counts, Source, alone, gather, options};
 use unwind_sim_perf_script::symbols::KernelSymbols;
+use unwind_sim_recordings::input_file::InputFile;
 
 /// Counts of what was written and skipped.
 pub type Written = Counts;
@@ -43,15 +45,15 @@ pub type Written = Counts;
 /// # Errors
 /// If the recording cannot be read, or the output not written.
 pub fn write(
-    source: &Source,
+    source: &Source<'_>,
     run: &Run,
     format: Format,
     threads: usize,
     out: &mut dyn Write,
 ) -> Result<Written, RunError> {
     // Symbols of the kernel are read once, for all unwinders and workers.
-    let known = RecordingHeader::of(source)?;
-    let files = Mutex::new(KernelSymbols::new(known.places(source), HELPER));
+    let known = RecordingHeader::of(source.input);
+    let files = Mutex::new(KernelSymbols::new(known.places(source.input), HELPER));
     let series = known.series(&run.engines);
 
     let mut written = None;
@@ -90,7 +92,8 @@ pub fn write(
     }
 
     if let Some(profile) = Profile::join(all) {
-        format.write(&profile, &source.path.display().to_string(), out)?;
+        let path = source.input.file().map_or(Path::new(""), InputFile::path);
+        format.write(&profile, &path.display().to_string(), out)?;
     }
 
     Ok(written.unwrap_or_default())

@@ -2,12 +2,10 @@
 
 use super::gathered::{Clock, EventInfo, Series};
 use unwind_sim_judge::engine::Engine;
-use unwind_sim_judge::input::{FileKind, file_kind};
-use unwind_sim_judge::run::RunError;
-use unwind_sim_judge::stacks::Source;
+use unwind_sim_judge::input::Input;
 use unwind_sim_perf_data::{EventAttr, KernelCode, PerfFile, event_name};
 use unwind_sim_perf_script::symbols::Places;
-use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_recordings::input_file::InputFile;
 
 /// What is known of a recording before it is read. Of other kinds than perf.data that is nothing.
 #[derive(Default)]
@@ -22,26 +20,23 @@ pub(super) struct RecordingHeader {
 
 impl RecordingHeader {
     /// Reads the head of the recording. If it cannot be read, the walk over it says so.
-    pub(super) fn of(source: &Source) -> Result<RecordingHeader, RunError> {
-        if file_kind(&source.path)? != FileKind::PerfData {
-            return Ok(RecordingHeader::default());
-        }
-        let Ok(bytes) = map_file(&source.path) else {
-            return Ok(RecordingHeader::default());
+    pub(super) fn of(input: &Input) -> RecordingHeader {
+        let Some(bytes) = input.perf_data() else {
+            return RecordingHeader::default();
         };
         let Ok(file) = PerfFile::parse((*bytes).as_ref()) else {
-            return Ok(RecordingHeader::default());
+            return RecordingHeader::default();
         };
         let mut kernel = KernelCode::default();
         for id in file.build_ids().filter_map(Result::ok) {
             kernel.build_id(&id);
         }
-        let modified = std::fs::metadata(&source.path).and_then(|data| data.modified());
-        Ok(RecordingHeader {
+        let modified = input.file().and_then(InputFile::modified);
+        RecordingHeader {
             attrs: file.attrs().to_vec(),
-            clock: Some(Clock::of(&file, modified.ok())),
+            clock: Some(Clock::of(&file, modified)),
             kernel_build_id: kernel.core_build_id(),
-        })
+        }
     }
 
     /// The number of events; 1 if there is none.
@@ -88,21 +83,18 @@ impl RecordingHeader {
     }
 
     /// Where the kernel's symbols are looked up.
-    pub(super) fn places(&self, source: &Source) -> Places {
+    pub(super) fn places(&self, input: &Input) -> Places {
         Places {
-            symfs: source.open.symfs.clone(),
+            symfs: input.options().symfs.clone(),
             kallsyms: None,
             kernel_build_id: self.kernel_build_id.clone(),
         }
     }
 }
 
-/// The names of the events of the perf.data at the path of `source`, in the file's order; empty for
-/// other recordings. A `dummy` event, which has no samples, has its name too.
-///
-/// # Errors
-/// If the file cannot be opened.
-pub fn events(source: &Source) -> Result<Vec<String>, RunError> {
-    let known = RecordingHeader::of(source)?;
-    Ok(known.attrs.iter().map(event_name).collect())
+/// The names of the events of a perf.data, in the file's order; empty for other recordings. A `dummy`
+/// event, which has no samples, has its name too.
+pub fn events(input: &Input) -> Vec<String> {
+    let known = RecordingHeader::of(input);
+    known.attrs.iter().map(event_name).collect()
 }

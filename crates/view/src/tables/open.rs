@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use unwind_sim_recordings::file_kind::{FileKind, KindError};
-use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_tables::file::{File, FileError};
 
@@ -31,8 +31,8 @@ pub enum OpenError {
 /// # Errors
 /// If it cannot be read, or is something else.
 pub fn open(path: &Path) -> Result<File, OpenError> {
-    FileKind::expect(path, "an ELF program, library or object", &[FileKind::Elf])?;
-    let owner = map_file(path).map_err(|source| OpenError::Read {
+    let input = InputFile::expect(path, "an ELF program, library or object", &[FileKind::Elf])?;
+    let owner = input.bytes().map_err(|source| OpenError::Read {
         path: path.into(),
         source,
     })?;

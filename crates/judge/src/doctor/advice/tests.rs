@@ -28,7 +28,7 @@ fn given(kind: Kind) -> Given {
         kind,
         image: "/home/me/prog",
         made: Made {
-            engine: Engine::PerfData,
+            engine: Engine::Import(FileKind::PerfData),
             ..Made::default()
         },
         copied: 0,
@@ -217,7 +217,7 @@ fn nothing_is_advised_that_the_recording_already_did() {
 fn only_profiles_are_recorded_again() {
     for kind in Kind::ALL {
         for engine in [
-            Engine::Core,
+            Engine::Import(FileKind::Core),
             Engine::KernelDump,
             Engine::Ptrace,
             Engine::Case,
@@ -232,10 +232,10 @@ fn only_profiles_are_recorded_again() {
         }
     }
     let mut cut = given(Kind::CutCore);
-    (cut.made.engine, cut.made.is_cut) = (Engine::Core, true);
+    (cut.made.engine, cut.made.is_cut) = (Engine::Import(FileKind::Core), true);
     assert!(advised(&cut).contains("ulimit -c unlimited"));
     let mut core = given(Kind::NotRecorded);
-    core.made.engine = Engine::Core;
+    core.made.engine = Engine::Import(FileKind::Core);
     assert!(advised(&core).contains("coredump_filter"));
 }
 
@@ -253,7 +253,7 @@ fn longer_chains_are_asked_for_where_the_limit_is() {
 #[test]
 fn copies_are_asked_for_where_rows_lead() {
     let mut profile = given(Kind::NoFramePointer);
-    profile.made.engine = Engine::PerfData;
+    profile.made.engine = Engine::Import(FileKind::PerfData);
     profile.copied = 0;
     assert!(advised(&profile).contains("--call-graph dwarf"));
     profile.has_row = false;
@@ -462,7 +462,7 @@ fn what_a_memfd_holds_is_not_said_to_be_pythons() {
         profile.contains("no remedy was tried") && !profile.contains("-X perf"),
         "{profile}"
     );
-    memfd.made.engine = Engine::Core;
+    memfd.made.engine = Engine::Import(FileKind::Core);
     assert!(
         advised(&memfd).contains("--exe FILE"),
         "{}",

@@ -17,11 +17,10 @@ use std::fs::File;
 use std::io::{BufWriter, Seek as _, Write as _};
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
 use unwind_sim_perf_data::{PerfFile, record_type as rt};
 use unwind_sim_recordings::files::{FinderOptions, ImageFinder};
 use unwind_sim_recordings::import::{ImportItem, perf};
-use unwind_sim_recordings::mapped::map_file;
+use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::model::Item;
 use unwind_sim_recordings::view::View;
 use unwind_sim_recordings::world::World;
@@ -39,14 +38,14 @@ pub struct LeftOut {
     pub damaged: u64,
 }
 
-/// Copies the perf.data at `path` to `out` without what no unwinder needs. With `names`, also
+/// Copies a perf.data to `out` without what no unwinder needs. With `names`, also
 /// replaces names.
 pub(super) fn copy(
-    path: &Path,
+    recording: &InputFile,
     names: Option<&mut Names>,
     out: &mut File,
 ) -> Result<LeftOut, ScrubError> {
-    let bytes = map_file(path).map_err(ScrubError::Read)?;
+    let bytes = recording.bytes().map_err(ScrubError::Read)?;
     let bytes: &[u8] = (*bytes).as_ref();
     let file = perf::parse(bytes).map_err(ScrubError::perf)?;
     let mut writer = BufWriter::with_capacity(1 << 20, &mut *out);
@@ -59,16 +58,16 @@ pub(super) fn copy(
     Ok(left_out)
 }
 
-/// Scrubs the samples of the uncompressed perf.data at `plain` in its copy `out`. Returns the digest
+/// Scrubs the samples of the uncompressed perf.data `plain` in its copy `out`. Returns the digest
 /// of each sample that can be walked.
 pub(super) fn samples(
-    plain: &Path,
+    plain: &InputFile,
     files: FinderOptions,
     scrubber: &mut Scrubber<'_>,
     tell: &mut dyn FnMut(u64),
     out: &File,
 ) -> Result<Vec<u64>, ScrubError> {
-    let bytes = map_file(plain).map_err(ScrubError::Read)?;
+    let bytes = plain.bytes().map_err(ScrubError::Read)?;
     let file = perf::parse((*bytes).as_ref()).map_err(ScrubError::perf)?;
 
     let (mut world, mut images) = (World::new(), Vec::new());

@@ -6,7 +6,7 @@ use crate::verify::code::{Code, Set};
 use crate::verify::numbered::{NONE, UNWINDERS_MAX};
 use crate::verify::work::Work;
 use unwind_sim_emulator::Core;
-use unwind_sim_unwind::truth::Held;
+use unwind_sim_unwind::truth::ShadowFrame;
 
 /// The outcome of the last check of the innermost frame.
 ///
@@ -100,7 +100,7 @@ impl Outcome {
     pub(super) fn judge(
         &mut self,
         core: &Core,
-        held: &Held,
+        held: &ShadowFrame,
         (code, known): (&Code, &Set),
         unwinders: usize,
         work: &mut Work,

@@ -229,7 +229,7 @@ impl Checker<'_> {
         };
         let frames = tracker.frames();
         for index in (0..frames.len()).rev().take(FRAMES_AT_CALL) {
-            let Held { slot, cfa, .. } = frames[index];
+            let ShadowFrame { slot, cfa, .. } = frames[index];
             let from = frames
                 .get(index + 1)
                 .map_or(core.state.gpr(4), |held| held.cfa);

@@ -1,6 +1,7 @@
 //! Captures of a small kernel, the seed of a fuzz target: valid and rejected ones.
 
 use super::super::{ImportItem, ImportOptions, import_bytes};
+use crate::input_file::InputFile;
 use crate::model::{CallchainRequest, Item, Sample};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -14,9 +15,13 @@ fn vmlinux() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/kernel_image/vmlinux")
 }
 
+fn opened(path: &Path) -> InputFile {
+    InputFile::open(path).expect("a file")
+}
+
 fn options() -> ImportOptions {
     ImportOptions {
-        kernel: Some(vmlinux()),
+        kernel: Some(opened(&vmlinux())),
         ..ImportOptions::default()
     }
 }
@@ -64,7 +69,7 @@ fn with_map(folder: &Path) -> ImportOptions {
                  ffffffff81002000 T _etext\nffffffff81003000 B _end\n";
     std::fs::write(&map, lines).expect("a file");
     let mut options = ImportOptions::default();
-    options.kernel_files.system_map = Some(map);
+    options.kernel_files.system_map = Some(opened(&map));
     options
 }
 
@@ -313,7 +318,7 @@ fn a_system_map_alone_is_enough_without_orc() {
     );
     let bad = folder.path().join("other.map");
     std::fs::write(&bad, "0000000000401000 T main\n").expect("a file");
-    options.kernel_files.system_map = Some(bad);
+    options.kernel_files.system_map = Some(opened(&bad));
     let error = import(&capture, &options).expect_err("not a kernel's");
     assert!(error.contains("no symbols _stext and _etext"), "{error}");
 }

@@ -66,12 +66,12 @@ pub(super) fn import(
     let mut output = Output::new(&mut finder, sink);
     let dump = Dump::open(bytes, &mut output.imported.problems)?;
     let release = dump.info("OSRELEASE");
-    let path = options.kernel.as_ref();
-    let path = path.ok_or_else(|| Problem::NoKernel {
+    let file = options.kernel.as_ref();
+    let file = file.ok_or_else(|| Problem::NoKernel {
         release: release.map(str::to_owned),
     })?;
-    let image = kernel::open(path, &options.kernel_files)?;
-    let name = path.to_text();
+    let image = kernel::open(file, &options.kernel_files)?;
+    let name = file.path().to_text();
     import_dump(&dump, &image, name, options, output)
 }
 

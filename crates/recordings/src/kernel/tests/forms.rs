@@ -2,6 +2,7 @@
 
 use super::open;
 use super::synthetic::{FUNCTIONS, LONG, Shape, TEXT, TEXT_LEN, USUAL, pack, symbols, vmlinux};
+use crate::input_file::InputFile;
 use crate::kernel::ToldLayout;
 use crate::kernel::{
     EncodingSource, Form, KernelErrorKind, KernelSymbols, OpenOptions, SymbolSource, from_bytes,
@@ -216,7 +217,7 @@ fn a_system_map_overrules_the_image_and_must_be_its_own() {
         let path = dir.join("System.map");
         std::fs::write(&path, text).expect("written");
         let options = OpenOptions {
-            system_map: Some(path),
+            system_map: Some(InputFile::open(&path).expect("the map")),
             ..OpenOptions::default()
         };
         let bytes = Bytes::from_vec(vmlinux(&USUAL));

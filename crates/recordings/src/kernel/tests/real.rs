@@ -2,6 +2,7 @@
 //! `vmlinuz-VERSION`, `System.map-VERSION` (the one printed by nm; on Debian in the `-dbg`
 //! package), and optionally modules below it.
 
+use crate::input_file::InputFile;
 use crate::kernel::{KernelErrorKind, ModuleLoad, OpenOptions, SymbolSource, open, open_module};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -33,17 +34,21 @@ fn kernels(test: &str) -> Vec<(PathBuf, PathBuf)> {
     found
 }
 
+fn opened(path: &Path) -> InputFile {
+    InputFile::open(path).expect("a file")
+}
+
 #[test]
 fn kallsyms_of_a_stripped_kernel_are_those_of_system_map() {
     for (vmlinuz, map) in kernels("kallsyms_of_a_stripped_kernel_are_those_of_system_map") {
-        let own = open(&vmlinuz, &OpenOptions::default()).expect("a kernel");
+        let own = open(&opened(&vmlinuz), &OpenOptions::default()).expect("a kernel");
         assert_eq!(own.symbol_source, Some(SymbolSource::Kallsyms));
 
         let options = OpenOptions {
-            system_map: Some(map),
+            system_map: Some(opened(&map)),
             ..OpenOptions::default()
         };
-        let told = open(&vmlinuz, &options).expect("a kernel");
+        let told = open(&opened(&vmlinuz), &options).expect("a kernel");
         assert_eq!(own.image.symbols(), told.image.symbols(), "code");
 
         // kallsyms has neither absolute symbols nor, before 6.2, its own, and marks per-CPU symbols
@@ -80,7 +85,7 @@ fn kallsyms_of_a_stripped_kernel_are_those_of_system_map() {
 #[test]
 fn orc_tables_are_whole() {
     for (vmlinuz, _) in kernels("orc_tables_are_whole") {
-        let kernel = open(&vmlinuz, &OpenOptions::default()).expect("a kernel");
+        let kernel = open(&opened(&vmlinuz), &OpenOptions::default()).expect("a kernel");
         let index = Index::new(&kernel.image, kernel.encoding).expect("a good table");
         let index = index.expect("a table");
         let table = index.table().expect("a table");
@@ -121,7 +126,7 @@ fn every_entry_of_every_module_lies_in_its_code() {
     }
 
     for path in &files {
-        let module = match open_module(path, &ModuleLoad::Text(AT)) {
+        let module = match open_module(&opened(path), &ModuleLoad::Text(AT)) {
             Ok(module) => module,
             // A few contain only data.
             Err(error) if error.what == KernelErrorKind::NotLoaded => {
