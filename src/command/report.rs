@@ -14,7 +14,7 @@ use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::output_file::OutputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
-use unwind_sim_show::report::{self, PageSummary};
+use unwind_sim_show::report::{self, PageSummary, Pick};
 use unwind_sim_view::timeline;
 
 /// What a page is made of besides recordings.
@@ -40,7 +40,9 @@ pub(crate) struct Args {
     /// The page to write.
     #[arg(long, short, value_name = "FILE", required = true)]
     output: PathBuf,
-    /// The first state: a number of instructions executed or of a sample, or a function.
+    /// The first state: a number of instructions executed or of a sample, or a function. Without it
+    /// the page has those that matter: of each kind of wrong stack some, then an even spread; of a
+    /// program, those around the first wrong one.
     #[arg(long, value_name = "N|FUNCTION")]
     from: Option<String>,
     /// The number of states, at most.
@@ -98,15 +100,20 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 /// The page of states.
 fn states_page(args: &Args, shown: Shown<'_>, out: &mut Vec<u8>) -> Result<(PageSummary, Status)> {
     let mut shown = shown;
-    let first = shown.first(args.from.as_deref())?;
+    let pick = match args.from.as_deref() {
+        None => Pick::OfInterest(args.count),
+        from => Pick::Window {
+            first: shown.first(from)?,
+            count: args.count,
+        },
+    };
     let Explored {
         about,
         mut states,
         mut builder,
         index,
     } = shown.explored()?;
-    let window = (first, args.count);
-    let written = report::timeline(about, &mut states, &mut builder, &index, window, out)?;
+    let written = report::timeline(about, &mut states, &mut builder, &index, pick, out)?;
     Ok((written, states::status(&states)))
 }
 

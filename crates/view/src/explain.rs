@@ -1,6 +1,7 @@
 //! Explains one walk of one sample step by step: the rules, their rows, the words read, and the
 //! truth.
 
+use crate::again::{LastStep, again};
 use crate::fold::FoldedItem;
 use crate::kernel::{explained, recorded_states, wrong_user_regs_text};
 use crate::listing::{self, ListingLength, Row};
@@ -17,6 +18,9 @@ use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::kernel::{CallchainOptions, GuessState, OrcState, State};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::Variant;
+
+/// The distance from rsp, in bytes, up to which an address is given by it.
+const NEAR: u64 = 1 << 20;
 
 /// A walk and its verdict.
 #[derive(Clone, Copy)]
@@ -89,6 +93,7 @@ pub fn explain(
 
     // One frame is looked for among all, also where the listing would fold it.
     let rows = listing::rows(view, outcome);
+    let blamed = blamed_frame(outcome, &rows);
     for piece in listing::pieces(
         view,
         outcome,
@@ -101,6 +106,11 @@ pub fn explain(
                 if let Some(i) = found.filter(|i| frame.is_none_or(|wanted| wanted == *i)) {
                     out.push('\n');
                     frame_text(&mut out, view, i, outcome.chain.step(i), rows[at]);
+                    if i.checked_sub(1)
+                        .is_some_and(|inside| blamed == Some(inside))
+                    {
+                        blame_text(&mut out, outcome);
+                    }
                 }
             }
             FoldedItem::Repeated { count, period } => {
@@ -112,6 +122,13 @@ pub fn explain(
     // The end belongs to the whole walk, or to a frame number that the chain does not reach.
     if frame.is_none_or(|wanted| wanted >= outcome.chain.frames.len()) {
         out.push('\n');
+        if let Some(last) = again(view, engine, setting, outcome, &mut cache).last {
+            rejected_text(&mut out, view, outcome, &last);
+            if blamed.is_some_and(|blamed| blamed + 1 == outcome.chain.frames.len()) {
+                blame_text(&mut out, outcome);
+            }
+            out.push('\n');
+        }
         end_text(&mut out, view, walk, &mut cache);
     }
 
@@ -223,6 +240,68 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: Step<'_>, row:
         }
         Row::Extra { .. } => out.push_str("  WRONG: no true frame is here\n"),
         Row::Absent { .. } | Row::Unjudged { .. } => {}
+    }
+}
+
+/// The number of the frame in the walk whose row is to blame.
+fn blamed_frame(outcome: &Outcome, rows: &[Row]) -> Option<usize> {
+    let wanted = outcome.diagnosis.as_ref()?.frame;
+    let is_it = |row: &&Row| matches!(**row, Row::Same { truth, .. } if truth == wanted);
+    rows.iter().find(is_it)?.found()
+}
+
+/// Says at the step that applied it that a row is to blame; the end of the text has the details.
+fn blame_text(out: &mut String, outcome: &Outcome) {
+    let Some(diagnosis) = &outcome.diagnosis else {
+        return;
+    };
+    let code = diagnosis.code;
+    let _ = write!(out, "  TO BLAME: {code} {}", code.description());
+    if let Some(contradiction) = &diagnosis.contradiction {
+        let _ = write!(out, ": {contradiction}");
+    }
+    out.push('\n');
+}
+
+/// The step that found no frame.
+fn rejected_text(out: &mut String, view: &View<'_>, outcome: &Outcome, step: &LastStep) {
+    // An address near the stack is given by its distance; another is only a number.
+    let near = |address: u64| {
+        let distance = address.wrapping_sub(view.live().rsp()) as i64;
+        if distance.unsigned_abs() < NEAR {
+            from_rsp(view, address)
+        } else {
+            format!("{address:#x}")
+        }
+    };
+
+    let next = outcome.chain.frames.len();
+    let why = if step.is_root {
+        ", the last one is the root"
+    } else {
+        ""
+    };
+    let _ = writeln!(out, "frame {next}: none{why}");
+    let _ = writeln!(
+        out,
+        "  by the row of frame {}: {}",
+        next.saturating_sub(1),
+        row_place(&step.row.source)
+    );
+    let _ = writeln!(out, "  rule: {}", step.row.rule);
+
+    if let Some((reg, value)) = step.base {
+        let _ = writeln!(out, "  {reg} was {}", near(value));
+    }
+    for word in &step.words {
+        let _ = writeln!(out, "  read *{} = {:#x}", near(word.address), word.value);
+    }
+    if let Some(cfa) = step.cfa {
+        let _ = writeln!(out, "  gave cfa {}", near(cfa));
+    }
+    if let Some((address, slot)) = step.refused {
+        let at = slot.map_or(String::new(), |slot| format!(", read from {}", near(slot)));
+        let _ = writeln!(out, "  its pc would be {address:#x}{at}: refused");
     }
 }
 

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "machine")]
+mod again;
 pub mod confirmation;
 #[cfg(feature = "machine")]
 pub mod deadlock;

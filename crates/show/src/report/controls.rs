@@ -9,12 +9,12 @@ use unwind_sim_view::timeline::{MarksLine, Walker};
 const TICKS_MAX: usize = 1_000;
 
 /// The controls of a page with these `states`: their numbers, and whether an unwinder becomes wrong
-/// at each. `noun` is what a state is.
+/// at each. `noun` is what a state is; `chosen` is the place of the walker selected first.
 pub(super) fn controls(
     noun: &str,
     states: &[(u64, bool)],
     marks: &MarksLine,
-    walkers: &[Walker],
+    (walkers, chosen): (&[Walker], usize),
 ) -> Markup {
     let last = states.len().saturating_sub(1);
 
@@ -31,7 +31,8 @@ pub(super) fn controls(
                 button type="button" data-go="previous-wrong" { "◀ wrong" }
                 button type="button" data-go="next-wrong" { "wrong ▶" }
                 label { "unwinder " select #walker {
-                    @for walker in walkers { option { (walker.name()) } } } }
+                    @for (nth, walker) in walkers.iter().enumerate() {
+                        option selected[nth == chosen] { (walker.name()) } } } }
                 button type="button" data-go="step-back" { "◀ step" }
                 button type="button" data-go="step" { "step ▶" }
                 label { input #keys type="checkbox" checked; " keys" }

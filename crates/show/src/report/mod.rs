@@ -22,7 +22,7 @@ mod words;
 
 pub use findings::findings;
 pub use input::LinesError;
-pub use timeline::{TimelineError, timeline};
+pub use timeline::{Pick, TimelineError, timeline};
 
 /// What a page shows and what it leaves out.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

@@ -134,7 +134,7 @@
     const numbers = [...entries.keys()].filter((key) => !key.includes(":")).map(Number);
     const place = new Map(numbers.map((number, index) => [number, index]));
     const slider = by("slider"), walker = by("walker"), state = by("state");
-    const at = { index: 0, walker: walker.value, step: null };
+    const at = { index: place.get(Number(state.dataset.opening)) ?? 0, walker: walker.value, step: null };
     let shown = -1;
 
     const say = (text) => { by("status").textContent = text; };
@@ -195,7 +195,7 @@
       const told = [];
       if (parts.has("sample")) {
         const index = /^\d+$/.test(parts.get("sample")) ? place.get(Number(parts.get("sample"))) : undefined;
-        if (index === undefined) told.push(`This page has no state ${parts.get("sample")}: it has ${numbers[0]} to ${numbers.at(-1)}.`);
+        if (index === undefined) told.push(`This page has no state ${parts.get("sample")}: it has ${numbers.length} of those from ${numbers[0]} to ${numbers.at(-1)}.`);
         else at.index = index;
       }
       if (parts.has("unwinder")) {

@@ -182,6 +182,7 @@ fn steps(walk: &Walk, walker: &Walker, out: &mut Fragment) {
 fn one_step(step: &Step, out: &mut Fragment) {
     // A step without a frame is marked only if a true frame is missing there.
     let (mark, class, word) = match &step.frame {
+        _ if step.blamed => ("!", "wrong", "the row that is to blame"),
         Some(_) => stack::mark(step.judged, step.kind),
         None => match step.truth {
             Some(_) => stack::mark(None, step.kind),

@@ -8,12 +8,13 @@ use super::matrix::{link, matrix, title};
 use super::page::{Page, legend};
 use super::pieces::{Entries, Fragment};
 use super::state::state;
-use super::tally::{FunctionCells, Tally};
+use super::tally::{FindingKey, FunctionCells, Occurrences, Tally};
 use super::{PageSummary, flame, words};
 use maud::{Markup, PreEscaped, html};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use unwind_sim_judge::input::InputError;
-use unwind_sim_judge::states::{Index, States};
+use unwind_sim_judge::states::{Index, StateView, States};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_unwind::reason::Code as ReasonCode;
 use unwind_sim_unwind::verdict::Verdict;
@@ -33,8 +34,24 @@ const MAPS_MAX: usize = 500;
 /// The number of states that are read at once first; then twice as many each time.
 const PIECE: u64 = 32;
 
-/// Writes a page of the states from `first` on, at most `count`. What `index` has not found is not
-/// on the page.
+/// Which states a page shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pick {
+    /// At most `count` from number `first` on.
+    Window {
+        /// The first one.
+        first: u64,
+        /// How many, at most.
+        count: u64,
+    },
+    /// At most so many. Of a recording: of each kind of wrong stack some, then an even spread
+    /// ([`Index::chosen`]). Of a program, whose states follow from each other: those around the first
+    /// one at which an unwinder is wrong.
+    OfInterest(u64),
+}
+
+/// Writes a page of states. It opens at the one that matters most ([`Index::first_finding`]), with the
+/// unwinder that is wrong there. What `index` has not found is not on the page.
 ///
 /// # Errors
 /// If the recording cannot be read, or `out` not written.
@@ -43,72 +60,66 @@ pub fn timeline(
     states: &mut States,
     builder: &mut Builder<'_>,
     index: &Index<'_>,
-    (first, count): (u64, u64),
+    pick: Pick,
     out: &mut dyn Write,
 ) -> Result<PageSummary, TimelineError> {
     let kind = kind_of(states);
     let walkers = builder.walkers();
-    let mut tally = Tally::new(walkers.len());
+    let finding = index.first_finding();
 
-    let mut entries = Entries::new();
-    let mut opening = None;
-    let (mut next, mut piece) = (first, PIECE);
-    let end = first.saturating_add(count);
-    let mut is_cut = false;
+    let mut picked = Picked::of(pick, index);
+    let mut gathered = gather(states, builder, &picked, finding)?;
 
-    // The first state is plain HTML, too, which is shown where no script runs.
-    let is_full = |entries: &Entries, opening: &Option<String>| {
-        let plain = opening.as_ref().map_or(0, String::len);
-        plain + entries.bytes() >= STATES_BYTES_MAX
-    };
-
-    // States are taken in pieces that double: a page that is soon full reads few in vain, and a
-    // long one needs few calls.
-    while next < end && !is_full(&entries, &opening) {
-        let wanted = piece.min(end - next);
-        let taken = states.range(next, wanted, &mut |at| {
-            // After the page is full, the rest of the piece is passed over.
-            if is_full(&entries, &opening) {
-                is_cut = true;
-                return;
-            }
-            let code = builder.code(at.view);
-            let built = builder.state(at);
-            let mut fragment = Fragment::default();
-            state(&built, kind, &walkers, code.as_deref(), &mut fragment);
-
-            // Counted before the next state comes: neither states nor views are kept.
-            tally.add(&built, code.as_ref());
-            entries.add(&built.number.to_string(), &fragment);
-            opening.get_or_insert_with(|| fragment.html());
-        })?;
-
-        next += taken;
-        piece = piece.saturating_mul(2);
-        // There are no more states.
-        if taken < wanted {
+    // A choice that has no room on the page is made again with fewer samples: cut, it would lack the
+    // last ones, whatever is wrong there.
+    while gathered.is_cut
+        && let Picked::Chosen(numbers) = &picked
+        && numbers.len() > 1
+    {
+        let fewer = gathered.tally.states.len().min(numbers.len() - 1) as u64;
+        let Some(numbers) = index.chosen((fewer * 9 / 10).max(1)) else {
             break;
-        }
+        };
+        picked = Picked::Chosen(numbers);
+        gathered = gather(states, builder, &picked, finding)?;
+        gathered.is_chosen = true;
     }
 
-    // Only if states are known to be left is it worth saying so.
-    is_cut |= next < end && states.total().is_some_and(|total| next < total);
+    let Gathered {
+        mut entries,
+        tally,
+        opening,
+        is_cut,
+        is_chosen,
+    } = gathered;
     let Some(opening) = opening else {
-        return Err(TimelineError::NoState(first));
+        return Err(TimelineError::NoState(picked.first()));
     };
 
     // Marks are looked up for the shown range only: the index covers the whole run.
+    let numbers = tally.states.iter().map(|state| state.0);
+    let range = numbers.clone().min().unwrap_or(0)..numbers.max().map_or(0, |last| last + 1);
+    let found = MarksLine::of(index, range);
+
+    // The unwinders of an index are not always those of the page, nor in this order.
+    let wrong = finding.filter(|(number, _)| *number == opening.number);
+    let wrong = wrong.and_then(|(_, unwinder)| index.unwinders().get(unwinder));
+    let is_it = |walker: &Walker| {
+        wrong.is_some_and(|name| *name == walker.name() || *name == walker.unwinder)
+    };
+
     let shown = tally.states.len() as u64;
-    let found = MarksLine::of(index, first..first.saturating_add(shown));
     let content = Content {
         kind,
+        chosen_walker: walkers.iter().position(is_it).unwrap_or(0),
         walkers: &walkers,
         tally: &tally,
         marks: &found,
         total: states.total(),
         end: states.end(),
         notices: states.notices(),
-        is_cut,
+        is_cut: is_cut && !is_chosen,
+        is_chosen,
     };
 
     // The maps and graphs become entries, too, so the pieces are finished last.
@@ -127,6 +138,162 @@ pub fn timeline(
         shown,
         left_out: states.total().map(|total| total.saturating_sub(shown)),
         bytes: html.len(),
+    })
+}
+
+/// The states that a page is to show.
+enum Picked {
+    Window { first: u64, count: u64 },
+    Chosen(Vec<u64>),
+}
+
+impl Picked {
+    fn of(pick: Pick, index: &Index<'_>) -> Picked {
+        let count = match pick {
+            Pick::Window { first, count } => return Picked::Window { first, count },
+            Pick::OfInterest(count) => count,
+        };
+
+        match index.chosen(count) {
+            // All that there are.
+            Some(_) if index.covered() <= count => Picked::Window { first: 0, count },
+            Some(numbers) => Picked::Chosen(numbers),
+            None => {
+                let finding = index.first_finding().map_or(0, |finding| finding.0);
+                // What leads to it is of interest, too.
+                let first = if finding < count {
+                    0
+                } else {
+                    finding - count / 2
+                };
+                Picked::Window { first, count }
+            }
+        }
+    }
+
+    /// The number of the first one.
+    fn first(&self) -> u64 {
+        match self {
+            Picked::Window { first, .. } => *first,
+            Picked::Chosen(numbers) => numbers.first().copied().unwrap_or(0),
+        }
+    }
+
+    fn len(&self) -> u64 {
+        match self {
+            Picked::Window { count, .. } => *count,
+            Picked::Chosen(numbers) => numbers.len() as u64,
+        }
+    }
+
+    /// Calls `take` with `count` states, from the one at `place` among them on. Returns how many there
+    /// are.
+    fn read(
+        &self,
+        states: &mut States,
+        place: u64,
+        count: u64,
+        take: &mut dyn FnMut(&StateView<'_>),
+    ) -> Result<u64, InputError> {
+        match self {
+            Picked::Window { first, .. } => states.range(first.saturating_add(place), count, take),
+            Picked::Chosen(numbers) => {
+                let rest = &numbers[place as usize..];
+                states.each(&rest[..rest.len().min(count as usize)], take)
+            }
+        }
+    }
+}
+
+/// The state in which a page opens.
+struct Opening {
+    number: u64,
+    html: String,
+}
+
+/// The states of a page, rendered.
+struct Gathered {
+    entries: Entries,
+    tally: Tally,
+    opening: Option<Opening>,
+    /// Whether states that were asked for had no room.
+    is_cut: bool,
+    /// Whether they are a choice of the recording's.
+    is_chosen: bool,
+}
+
+/// Renders states, as many as there is room for.
+fn gather(
+    states: &mut States,
+    builder: &mut Builder<'_>,
+    picked: &Picked,
+    finding: Option<(u64, usize)>,
+) -> Result<Gathered, InputError> {
+    let kind = kind_of(states);
+    let walkers = builder.walkers();
+    let mut tally = Tally::new(walkers.len());
+    let mut entries = Entries::new();
+    let mut opening: Option<Opening> = None;
+    let (mut next, mut piece) = (0, PIECE);
+    let end = picked.len();
+    let mut is_cut = false;
+
+    // The state in which the page opens is plain HTML, too, which is shown where no script runs.
+    let is_full = |entries: &Entries, opening: &Option<Opening>| {
+        let plain = opening.as_ref().map_or(0, |opening| opening.html.len());
+        plain + entries.bytes() >= STATES_BYTES_MAX
+    };
+
+    // States are taken in pieces that double: a page that is soon full reads few in vain, and a
+    // long one needs few calls.
+    while next < end && !is_full(&entries, &opening) {
+        let wanted = piece.min(end - next);
+        let taken = picked.read(states, next, wanted, &mut |at| {
+            // After the page is full, the rest of the piece is passed over.
+            if is_full(&entries, &opening) {
+                is_cut = true;
+                return;
+            }
+            let code = builder.code(at.view);
+            let built = builder.state(at);
+            let mut fragment = Fragment::default();
+            state(&built, kind, &walkers, code.as_deref(), &mut fragment);
+
+            // Counted before the next state comes: neither states nor views are kept.
+            tally.add(&built, code.as_ref());
+            entries.add(&built.number.to_string(), &fragment);
+
+            if opening.is_none() || finding.is_some_and(|(number, _)| number == built.number) {
+                opening = Some(Opening {
+                    number: built.number,
+                    html: fragment.html(),
+                });
+            }
+        })?;
+
+        next += taken;
+        piece = piece.saturating_mul(2);
+        // There are no more states.
+        if taken < wanted {
+            break;
+        }
+    }
+
+    // Only if states are known to be left is it worth saying so.
+    is_cut |= next < end
+        && match picked {
+            Picked::Window { first, .. } => states
+                .total()
+                .is_some_and(|total| first.saturating_add(next) < total),
+            Picked::Chosen(_) => true,
+        };
+
+    Ok(Gathered {
+        entries,
+        tally,
+        opening,
+        is_cut,
+        is_chosen: matches!(picked, Picked::Chosen(_)),
     })
 }
 
@@ -153,8 +320,12 @@ struct Content<'a> {
     total: Option<u64>,
     end: Option<String>,
     notices: Vec<String>,
+    /// The place of the walker that is selected first.
+    chosen_walker: usize,
     /// Whether states that were asked for had no room.
     is_cut: bool,
+    /// Whether the states are a choice of the recording's.
+    is_chosen: bool,
 }
 
 impl Content<'_> {
@@ -174,7 +345,12 @@ impl Content<'_> {
             None => counted(shown, self.noun()),
         };
         html! {
-            (of) ", number " (first) " to " (last)
+            (of) ", "
+            @if self.is_chosen { "chosen from " } @else { "number " }
+            (first) " to " (last)
+            @if self.is_chosen {
+                ": of each kind of wrong stack the first ones, then an even spread"
+            }
             @if let Some(end) = &self.end { "; the program " (end) }
             @if self.is_cut { ". "
                 "A page holds at most 2 MB: the others that were asked for are left out" }
@@ -182,7 +358,7 @@ impl Content<'_> {
         }
     }
 
-    fn main(&self, opening: &str, entries: &mut Entries) -> Markup {
+    fn main(&self, opening: &Opening, entries: &mut Entries) -> Markup {
         let maps = self.maps(entries);
         let graphs = self.graphs(entries);
         let noun = self.noun();
@@ -191,8 +367,8 @@ impl Content<'_> {
             (self.scores())
             (self.findings())
             section #states { h2 { "Step by step" }
-                (controls(noun, &self.tally.states, self.marks, self.walkers))
-                div #state tabindex="-1" { (PreEscaped(opening)) }
+                (controls(noun, &self.tally.states, self.marks, (self.walkers, self.chosen_walker)))
+                div #state tabindex="-1" data-opening=(opening.number) { (PreEscaped(&opening.html)) }
                 (legend())
             }
             (maps)
@@ -251,18 +427,14 @@ impl Content<'_> {
         // Ties are broken by what is shown, so that the same run gives the same page.
         all.sort_by(|a, b| b.1.count.cmp(&a.1.count).then_with(|| a.0.cmp(b.0)));
 
-        // What the list has no room for is counted with what the tally had none for.
-        let more: u64 = all.iter().skip(FINDINGS_MAX).map(|f| f.1.count).sum();
-        let more = more + tally.findings_left_out;
+        // Unwinders that are wrong by nature are wrong most often: they come behind those that are not.
+        let (expected, counted_ones): (Vec<_>, Vec<_>) = all
+            .into_iter()
+            .partition(|(key, _)| self.walkers[key.walker].may_err);
 
-        let shown = tally.states.first().map_or(0, |s| s.0)..;
-        let last = tally.states.last().map_or(0, |s| s.0);
-        let is_here = |number: u64| shown.contains(&number) && number <= last;
-
-        // The index knows more than the page: where the whole run is wrong, not only the shown
-        // states.
+        let shown: BTreeSet<u64> = tally.states.iter().map(|state| state.0).collect();
         let here = self.marks.marks.iter();
-        let here = here.filter(|mark| mark.kind == "wrong" && is_here(mark.number));
+        let here = here.filter(|mark| mark.kind == "wrong" && shown.contains(&mark.number));
         let here = here.count();
 
         // All states without a truth: "nothing is wrong" would claim too much.
@@ -280,27 +452,47 @@ impl Content<'_> {
                     @if self.kind == SourceKind::Program { "becomes wrong" } @else { "is wrong" }
                     " at " (counted(self.marks.wrong, self.noun())) "; on this page at "
                     (here) "." }
-                @if all.is_empty() && tally.without_truth == 0 {
+                @if tally.findings.is_empty() && tally.without_truth == 0 {
                     p { "No unwinder is wrong on this page." }
-                } @else if all.is_empty() {
+                } @else if tally.findings.is_empty() {
                     p { "No unwinder is wrong where the true chain is known." }
                 } @else {
-                    div .scroll tabindex="0" role="region" aria-label="Findings" {
-                    table .sortable .findings { thead { tr { th scope="col" { "unwinder" }
-                        th scope="col" { "verdict" } th scope="col" { "cause" }
-                        th scope="col" { "function" } th scope="col" { "image" }
-                        th scope="col" { (self.noun()) "s" } th scope="col" { "first" } } }
-                        tbody { @for (key, met) in all.iter().take(FINDINGS_MAX) {
-                            @let name = self.walkers[key.walker].name();
-                            tr { th scope="row" { (name) } td { (key.verdict) }
-                                td { (cause(key.code)) } td { (key.function) } td { (key.image) }
-                                td .number { (met.count) }
-                                td .number { a href=(link(met.first, &name)) { (met.first) } } }
-                        } } } }
-                    @if more > 0 { p .note { "and " (counted(more, "more verdict"))
-                        " of rarer kinds" } }
+                    @if counted_ones.is_empty() {
+                        p { "No unwinder whose errors count is wrong on this page." }
+                    } @else {
+                        (self.kinds(&counted_ones, "Findings"))
+                    }
+                    @if !expected.is_empty() {
+                        details open[counted_ones.is_empty()] {
+                            summary { (counted(expected.len() as u64, "kind"))
+                                " of error of unwinders that cannot be right everywhere" }
+                            (self.kinds(&expected, "Expected errors"))
+                        }
+                    }
+                    @if tally.findings_left_out > 0 { p .note { "and "
+                        (counted(tally.findings_left_out, "more verdict")) " of rarer kinds" } }
                 }
             }
+        }
+    }
+
+    /// A table of kinds of wrong stacks, the most frequent ones first.
+    fn kinds(&self, all: &[(&FindingKey, &Occurrences)], label: &str) -> Markup {
+        let more: u64 = all.iter().skip(FINDINGS_MAX).map(|f| f.1.count).sum();
+        html! {
+            div .scroll tabindex="0" role="region" aria-label=(label) {
+            table .sortable .findings { thead { tr { th scope="col" { "unwinder" }
+                th scope="col" { "verdict" } th scope="col" { "cause" }
+                th scope="col" { "function" } th scope="col" { "image" }
+                th scope="col" { (self.noun()) "s" } th scope="col" { "first" } } }
+                tbody { @for (key, met) in all.iter().take(FINDINGS_MAX) {
+                    @let name = self.walkers[key.walker].name();
+                    tr { th scope="row" { (name) } td { (key.verdict) }
+                        td { (cause(key.code)) } td { (key.function) } td { (key.image) }
+                        td .number { (met.count) }
+                        td .number { a href=(link(met.first, &name)) { (met.first) } } }
+                } } } }
+            @if more > 0 { p .note { "and " (counted(more, "more verdict")) " of rarer kinds" } }
         }
     }
 

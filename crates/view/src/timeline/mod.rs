@@ -71,6 +71,10 @@ pub struct Walker {
     /// The start variant; none for the one that each sample was taken with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<&'static str>,
+    /// Whether it cannot be right everywhere, so that its errors do not count. It is not part of the
+    /// JSON.
+    #[serde(skip)]
+    pub may_err: bool,
 }
 
 impl Walker {

@@ -203,6 +203,7 @@ impl<'a> Builder<'a> {
         let walker = |column: &unwind_sim_judge::run::Column| Walker {
             unwinder: self.run.engines[column.engine].name().to_owned(),
             start: column.variant.map(|variant| variant.as_str()),
+            may_err: self.run.may_err(column.engine),
         };
         columns.iter().map(walker).collect()
     }

@@ -2,6 +2,7 @@
 
 use super::state::known;
 use super::{Hex, Register, story};
+use crate::again::{LastStep, again};
 use crate::json::{
     CauseLine, EndLine, FrameLine, VerdictLine, cause_line, frame_line, judged_end_line,
     verdict_line,
@@ -17,12 +18,8 @@ use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{self, Frame, How};
 use unwind_sim_unwind::event::Event;
-use unwind_sim_unwind::frame as unwind;
-use unwind_sim_unwind::regs::{RegMask, Regs};
 use unwind_sim_unwind::row::RowSource;
 use unwind_sim_unwind::start::Variant;
-use unwind_sim_unwind::step::step;
-use unwind_sim_unwind::walk::WalkTarget;
 
 /// The number of bytes of a table that are shown from the start of a row's item.
 const TABLE_BYTES_MAX: usize = 16;
@@ -65,6 +62,8 @@ pub enum StepKind {
     KernelState,
     /// A frame was found.
     Frame,
+    /// The last frame's row was applied, and gave no frame.
+    Rejected,
     /// A true frame was not found.
     Missing,
     /// The walk ended.
@@ -109,6 +108,9 @@ pub struct Step {
     /// The number of the true frame that it is, or should be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub truth: Option<usize>,
+    /// Whether the row that was applied is to blame for what is wrong with the walk.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub blamed: bool,
 }
 
 impl Step {
@@ -122,6 +124,7 @@ impl Step {
             carried: Vec::new(),
             judged: None,
             truth: None,
+            blamed: false,
         }
     }
 }
@@ -139,8 +142,10 @@ impl Walk {
         let frames = &outcome.chain.frames;
         let rows = listing::rows(view, outcome);
 
-        // The chain has the words that were read, but not the registers; they are computed again.
-        let carried = carried(view, engine, setting, outcome, cache);
+        // The chain has the words that were read, but neither the registers nor the step that found
+        // no frame; they are computed again.
+        let again = again(view, engine, setting, outcome, cache);
+        let blame = Blame::of(view, outcome, &rows);
 
         // The first frame was found by the row of the last frame that was skipped.
         let skipped = outcome
@@ -157,7 +162,7 @@ impl Walk {
         let (before, behind) = absent(&rows, frames.len());
         let of_frame = |index: usize| {
             let row = rows.iter().copied().find(|row| row.found() == Some(index));
-            let registers = carried.get(index).and_then(Option::as_ref);
+            let registers = again.regs.get(index).and_then(Option::as_ref);
             let last = index.checked_sub(1).and_then(|last| frames.get(last));
             let last = last.map(|last| last.pc).or(skipped);
 
@@ -165,6 +170,7 @@ impl Walk {
             // that frame's.
             let mut step = frame_step(view, engine, (last, index, outcome.chain.step(index)), row);
             step.carried = registers.map(known).unwrap_or_default();
+            blame.mark(&mut step, index.checked_sub(1));
             let missing = before[index].iter().map(|&truth| missing_step(view, truth));
             missing.chain([step]).collect::<Vec<_>>()
         };
@@ -179,6 +185,12 @@ impl Walk {
             steps.push(Step::new(kind_of(event), story::event(event, view)));
         }
         steps.extend((next..frames.len()).flat_map(of_frame));
+
+        if let Some(last) = &again.last {
+            let mut step = rejected_step(view, engine, last, frames.last().map(|f| f.pc));
+            blame.mark(&mut step, frames.len().checked_sub(1));
+            steps.push(step);
+        }
 
         // Frames that are missing behind the last one are part of the ending.
         let text = story::ending(view, outcome, &behind);
@@ -210,58 +222,6 @@ fn absent(rows: &[Row], found: usize) -> (Vec<Vec<usize>>, Vec<usize>) {
         }
     }
     (before, waiting)
-}
-
-/// The registers that a walk knows in each of its frames, by applying its rules again. `None` for
-/// a frame that no rule gave.
-fn carried(
-    view: &View<'_>,
-    engine: &Engine,
-    setting: &Setting,
-    outcome: &Outcome,
-    cache: &mut Cache,
-) -> Vec<Option<Regs>> {
-    // Frames without registers stay `None`: a scan carries none.
-    let frames = &outcome.chain.frames;
-    let mut out = vec![None; frames.len()];
-    let started = outcome.chain.events.iter().find_map(|event| match event {
-        Event::Started { regs, .. } => Some(*regs),
-        _ => None,
-    });
-
-    // Without a finder there are no rows to apply again.
-    let (Some(finder), Some(regs)) = (engine.finder(), started) else {
-        return out;
-    };
-
-    let memory = view.memory(setting.view);
-    let place = WalkTarget {
-        space: view.space,
-        memory: &memory,
-    };
-    // As in the walk: it loses the registers that its unwinder does not carry.
-    let carries = RegMask(finder.carries().0 | RegMask::FRAME.0);
-    let mut frame = unwind::Frame::top(regs.restricted(carries));
-
-    // As many steps as the walk itself may have made.
-    let mut next = 0;
-    for _ in 0..setting.limits.frames_max {
-        // pc alone is not enough: a recursion has it many times.
-        let is_this = |f: &Frame| f.pc == frame.pc && f.sp == frame.regs.rsp();
-        // Frames that were skipped are not in the chain.
-        if frames.get(next).is_some_and(is_this) {
-            out[next] = Some(frame.regs);
-            next += 1;
-        }
-
-        // A step that cannot be repeated ends it; what was carried until then is shown.
-        match step(finder, &place, &frame, cache).caller {
-            Ok(caller) if next < frames.len() => frame = caller,
-            _ => break,
-        }
-    }
-
-    out
 }
 
 /// The number of `frames` that were found before `event`.
@@ -330,6 +290,54 @@ fn frame_step(
 
     step.frame = Some(frame_line(view.space, &frame));
     step
+}
+
+/// The step that found no frame. `last` is the address of the last frame.
+fn rejected_step(
+    view: &View<'_>,
+    engine: &Engine,
+    step: &LastStep,
+    last: Option<CodeAddress>,
+) -> Step {
+    let text = story::rejected(view, engine, step, last);
+    Step {
+        table: table_bytes(view, &step.row.source),
+        reads: step.words.iter().map(|word| Hex(word.address)).collect(),
+        ..Step::new(StepKind::Rejected, text)
+    }
+}
+
+/// The frame whose row is to blame, which may lie before the one where the walk goes wrong.
+struct Blame {
+    /// The number of the frame in the walk.
+    frame: Option<usize>,
+    /// What is wrong, in a sentence.
+    text: String,
+}
+
+impl Blame {
+    fn of(view: &View<'_>, outcome: &Outcome, rows: &[Row]) -> Blame {
+        let Some(diagnosis) = &outcome.diagnosis else {
+            return Blame {
+                frame: None,
+                text: String::new(),
+            };
+        };
+        let is_it =
+            |row: &&Row| matches!(**row, Row::Same { truth, .. } if truth == diagnosis.frame);
+        Blame {
+            frame: rows.iter().find(is_it).and_then(|row| row.found()),
+            text: story::blame(view, diagnosis),
+        }
+    }
+
+    /// Marks the step at which the row of frame `of` was applied, if that is the one.
+    fn mark(&self, step: &mut Step, of: Option<usize>) {
+        if of.is_some() && of == self.frame {
+            step.blamed = true;
+            step.text.push_str(&self.text);
+        }
+    }
 }
 
 /// A true frame that the walk did not find.

@@ -1,6 +1,8 @@
 //! What a step of a walk did, in a sentence.
 
+use crate::again::LastStep;
 use crate::text::event_line;
+use unwind_sim_judge::diagnose::Diagnosis;
 use unwind_sim_judge::engine::{Engine, Outcome};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::names::Location;
@@ -116,6 +118,55 @@ pub(super) fn found(
     format!("#{index} {text}")
 }
 
+/// The step that found no frame: the row of the last frame, `last`, was applied.
+pub(super) fn rejected(
+    view: &View<'_>,
+    engine: &Engine,
+    step: &LastStep,
+    last: Option<CodeAddress>,
+) -> String {
+    let subject = match last {
+        Some(last) => Location::of(view.space, last).to_string(),
+        None => "the start".to_owned(),
+    };
+    let row = row_text(&step.row.source);
+    // A row that marks the root has no CFA that means anything; the convention has a zero rbp.
+    if step.is_root && !step.row.rule.by_frame_pointer {
+        let name = engine.name();
+        return format!("{name} in {subject}: {row}: this is the outermost frame.");
+    }
+    let cfa = cfa_text(&step.row.rule, step.cfa);
+    let base = match step.base {
+        Some((reg, value)) => format!(" with {reg} = {value:#x}"),
+        None => String::new(),
+    };
+
+    let refused = match step.refused {
+        Some((address, Some(slot))) => {
+            let at = near_rsp(view, slot);
+            format!("; {address:#x} is read from {at}, and refused")
+        }
+        Some((address, None)) => format!("; {address:#x} would be next, and is refused"),
+        None if step.is_root => "; this is the outermost frame".to_owned(),
+        None => "; there is no caller by it".to_owned(),
+    };
+    format!(
+        "{} in {subject}: {row}: {cfa}{base}{refused}.",
+        engine.name()
+    )
+}
+
+/// What is to blame for a wrong walk.
+pub(super) fn blame(view: &View<'_>, diagnosis: &Diagnosis) -> String {
+    let code = diagnosis.code;
+    let (of, what) = (Location::of(view.space, diagnosis.pc), code.description());
+    let detail = match &diagnosis.contradiction {
+        Some(contradiction) => format!(": {contradiction}"),
+        None => String::new(),
+    };
+    format!(" To blame is {of}: {code} {what}{detail}.")
+}
+
 /// `row .orc_unwind+0x40 for 0x1139..0x113b`, or the convention.
 fn row_text(source: &RowSource) -> String {
     let fallback = match source.fallback {
@@ -146,13 +197,7 @@ fn read_text(view: &View<'_>, rule: &Rule, frame: &Step<'_>, place: &Location) -
         let at = Value::to_string(&rule.cfa);
         return format!("registers were saved at {at}; they continue at {pc:#x}, {place}.");
     }
-    let cfa = match rule.cfa {
-        Value::Offset {
-            base: Base::Reg(reg),
-            offset,
-        } => format!("CFA = {reg}{offset:+} = {sp:#x}"),
-        other => format!("CFA = {other} = {sp:#x}"),
-    };
+    let cfa = cfa_text(rule, Some(sp));
     let what = match frame.pc {
         CodeAddress::Return(_) => "the return address",
         CodeAddress::Instruction(_) => "the interrupted address",
@@ -161,6 +206,18 @@ fn read_text(view: &View<'_>, rule: &Rule, frame: &Step<'_>, place: &Location) -
         "{cfa}; {what} {pc:#x} is read from {}: {place}.",
         slot_text(view, frame)
     )
+}
+
+/// `CFA = rsp+16 = 0x7ffe10`.
+fn cfa_text(rule: &Rule, cfa: Option<u64>) -> String {
+    let value = cfa.map_or(String::new(), |cfa| format!(" = {cfa:#x}"));
+    match rule.cfa {
+        Value::Offset {
+            base: Base::Reg(reg),
+            offset,
+        } => format!("CFA = {reg}{offset:+}{value}"),
+        other => format!("CFA = {other}{value}"),
+    }
 }
 
 /// ` rbp is read from CFA-16.`
@@ -188,13 +245,16 @@ fn saved_text(rule: &Rule) -> String {
 fn slot_text(view: &View<'_>, frame: &Step<'_>) -> String {
     match frame.slot {
         None => "no word of the stack".to_owned(),
-        Some(slot) => {
-            let distance = slot.wrapping_sub(view.live().rsp()) as i64;
-            if distance.unsigned_abs() < NEAR {
-                format!("{slot:#x} (rsp{distance:+})")
-            } else {
-                format!("{slot:#x}, on another stack")
-            }
-        }
+        Some(slot) => near_rsp(view, slot),
+    }
+}
+
+/// `0x7ffe08 (rsp+8)`.
+fn near_rsp(view: &View<'_>, slot: u64) -> String {
+    let distance = slot.wrapping_sub(view.live().rsp()) as i64;
+    if distance.unsigned_abs() < NEAR {
+        format!("{slot:#x} (rsp{distance:+})")
+    } else {
+        format!("{slot:#x}, on another stack")
     }
 }

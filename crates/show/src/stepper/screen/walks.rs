@@ -200,6 +200,8 @@ impl Painter<'_, '_, '_> {
 /// A mark that says what the colour says.
 fn mark_of(step: &Step) -> &'static str {
     match (step.kind, step.judged) {
+        // Where a row is to blame matters more than that its frame is the true one.
+        _ if step.blamed => "! ",
         (StepKind::Frame, Some("wrong")) => "w ",
         (StepKind::Frame, Some("extra")) => "x ",
         (StepKind::Frame, Some("same")) => ". ",
@@ -211,9 +213,10 @@ fn mark_of(step: &Step) -> &'static str {
 
 fn step_style(step: &Step, letter: char) -> Style {
     match (step.kind, step.judged) {
+        _ if step.blamed => BAD,
         (StepKind::Frame, Some("wrong" | "extra")) | (StepKind::Missing, _) => BAD,
         (StepKind::Frame, Some("same")) => GOOD,
-        (StepKind::Ended, _) => verdict_style(letter),
+        (StepKind::Ended | StepKind::Rejected, _) => verdict_style(letter),
         (StepKind::Fallback | StepKind::RegisterLost | StepKind::Skipped, _) => OPEN,
         _ => Style::new(),
     }
