@@ -21,6 +21,8 @@ mod escape;
 mod explain;
 #[cfg(feature = "machine")]
 mod extract;
+#[cfg(feature = "serve")]
+mod gdbserver;
 mod generate;
 mod import;
 mod inputs;
@@ -118,6 +120,8 @@ enum Command {
     Step(step::Args),
     #[cfg(feature = "report")]
     Report(report::Args),
+    #[cfg(feature = "serve")]
+    Gdbserver(gdbserver::Args),
     Explain(explain::Args),
     Tables(tables::Args),
     Unwinders(unwinders::Args),
@@ -251,6 +255,8 @@ impl Cli {
             Command::Step(args) => step::run(&args, given),
             #[cfg(feature = "report")]
             Command::Report(args) => report::run(&args),
+            #[cfg(feature = "serve")]
+            Command::Gdbserver(args) => gdbserver::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Tables(args) => tables::run(&args),
             Command::Unwinders(args) => unwinders::run(&args),

@@ -6,10 +6,12 @@ use super::machine::MachineOptions;
 use super::output;
 use super::status::Status;
 use anyhow::{Context, Result, bail};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use unwind_sim_emulator::linux::RunningProgram;
 use unwind_sim_judge::engine::Setting;
 use unwind_sim_judge::input::{self, FileKind, Input};
 use unwind_sim_judge::run::{Against, Run};
@@ -76,6 +78,20 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
+    /// What the words behind `--` name: a recording or case, if it is a single one, or else a program.
+    #[cfg(feature = "serve")]
+    pub(crate) fn of_words(words: &[OsString]) -> Option<Subject> {
+        let kind = match words {
+            [only] => input::file_kind(Path::new(only)).ok(),
+            _ => None,
+        };
+        let is_file = kind.is_some_and(|kind| kind == FileKind::Case || SAMPLED.contains(&kind));
+        (!words.is_empty()).then(|| Subject {
+            words: words.to_vec(),
+            is_file,
+        })
+    }
+
     /// What a command line names, if anything. What follows `--` is a program.
     pub(crate) fn of(path: Option<&Path>, program: &[OsString]) -> Option<Subject> {
         let words = match path {
@@ -102,6 +118,12 @@ pub(crate) struct Shown<'a> {
     pub(crate) stop: Arc<AtomicBool>,
     /// What they are of, as on the command line.
     pub(crate) source: String,
+    /// The file of the program, if it is one that is run.
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "debuggers read it")
+    )]
+    pub(crate) executable: Option<PathBuf>,
 }
 
 impl<'a> Shown<'a> {
@@ -215,6 +237,8 @@ impl StateArgs {
         let index = ProgramIndex::start(program.program.clone(), &tables, run.setting, limit)?;
         let index = Index::of_program(index, &tables);
 
+        let executable = file_of(&program.program);
+
         let mut reversible = Reversible::start(program.program.clone(), STACK_BYTES, stop.clone())?;
         reversible.set_limit(limit);
 
@@ -227,6 +251,7 @@ impl StateArgs {
                 true => source,
                 false => format!("-- {source}"),
             },
+            executable: Some(executable),
         })
     }
 
@@ -263,6 +288,7 @@ impl StateArgs {
             index: Index::of_recording(&run),
             stop: Arc::default(),
             source,
+            executable: None,
         })
     }
 
@@ -300,6 +326,17 @@ impl StateArgs {
         let is_fake = |variant: &Variant| matches!(variant, Variant::Fake(_));
         let is_kernel = case.header.machine == case::Machine::Kernel;
         Ok(is_kernel || self.walks.variants()?.iter().any(is_fake))
+    }
+}
+
+/// The file of a program on this computer.
+fn file_of(program: &RunningProgram) -> PathBuf {
+    let path = |bytes: &[u8]| Path::new(OsStr::from_bytes(bytes)).to_owned();
+    let options = &program.options;
+    let seen = path(&options.cwd).join(path(&program.path));
+    match seen.strip_prefix("/") {
+        Ok(below) => options.root.join(below),
+        Err(_) => seen,
     }
 }
 
