@@ -44,7 +44,7 @@ const PARTS: [Part; 6] = [
     },
     Part {
         is_here: cfg!(feature = "serve"),
-        subcommands: &["gdbserver"],
+        subcommands: &["gdbserver", "dap"],
         besides: "",
         needs: "the feature serve",
     },

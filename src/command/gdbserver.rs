@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_recordings::printable::PrintableName as _;
-use unwind_sim_serve::debuggee::{Debuggee, Opened};
+use unwind_sim_serve::debuggee::Debuggee;
 use unwind_sim_serve::gdb::{self, Once};
 
 /// Serve gdb: a program in the emulated machine, forwards and backwards, or the samples of a
@@ -110,15 +110,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 
 fn serve(mut shown: Shown<'_>, from: Option<&str>, at: At, once: bool) -> Result<Status> {
     let first = shown.first(from)?;
-    let debuggee = Debuggee::new(Opened {
-        run: shown.run,
-        states: shown.states,
-        index: shown.index,
-        stop: shown.stop,
-        source: shown.source,
-        executable: shown.executable,
-        first,
-    })?;
+    let debuggee = Debuggee::new(shown.opened(first))?;
 
     match at {
         At::Streams => {

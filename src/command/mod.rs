@@ -11,6 +11,8 @@ mod cases;
 #[cfg(feature = "machine")]
 mod children;
 mod compare;
+#[cfg(feature = "serve")]
+mod dap;
 mod dashes;
 mod demo;
 mod doctor;
@@ -122,6 +124,8 @@ enum Command {
     Report(report::Args),
     #[cfg(feature = "serve")]
     Gdbserver(gdbserver::Args),
+    #[cfg(feature = "serve")]
+    Dap(dap::Args),
     Explain(explain::Args),
     Tables(tables::Args),
     Unwinders(unwinders::Args),
@@ -257,6 +261,8 @@ impl Cli {
             Command::Report(args) => report::run(&args),
             #[cfg(feature = "serve")]
             Command::Gdbserver(args) => gdbserver::run(&args),
+            #[cfg(feature = "serve")]
+            Command::Dap(args) => dap::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Tables(args) => tables::run(&args),
             Command::Unwinders(args) => unwinders::run(&args),

@@ -21,6 +21,8 @@ use unwind_sim_judge::verify::UNWINDERS_MAX;
 use unwind_sim_judge::{case, cases, compare::GroupBy, spec, unwinders};
 use unwind_sim_record::reversible::Reversible;
 use unwind_sim_recordings::case_limits::CaseLimits;
+#[cfg(feature = "serve")]
+use unwind_sim_serve::debuggee::Opened;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_view::timeline::{About, Builder};
 
@@ -127,6 +129,20 @@ pub(crate) struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
+    /// The same for a debugger, which begins at state `first`.
+    #[cfg(feature = "serve")]
+    pub(crate) fn opened(self, first: u64) -> Opened<'a> {
+        Opened {
+            run: self.run,
+            states: self.states,
+            index: self.index,
+            stop: self.stop,
+            source: self.source,
+            executable: self.executable,
+            first,
+        }
+    }
+
     /// Indexes and explores.
     pub(crate) fn explored(mut self) -> Result<Explored<'a>> {
         let (states, index) = (&mut self.states, &mut self.index);

@@ -1,5 +1,6 @@
 //! `gdbserver` and `dap` on programs of the emulated machine, through the pipes of the built program.
 
+mod dap;
 mod gdb;
 mod real_gdb;
 

@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use unwind_sim_judge::run::Run;
 use unwind_sim_judge::states::{Index, Processor, StateView, States};
 use unwind_sim_recordings::model::Sample;
+use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_view::timeline::{Builder, State};
 
@@ -200,6 +201,16 @@ impl<'a> Debuggee<'a> {
             path: name.into(),
             bias: Some(bias),
         })
+    }
+
+    /// Calls `take` with the mappings of the state's process.
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub(crate) fn with_space(&mut self, take: &mut dyn FnMut(&AddressSpace)) -> Result<(), Error> {
+        self.states
+            .with(self.here.number, &mut |at| take(at.view.space))?;
+        Ok(())
     }
 
     /// gdb's commands that load the symbols of all files that are mapped.

@@ -17,6 +17,9 @@ pub enum Error {
     /// The connection is broken.
     #[error("the connection to the debugger is broken: {0}")]
     Connection(#[from] std::io::Error),
+    /// Where the next message of an editor starts is not known.
+    #[error("the messages of the editor cannot be read any more: {0}")]
+    Message(String),
     /// No thread can be started for the connection.
     #[error("no thread can be started to read from the debugger: {0}")]
     Thread(std::io::Error),

@@ -6,6 +6,7 @@
 //! is gone through, forwards and backwards, as it was.
 #![forbid(unsafe_code)]
 
+mod commands;
 pub mod dap;
 pub mod debuggee;
 mod error;

@@ -2,8 +2,11 @@
 //! defines is drawn.
 
 /// Commands that are left out: their words, and why.
-pub const COMMANDS_LEFT_OUT: [(&str, &str); 1] =
-    [("lockstep", "runs the program on this machine's processor")];
+pub const COMMANDS_LEFT_OUT: [(&str, &str); 3] = [
+    ("lockstep", "runs the program on this machine's processor"),
+    ("gdbserver", "waits for a client"),
+    ("dap", "waits for a client"),
+];
 
 /// Options that are left out: the command (empty: every command), the option, and why.
 pub const OPTIONS_LEFT_OUT: [(&str, &str, &str); 8] = [

@@ -95,8 +95,8 @@ impl Function {
     }
 }
 
-/// The addresses of the functions of this name, mangled or not.
-fn addresses_of(space: &AddressSpace, name: &str) -> Vec<u64> {
+/// The addresses of the functions of this name, mangled or not, in what is mapped.
+pub fn addresses_of(space: &AddressSpace, name: &str) -> Vec<u64> {
     let mut all = Vec::new();
     for mapping in space.mappings() {
         let Some(image) = &mapping.image else {

@@ -12,6 +12,8 @@ mod machine;
 mod stops;
 
 #[cfg(feature = "machine")]
+pub use find::addresses_of;
+#[cfg(feature = "machine")]
 pub use index::ProgramIndex;
 pub use index::{Event, EventKind, Index, Marks, Wrong};
 #[cfg(feature = "machine")]

@@ -106,8 +106,6 @@ impl<'a> Session<'a> {
                 let text = "the state is read-only: a run can be looked at, not changed";
                 return Ok((refusal(text), None));
             }
-            Some(b'H') => self.thread = Some(body.to_vec()),
-            _ if body.starts_with(b"qSupported") => self.features = Some(body.to_vec()),
             // Who reads the stream acknowledges or does not; the stub never does.
             _ if body == b"QStartNoAckMode" => return Ok((framed(b"OK"), None)),
             _ => {}
@@ -122,6 +120,12 @@ impl<'a> Session<'a> {
                 return Ok((refusal(&why), None));
             }
         };
+        // What the stub has understood is told again if it starts anew.
+        if body.starts_with(b"qSupported") {
+            self.features = Some(body.to_vec());
+        } else if body.starts_with(b"Hg") {
+            self.thread = Some(body.to_vec());
+        }
         self.after(machine)
     }
 
@@ -224,8 +228,11 @@ impl<'a> Session<'a> {
             if let Fed::Machine(machine) = self.feed(&body)? {
                 self.machine = Some(machine);
             } else {
-                (self.features, self.thread) = (None, None);
-                return self.restart();
+                let told = (self.features.take(), self.thread.take());
+                return match told {
+                    (None, None) => Ok(()),
+                    _ => self.restart(),
+                };
             }
         }
         if let Some(GdbStubStateMachine::Idle(inner)) = &mut self.machine {

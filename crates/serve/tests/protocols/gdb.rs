@@ -178,8 +178,8 @@ fn the_monitor_tells_what_the_simulator_knows() {
         let walk = gdb.monitor("walk dwarf");
         assert!(walk.starts_with("#0  0x"), "{walk}");
         assert!(gdb.monitor("walk nobody").contains("dwarf, fp, guess"));
-        assert!(gdb.monitor("help").contains("monitor explain"));
-        assert!(gdb.monitor("dance").contains("monitor help"));
+        assert!(gdb.monitor("help").contains("explain [UNWINDER]"));
+        assert!(gdb.monitor("dance").contains("`help` lists them"));
         assert!(gdb.monitor("truth 1 2").contains("no command"));
         assert!(
             gdb.monitor("truth -1")

@@ -2,4 +2,5 @@
 #![cfg(unix)]
 
 mod common;
+mod dap;
 mod gdb;
