@@ -1,6 +1,8 @@
 //! The Debug Adapter Protocol, with a client that is a script.
 
 use super::{CASE, Server};
+use crate::common::compiler::Scratch;
+use crate::common::tools::is_missing;
 use serde_json::{Value, json};
 use unwind_sim_serve::dap::{Received, Unframer, framed};
 
@@ -65,6 +67,12 @@ impl Client {
         let stopped = self.next();
         assert_eq!(stopped["event"], "stopped", "{stopped}");
         stopped["body"]["reason"].as_str().expect("why").to_owned()
+    }
+
+    /// The source line of the next instruction.
+    fn line(&mut self) -> u64 {
+        let body = self.ask("stackTrace", json!({"threadId": 1, "levels": 1}));
+        body["stackFrames"][0]["line"].as_u64().expect("a line")
     }
 
     /// The places of the true chain.
@@ -205,4 +213,71 @@ fn a_launch_that_fails_says_why() {
         assert!(text.contains(why), "{text}");
     }
     assert_eq!(server.leave(), Some(0));
+}
+
+/// A program with source lines, so small that all its code is known: no libc.
+const SOURCE: &str = "\
+__attribute__((noinline)) static int twice(int a)
+{
+    int b = a + a;
+    return b;
+}
+
+__attribute__((noreturn)) void _start(void)
+{
+    volatile int sum = 0;
+    sum = twice(1);
+    sum += twice(2);
+    __asm__ volatile (\"syscall\" : : \"a\"(60), \"D\"(sum));
+    __builtin_unreachable();
+}
+";
+
+#[test]
+fn lines_are_stepped_in_both_directions() {
+    if is_missing("lines_are_stepped_in_both_directions", "cc") {
+        return;
+    }
+    let folder = Scratch::new();
+    let args = ["-g", "-O0", "-nostdlib", "-static", "-fno-stack-protector"];
+    let program = folder.cc("lines.c", SOURCE, &args).expect("cc links");
+
+    let source = folder.path("lines.c");
+    let mut editor = Client::start(json!({ "program": program }));
+    let lines = json!({"source": {"path": source}, "breakpoints": [
+        {"line": 11}, {"line": 6}, {"line": 99},
+    ]});
+    let set = editor.ask("setBreakpoints", lines);
+    assert_eq!(set["breakpoints"][0]["verified"], true, "{set}");
+    // The next line with code.
+    assert_eq!(set["breakpoints"][1]["line"], 8, "{set}");
+    assert_eq!(set["breakpoints"][2]["verified"], false, "{set}");
+    editor.go("configurationDone");
+    assert_eq!(editor.go("continue"), "breakpoint");
+    assert_eq!(editor.line(), 11);
+    let no_lines = json!({"source": {"path": source}, "breakpoints": []});
+    editor.ask("setBreakpoints", no_lines);
+
+    let mut ways = |all: &[(&str, u64)]| {
+        for (way, line) in all {
+            editor.ask(way, json!({"threadId": 1}));
+            let stopped = editor.next();
+            assert_eq!(stopped["body"]["reason"], "step", "{way}: {stopped}");
+            assert_eq!(editor.line(), *line, "{way}");
+        }
+    };
+    ways(&[
+        ("next", 12),
+        ("stepBack", 11),
+        ("stepBack", 10),
+        ("stepBack", 9),
+    ]);
+    ways(&[
+        ("next", 10),
+        ("stepIn", 2),
+        ("next", 3),
+        ("next", 4),
+        ("stepOut", 10),
+    ]);
+    ways(&[("next", 11), ("stepBack", 10)]);
 }

@@ -5,6 +5,7 @@ mod travel;
 
 use crate::error::Error;
 use crate::interrupts::{Interrupter, Interrupts};
+use crate::lines::Lines;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -89,6 +90,8 @@ pub struct Debuggee<'a> {
     here: Here,
     /// What is told of this state, once somebody has asked.
     told: Option<Box<State>>,
+    /// The source lines of the program's file, once somebody has asked.
+    lines: Option<Lines>,
     /// A state that the next way stops at, with the reason.
     appointed: Option<(u64, String)>,
 }
@@ -120,6 +123,7 @@ impl<'a> Debuggee<'a> {
             executable,
             here,
             told: None,
+            lines: None,
             appointed: None,
         })
     }
@@ -201,6 +205,38 @@ impl<'a> Debuggee<'a> {
             path: name.into(),
             bias: Some(bias),
         })
+    }
+
+    /// The source lines of the program's file, and where that is mapped, less the addresses in it.
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub(crate) fn lines(&mut self) -> Result<(&Lines, u64), Error> {
+        let file = self.main_file();
+        if self.lines.is_none() {
+            let path = file.as_ref().map(|file| file.path.as_path());
+            self.lines = Some(path.map(Lines::of).unwrap_or_default());
+        }
+        let mut bias = file.and_then(|file| file.bias);
+        if bias.is_none() {
+            // The program lies below its libraries.
+            self.with_space(&mut |space| {
+                let lowest = space.mappings().iter().min_by_key(|m| m.range.start);
+                bias = lowest.map(|mapping| mapping.bias);
+            })?;
+        }
+        Ok((self.lines.get_or_insert_default(), bias.unwrap_or(0)))
+    }
+
+    /// The file and line of the next instruction.
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub(crate) fn line(&mut self) -> Result<Option<(String, u32)>, Error> {
+        let rip = self.here.regs.rip();
+        let (lines, bias) = self.lines()?;
+        let found = lines.at(rip.wrapping_sub(bias));
+        Ok(found.map(|(file, line)| (file.to_owned(), line)))
     }
 
     /// Calls `take` with the mappings of the state's process.

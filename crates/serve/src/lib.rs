@@ -12,6 +12,7 @@ pub mod debuggee;
 mod error;
 pub mod gdb;
 mod interrupts;
+mod lines;
 mod tell;
 
 pub use error::Error;

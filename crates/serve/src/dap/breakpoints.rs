@@ -3,7 +3,7 @@
 use super::session::{Answer, Session};
 use crate::error::Error;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use unwind_sim_judge::states::{Stops, addresses_of};
 
 /// The maximum number of breakpoints of each kind.
@@ -15,6 +15,8 @@ pub(super) struct Breakpoints {
     /// The names of functions.
     functions: Vec<String>,
     instructions: Vec<u64>,
+    /// The addresses of lines, by the path of the source file.
+    lines: BTreeMap<String, Vec<u64>>,
     /// The unwinders whose becoming wrong is stopped at; empty for none.
     pub(super) wrong: Vec<String>,
 }
@@ -52,13 +54,6 @@ fn refused(why: &str) -> Value {
 }
 
 impl Breakpoints {
-    /// Lines of source files: none is known.
-    pub(super) fn of_source(&self, arguments: &Value) -> Answer {
-        let why = "lines are not known here; stop at a function or an instruction";
-        let lines = wanted(arguments)?;
-        answer(lines.iter().map(|_| refused(why)).collect())
-    }
-
     pub(super) fn of_instructions(&mut self, arguments: &Value) -> Answer {
         self.instructions.clear();
         let mut all = Vec::new();
@@ -80,6 +75,44 @@ impl Breakpoints {
 }
 
 impl Session<'_> {
+    /// Lines of a source file.
+    pub(super) fn of_source(&mut self, arguments: &Value) -> Result<Answer, Error> {
+        let all = match wanted(arguments) {
+            Ok(all) => all,
+            Err(why) => return Ok(Err(why)),
+        };
+        let path = arguments["source"]["path"].as_str().unwrap_or_default();
+        let (lines, bias) = self.debuggee.lines()?;
+
+        let mut addresses = Vec::new();
+        let mut told = Vec::new();
+        for breakpoint in all {
+            let line = breakpoint["line"].as_u64();
+            let line = line.and_then(|line| u32::try_from(line).ok());
+            let found = line.and_then(|line| lines.address(path, line));
+            told.push(match found {
+                Some((address, line)) => {
+                    let address = address.wrapping_add(bias);
+                    addresses.push(address);
+                    let at = format!("{address:#x}");
+                    json!({"verified": true, "line": line, "instructionReference": at})
+                }
+                None => refused(
+                    "the program has no code of this line, or no DWARF that says so; stop at a \
+                     function or an instruction",
+                ),
+            });
+        }
+
+        let kept = &mut self.breakpoints.lines;
+        kept.remove(path);
+        if kept.len() >= BREAKPOINTS_MAX {
+            return Ok(Err("there are breakpoints in too many files".to_owned()));
+        }
+        kept.insert(path.to_owned(), addresses);
+        Ok(answer(told))
+    }
+
     pub(super) fn of_functions(&mut self, arguments: &Value) -> Result<Answer, Error> {
         let all = match wanted(arguments) {
             Ok(all) => all,
@@ -154,6 +187,7 @@ impl Session<'_> {
     pub(super) fn stops(&mut self) -> Result<Stops, Error> {
         let mut addresses: BTreeSet<u64> = self.functions()?.into_iter().flatten().collect();
         addresses.extend(&self.breakpoints.instructions);
+        addresses.extend(self.breakpoints.lines.values().flatten());
         Ok(Stops {
             addresses: addresses.into_iter().collect(),
             ..Stops::default()

@@ -66,11 +66,12 @@ impl Session<'_> {
         };
 
         let walkers = self.debuggee.walkers();
-        let state = self.debuggee.state()?;
-        let frames = match frames(state, &walkers, thread) {
+        let state = self.debuggee.state()?.clone();
+        let frames = match frames(&state, &walkers, thread) {
             Ok(frames) => frames,
             Err(why) => return Ok(Err(why)),
         };
+        let (lines, bias) = self.debuggee.lines()?;
 
         let number = |index: u64| thread * FRAMES_MAX + index;
         let total = frames.len().min(FRAMES_MAX as usize);
@@ -85,6 +86,13 @@ impl Session<'_> {
             });
             if let Some(place) = frame.place {
                 one["instructionPointerReference"] = place.pc.as_str().into();
+                // The call is before its return address.
+                let pc = super::breakpoints::address(&place.pc).unwrap_or(0);
+                let pc = pc.wrapping_sub(bias).wrapping_sub(u64::from(index > 0));
+                if let Some((file, line)) = lines.at(pc) {
+                    one["line"] = line.into();
+                    one["source"] = source(file);
+                }
             }
             if frame.is_label {
                 one["presentationHint"] = "label".into();
@@ -94,6 +102,12 @@ impl Session<'_> {
         let shown: Vec<Value> = shown.collect();
         Ok(Ok(json!({"stackFrames": shown, "totalFrames": total})))
     }
+}
+
+/// A source file. Where its path is relative, the compiler's folder is not known.
+fn source(path: &str) -> Value {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    json!({"name": name, "path": path})
 }
 
 /// The frames of a thread.

@@ -199,7 +199,7 @@ impl<'a> Session<'a> {
                 self.go(command, arguments)
             }
             "pause" => Ok(Ok(json!({}))),
-            "setBreakpoints" => Ok(self.breakpoints.of_source(arguments)),
+            "setBreakpoints" => self.of_source(arguments),
             "setFunctionBreakpoints" => self.of_functions(arguments),
             "setInstructionBreakpoints" => Ok(self.breakpoints.of_instructions(arguments)),
             "setExceptionBreakpoints" => Ok(self.of_exceptions(arguments)),

@@ -7,6 +7,10 @@ use serde_json::{Value, json};
 use unwind_sim_judge::states::{Direction, Stops};
 use unwind_sim_view::timeline::State;
 
+/// The number of instructions, calls and returns that a step of a line makes. A loop in one line may
+/// make more: the step then ends in it.
+const STEPS_MAX: usize = 10_000;
+
 /// Whether the next instruction is one of this name.
 fn is(state: &State, name: &str) -> bool {
     let text = state.instruction.as_ref().map_or("", |line| &line.text);
@@ -16,26 +20,18 @@ fn is(state: &State, name: &str) -> bool {
 
 impl Session<'_> {
     /// Makes the way of a request, and tells where it ended.
-    pub(super) fn go(&mut self, command: &str, _: &Value) -> Result<Answer, Error> {
+    pub(super) fn go(&mut self, command: &str, arguments: &Value) -> Result<Answer, Error> {
         let stops = self.stops()?;
         let tid = self.debuggee.tid();
+        // Without lines there are only instructions.
+        let by_line = arguments["granularity"] != "instruction" && self.debuggee.line()?.is_some();
         let stop = match command {
             "continue" => self.run(Direction::Forward, &stops)?,
             "reverseContinue" => self.run(Direction::Backward, &stops)?,
+            "stepBack" if by_line => self.line_back(&stops)?,
             "stepBack" => self.back(&stops)?,
-            "next" => {
-                let state = self.debuggee.state()?;
-                let motion = if is(state, "call") {
-                    Motion::Leave {
-                        tid,
-                        direction: Direction::Forward,
-                        rsp_min: state.stack.rsp.0,
-                    }
-                } else {
-                    step(tid, Direction::Forward)
-                };
-                self.debuggee.travel(&motion, &stops)?
-            }
+            "next" | "stepIn" if by_line => self.line_on(command == "next", &stops)?,
+            "next" => self.over(&stops)?,
             "stepOut" => {
                 let state = self.debuggee.state()?;
                 // The outermost frame has no caller.
@@ -77,6 +73,85 @@ impl Session<'_> {
             from = number;
         }
         self.debuggee.travel(&Motion::Run(direction), stops)
+    }
+
+    /// One instruction, or over the whole call that it makes.
+    fn over(&mut self, stops: &Stops) -> Result<Stop, Error> {
+        let tid = self.debuggee.tid();
+        let state = self.debuggee.state()?;
+        let mut motion = step(tid, Direction::Forward);
+        if is(state, "call") {
+            motion = Motion::Leave {
+                tid,
+                direction: Direction::Forward,
+                rsp_min: state.stack.rsp.0,
+            };
+        }
+        self.debuggee.travel(&motion, stops)
+    }
+
+    /// To another line, over calls or into functions that have lines.
+    fn line_on(&mut self, is_over: bool, stops: &Stops) -> Result<Stop, Error> {
+        let start = self.debuggee.line()?;
+        for _ in 0..STEPS_MAX {
+            let tid = self.debuggee.tid();
+            let stop = if is_over {
+                self.over(stops)?
+            } else {
+                let motion = step(tid, Direction::Forward);
+                self.debuggee.travel(&motion, stops)?
+            };
+            if stop != Stop::Step {
+                return Ok(stop);
+            }
+            let mut line = self.debuggee.line()?;
+
+            // A function without lines is left, if it is known how.
+            if line.is_none()
+                && let [frame, _, ..] = &self.debuggee.state()?.frames[..]
+            {
+                let motion = Motion::Leave {
+                    tid,
+                    direction: Direction::Forward,
+                    rsp_min: frame.cfa.0,
+                };
+                let stop = self.debuggee.travel(&motion, stops)?;
+                if stop != Stop::Step {
+                    return Ok(stop);
+                }
+                line = self.debuggee.line()?;
+                if line.is_none() {
+                    continue;
+                }
+            }
+            if line != start {
+                break;
+            }
+        }
+        Ok(Stop::Step)
+    }
+
+    /// Back to the start of this line or, from there, of the one before.
+    fn line_back(&mut self, stops: &Stops) -> Result<Stop, Error> {
+        let mut wanted = None;
+        for _ in 0..STEPS_MAX {
+            let stop = self.back(stops)?;
+            if stop != Stop::Step {
+                return Ok(stop);
+            }
+            let line = self.debuggee.line()?;
+            if line.is_none() {
+                // Calls of functions without lines belong to the line.
+                continue;
+            }
+            if wanted.is_none() {
+                wanted = line;
+            } else if line != wanted {
+                // One too far.
+                return self.over(stops);
+            }
+        }
+        Ok(Stop::Step)
     }
 
     /// One instruction back, or back over the whole call that has just returned.
