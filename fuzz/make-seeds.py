@@ -610,6 +610,65 @@ def machines():
         save("machine", name, registers + code + tail + turns + bytes([len(turns), 0x2B]))
 
 
+def debuggers():
+    """Bodies of gdb's packets and messages of editors, one on each line, behind a byte that chooses a
+    recording (even) or a program (odd), as in `debuggers.rs`."""
+    def monitor(command):
+        return "qRcmd," + command.encode().hex()
+
+    start = ["qSupported:multiprocess+;swbreak+;hwbreak+;xmlRegisters=i386", "vMustReplyEmpty",
+             "QStartNoAckMode", "Hgp0.0", "qXfer:features:read:target.xml:0,1000", "?",
+             "qfThreadInfo", "qsThreadInfo", "qAttached:1", "qXfer:exec-file:read:1:0,1000", "qOffsets",
+             "g", "p10", "pffffffff"]
+    go = ["vCont?", "vCont;s:p1.3e8;c", "bs", "vCont;r401000,402000:3e8;c", "vCont;c", "bc", "vCont;c"]
+    stops = ["Z0,401000,1", "Z1,40101d,1", "Z2,7fffffffee08,8", "Z3,7fffffffee00,10", "Z4,7fffffffee08,1",
+             "vCont;c:p1.-1", "bc", "z2,7fffffffee08,8", "z0,401000,1", "vCont;c", "bc"]
+    memory = ["m401000,40", "m7fffffffee00,100000000", "mffffffffffffffff,ffffffffffffffff", "M0,1:00",
+              "X0,1:a", "P10=00", "G00", "qXfer:auxv:read::0,1000", "qThreadExtraInfo,p1.3e8", "Tp1.3e8"]
+    told = [monitor(command) for command in
+            ["help", "truth", "truth 1000", "walk", "walk dwarf", "wrong", "wrong next", "explain",
+             "explain fp", "state", "files", "walk \x1b[2J"]]
+    ends = ["vKill;1", "D;1", "k"]
+    packets = {"start": start, "go": start + go, "stops": stops, "memory": memory, "monitor": told + go,
+               "ends": ends}
+    for name, bodies in packets.items():
+        for kind, first in [("recording", b"\0"), ("program", b"\1")]:
+            save("gdb_packet", f"{name}-{kind}", first + "\n".join(bodies).encode())
+    stream = b"".join(b"$%s#%02x" % (body.encode(), sum(body.encode()) % 256) for body in start + go)
+    save("gdb_packet", "stream", b"\1+" + stream + b"\x03-$g#00")
+
+    def requests(*commands):
+        all = [{"seq": seq, "type": "request", "command": command, "arguments": arguments}
+               for seq, (command, arguments) in enumerate(commands, 1)]
+        return [json.dumps(one).encode() for one in all]
+
+    launch = ("launch", {"program": "p", "args": ["a"], "from": "main", "stopOnEntry": False,
+                         "options": ["--unwinder", "fp"]})
+    thread = {"threadId": 1, "granularity": "instruction"}
+    messages = {
+        "ways": requests(launch, ("configurationDone", {}), *[(way, thread) for way in
+                         ["next", "stepIn", "stepOut", "stepBack", "continue", "reverseContinue", "pause"]],
+                         ("disconnect", {})),
+        "looks": requests(launch, ("threads", {}), ("stackTrace", {"threadId": 2, "startFrame": 0, "levels": 9}),
+                          ("stackTrace", {"threadId": 2000}), ("scopes", {"frameId": 4096}),
+                          ("variables", {"variablesReference": 8192}), ("variables", {"variablesReference": 16385}),
+                          ("disassemble", {"memoryReference": "0x40101d", "instructionOffset": -9, "instructionCount": 40}),
+                          ("readMemory", {"memoryReference": "0x7fffffffee00", "offset": -8, "count": 4294967296}),
+                          ("evaluate", {"expression": "explain", "context": "repl"})),
+        "stops": requests(launch, ("setFunctionBreakpoints", {"breakpoints": [{"name": "main"}, {"name": "_start"}]}),
+                          ("setInstructionBreakpoints", {"breakpoints": [{"instructionReference": "0x401000", "offset": 4}]}),
+                          ("setBreakpoints", {"source": {"path": "a"}, "breakpoints": [{"line": 1}]}),
+                          ("setExceptionBreakpoints", {"filters": ["wrong"], "filterOptions": [{"filterId": "wrong", "condition": "fp"}]}),
+                          ("continue", thread), ("reverseContinue", thread)),
+    }
+    for name, lines in messages.items():
+        for kind, first in [("recording", b"\0"), ("program", b"\1")]:
+            save("dap_message", f"{name}-{kind}", first + b"\n".join(lines))
+    stream = b"".join(b"Content-Length: %d\r\n\r\n%s" % (len(line), line) for line in messages["ways"])
+    save("dap_message", "stream", b"\1" + stream)
+    save("dap_message", "length", b"\0Content-Length: 1000000000000000000\r\n\r\n{}")
+
+
 if __name__ == "__main__":
     for target in ["perfdata"]:
         (CORPUS / target).mkdir(parents=True, exist_ok=True)
@@ -626,3 +685,4 @@ if __name__ == "__main__":
     stitches()
     calls()
     machines()
+    debuggers()

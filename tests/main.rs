@@ -45,6 +45,8 @@ mod report;
 mod scenarios;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod scrub;
+#[cfg(all(unix, feature = "serve"))]
+mod serve;
 #[cfg(target_arch = "x86_64")]
 mod slot_stores;
 #[cfg(all(unix, feature = "terminal"))]

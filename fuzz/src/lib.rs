@@ -8,6 +8,7 @@
 mod captures;
 pub mod command_line;
 mod conversions;
+mod debuggers;
 mod files;
 mod generated;
 mod handlers;
@@ -25,6 +26,7 @@ mod walks;
 pub use captures::capture;
 pub use command_line::command_line;
 pub use conversions::convert;
+pub use debuggers::{dap_message, gdb_packet};
 pub use files::{core, elf, loader, perfdata, trace, vmcore};
 pub use generated::{gdb_jit, jitdump, perf_map};
 pub use handlers::bpf_object;

@@ -17,7 +17,7 @@ const MACHINE: bool = cfg!(feature = "machine");
 /// Where programs can be traced.
 const TRACES: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     Part {
         is_here: MACHINE,
         subcommands: &["record", "extract", "verify", "emulate", "cases", "step"],
@@ -41,6 +41,12 @@ const PARTS: [Part; 5] = [
         subcommands: &["report"],
         besides: "",
         needs: "the feature report",
+    },
+    Part {
+        is_here: cfg!(feature = "serve"),
+        subcommands: &["gdbserver", "dap"],
+        besides: "",
+        needs: "the feature serve",
     },
     Part {
         is_here: cfg!(feature = "terminal"),

@@ -11,6 +11,8 @@ mod cases;
 #[cfg(feature = "machine")]
 mod children;
 mod compare;
+#[cfg(feature = "serve")]
+mod dap;
 mod dashes;
 mod demo;
 mod doctor;
@@ -21,6 +23,8 @@ mod escape;
 mod explain;
 #[cfg(feature = "machine")]
 mod extract;
+#[cfg(feature = "serve")]
+mod gdbserver;
 mod generate;
 mod import;
 mod inputs;
@@ -118,6 +122,10 @@ enum Command {
     Step(step::Args),
     #[cfg(feature = "report")]
     Report(report::Args),
+    #[cfg(feature = "serve")]
+    Gdbserver(gdbserver::Args),
+    #[cfg(feature = "serve")]
+    Dap(dap::Args),
     Explain(explain::Args),
     Tables(tables::Args),
     Unwinders(unwinders::Args),
@@ -251,6 +259,10 @@ impl Cli {
             Command::Step(args) => step::run(&args, given),
             #[cfg(feature = "report")]
             Command::Report(args) => report::run(&args),
+            #[cfg(feature = "serve")]
+            Command::Gdbserver(args) => gdbserver::run(&args),
+            #[cfg(feature = "serve")]
+            Command::Dap(args) => dap::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Tables(args) => tables::run(&args),
             Command::Unwinders(args) => unwinders::run(&args),

@@ -6,10 +6,12 @@ use super::machine::MachineOptions;
 use super::output;
 use super::status::Status;
 use anyhow::{Context, Result, bail};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use unwind_sim_emulator::linux::RunningProgram;
 use unwind_sim_judge::case::{self, Case};
 use unwind_sim_judge::cases::{self, CaseFailure};
 use unwind_sim_judge::engine::Setting;
@@ -22,6 +24,8 @@ use unwind_sim_judge::{compare::GroupBy, spec, unwinders};
 use unwind_sim_record::reversible::Reversible;
 use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::input_file::InputFile;
+#[cfg(feature = "serve")]
+use unwind_sim_serve::debuggee::Opened;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_view::timeline::{About, Builder};
 
@@ -71,6 +75,21 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
+    /// What the words behind `--` name: a recording or case, which is open then, if it is a single one, or
+    /// else a program.
+    #[cfg(feature = "serve")]
+    pub(crate) fn of_words(words: &[OsString]) -> Option<(Subject, Option<InputFile>)> {
+        let file = match words {
+            [only] => InputFile::open(Path::new(only)).ok(),
+            _ => None,
+        };
+        let is_shown =
+            |file: &InputFile| file.kind() == FileKind::Case || file.kind().is_recorded();
+        let file = file.filter(is_shown);
+        let path = file.as_ref().map(|file| file.path().to_owned());
+        Some((Subject::of(path.as_deref(), words)?, file))
+    }
+
     /// What a command line names, if anything. What follows `--` is a program.
     pub(crate) fn of(path: Option<&Path>, program: &[OsString]) -> Option<Subject> {
         let words = match path {
@@ -93,9 +112,29 @@ pub(crate) struct Shown<'a> {
     pub(crate) stop: Arc<AtomicBool>,
     /// What they are of, as on the command line.
     pub(crate) source: String,
+    /// The file of the program, if it is one that is run.
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "debuggers read it")
+    )]
+    pub(crate) executable: Option<PathBuf>,
 }
 
 impl<'a> Shown<'a> {
+    /// The same for a debugger, which begins at state `first`.
+    #[cfg(feature = "serve")]
+    pub(crate) fn opened(self, first: u64) -> Opened<'a> {
+        Opened {
+            run: self.run,
+            states: self.states,
+            index: self.index,
+            stop: self.stop,
+            source: self.source,
+            executable: self.executable,
+            first,
+        }
+    }
+
     /// Indexes and explores.
     pub(crate) fn explored(mut self) -> Result<Explored<'a>> {
         let (states, index) = (&mut self.states, &mut self.index);
@@ -209,6 +248,8 @@ impl StateArgs {
         let index = ProgramIndex::start(program.program.clone(), &tables, run.setting, limit)?;
         let index = Index::of_program(index, &tables);
 
+        let executable = file_of(&program.program);
+
         let mut reversible = Reversible::start(program.program.clone(), STACK_BYTES, stop.clone())?;
         reversible.set_limit(limit);
 
@@ -221,6 +262,7 @@ impl StateArgs {
                 true => source,
                 false => format!("-- {source}"),
             },
+            executable: Some(executable),
         })
     }
 
@@ -257,6 +299,7 @@ impl StateArgs {
             index: Index::of_recording(&run),
             stop: Arc::default(),
             source,
+            executable: None,
         })
     }
 
@@ -293,6 +336,17 @@ impl StateArgs {
         let is_fake = |variant: &Variant| matches!(variant, Variant::Fake(_));
         let is_kernel = case.header.machine == case::Machine::Kernel;
         Ok(is_kernel || self.walks.variants()?.iter().any(is_fake))
+    }
+}
+
+/// The file of a program on this computer.
+fn file_of(program: &RunningProgram) -> PathBuf {
+    let path = |bytes: &[u8]| Path::new(OsStr::from_bytes(bytes)).to_owned();
+    let options = &program.options;
+    let seen = path(&options.cwd).join(path(&program.path));
+    match seen.strip_prefix("/") {
+        Ok(below) => options.root.join(below),
+        Err(_) => seen,
     }
 }
 

@@ -45,7 +45,7 @@ const fn row(
 /// For what shows the states of a program.
 const NOT_MODELLED: &str = "the program does something that is not modelled";
 
-const MEANINGS: [Meanings; 36] = [
+const MEANINGS: [Meanings; 38] = [
     row("demo", "the demo was shown or written", "", NOT_MODELLED),
     Meanings {
         may_be_programs: true,
@@ -158,6 +158,8 @@ const MEANINGS: [Meanings; 36] = [
     ),
     row("step", "the states were shown", "", NOT_MODELLED),
     row("report", "the page was written", "", NOT_MODELLED),
+    row("gdbserver", "gdb was served", "", ""),
+    row("dap", "the editor was served", "", ""),
     row("explain", "the code or the walk was explained", "", ""),
     row("tables", "as for its subcommands", "", ""),
     row(

@@ -5,7 +5,7 @@ use crate::none;
 use crate::repository::text;
 
 /// Each room, and the rooms that it may use.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("unwind", &[]),
     ("emulator", &[]),
     ("emulator/native", &[]),
@@ -48,6 +48,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
         "crates/show",
         &["unwind", "perf-data", "recordings", "judge", "view"],
     ),
+    ("crates/serve", &["unwind", "recordings", "judge", "view"]),
     (
         "tests/random",
         &[
@@ -79,6 +80,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "judge",
             "view",
             "show",
+            "serve",
             "tests-random",
         ],
     ),

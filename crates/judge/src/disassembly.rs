@@ -35,3 +35,21 @@ pub fn decoded(bytes: &[u8], address: u64) -> Option<String> {
     let insn = decoder.decode();
     (!insn.is_invalid()).then(|| instruction(&insn))
 }
+
+/// The instructions in `bytes`, which are at `address`: the length of each and its text. A byte that
+/// does not start an instruction is one of its own, without a text.
+pub fn listed(bytes: &[u8], address: u64) -> Vec<(usize, Option<String>)> {
+    let mut lines = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let ip = address.wrapping_add(at as u64);
+        let insn = Decoder::with_ip(64, rest, ip, DecoderOptions::NONE).decode();
+        let line = match insn.is_invalid() {
+            true => (1, None),
+            false => (insn.len(), Some(instruction(&insn))),
+        };
+        at += line.0;
+        lines.push(line);
+    }
+    lines
+}

@@ -226,6 +226,11 @@ impl Reversible {
         self.walker.watcher.known.shadow.task()
     }
 
+    /// The auxiliary vector that the running process's program got.
+    pub fn auxv(&self) -> &[u8] {
+        self.walker.kernel.auxv()
+    }
+
     /// All threads, each with its true chain as far as it is known.
     pub fn threads(&self) -> Vec<(ThreadAt, Truth)> {
         let shadow = &self.walker.watcher.known.shadow;

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What a file is. The order is that of [`KINDS`], which has a row for each.
+/// What a file is. The order is that of `KINDS`, which has a row for each.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FileKind {
     /// A trace, this project's format.

@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | a file | once | mapped when they are first asked for ([`crate::mapped`]) |
 //! | a pipe that this process was given: standard input, `<(COMMAND)` | once | read to their end when they are first asked for, at most [`PIPE_BYTES_MAX`] |
-//! | a folder of `perf record --threads` | its files, once each | joined ([`crate::perf_directory`]) |
+//! | a folder of `perf record --threads` | its files, once each | joined (`perf_directory.rs`) |
 //! | a FIFO, a device, a socket, another folder | never: that may wait, or do something | none |
 //!
 //! The first bytes are read at once. They say the kind, so that nothing of an input that is refused is

@@ -6,8 +6,8 @@
 //! after the other; `unwind-sim-show` does.
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "machine")]
 mod again;
+#[cfg(feature = "machine")]
 pub mod confirmation;
 #[cfg(feature = "machine")]
 pub mod deadlock;

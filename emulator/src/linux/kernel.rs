@@ -175,6 +175,11 @@ impl Kernel {
         &self.notices
     }
 
+    /// The auxiliary vector that the running process's program got, as `/proc/self/auxv` has it.
+    pub fn auxv(&self) -> &[u8] {
+        &self.process.layout.auxv
+    }
+
     /// The path of the file mapped at an address, and the offset in it.
     pub fn mapped_file(&self, address: u64) -> Option<(Vec<u8>, u64)> {
         let file = self.process.layout.file_at(address)?;

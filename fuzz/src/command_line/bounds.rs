@@ -2,8 +2,10 @@
 //! defines is drawn.
 
 /// Commands that are left out: their words, and why.
-pub const COMMANDS_LEFT_OUT: [(&str, &str); 5] = [
+pub const COMMANDS_LEFT_OUT: [(&str, &str); 7] = [
     ("lockstep", "runs the program on this machine's processor"),
+    ("gdbserver", "waits for a client"),
+    ("dap", "waits for a client"),
     ("cases run", CASES),
     ("cases bless", CASES),
     ("cases show", CASES),

@@ -1,6 +1,8 @@
 //! Looks for places in a run of the emulated machine.
 
+use super::machine::Stopper;
 use super::{Direction, Target};
+use iced_x86::InstructionInfoFactory;
 use std::collections::HashMap;
 use unwind_sim_emulator::Core;
 use unwind_sim_emulator::linux::Task;
@@ -34,6 +36,10 @@ pub(super) fn in_run(
         Target::Address(address) => {
             Box::new(move |_: &Core, rip: u64, _: Task, _: &World| rip == address)
         }
+        Target::Stops(stops) => Box::new(Stopper {
+            stops,
+            factory: InstructionInfoFactory::new(),
+        }),
         Target::Function(name) => {
             let main = if name == MAIN { run.main() } else { None };
             Box::new(Function {
@@ -89,8 +95,8 @@ impl Function {
     }
 }
 
-/// The addresses of the functions of this name, mangled or not.
-fn addresses_of(space: &AddressSpace, name: &str) -> Vec<u64> {
+/// The addresses of the functions of this name, mangled or not, in what is mapped.
+pub fn addresses_of(space: &AddressSpace, name: &str) -> Vec<u64> {
     let mut all = Vec::new();
     for mapping in space.mappings() {
         let Some(image) = &mapping.image else {

@@ -8,10 +8,18 @@
 mod find;
 mod index;
 mod interest;
+#[cfg(feature = "machine")]
+mod machine;
+mod stops;
 
+#[cfg(feature = "machine")]
+pub use find::addresses_of;
 #[cfg(feature = "machine")]
 pub use index::ProgramIndex;
 pub use index::{Event, EventKind, Index, Marks, Wrong};
+#[cfg(feature = "machine")]
+pub use machine::Processor;
+pub use stops::{Access, Goal, Stops, Watch};
 
 use crate::input::{Input, InputError};
 use std::sync::Arc;
@@ -19,9 +27,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(feature = "machine")]
 use unwind_sim_emulator::linux::{End, Outcome, ThreadActivity};
 #[cfg(feature = "machine")]
+use unwind_sim_emulator::state::Preserved;
+#[cfg(feature = "machine")]
 use unwind_sim_record::reversible::Reversible;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
+#[cfg(feature = "machine")]
+use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::truth::Truth;
 
@@ -45,6 +57,8 @@ pub enum Target {
     OtherThread(u32),
     /// This thread runs.
     Thread(u32),
+    /// What a debugger stops for.
+    Stops(Arc<Stops>),
 }
 
 /// Where to look.
@@ -78,6 +92,8 @@ pub struct ThreadState {
     pub doing: String,
     /// Its true chain, as far as it is known.
     pub truth: Truth,
+    /// Its instruction pointer, stack pointer and callee-saved registers.
+    pub regs: Regs,
 }
 
 /// A state, with what surrounds it.
@@ -423,6 +439,7 @@ fn is_met(target: &Target, view: &View<'_>) -> bool {
         Target::Left { tid, rsp } => thread == *tid && live.rsp() >= *rsp,
         Target::OtherThread(tid) => thread != *tid,
         Target::Thread(tid) => thread == *tid,
+        Target::Stops(stops) => stops.is_at(thread, live.rip(), live.rsp()),
     }
 }
 
@@ -451,6 +468,19 @@ fn threads(run: &Reversible) -> Vec<ThreadState> {
             ThreadActivity::Traced(tracer) => format!("stopped for its tracer, thread {tracer}"),
         },
         truth,
+        regs: kept(&thread.at),
     });
     state.collect()
+}
+
+/// What is known of a thread that does not run.
+#[cfg(feature = "machine")]
+fn kept(at: &Preserved) -> Regs {
+    let mut regs = Regs::UNKNOWN;
+    regs.set(Reg::Rip, at.rip);
+    regs.set(Reg::Rsp, at.rsp);
+    for (reg, value) in Reg::CALLEE_SAVED.into_iter().zip(at.saved) {
+        regs.set(reg, value);
+    }
+    regs
 }

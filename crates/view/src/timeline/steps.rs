@@ -130,6 +130,13 @@ impl Step {
 }
 
 impl Walk {
+    /// Whether the chain is wrong: as [`Verdict::is_wrong`].
+    ///
+    /// [`Verdict::is_wrong`]: unwind_sim_unwind::verdict::Verdict::is_wrong
+    pub fn is_wrong(&self) -> bool {
+        !matches!(self.letter, '.' | '~' | 'u' | '?')
+    }
+
     pub(super) fn of(
         view: &View<'_>,
         engine: &Engine,
