@@ -39,7 +39,7 @@ impl Client {
     #[track_caller]
     fn go(&mut self, body: &str) -> String {
         let mut answer = self.ask(body);
-        while answer.starts_with('O') {
+        while answer.starts_with('O') && answer != "OK" {
             answer = self.next();
         }
         answer
@@ -181,6 +181,30 @@ fn an_interrupt_stops_a_run_without_an_end() {
     // A client that leaves while it runs ends the server.
     gdb.server.send(&framed(CONTINUE.as_bytes()));
     assert_eq!(gdb.server.leave(), Some(0));
+}
+
+/// A run without an end is not run beyond the state where an unwinder becomes wrong, nor beyond a
+/// breakpoint before it.
+#[test]
+fn a_run_without_an_end_stops_where_an_unwinder_becomes_wrong() {
+    let program = ["--", "/bin/sh", "-c", "while :; do :; done"];
+    let mut gdb = Client::start(&[&["--unwinder", "fp"], &program[..]].concat());
+    // monitor wrong next
+    let appoint = "qRcmd,77726f6e67206e657874";
+    assert_eq!(gdb.go(appoint), "OK");
+    assert_eq!(gdb.go(CONTINUE), "T05thread:03e8;");
+    let wrong = gdb.rip();
+
+    assert_eq!(gdb.go("bs"), "T05thread:03e8;");
+    let before = gdb.rip();
+    assert_eq!(gdb.go("bc").get(..3), Some("T05"));
+    assert_eq!(gdb.ask(&format!("Z0,{before:x},1")), "OK");
+    assert_eq!(gdb.go(appoint), "OK");
+    assert_eq!(gdb.go(CONTINUE), "T05thread:03e8;swbreak:;");
+    assert_eq!(gdb.rip(), before);
+    // The appointment was for one way.
+    assert_eq!(gdb.go(STEP), "T05thread:03e8;");
+    assert_eq!(gdb.rip(), wrong);
 }
 
 /// gdb gets what it needs to find symbols by itself.

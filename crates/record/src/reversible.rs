@@ -181,6 +181,11 @@ impl Reversible {
         self.limit = instructions_max;
     }
 
+    /// The number of instructions after which the run ends.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// The number of instructions executed, by all threads.
     pub fn executed(&self) -> u64 {
         self.walker.executed()

@@ -50,6 +50,9 @@ impl Debuggee<'_> {
             Direction::Backward => ("before", "reverse-continue"),
         };
         let Some((number, names)) = self.wrong(direction)? else {
+            if self.is_interrupted() {
+                return Ok("interrupted before the end of the run\n".to_owned());
+            }
             let judged = self.judged().join(", ");
             if judged.is_empty() {
                 return Ok("no unwinder that finds rules is shown\n".to_owned());

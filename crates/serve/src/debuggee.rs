@@ -94,6 +94,8 @@ pub struct Debuggee<'a> {
     lines: Option<Lines>,
     /// A state that the next way stops at, with the reason.
     appointed: Option<(u64, String)>,
+    /// No search goes beyond this state.
+    bound: Option<u64>,
 }
 
 impl<'a> Debuggee<'a> {
@@ -125,6 +127,7 @@ impl<'a> Debuggee<'a> {
             told: None,
             lines: None,
             appointed: None,
+            bound: None,
         })
     }
 
@@ -295,6 +298,11 @@ impl<'a> Debuggee<'a> {
     /// Stops what runs, from another thread.
     pub fn interrupter(&self) -> Interrupter {
         self.interrupts.interrupter()
+    }
+
+    /// Whether somebody asks to stop what runs.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupts.is_asked()
     }
 
     /// An interrupt came while nothing ran.

@@ -340,6 +340,32 @@ impl States {
         Ok(taken)
     }
 
+    /// The nearest later state that is a target, up to state `end`.
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub fn find_up_to(
+        &mut self,
+        target: &Target,
+        from: u64,
+        end: u64,
+    ) -> Result<Option<u64>, InputError> {
+        match &mut self.source {
+            #[cfg(feature = "machine")]
+            Source::Program(run) => {
+                let limit = run.limit();
+                run.set_limit(limit.min(end));
+                let found = find::in_run(run, target, from, Direction::Forward);
+                run.set_limit(limit);
+                Ok(found)
+            }
+            Source::Recording(_) => {
+                let found = self.find(target, from, Direction::Forward)?;
+                Ok(found.filter(|&number| number <= end))
+            }
+        }
+    }
+
     /// The nearest other state that is a target.
     ///
     /// # Errors

@@ -150,10 +150,15 @@ impl Debuggee<'_> {
     pub fn travel(&mut self, motion: &Motion, stops: &Stops) -> Result<Stop, Error> {
         let from = self.here.number;
         let direction = motion.direction();
+        // The run may have no end: no way goes beyond an appointed state.
+        let appointed = self.appointed.take();
+        let number = appointed.as_ref().map(|(number, _)| *number);
+        self.bound = number.filter(|&number| direction == Direction::Forward && number > from);
         let mut stop = self.by_motion(motion, stops)?;
+        self.bound = None;
 
         // An appointed state on the way is nearer.
-        if let Some((number, reason)) = self.appointed.take() {
+        if let Some((number, reason)) = appointed {
             let here = self.here.number;
             let is_passed = match direction {
                 Direction::Forward => from < number && number <= here,
@@ -229,7 +234,10 @@ impl Debuggee<'_> {
         }
 
         let target = Target::Stops(Arc::new(stops.clone()));
-        let found = self.states.find(&target, from, direction)?;
+        let found = match self.bound {
+            Some(end) => self.states.find_up_to(&target, from, end)?,
+            None => self.states.find(&target, from, direction)?,
+        };
         if let Some(number) = found
             && self.go_to(number)?
         {
@@ -282,6 +290,11 @@ impl Debuggee<'_> {
             return Ok(Stop::Interrupted);
         }
 
+        if let Some(end) = self.bound
+            && self.go_to(end)?
+        {
+            return Ok(Stop::Step);
+        }
         if direction == Direction::Backward {
             self.go_to(0)?;
             return Ok(Stop::Start);
