@@ -51,3 +51,15 @@ pub mod unwinder;
 #[cfg(feature = "truth")]
 pub mod verdict;
 pub mod walk;
+
+pub use address::CodeAddress;
+pub use cache::Cache;
+pub use chain::Chain;
+pub use dwarf::Dwarf;
+pub use fp::FramePointer;
+pub use image::{AddressSpace, Image, Mapping};
+pub use memory::{Memory, MemoryCopy};
+pub use reason::Reason;
+pub use regs::{Reg, Regs};
+pub use start::Start;
+pub use unwinder::{Stack, Unwinder};

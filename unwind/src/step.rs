@@ -34,6 +34,31 @@ pub struct Stepped {
 }
 
 /// Looks up the row for the frame at `address` in the finder, then in its fallback.
+///
+/// # Errors
+/// If neither has one: no table, no row, or a damaged one.
+///
+/// The rows of an ELF file, here of this program's own:
+///
+/// ```
+/// # #[cfg(all(feature = "elf", target_os = "linux", target_arch = "x86_64"))] {
+/// use std::sync::Arc;
+/// use unwind_sim_unwind::elf::{self, ReadOptions};
+/// use unwind_sim_unwind::{Cache, Dwarf, Mapping, step::find_row};
+///
+/// let file = std::fs::read("/proc/self/exe").expect("this program's file");
+/// let image = elf::image_from_elf("example", Arc::new(file), &ReadOptions::default());
+/// let image = Arc::new(image.expect("an ELF file"));
+/// let main = image.symbols().iter().find(|symbol| symbol.name == "main");
+/// let main = main.expect("it is not stripped").address;
+///
+/// // With a bias of 0, addresses are those of the file.
+/// let mapping = Mapping { range: 0..u64::MAX, bias: 0, image: Some(image), name: "example".into() };
+/// let row = find_row(&Dwarf::new(), &mapping, main, &mut Cache::new()).expect("a row");
+/// println!("{:#x}..{:#x}: {}", row.source.start, row.source.end, row.rule);
+/// assert!((row.source.start..row.source.end).contains(&main));
+/// # }
+/// ```
 pub fn find_row<F: Finder + ?Sized>(
     finder: &F,
     mapping: &Mapping,

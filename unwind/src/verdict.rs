@@ -193,6 +193,30 @@ pub fn judge(chain: &Chain, truth: &Truth, from: usize) -> (Verdict, Ground) {
 
 /// Judges `chain` against a walk of the same stack that serves as the truth, as far as it got;
 /// `complete` if that is all of the stack.
+///
+/// Frame pointers see two of these three frames, since the function in the middle has not yet saved rbp:
+///
+/// ```
+/// use unwind_sim_unwind::verdict::{Verdict, judge_addresses, judge_against};
+/// use unwind_sim_unwind::{AddressSpace, Cache, FramePointer, Mapping, MemoryCopy};
+/// use unwind_sim_unwind::{Regs, Stack, Start, Unwinder};
+///
+/// let words: [u64; 3] = [0x401200, 0, 0x401300];
+/// let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+/// let memory = MemoryCopy::new(0x7000, &bytes);
+/// let mut space = AddressSpace::new();
+/// space.map(Mapping { range: 0x400000..0x500000, bias: 0, image: None, name: "program".into() });
+///
+/// // rip, rsp and rbp: the return address is at rsp, and rbp is still the caller's.
+/// let start = Start::from_regs(Regs::frame(0x401100, 0x7000, 0x7008));
+/// let chain = FramePointer.walk(&Stack::new(&start, &space, &memory), &mut Cache::new());
+/// let found: Vec<u64> = chain.frames.iter().map(|frame| frame.pc.value()).collect();
+///
+/// let (verdict, ground) = judge_addresses(&found, &[0x401100, 0x401200, 0x401300], true);
+/// assert_eq!(verdict, Verdict::Missing { count: 1, at: 1 });
+/// assert_eq!((ground.found, ground.known), (2, 3));
+/// assert_eq!(judge_against(&chain, &chain, true).0, Verdict::Ok);
+/// ```
 pub fn judge_against(chain: &Chain, reference: &Chain, complete: bool) -> (Verdict, Ground) {
     let found: Vec<Link> = chain.frames.iter().map(link).collect();
     let links: Vec<Link> = reference.frames.iter().map(link).collect();
