@@ -151,6 +151,7 @@ fn make_faults() {
 
     for turn in 0..60_usize {
         let mut memory = vec![0_u8; 1 << 19];
+        // Some places more often than others, so that stacks are met again between new ones.
         PLACES[turn * turn % 7 * 3 % PLACES.len()](&mut memory);
         PLACES[turn % PLACES.len()](&mut memory);
         if turn % 2 == 0 {
@@ -256,6 +257,7 @@ fn words(bytes: &[u8], count: usize) -> Vec<i64> {
 /// Compares stacks and their ids, with a stack map of these sizes.
 fn compare(value_size: u32, entries: u32, seen: &mut SeenErrors) -> Result<(), BpfError> {
     let there = there(stacks, RECORD, KernelMap::stacks(value_size, entries)?)?;
+    // Both maps have the same sizes: they decide which stacks collide and how many frames are kept.
     let map = def("stacks", kind::STACK_TRACE, value_size, entries);
     let mut handlers = here(stacks, RECORD, map);
 
@@ -285,6 +287,7 @@ fn compare(value_size: u32, entries: u32, seen: &mut SeenErrors) -> Result<(), B
         }
     }
 
+    // The maps, too: ids alone could agree while the stacks behind them differ.
     let ours = handlers.maps.named("stacks").expect("it is defined");
     let Storage::Stacks(ours) = &ours.storage else {
         panic!("{:?}", ours.def)

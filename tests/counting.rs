@@ -135,6 +135,7 @@ fn build(folder: &Path) -> PathBuf {
         .arg("--message-format=json")
         // A static program, as the instructions of a dynamic linker would be counted, too.
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
+        // Cargo prefers this variable to the one above.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("CARGO_PROFILE_BENCH_OPT_LEVEL");
 

@@ -82,8 +82,10 @@ const RECORDINGS: [&str; 11] = [
 fn all_formats_hold_the_stacks_of_the_text() {
     let mut several = 0;
     for name in RECORDINGS {
+        // The text is compared with perf's own elsewhere, so here it is the reference.
         let (expected, periods) = decode::text(&utf8(script("perf-script", name)));
         assert!(!expected.is_empty(), "{name}");
+        // With one event only, sums of different events could not be mixed up.
         several += usize::from(periods.len() > 1);
 
         // Each format is read by a decoder of this test, and gives the same stacks.
@@ -128,6 +130,7 @@ fn replays_of_several_unwinders_are_told_apart_and_say_where_they_stopped() {
 
         let expected = decode::folded(&utf8(of("folded", "dwarf,fp")));
         let one = |unwinder| decode::folded(&utf8(of("folded", unwinder)));
+        // Two runs of one unwinder each, put together by hand, are what one run of both must give.
         let mut both = Stacks::new();
         for unwinder in ["dwarf", "fp"] {
             for (stack, count) in one(unwinder) {
@@ -148,6 +151,8 @@ fn replays_of_several_unwinders_are_told_apart_and_say_where_they_stopped() {
         assert_eq!(sums["dwarf_sample"], sums["fp_sample"]);
 
         for stacks in [speedscope, firefox, pprof] {
+            // Folded stacks have no place for why a walk stopped; the other formats have it as a
+            // frame.
             let (stacks, stopped) = decode::without_reasons(stacks);
             same(name, &stacks, &expected);
             // The frame pointer unwinder gets nowhere in code without frame pointers.

@@ -52,6 +52,7 @@ fn check_input(path: &Path, input: &Input, files: FinderOptions) -> ProofTally {
         }
 
         for (index, (found, known)) in found.iter().zip(known).enumerate() {
+            // Of the last frame that is proven, the CFA need not be known.
             let is_last = index + 1 == proven.truth.frames().len();
             assert_eq!(
                 (found.pc, found.kind),
@@ -62,6 +63,7 @@ fn check_input(path: &Path, input: &Input, files: FinderOptions) -> ProofTally {
                 is_last || found.cfa == known.cfa,
                 "{place}, frame {index}: {found:x?}, {known:x?}"
             );
+            // Not every recording has the callee-saved registers of each true frame.
             if let (Some(found), Some(known)) = (found.saved, known.saved) {
                 assert_eq!(
                     found, known,
@@ -268,6 +270,7 @@ fn proven_frames_of_installed_programs_are_true() {
     ];
 
     for (number, program) in programs.iter().enumerate() {
+        // 997 is a prime: samples do not fall into step with loops.
         let trace = scratch.path(&format!("{number}.bin"));
         let done = Command::new(env!("CARGO_BIN_EXE_unwind-sim"))
             .args(["record", "--engine", "emulator", "--at", "every:997", "-o"])

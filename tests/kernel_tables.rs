@@ -137,6 +137,7 @@ fn orc_and_debug_frame_agree_on_nearly_every_cfa() {
 
     let mut count = 0;
     for path in images(Path::new(&folder)) {
+        // A kernel with debug information is large, so it is mapped, not read.
         let owner = map_file(&path).expect("it can be read");
         let read = elf::image_from_elf("vmlinux", owner, &elf::ReadOptions::default());
         let image = Arc::new(read.expect("an ELF file"));

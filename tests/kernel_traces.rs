@@ -233,6 +233,7 @@ fn what_is_wrong_at_each_instruction() {
             let comparison = run.compare(&open(&name), &Filter::default());
             let comparison = comparison.expect("a sound trace");
             let names = run.column_names();
+            // The bare name, so that the snapshot does not depend on the folder.
             let explain = |column: usize, sample: u64| {
                 let unwinder = &names[column];
                 format!("unwind-sim explain {name} --sample {sample} --unwinder {unwinder}")
@@ -243,6 +244,7 @@ fn what_is_wrong_at_each_instruction() {
             let first = format!("\n{}: first", unwinders::KERNEL[own]);
             let (counts, _) = text.split_once("\n\n").unwrap_or((&text, ""));
             let (_, causes) = text.split_once(&first).unwrap_or((&text, ""));
+            // Up to the causes of the next unwinder, whose heading is cut off with it.
             let causes = causes.split(":kernel: first").next().unwrap_or("");
             let causes = causes
                 .rsplit_once("\n\n")

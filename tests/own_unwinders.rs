@@ -53,6 +53,7 @@ fn chains(input: &Input, unwinder: &dyn Unwinder, fake: bool) -> Vec<Chain> {
 
     // An unwinder of the user's gets the same samples as ours.
     let take = &mut |view: &unwind_sim_recordings::view::View<'_>| {
+        // Registers as the sample has them: fake ones where it was taken at a tracepoint.
         let start = column.variant_for(view);
         if fake || start == Variant::Hardware {
             let setting = Setting::default();

@@ -230,6 +230,7 @@ fn the_header_is_perfs() {
         "LBR-stitch-grow",
         "fp-pipe",
     ] {
+        // The names and features in a header come from the file, so this computer does not matter.
         let path = corpus(&format!("{name}.data"));
         let Some(perfs) = run("perf", &path, &["--header-only"]) else {
             return skip("the_header_is_perfs", "perf is not installed");
@@ -345,6 +346,8 @@ fn lines_recorded(folder: &Path, options: &[&str]) -> Option<PathBuf> {
 
     // A program with fixed addresses is mapped where it says: its code at its offset plus 0x400000.
     let fixed = functions[0].0 & !0xf_ffff;
+    // Any page will do for a program without fixed addresses; this is where Linux puts one if it
+    // does not randomize.
     let base = if fixed == 0 { 0x5555_5555_4000 } else { fixed };
     let path = program.to_str().expect("a path").as_bytes();
     let mmap = Mmap {

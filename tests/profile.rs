@@ -164,7 +164,9 @@ fn the_direct_way_finds_what_the_way_over_a_trace_finds() {
 
     for path in files {
         for unwinder in ["dwarf", "fp", "guess"] {
+            // Both ways have readers of their own for samples and mappings, so they can differ.
             let (found, expected) = (direct(&path, unwinder), over_a_trace(&path, unwinder));
+            // Two empty lists would be equal.
             assert!(!found.is_empty(), "{}", path.display());
             for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
                 assert_eq!(
@@ -248,6 +250,7 @@ fn folded_stacks_hold_every_sample_once_whatever_the_threads() {
 
     let (traced, over_trace) = folded(&source(&opened(&trace)), "dwarf", 1);
     assert_eq!(over_trace.stacks, written.stacks);
+    // Byte for byte: an import must lose neither samples nor names.
     assert!(traced == one, "over a trace:\n{traced}\ndirectly:\n{one}");
 }
 
@@ -314,6 +317,7 @@ fn filters_choose_samples() {
         sample: Some(all.len() as u64),
         ..Filter::default()
     };
+    // A number that does not exist is an error, not an empty profile.
     let input = opened(&path);
     let source = Source {
         filter: beyond,
@@ -407,6 +411,7 @@ impl Maps {
 
 /// The stacks found by perf's own unwinder.
 fn perf_script(path: &Path) -> ShownSamples {
+    // Without inlined functions, each address is one frame.
     let mut perf = Command::new("perf");
     perf.args(["script", "--no-inline", "-F", "tid,time,ip", "-i"])
         .arg(path);
@@ -423,6 +428,7 @@ fn perf_script(path: &Path) -> ShownSamples {
         // A head is `tid time:`, and what follows until the next is its stack.
         match line.strip_suffix(':').and_then(|head| head.split_once(' ')) {
             Some((tid, time)) => {
+                // perf prints microseconds, although the recording has nanoseconds.
                 let (s, us) = time.trim().split_once('.').expect("seconds");
                 let us: u64 = us.parse().expect("microseconds");
                 let s: u64 = s.parse().expect("seconds");

@@ -131,6 +131,8 @@ fn a_confirmed_rule_has_no_contradiction() {
 fn outcomes_without_frames_compare_alike() {
     let both = vec![Variant::Hardware, Variant::Fake(FakeVariant::V5_2)];
 
+    // No variants: each sample's own start. With both, samples without fake registers are
+    // unsupported.
     let variants = [Vec::new(), both];
     let views = [MemoryView::Cpu, MemoryView::Copy(256)];
 
@@ -175,6 +177,7 @@ fn outcomes_without_frames_compare_alike() {
                 if last.replace(view.number) != Some(view.number) {
                     whole.add_sample(view);
                 }
+                // Each sample comes once for every column, and is counted at the first.
                 whole.add(column, view, outcome, run.group_by);
                 Ok(())
             });

@@ -50,6 +50,7 @@ fn pages_work_in_a_browser() {
     std::fs::create_dir_all(&shots).expect("a folder");
 
     let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    // The status is 1, as there is a finding; the lines are what counts.
     let lines = tool(&[
         "verify",
         "--json",

@@ -153,6 +153,7 @@ fn run() -> Run {
     };
 
     let run = verify::run(program, &request, &mut |_| {}).expect("it can be started");
+    // Only a run to its end has made all of the stores.
     assert_eq!(run.end, End::Outcome(Outcome::Exited(0)));
     run
 }

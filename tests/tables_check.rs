@@ -318,6 +318,7 @@ cie:    .long 2f - 1f
         .cc("shared.s", source, &["-c"])
         .expect("cc assembles");
     let unproven = unproven(&object);
+    // Only one of the two: what the other one says of the shared byte is right.
     assert_eq!(unproven.len(), 1);
     assert!(
         unproven[0]["doubts"]["overlap"].is_string(),

@@ -137,6 +137,8 @@ fn converted_programs_run_as_before() {
         &["-O2", "-Wl,-z,lazy", "-fasynchronous-unwind-tables"],
     ];
 
+    // Position-independent or not, with a loader or without: each has other tables, and another
+    // place for a new one.
     for options in kinds {
         match compile(folder.path(), "program", PROGRAM, options) {
             Ok(program) => runs_as_before(&program, &[], folder.path()),
@@ -179,6 +181,8 @@ fn converted_libraries_are_loaded_as_before() {
     // The library comes after the source that needs it.
     let program = compile(at, "user", user, &options).expect("a program that uses it");
 
+    // The loader maps the converted file: segments that are wrong would end the program before
+    // `main`.
     let status = || Command::new(&program).status().expect("it starts").code();
     assert_eq!(status(), Some(42));
 
@@ -267,6 +271,7 @@ fn objdump_shows_the_rows_of_v1() {
 /// The rows of `llvm-readobj --sframe`, in the words of objdump. LLVM 22 knows the first errata only,
 /// so it shows a row without words as one without a CFA.
 fn llvm_rows(shown: &str) -> Vec<String> {
+    // Addresses are hexadecimal, offsets decimal.
     let number = |text: &str| match text.strip_prefix("0x") {
         Some(hex) => i64::from_str_radix(hex, 16).expect("a number"),
         None => text.parse().expect("a number"),
@@ -284,6 +289,7 @@ fn llvm_rows(shown: &str) -> Vec<String> {
                 rows.push(format!("{start:016x} RA undefined"));
             }
             "Base Register" => base = if value.starts_with("SP") { "sp" } else { "fp" },
+            // It follows the base register, whose name is known by then.
             "CFA Offset" => {
                 rows.pop();
                 rows.push(format!("{start:016x} {base}{:+} u f", number(value)));
@@ -397,6 +403,7 @@ fn verify_finds_in_a_converted_program_what_it_found_before() {
             found
         });
 
+        // Equal lists that are empty would say nothing.
         assert!(!before.is_empty());
         assert_eq!(after, before, "{to}");
     }
@@ -572,6 +579,7 @@ fn the_output_is_whole_or_untouched() {
         "{told}"
     );
 
+    // The input is another file here; the output that must stay is the same.
     let other = folder.path().join("text");
     std::fs::write(&other, "not an ELF file").expect("a file");
     tables(
@@ -598,6 +606,7 @@ fn the_output_is_whole_or_untouched() {
         ],
     );
 
+    // A format that does not exist is refused with one that does.
     let told = tables(
         2,
         &["convert", text(&at), "--to", "sframe-v4", "-o", text(&at)],

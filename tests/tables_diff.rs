@@ -144,6 +144,7 @@ fn the_instruction_at_which_the_tables_part_is_marked() {
         .filter_map(|i| i["text"].as_str())
         .collect();
     assert_eq!(marked, ["nop"], "{line}");
+    // The code around it is shown, too, as the row is wrong because of what was executed before.
     assert!(code.iter().any(|i| i["text"] == "pop %rbp"), "{line}");
 
     // Two instructions, one row.

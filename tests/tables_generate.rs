@@ -329,6 +329,7 @@ fn what_differs_is_listed_as_json() {
         &word(&orc),
     ]);
 
+    // By symbols, since the wrong table must not decide where functions are.
     let text = unwind_sim(&[
         "tables",
         "generate",
@@ -360,6 +361,7 @@ fn what_differs_is_listed_as_json() {
     let new = difference["new"].as_str().expect("a row");
     assert!(new.starts_with("call cfa=rsp+16 ra=*(cfa-8)"), "{text}");
 
+    // The summary is last: its counts are known only when every difference has its line.
     let comparison = &lines.last().expect("a summary")["comparison"];
 
     // Every address is in exactly one class.

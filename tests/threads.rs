@@ -70,6 +70,7 @@ fn in_blocks(path: &Path) -> Vec<u8> {
     for item in trace.items() {
         match item.expect("an item") {
             Item::Sample(sample) if samples.len() < SAMPLES_MAX => samples.push(sample),
+            // Later events would change the mappings under the samples that are repeated.
             Item::Sample(_) => break,
             event => writer.item(&event).expect("an event"),
         }
@@ -304,9 +305,11 @@ fn no_thread_is_far_ahead_of_the_output() {
         written: String::new(),
     };
     let filter = Filter::default();
+    // All threads count in one place, so that the writer sees what any of them has described.
     let comparison = run.write_on(WORKERS, &input, &filter, || Counter(&count), &mut out);
 
     let samples = comparison.expect("it is read").samples;
+    // Each sample's number is its line, so a line that is lost or out of place shows.
     let numbers = (0..samples).map(|number| format!("{number}\n"));
 
     // Many more blocks than threads, or none could be ahead; and all in order.

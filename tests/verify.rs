@@ -137,6 +137,8 @@ fn what_is_skipped_changes_nothing_and_walks_agree_with_single_frames() {
             long += usize::from(is_long);
         }
 
+        // Walks and single frames are two ways to the same answer: where they differ, one of ours
+        // is wrong.
         assert_eq!(quick.results.disagreements, [], "{shown}");
         let truth = &quick.results.truth;
         assert!(truth.unknown <= case.header.truth_unknown_max, "{shown}");

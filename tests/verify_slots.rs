@@ -49,6 +49,7 @@ given_up:
 #[test]
 fn a_slot_without_memory_and_a_formula_without_value_are_wrong() {
     let scratch = Scratch::new();
+    // Only this program's own rows: those of a libc could have findings of their own.
     let options = ["-static", "-nostdlib", "-no-pie"];
     let program = scratch.cc("slots.s", SOURCE, &options).expect("cc links");
     let output = Command::new(env!("CARGO_BIN_EXE_unwind-sim"))

@@ -218,6 +218,7 @@ mod tests {
         for (from, printed) in PAIRS {
             let (from, to) = (subcommand(&tool, from), subcommand(&tool, printed.name));
             let (from, to) = (from.expect("a command"), to.expect("a command"));
+            // Options are repeated by id: one of the same id has the same meaning in both commands.
             let known: Vec<&str> = options(to).iter().map(|a| a.get_id().as_str()).collect();
 
             for option in options(from) {
@@ -236,6 +237,7 @@ mod tests {
                 assert!(known.contains(id), "`{}` has no `{id}`", to.get_name());
             }
 
+            // A list that outlives its option would hide that a later one of this name is lost.
             let own: Vec<&str> = options(from).iter().map(|a| a.get_id().as_str()).collect();
             for id in printed.left_out {
                 assert!(own.contains(id), "`{}` has no `{id}`", from.get_name());
@@ -256,6 +258,7 @@ mod tests {
 
     #[test]
     fn what_was_given_is_carried() {
+        // What selects samples or starts is left out: the printed command names its own.
         let line = "unwind-sim --color never compare a.bin --view copy:64 --max-frames=3 --limit 9 \
                     --kernel 5.2 --kernel vmlinuz --frame-pointer-kernel --regs hw,fake";
         let line: Vec<&str> = line.split_whitespace().collect();

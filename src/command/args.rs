@@ -158,6 +158,7 @@ impl KernelArgs {
             })
         });
 
+        // Fields without an option here are set by the commands that have one.
         Ok(OpenOptions {
             symfs,
             exe: None,

@@ -110,6 +110,7 @@ impl Corpus<'_> {
         } else if !self.folder.is_dir() && !self.is_carried {
             bail!("no folder {folder} here; name the folder of the cases with --folder");
         } else if self.is_carried && are_written {
+            // The carried copy is part of the program, so there is no file to write to.
             bail!(
                 "there is no folder {} here, and cases in the program cannot be blessed; name a \
                  case, or the folder of your cases with --folder",
@@ -117,6 +118,7 @@ impl Corpus<'_> {
             );
         }
 
+        // An existing path counts before a part of a name, which could match several cases.
         if let Some(name) = name
             && name.ends_with(".s")
             && is_there(Path::new(name))?
@@ -167,6 +169,7 @@ fn the_one<'a>(name: Option<&str>, paths: &'a [PathBuf]) -> Result<&'a Path> {
     match paths {
         [path] => Ok(path),
         _ => {
+            // A short name may match a hundred cases; a few show what to add.
             let names: Vec<String> = paths.iter().take(4).map(|path| stem(path)).collect();
             let more = if paths.len() > names.len() {
                 ", .."

@@ -124,6 +124,7 @@ fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
     };
 
     let filter = args.input.filter();
+    // Findings depend on the program and on these options; a baseline of others is refused.
     let origin = Origin {
         program: baseline::program(input),
         options: run.options(&filter),
@@ -159,6 +160,7 @@ fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
             let column = run.columns()[column];
             let sample = sample.to_string();
             let unwinder = run.engines[column.engine].name();
+            // The command repeats one cell of the matrix: its sample, its unwinder, its start.
             let mut own = vec![path_argument(&args.input.path)];
             own.extend(["--sample", &sample, "--unwinder", unwinder].map(OsString::from));
             if let Some(variant) = column.variant {
@@ -170,6 +172,7 @@ fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {
             }
             given.command(&EXPLAIN, &own, &[])
         };
+        // Without a truth or a proof, chains that agree with the reference count as right.
         let by_truth = matches!(run.against, Against::Truth | Against::Proof(_));
 
         writeln!(out, "{}", run::head(&run, &comparison))?;

@@ -91,6 +91,8 @@ mod tests {
         check("t record -ox ls", "t record -ox -- ls");
         check("t record --at=call ls -l", "t record --at=call -- ls -l");
 
+        // Nothing is inserted: there is a `--` already, there is no program, or the word is the
+        // stub of gdb.
         for same in [
             "t record -o x -- ls a",
             "t record -o x -p 77",

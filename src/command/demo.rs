@@ -53,12 +53,14 @@ pub(crate) fn run(args: Args, tool: &clap::Command) -> Result<Status> {
     }
     #[cfg(not(feature = "terminal"))]
     let _ = tool;
+    // Refused, not ignored: the demo would be shown as if the script had no effect.
     #[cfg(feature = "terminal")]
     if args.play.is_given() {
         bail!("--script plays keys of the stepper: unwind-sim demo NAME --step --script FILE");
     }
 
     if args.svg {
+        // SVG is for other programs, so it is not escaped for a person.
         let mut out = output::raw_stdout();
         let command = format!("unwind-sim demo {}", demo.name);
         write!(out, "{}", cast::svg(&command, &demo.show()?))?;

@@ -88,6 +88,8 @@ fn nothing(args: &Args, input: &Input, report: &Report) -> String {
         );
     }
 
+    // Advice only where the recording itself shows the cause; for anything else it would be a
+    // guess.
     let advice = match made.engine {
         Engine::Import(FileKind::PerfData) if made.stack_copy == 0 => {
             ": record with `perf record --call-graph dwarf,16384`"
@@ -124,6 +126,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         false => "proof",
     };
 
+    // Without branch records the unwinders that read them would only add columns of nothing.
     let branches = input.made().branch_calls;
     let default: Vec<&str> = match branches {
         true => BRANCHES.into_iter().chain(DEFAULT).collect(),
@@ -151,6 +154,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         false => report.main_of(1),
     };
 
+    // Broken stacks count before whole ones. If all are unknown, nothing was judged.
     let status = match main {
         None => Status::NothingJudged,
         Some(main) if report.subjects[main].broken > 0 => Status::Difference.known(),
@@ -172,6 +176,8 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
             };
             let sample = complaint.example.sample.to_string();
             let mut own = vec![path_argument(&args.input.path)];
+            // Subject 0 is perf itself, which has no column; the others are the columns in their
+            // order.
             let column = complaint
                 .subject
                 .checked_sub(1)
@@ -189,6 +195,8 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
             if let Some(regs) = regs {
                 own.extend(["--regs", regs.as_str()].map(OsString::from));
             }
+            // Without registers there is nothing that `explain` could walk; the recorded chain can
+            // be shown.
             match only_chains {
                 true => chain_command(args, given, complaint.example.time),
                 false => Some(given.command(&BROKEN, &own, &[])),

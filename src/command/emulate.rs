@@ -88,6 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         return bare(args);
     }
 
+    // The streams are those of this command, so that the program can be used in a pipe.
     let mut program = args.machine.program()?;
     let options = &mut program.program.options;
     options.stdin = Input::Inherit;
@@ -105,6 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 
     // In a deadlock, the stacks of the waiting threads say why nothing can happen any more.
     if let End::Outcome(Outcome::Blocked { .. }) = run.end {
+        // There is no truth to compare with: `emulate` keeps no shadow stack.
         let engines = [spec::engine(CHAINS)?];
         let unknown = |_| None;
         let root = args.machine.root();
@@ -112,6 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         output::tell_deadlock(&threads);
     }
 
+    // A schedule that does not fit is an error, whatever the program returned.
     args.machine.schedule().finish(&run.followed, &run.end)?;
     let status = match run.end {
         End::Outcome(Outcome::Exited(status)) => match args.status {
@@ -165,8 +168,11 @@ fn parts<'a>(text: &'a str, separator: char, form: &str) -> Result<(&'a str, &'a
 }
 
 fn bare(args: &Args) -> Result<Status> {
+    // The options are put in the words of a case of JSON: both forms have one reader, and so the
+    // same errors.
     let mut case = Case {
         until: args.until.clone(),
+        // The default of this option is no limit, but bare code has no system call that ends it.
         max_instructions: Some(args.machine.max_instructions.min(INSTRUCTIONS_MAX)),
         ..Case::default()
     };
@@ -203,6 +209,7 @@ fn bare(args: &Args) -> Result<Status> {
         case.set.insert(register.to_owned(), value.to_owned());
     }
 
+    // Numbers are parsed there: decimal, or hexadecimal with 0x.
     let line = flat::run(&case, args.machine.cpu().processor(), SCHEMA)?;
     let mut out = output::raw_stdout();
     match args.json {
@@ -229,6 +236,7 @@ fn each_line(processor: Processor) -> Result<Status> {
             continue;
         }
 
+        // A case that is wrong gets an answer, too: the writer counts on one line for each.
         let answer = match serde_json::from_str::<Case>(&line) {
             Ok(case) => flat::run(&case, processor, SCHEMA).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),

@@ -72,6 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         return Ok(Status::AsExpected);
     };
 
+    // A code counts before a file of the same name, which can be given as ./US103.
     let name = what.to_string_lossy();
     if let Some(code) = Code::from_name(&name) {
         write!(out, "{}", pages::page(code))?;
@@ -86,6 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         bail!("{}", suggest::unknown_code(&name));
     }
 
+    // The same options as other commands, but for exactly one sample.
     let input = InputArgs {
         path: stdin::named(what.into())?,
         symfs: args.symfs.clone(),
@@ -121,6 +123,7 @@ fn walk(args: &Args, input: &InputArgs, recording: &Input, out: &mut dyn Write) 
     };
 
     run.for_each(recording, &input.filter(), &mut |view, column, outcome| {
+        // The outcome has the chain and its verdict; rows and code are looked up again to be shown.
         let engine = &run.engines[columns[column].engine];
         let variant = columns[column].variant_for(view);
         let walk = explain::Walk {

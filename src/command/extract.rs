@@ -63,6 +63,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         // Reports a name that is invalid for a case now, not when the case is run.
         Case::parse(&args.output.to_string_lossy(), &text)?;
 
+        // The case is run: one that does not reproduce the verdicts of the recording is not
+        // written.
         extract::check(&text, &args.output, &recorded)?;
         super::output::write_file(&args.output, text.as_bytes())?;
     } else {

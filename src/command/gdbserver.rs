@@ -92,6 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         (_, _, path) => path.clone(),
     };
 
+    // A path is opened here, once, because a pipe can be read only once.
     let named = match &path {
         Some(path) => Subject::of(Some(path), &[]).zip(Some(Some(open_file(path)?))),
         None => Subject::of_words(&args.program),
@@ -103,6 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         )
     };
 
+    // Port 0 lets the kernel choose a free one (bind, ip(7)); it is printed.
     let at = at.unwrap_or(At::Port(0));
     let from = args.from.as_deref();
     args.states.open(&subject, file.as_ref(), |shown| {

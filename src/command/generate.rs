@@ -56,10 +56,12 @@ pub(crate) fn run(args: &Args, mut command: clap::Command) -> Result<Status> {
         return Ok(Status::AsExpected);
     }
 
+    // All of these are read by other programs, so bytes pass as they are.
     let mut out = output::raw_stdout();
     match args.what {
         What::Man => {
             let pages = man::pages(command);
+            // Standard output takes one page, that of the program; --folder takes all.
             let first = pages.first().context("no page")?;
             out.write_all(&first.roff)?;
         }

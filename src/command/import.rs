@@ -45,6 +45,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     args.program.set(&mut options)?;
 
     let mut meta = convert::meta(&input);
+    // An import can be made again from its input, so it is compressed less and faster.
     let fast = OutputOptions::fast();
     let imported = output::trace_file_as(&args.output, &meta.clone(), fast, |writer| {
         let imported = convert::into(&input, &options, writer)
@@ -62,6 +63,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     output::tell_problems(&args.path, &gaps.problems);
     output::tell_left_out(&args.path, &gaps);
 
+    // The options of this run that the next command needs, too, are repeated in it.
     let next = given.command(&COMPARE, &[path_argument(&args.output)], &[]);
     output::tell_next(samples, &next);
     Ok(if samples == 0 {

@@ -38,8 +38,10 @@ pub(crate) fn check(command: &Command, given: &ArgMatches) -> Result<()> {
         };
 
         for arg in &inputs {
+            // These commands read their input whole before they write.
             let is_in_place = IN_PLACE.contains(&command.get_name()) && arg.get_id() == "path";
             let mut paths = paths(arg, given).into_iter();
+            // By device and inode: links and other spellings of a path are the same file.
             let same = |path: &PathBuf| regular(path).is_some_and(|read| id(&read) == id(&written));
             if !is_in_place && let Some(input) = paths.find(same) {
                 let names = match input.as_os_str() == output {

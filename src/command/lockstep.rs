@@ -60,6 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         measure: args.stats,
     };
 
+    // Two reports: a line that is overwritten, for a terminal, and lines that stay, for a log.
     let mut told = 0;
     let mut line = Progress::new("instructions", false);
     let mut progress = |number: u64| {
@@ -76,6 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     drop(line);
     output::tell_notices(&run.notices);
 
+    // A difference counts even if a call of the program was not modelled.
     let status = match run.difference {
         Some(_) => Status::Difference,
         None if run.compared == 0 || run.end.is_not_modelled() => Status::NothingJudged,
@@ -94,6 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     out.flush().context("cannot write the report")?;
 
     tell(args, &run);
+    // After the report: what was compared before a schedule did not fit is printed.
     args.machine.schedule().finish(&run.followed, &run.end)?;
     Ok(status)
 }

@@ -155,11 +155,14 @@ impl MachineOptions {
 
         let case = case.map(|file| cases::build_opened(file, defect));
         let case = case.transpose()?;
+        // A case is assembled to a temporary file, which has to live as long as the program runs:
+        // see `_case` below.
         let found = match &case {
             Some(case) => case.path.clone(),
             None => self.find(path)?,
         };
 
+        // Below another root, `found` is a path of the program, not of this computer.
         if self.root == Path::new("/") {
             is_program(&found)?;
         }
@@ -177,6 +180,7 @@ impl MachineOptions {
             env.sort();
         }
 
+        // The working folder of this process need not exist below another root.
         let cwd = match self.root == Path::new("/") {
             true => std::env::current_dir()?.into_os_string(),
             false => OsString::from("/"),
@@ -253,6 +257,7 @@ impl MachineOptions {
 
     /// The options that determine how a program runs, as on the command line.
     fn text(&self) -> Vec<String> {
+        // Always there: a baseline must not change its meaning when a default does.
         let mut options = vec![
             format!("--seed {}", self.seed),
             format!("--cpu {}", self.cpu.processor()),

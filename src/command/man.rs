@@ -62,6 +62,7 @@ fn name(command: &Command) -> String {
 
 fn page(place: &Place<'_>) -> Page {
     let name = name(place.command);
+    // Notes and examples are one text in the help, but sections of their own in a page.
     let about = place.command.get_after_help().map(ToString::to_string);
     let (notes, examples) = parts(about.unwrap_or_default());
     // `help` has no page, so it is not among the subcommands.
@@ -77,6 +78,7 @@ fn page(place: &Place<'_>) -> Page {
         .source(SOURCE);
 
     let mut out = Vec::new();
+    // Not `Man::render`, which would write notes and examples as one section.
     let whole = [
         Man::render_title,
         Man::render_name_section,
@@ -93,6 +95,7 @@ fn page(place: &Place<'_>) -> Page {
             .expect("a vector takes all");
     }
 
+    // What clap does not know: it is added in the form of its own sections.
     let mut rest = Roff::new();
     section(&mut rest, "NOTES", &notes, true);
     section(&mut rest, "EXAMPLES", &examples, false);

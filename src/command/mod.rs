@@ -146,6 +146,7 @@ pub fn definition() -> clap::Command {
 /// It writes to standard output and standard error. Another one can be run afterwards, but not at the
 /// same time.
 pub fn run(words: Vec<OsString>) -> u8 {
+    // Only a pointer is stored; the cases are loaded when a command first needs one.
     #[cfg(feature = "machine")]
     unwind_sim_judge::cases::carried::carry(carried::load);
 
@@ -163,6 +164,8 @@ pub fn run(words: Vec<OsString>) -> u8 {
         .clone()
         .try_get_matches_from(dashes::with_dashes(&tool, words.clone()));
 
+    // The matches are kept beside the structs: commands that are printed for later repeat options
+    // from them.
     let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let (cli, matches) = match parsed {
         Ok(parsed) => parsed,
@@ -209,6 +212,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
     let result = mapped::check().map_err(Into::into).and(result);
 
     match result {
+        // Status 3 looks like a failure to scripts, so it never comes without a reason.
         Ok(Status::NothingJudged) => {
             let why = statuses::nothing_judged(&path.join(" "));
             tell!("unwind-sim: exit status 3: {why}");

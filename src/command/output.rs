@@ -187,6 +187,7 @@ pub(crate) fn trace_file_as<T>(
 ) -> Result<T> {
     let mut file = TraceFile::create(path, meta, options)?;
 
+    // Without a sample the file is dropped, and an older one of that name stays.
     let done = record(&mut file).and_then(|done| {
         if file.samples() > 0 {
             file.finish()

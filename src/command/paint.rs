@@ -91,6 +91,7 @@ fn in_style(out: &mut String, style: Style, text: &str) {
 fn painted(line: &str) -> String {
     let mut out = String::with_capacity(line.len() + 32);
     let words: Vec<&str> = line.split_inclusive(' ').collect();
+    // Words keep their spaces, so that the line without colour is the same, column by column.
     let bare = |i: usize| words.get(i).map_or("", |w| w.trim_end());
     // The next nonempty word: columns are padded with spaces.
     let next = |i: usize| (i + 1..words.len()).map(bare).find(|w| !w.is_empty());
@@ -106,16 +107,20 @@ fn painted(line: &str) -> String {
         }
         let is_first = first == Some(i);
 
+        // Punctuation behind a code stays uncoloured.
         let plain = word.trim_end_matches([':', ',', ')']);
         let counted = next(i).is_some_and(is_code) && i > 0;
 
         match letter(word) {
+            // A verdict and its letter are one piece, such as `wrong w@2`.
             Some(l) if is_short(bare(i + 1), l) => {
                 in_style(&mut out, style(l), &format!("{word} {}", bare(i + 1)));
                 out.push_str(&words[i + 1][bare(i + 1).len()..]);
                 i += 2;
                 continue;
             }
+            // In a table of causes the verdict stands between a count and a code. The word alone
+            // may be prose.
             Some(l) if counted => in_style(&mut out, style(l), word),
             _ if is_code(plain) => {
                 in_style(&mut out, CODE, plain);
@@ -183,6 +188,7 @@ mod tests {
             ("{\"code\": \"US203 \", \"verdict\": \"wrong w\"}\n", 0),
             ("no end of line US203", 1),
         ] {
+            // Each coloured piece ends with one reset; without the colours, the line is the same.
             let text = through(line);
             assert_eq!(text.matches("\x1b[0m").count(), coloured, "{text:?}");
             assert_eq!(anstream::adapter::strip_str(&text).to_string(), line);

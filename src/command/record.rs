@@ -178,6 +178,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         bail!("--env, --clear-env and --keep-env are for a program that is started");
     }
 
+    // Options that only one engine has are refused for the others: ignored, they would make a trace
+    // that is not what was asked for.
     match args.engine {
         _ if args.hold_interrupts && args.engine != Engine::Gdb => {
             bail!("--hold-interrupts is for --engine gdb")
@@ -232,6 +234,8 @@ impl Args {
             });
         };
 
+        // Every 0 instructions or 0 times a second would never take a sample, so a typo would only
+        // be noticed at the end of the run.
         let number = |n: &str| match parse_number(n) {
             Some(0) => bail!("--at {text}: 0 would take no samples; the least is 1"),
             Some(n) => Ok(n),
@@ -257,6 +261,7 @@ impl Args {
                     fetch,
                     own: self.own.clone(),
                 };
+                // Anything else is a symbol; whether it exists is known when images are read.
                 At::Points(text.split(',').map(point).collect())
             }
         })

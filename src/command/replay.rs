@@ -149,6 +149,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let file = open_file(&args.input.path)?;
     check_recording(&file)?;
     let is_case = file.kind() == FileKind::Case;
+    // Refused, not ignored: nothing else of this command runs a program.
     if args.input.case.max_instructions.is_some() && !is_case && !args.confirms() {
         bail!("--max-instructions is for --confirm, and for a case, whose program is run");
     }
@@ -357,6 +358,7 @@ fn chains(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result<
         run.write_on(threads, input, &filter, new, out)?
     };
 
+    // Chains without a truth are printed, but say nothing about the unwinders.
     if !comparison.judged() {
         return Ok(Status::NothingJudged);
     }
@@ -377,6 +379,7 @@ fn as_kernel(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Resu
     };
 
     let (columns, names) = (run.columns(), run.column_names());
+    // One cache for all samples: rows are found once, and no result depends on what is in it.
     let mut cache = Cache::new();
     let mut count = 0;
 
@@ -469,6 +472,7 @@ impl Counts {
 
     /// Prints them, if perf recorded any.
     fn print(&self) {
+        // Taken apart without `..`, so that a new count cannot be forgotten here.
         let Counts {
             equal,
             different,
@@ -485,6 +489,7 @@ impl Counts {
                  which the recording does not say"
             );
         }
+        // These are not `different`: nothing shows that the kernel would have done otherwise.
         if *cut > 0 {
             tell!(
                 "callchains: {cut} not known: perf's chain ends earlier, all its words are the same, \
@@ -546,6 +551,8 @@ fn as_perf(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result
             let mut chain_of =
                 |options| kernel::perf_chain(view, engine, variant, setting, options, &mut cache);
             let chain = chain_of(options);
+            // The chain that is printed follows the command line; one that follows the recording is
+            // made beside it, only to be judged.
             let other = (judged != options).then(|| chain_of(judged));
             let shapes = told.is_nothing().then_some(&shapes);
             let agreement = other
@@ -560,8 +567,11 @@ fn as_perf(args: &Args, run: &Run, input: &Input, out: &mut dyn Write) -> Result
                 let what = show::perf_wrong(what);
                 let number = view.number;
                 tell!("sample {number}, {}@{start}: {what}", engine.name());
+                // An unwinder that was named may be one that is expected to err; then it is
+                // reported, but not counted.
                 wrong += u64::from(is_default || !run.may_err(column.engine));
             }
+            // Noted before the line is written: the reader may go away.
             if counts.different + wrong > 0 {
                 status::found();
             }

@@ -71,6 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 
     let mut page = Vec::new();
     let (written, status) = match &input {
+        // The JSON of another command, whose findings are listed; anything else has states.
         Some(input) if input.kind() == FileKind::Lines => {
             (findings(input, &mut page)?, Status::AsExpected)
         }
@@ -80,6 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         }
     };
 
+    // Only a page that is complete gets the name.
     file.write_all(&page).with_context(cannot)?;
     file.finish().with_context(cannot)?;
 

@@ -42,6 +42,7 @@ impl ScheduleArgs {
         };
 
         let cannot = || format!("cannot read the schedule {}", path.printable());
+        // One byte more than allowed is read, to tell a file of the largest size from a larger one.
         let mut bytes = Vec::new();
         match is_stream(path) {
             true => std::io::stdin().take(BYTES_MAX + 1).read_to_end(&mut bytes),
@@ -61,6 +62,7 @@ impl ScheduleArgs {
         let turns = text.and_then(|text| Ok(Turn::parse(&text)?));
         let (turns, lines): (Vec<Turn>, _) = turns.with_context(cannot)?.into_iter().unzip();
 
+        // The lines are kept apart, for the message about a turn that does not fit.
         options.schedule = Some(turns.into());
         // A command reads it once.
         let _ = self.lines.set(lines);

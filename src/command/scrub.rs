@@ -67,6 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let done = scrub::scrub(&input, &open, &args.output, options, &mut |n| {
         progress.tell(n);
     });
+    // Erased before errors and notes are printed.
     drop(progress);
     let done = done.with_context(|| args.path.printable().to_string())?;
 
@@ -84,6 +85,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 
 /// What was kept and what was left out.
 fn lines(done: &Done) -> Vec<String> {
+    // People who send the file want to know what of their data is still in it, so each kind is
+    // counted.
     let kept = &done.kept;
     let what = match done.written {
         Written::Trace => "a trace",
@@ -128,6 +131,7 @@ fn lines(done: &Done) -> Vec<String> {
     }
 
     let left_out = &done.left_out;
+    // Their types are told: somebody who reads the file may miss them.
     if !left_out.records.is_empty() {
         let all = left_out.records.iter();
         let all: Vec<String> = all
@@ -146,6 +150,7 @@ fn lines(done: &Done) -> Vec<String> {
             counted(left_out.damaged, "damaged record")
         ));
     }
+    // Only with --names: without it names stay, which the reader may not want to send.
     if done.names > 0 {
         lines.push(format!("{} replaced", counted(done.names, "name")));
     }

@@ -196,6 +196,7 @@ impl StateArgs {
         // Anything else is run.
         let recording = file.filter(|file| file.kind().is_recorded());
 
+        // A case names its own view of memory; options of the command line count more.
         let setting = match &case {
             Some((_, case)) => self.walks.changed(cases::setting_of(case))?,
             None => self.walks.changed(Setting::default())?,
@@ -203,6 +204,8 @@ impl StateArgs {
 
         let source = subject.words.iter().map(quoted).collect::<Vec<_>>();
         let source = source.join(" ");
+        // A kernel case has no program that runs by itself, and fake registers exist only where a
+        // sample fetched them: both have states only at their sample points.
         if let Some((file, case)) = &case
             && (self.samples || self.needs_samples(case)?)
         {
@@ -210,6 +213,7 @@ impl StateArgs {
             let recording = Input::from_trace(trace);
             return self.of_recording(recording, source, setting, show);
         }
+        // Refused, not ignored: a program that runs here has limits of its own.
         if let Some(option) = self.case.given() {
             bail!("{option} is for the sample points of a case (--samples)");
         }
@@ -229,6 +233,7 @@ impl StateArgs {
                 "--allow-write: going back cannot undo what was written to files of this computer"
             );
         }
+        // The run goes back and forth, so it has no single list of turns to print.
         if self.machine.schedule.is_printed() {
             bail!("--print-schedule: unwind-sim emulate --print-schedule FILE writes the turns");
         }
@@ -240,17 +245,24 @@ impl StateArgs {
 
         // A second set of unwinders, because the index runs on its own thread.
         let with_tables = run.engines.iter().filter(|e| e.finder().is_some());
+        // The index checks rows, so an unwinder without a table has nothing to show in it; `verify`
+        // takes at most UNWINDERS_MAX.
         let names: Vec<_> = with_tables.map(|e| e.name().to_owned()).collect();
         let tables = spec::engines(&names[..names.len().min(UNWINDERS_MAX)])?;
 
         let limit = self.max_instructions;
         let stop = Arc::new(AtomicBool::new(false));
+        // Two runs of one program: one goes ahead and finds what is wrong, the other one goes back
+        // and forth. They are the same, because the machine is deterministic.
         let index = ProgramIndex::start(program.program.clone(), &tables, run.setting, limit)?;
         let index = Index::of_program(index, &tables);
 
+        // Debuggers read symbols from the file, so its path is that on this computer, with
+        // `--root`.
         let executable = file_of(&program.program);
 
         let mut reversible = Reversible::start(program.program.clone(), STACK_BYTES, stop.clone())?;
+        // The same limit as for the index, so that both end at the same state.
         reversible.set_limit(limit);
 
         show(Shown {

@@ -46,6 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         }
     }
 
+    // JSON lists what there is; this is only advice.
     if !args.json {
         writeln!(
             out,
@@ -78,6 +79,7 @@ fn adapter_text(
 }
 
 fn text(unwinder: &Described, out: &mut dyn Write) -> std::io::Result<()> {
+    // Taken apart without `..`, so that a new field cannot be forgotten here.
     let Described {
         name,
         about,

@@ -148,6 +148,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let Some(view) = MemoryView::from_name(&args.view) else {
         bail!("unknown view `{}`; expected cpu or copy:BYTES", args.view);
     };
+    // A file of another kind is an error now, not after a run that may take minutes.
     if let Some(path) = &args.tables_from {
         InputFile::expect(path, "an ELF file with tables", &[FileKind::Elf])?;
     }
@@ -179,6 +180,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         timeout: args.machine.timeout(),
     };
 
+    // The progress line is erased when `progress` is dropped, so that no message lands on it.
     let begin = Instant::now();
     let mut progress = Progress::new("instructions", false);
     let mut run = verify::run(program.program, &request, &mut |n| progress.tell(n))?;
@@ -189,6 +191,8 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         tell(&run, begin.elapsed().as_secs_f64());
     }
 
+    // The run checks every address all the same: only the findings, and with them the status, are
+    // narrowed. The command that reproduces one finding uses this.
     if let Some(address) = args.only {
         run.results.findings.retain(|f| f.address == address);
     }
@@ -207,9 +211,12 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
 
     let mut out = output::stdout();
     if args.json {
+        // The origin goes into the JSON, so that it can be the `--baseline` of a later run.
         let command = output::command_line();
         json::write_verification(&names, &run, origin, &command, &mut out)?;
     } else {
+        // The words behind `--` come last, as this run got them: what the program gets as its
+        // arguments is on its stack.
         let again = |unwinder: &str, address: u64| {
             let address = format!("{address:#x}");
             let own = ["--unwinder", unwinder, "--only", &address].map(OsString::from);

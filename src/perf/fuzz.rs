@@ -41,6 +41,7 @@ pub fn fuzz(plan: &Plan) -> (Option<Failure>, u64) {
         plan.threads
     };
 
+    // Seeds are handed out one by one, since schedules differ in length.
     let next = AtomicU64::new(plan.seeds.start);
     let lowest = AtomicU64::new(plan.seeds.end);
 
@@ -71,6 +72,7 @@ pub fn fuzz(plan: &Plan) -> (Option<Failure>, u64) {
             .collect()
     });
 
+    // Which thread found it does not matter: all lower seeds were handed out before it.
     let first = all.into_iter().flatten().min_by_key(|failure| failure.seed);
     let end = first
         .as_ref()

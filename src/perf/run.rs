@@ -130,10 +130,13 @@ fn read(
     setup.cpus = cpus.unwrap_or(setup.cpus);
     setup.lbr_storage = lbr_storage.unwrap_or(setup.lbr_storage);
 
+    // Paths in a scenario are relative to it, so that it can be run from anywhere.
     let folder = path.parent().unwrap_or(Path::new(""));
     let stacks = sources::supply(&mut scenario, folder);
     let all = stacks.and_then(|()| sources::supply_objects(&mut scenario, folder));
 
+    // What the model refuses is an error of the scenario, with its own line; the others get the
+    // line of the request.
     all.map_err(|(line, source)| match source {
         StackError::Scenario(source) => wrong(path)(source),
         source => ScenarioFileError::Stack {

@@ -155,8 +155,10 @@ fn sample(
     if unwinder.is_some_and(|unwinder| unwinder.contains("cmd:")) {
         return Err(StackError::Command);
     }
+    // Before the file is opened: a wrong name is the scenario's error, whatever the file is.
     let engine = unwinder.map(spec::engine).transpose()?;
 
+    // The scenario names this file, not the user, so special files are not opened for it.
     let file = match InputFile::named_by_input(path) {
         Ok(file) => Some(file),
         Err(error) if NotAFile::of(&error).is_some() => None,
@@ -183,6 +185,7 @@ fn sample(
         stack = stack_of(view.sample);
         if let Some(engine) = &engine {
             let setting = Setting::default();
+            // perf samples user registers as the interrupt found them.
             let outcome = engine.examine(view, Variant::Hardware, &setting, &mut Cache::new());
             let frames = outcome.chain.frames.iter();
             stack.frames = frames.map(|frame| frame.pc.value()).collect();
@@ -234,6 +237,7 @@ fn program(name: &str, path: &Path, every: u64, times: u64) -> Result<Vec<UserSt
         source,
     };
 
+    // The machine has a working folder of its own, so a relative path would lead elsewhere.
     let path: PathBuf = path.canonicalize().map_err(|source| StackError::Io {
         path: name.to_owned(),
         source,
@@ -243,6 +247,7 @@ fn program(name: &str, path: &Path, every: u64, times: u64) -> Result<Vec<UserSt
     let root = program.options.root.clone();
     let options = EmulatorOptions {
         plan: Plan {
+            // A scenario may be of somebody else, so its program cannot run without end.
             max_instructions: Some(PROGRAM_INSTRUCTIONS_MAX),
             max_samples: Some(times),
             stack_bytes: STACK_BYTES,

@@ -154,6 +154,7 @@ fn what_compare_prints_explains_the_same_divergence() {
         seen += each_is_explained(&args, &root(""));
     }
 
+    // If commands were no longer found in the output, nothing would be tested.
     assert!(seen > 25, "{seen}");
 }
 
@@ -285,6 +286,7 @@ fn what_verify_prints_finds_the_same_contradiction() {
                 .expect("a head");
             let head = head.split([',']).next().unwrap_or_default();
             let head = head.split(" and at ").next().unwrap_or_default();
+            // The processor may decide which code is executed, in libraries that ask for it.
             let cpu = args.windows(2).find(|w| w[0] == "--cpu");
             let carried = |cpu: &[&str]| lines[at].contains(&cpu.join(" "));
             assert!(cpu.is_none_or(carried), "{}", lines[at]);
@@ -335,10 +337,12 @@ fn what_a_case_prints_fails_again() {
         assert!(command.starts_with(wanted), "{command}");
         if !cpu.is_empty() {
             let again = by_shell(&format!("unwind-sim cases {command}"), folder.path());
+            // The same text, the command in it included: it can be repeated any number of times.
             assert_eq!(stdout(&again), told);
         }
     }
 
+    // Expectations are those of the default processor, so `bless` has no such option.
     let refused = run(&["cases", "bless", "--cpu", "v2,amd", &path]);
     assert_eq!(status(&refused), 2);
     assert!(
@@ -461,6 +465,7 @@ fn a_wrong_claim_is_not_offered_for_blessing() {
         told.contains("blessing does not change chains and claims"),
         "{told}"
     );
+    // An offer would lead the author to a command that refuses.
     assert!(!told.contains("if this is right"), "{told}");
 }
 

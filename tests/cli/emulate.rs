@@ -74,6 +74,8 @@ fn a_program_may_be_killed_or_not_modelled() {
     let output = emulated(&["--status", "program"], &path);
     assert_eq!(status(&output), 128 + 11);
 
+    // The machine has no AVX-512, so it stops instead of delivering SIGILL: status 3, whatever
+    // `--status` asks for.
     let path = program(directory.path(), "vector", " vmovaps %zmm1, %zmm0");
     let output = emulated(&["--status", "program"], &path);
     assert_eq!((stdout(&output), status(&output)), ("hello\n", 3));
@@ -93,6 +95,8 @@ fn a_program_may_be_killed_or_not_modelled() {
         stderr(&output)
     );
 
+    // 139 is `sysfs`, 60 is `exit`: the call fails with an error that Linux might not give, so the
+    // run proves nothing.
     let path = program(
         directory.path(),
         "call",
@@ -279,6 +283,7 @@ fn names_need_not_be_text() {
     let directory = tempfile::tempdir().expect("a directory");
     let odd = std::ffi::OsStr::from_bytes(b"pro\xffgram");
 
+    // Built under a plain name, since compilers and linkers need not take the other one.
     let plain = program(directory.path(), "plain", EXIT_3);
     let path = directory.path().join(odd);
     std::fs::rename(plain, &path).expect("renamed");
@@ -303,6 +308,7 @@ fn names_need_not_be_text() {
         let said = String::from_utf8_lossy(&output.stderr);
         // 101 is the status of a panic.
         assert_ne!(output.status.code(), Some(101), "{command}: {said}");
+        // It may find something in the program, which is not the subject here.
         if command != "verify" {
             assert_eq!(output.status.code(), Some(wanted), "{command}: {said}");
         }
@@ -363,6 +369,7 @@ fn what_is_not_modelled_has_one_status() {
         commands.push(vec!["lockstep"]);
     }
 
+    // The program itself exits with 0, which must not be taken for success.
     for command in commands {
         let output = run(&[&command[..], &["--", &path]].concat());
         let told = stderr(&output);

@@ -28,6 +28,7 @@ fn an_output_file_is_what_standard_output_is() {
         let direct = run(args);
         let output = run(&[args, &["-o", &file]].concat());
         assert_eq!(status(&output), status(&direct));
+        // With -o, nothing goes to standard output, so that a pipe does not get it twice.
         assert!(output.stdout.is_empty());
 
         let without_command = |bytes: &[u8]| {
@@ -65,6 +66,7 @@ fn a_failure_leaves_no_file_and_changes_none() {
     for name in ["out.bin", "out.s", "out.txt"] {
         let path = folder.path().join(name);
         let file = path.to_string_lossy().into_owned();
+        // With and without an older file, which must neither vanish nor be cut.
         for old in [None, Some("what was there")] {
             if let Some(old) = old {
                 std::fs::write(&path, old).expect("a file");
@@ -162,5 +164,6 @@ fn units_are_counted_as_readelf_counts_them() {
     };
 
     assert_eq!(number("units"), fdes.to_string());
+    // A unit that cannot be read is counted apart, and would be missing above.
     assert_eq!(number("malformed"), "0");
 }

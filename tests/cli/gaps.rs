@@ -35,6 +35,7 @@ fn cut_files(folder: &std::path::Path) -> Vec<(String, &'static str)> {
         ),
     ];
 
+    // The sizes are those of the corpus: another file needs another place for its cut.
     let write = |(name, bytes, len, told): (&str, Vec<u8>, usize, _)| {
         let path: PathBuf = folder.join(name);
         std::fs::write(&path, &bytes[..bytes.len().min(len)]).expect("written");
@@ -121,6 +122,7 @@ fn a_recording_that_was_cut_short_has_the_status_of_what_is_there() {
                 run(&[args, &[file]].concat()),
                 run(&[args, &[&whole]].concat()),
             );
+            // Enough is left for the same status: missing samples are told, and are not an error.
             assert_eq!(status(&cut), status(&whole), "{args:?} {}", stderr(&cut));
 
             // It is said once, with the file's name.

@@ -361,6 +361,8 @@ fn a_failed_recording_leaves_the_earlier_one() {
     for args in ways {
         let output = run(&[&["record", "-o", text(&path)], args].concat());
         assert!(matches!(status(&output), 2 | 3), "{}", stderr(&output));
+        // 2 if it cannot start, 3 if no sample was taken: in both cases there is nothing to put in
+        // the old one's place.
         let now = std::fs::read(&path).expect("the earlier trace");
         assert!(now == before, "{args:?}: {}", stderr(&output));
 
@@ -477,6 +479,7 @@ fn an_interrupted_command_leaves_nothing() {
         .filter(|signal| *signal != Signal::SIGUSR1)
     {
         std::fs::create_dir_all(&temporary).expect("a folder");
+        // In quotes, since the path of a temporary folder may have a blank.
         let unwinder = format!("cmd:'{}'", text(&script));
         let args = ["replay", SEED, "-o", text(&out), "--unwinder", &unwinder];
         let mut command = tool(&args);
@@ -494,6 +497,7 @@ fn an_interrupted_command_leaves_nothing() {
         let started = std::fs::read_to_string(&pid).expect("a number");
         let to = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
         kill(to, signal).expect("our child");
+        // Ended by the signal itself: a shell sees that it was interrupted.
         let ended = waited(&mut child, "replay");
         assert_eq!(ended.signal(), Some(signal as i32), "{signal}");
 

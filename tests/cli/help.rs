@@ -55,6 +55,7 @@ pub(crate) fn values(command: &[&str], option: &str) -> Vec<String> {
         .filter_map(|line| Some(line.split([':', ' ']).next()?.to_owned()))
         .collect();
 
+    // A list that is longer than a line is broken anywhere between two values.
     let own = own.join(" ");
     let short = own
         .split_once("[possible values: ")

@@ -67,10 +67,12 @@ fn excerpt(bytes: &[u8], at: usize) -> String {
 /// Runs a command with these words, and adds what is wrong with its output.
 fn check(files: &Files, words: &[&str], color: &str, faults: &mut Vec<String>) {
     let args: Vec<OsString> = words.iter().map(|word| files.argument(word)).collect();
+    // The title is printed by this test, so it must not be hostile itself.
     let title = words.join(" ").escape_debug().to_string();
 
     let mut command = tool(&[]);
     if !words.contains(&"--color") {
+        // Colour needs escape sequences of our own, which must be told from those of the input.
         command.args(["--color", color]);
     }
     let output = command.args(&args).stdin(Stdio::null()).output();
@@ -105,6 +107,7 @@ fn hostile_text_reaches_nobody() {
     };
 
     let mut faults = Vec::new();
+    // Colour adds escape sequences, between which hostile ones could pass.
     for color in ["never", "always"] {
         for view in VIEWS {
             let words: Vec<&str> = view.split(' ').collect();
@@ -199,6 +202,7 @@ fn on_a_terminal_no_format_passes_hostile_text() {
         let args = ["-q", "-e", "-c", &command.join(" "), "/dev/null"];
         let output = script.args(args).stdin(Stdio::null()).output();
         let output = output.expect("script runs").stdout;
+        // A command that fails at once would print nothing that is hostile, and pass.
         assert!(output.len() > 20, "{view}: {}", output.escape_ascii());
 
         // The terminal ends lines with both; progress is ours.

@@ -150,6 +150,7 @@ fn recorded(program: &Path) -> Vec<u8> {
         ..EventSpec::software("cpu-clock", 0)
     };
 
+    // Without registers and stacks: the chain alone makes the command look for the image.
     let mut writer = Writer::new(vec![event]);
     let id = |time| Id {
         pid: 7,
@@ -158,6 +159,7 @@ fn recorded(program: &Path) -> Vec<u8> {
         ..Id::default()
     };
 
+    // The image is looked up by this path; the sample below has to be within the mapping.
     let mmap = Mmap {
         pid: 7,
         tid: 7,
@@ -200,6 +202,7 @@ fn an_output_that_is_an_input_is_refused_before_it_is_touched() {
 
     let program = path("program");
     fs::copy("/bin/true", &program).expect("a program");
+    // Copies, because a command that fails this test destroys its input.
     let scenario = path("scenario.txt");
     fs::copy(
         root("corpus/scenarios/upstream/cookie-reused.txt"),
@@ -253,6 +256,7 @@ fn an_output_that_is_an_input_is_refused_before_it_is_touched() {
     fs::copy("/bin/true", &image).expect("a program");
     let recording = path("named.data");
     fs::write(&recording, recorded(Path::new("/bin/true"))).expect("a recording");
+    // Which files of --symfs are read depends on the mappings of the recording.
     let symfs = path("symfs");
     refused(
         &["replay", &recording, "--symfs", &symfs, "-o", &image],

@@ -100,6 +100,7 @@ fn every_line_is_of_the_schema() {
 fn the_timeline_is_of_the_schema() {
     let text = ends_with(0, &["generate", "json-schema"]);
     let schema: Value = serde_json::from_str(&text).expect("JSON");
+    // A program, a recording, and samples with two sets of registers.
     let case = "corpus/cases/frame/fp-loses-the-caller-before-push-rbp.s";
     for args in [
         &["step", "--json", case][..],
@@ -192,6 +193,7 @@ fn fits(value: &Value, schema: &Value, root: &Value) -> Result<(), String> {
     for part in schema["allOf"].as_array().into_iter().flatten() {
         fits(value, part, root)?;
     }
+    // Keywords beside each other all apply, so a value goes through every check.
     if schema.get("const").is_some_and(|wanted| wanted != value) {
         return Err(format!("{value} is not {}", schema["const"]));
     }
@@ -201,6 +203,7 @@ fn fits(value: &Value, schema: &Value, root: &Value) -> Result<(), String> {
         Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
+    // Without `type`, any type fits.
     if !types.is_empty() && !types.iter().any(|t| is_type(value, t)) {
         return Err(format!("{value} is not of {types:?}"));
     }

@@ -97,6 +97,8 @@ fn a_case_that_does_not_end_is_stopped_at_a_named_limit() {
         );
 
         for command in ["explain", "doctor", "replay", "inspect", "compare"] {
+            // A recording that ends at a limit would look whole, so these commands do not go on
+            // with a part of it.
             let one = run(&[&[command, &path], options].concat());
             assert_eq!(status(&one), 2, "{command} {name}: {}", stdout(&one));
             assert!(

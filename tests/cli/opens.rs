@@ -105,6 +105,7 @@ fn times_opened(words: Words, file: &Path, out: &Path) -> u32 {
 
 /// Inputs of each kind in `folder`, and the commands that read them.
 fn inputs(folder: &Path) -> Vec<(PathBuf, Vec<Words>)> {
+    // Copies in a folder of the test: an input is told by its file, and nothing else opens these.
     let copy = |from: &str, name: &str| {
         let mut bytes = std::fs::read(root(from)).expect("a file");
         if from.ends_with(".zst") {
@@ -116,6 +117,7 @@ fn inputs(folder: &Path) -> Vec<(PathBuf, Vec<Words>)> {
     };
 
     let lines = folder.join("lines");
+    // The findings of one command, which others read.
     let text = ends_with(1, &["compare", SEED, "--regs", "fake:v5.1", "--json"]);
     std::fs::write(&lines, text).expect("a file");
 

@@ -137,6 +137,8 @@ fn names_come_from_a_file_too() {
     assert_eq!(printed(&list), printed("fields"));
     assert_eq!(printed("nobody"), "");
 
+    // A list that is not there is an error: taken as a name, it would match no thread, without a
+    // word.
     let missing = run(&[
         "perf",
         "script",
@@ -213,6 +215,7 @@ fn options_that_are_not_supported_name_another() {
             said.contains("is not supported") && said.contains(nearest),
             "{said}"
         );
+        // One line: clap's own message would come with a usage that does not help here.
         assert_eq!(said.lines().count(), 1, "{said}");
     }
 

@@ -74,6 +74,7 @@ fn a_difference_counts_though_nobody_reads_it() {
     for args in all {
         // With a reader, which tells what the status has to be.
         let whole = status(&run(args));
+        // Without a reader, what was found has to be known before the first write fails.
         let left = unread(args);
         assert_eq!(
             (whole, status(&left)),

@@ -54,6 +54,7 @@ fn is_sound(page: &str) {
             .count(),
         1
     );
+    // By hash, the browser runs only our script, whatever a name in a recording contains.
     assert!(page.contains("content=\"default-src 'none'; script-src 'sha256-"));
 
     // Nothing is loaded, and no attribute runs a script.
@@ -379,6 +380,7 @@ fn recordings_without_truth_or_memory() {
         text.contains("without a true chain no unwinder is judged"),
         "{text}"
     );
+    // Zero of what was not judged would read as a result.
     for claim in [
         "0 of 0",
         "not a return address",

@@ -58,6 +58,7 @@ fn three_when_nothing_is_judged() {
 #[test]
 fn two_for_what_cannot_be_done() {
     let folder = tempfile::tempdir().expect("a folder");
+    // A file of the right kind that ends too early: malformed input, not an unknown file.
     let cut = folder.path().join("cut.bin");
     let whole = std::fs::read(root(THROWS)).expect("a trace");
     std::fs::write(&cut, &whole[..10]).expect("a file");
@@ -113,6 +114,7 @@ fn two_for_what_cannot_be_done() {
         assert_eq!(status(&output), 2, "{args:?}");
         // What reads the output must not take a message for a result.
         assert_eq!(stdout(&output), "", "{args:?}");
+        // The whole message, so that a worse wording is seen.
         snapshot(name, args);
     }
 
@@ -191,6 +193,7 @@ fn a_name_that_was_meant_is_named() {
         (&["replay", SEED, "--format", "foldd"], "folded"),
     ];
 
+    // All are tried before the test fails: a change of the hints shows at once.
     let mut faults = Vec::new();
     for (args, meant) in cases {
         let output = run(args);

@@ -84,6 +84,7 @@ fn same_as_substituted(args: &[&str], file: &Path, by_path: &(i32, String, Strin
 fn readers(folder: &Path) -> Vec<(PathBuf, Vec<Vec<String>>)> {
     let output = folder.join("out.bin").to_string_lossy().into_owned();
     let page = folder.join("out.html").to_string_lossy().into_owned();
+    // The names have no extension, as a pipe has none: the content must say what it is.
     let copy = |from: &str, name: &str| {
         let mut bytes = std::fs::read(root(from)).expect("a file");
         if from.ends_with(".zst") {
@@ -93,6 +94,7 @@ fn readers(folder: &Path) -> Vec<(PathBuf, Vec<Vec<String>>)> {
         std::fs::write(&path, bytes).expect("a file");
         path
     };
+    // Outputs have the same names in all runs, as messages name them.
     let words = |commands: &[&[&str]]| -> Vec<Vec<String>> {
         let put = |word: &&str| match *word {
             "OUT" => output.clone(),
@@ -198,6 +200,7 @@ fn two_pipes_are_compared() {
 #[cfg(target_os = "linux")]
 fn every_other_input_comes_through_a_pipe() {
     let folder = tempfile::tempdir().expect("a folder");
+    // Files with the content that the pipes will have, for the run by path.
     let put = |name: &str, text: &str| {
         let path = folder.path().join(name);
         std::fs::write(&path, text).expect("a file");
@@ -219,6 +222,7 @@ fn every_other_input_comes_through_a_pipe() {
     let scenario = root("corpus/scenarios/upstream/d1_late-sample.txt");
     let kallsyms = root("corpus/perfdata/script/kallsyms.txt");
 
+    // A baseline has to come from a run with the same options.
     let compare = ["compare", SEED, "--regs", "fake:v5.1", "--baseline", "@"];
     let commands: &[(&[&str], &Path)] = &[
         (&compare, &lines),

@@ -88,6 +88,7 @@ fn what_is_said_of_a_case_does_not_depend_on_the_folder_of_the_build() {
             stdout(&output).to_owned()
         };
 
+        // The first run says what the others have to say.
         let first = said(1);
         assert!(first.contains(part), "{args:?}: {first}");
 
@@ -190,6 +191,7 @@ fn quiz(answer: &str) -> (i32, String, String) {
 fn a_quiz_hides_the_answer_and_judges_the_readers() {
     let (status, told, _) = quiz("leaf < mid < outer < _start\n");
     assert_eq!(status, 0, "{told}");
+    // Everything up to the question is shown before the answer is read.
     let (asked, judged) = told.split_once("Which functions").expect("the question");
     assert!(
         asked.contains("FUNC leaf") && asked.contains("mid+0x9"),
@@ -275,6 +277,7 @@ fn a_wrong_point_name_or_option_says_what_there_is() {
             "unexpected argument '--at'",
         ),
     ] {
+        // Each message lists what there is, so that the next try can be right.
         let output = run(args);
         assert_eq!(status(&output), 2, "{args:?}");
         assert!(

@@ -151,6 +151,7 @@ fn terms_are_explained_where_they_are_used_first() {
     let mut last = (0, 0);
     for term in terms() {
         let uses = texts.iter().map(|text| first_use(text, &term.name));
+        // Pages come in the order of reading, so the first that uses a term has to explain it.
         let found = uses.enumerate().find_map(|(at, used)| Some((at, used?)));
         let Some((at, (place, is_marked))) = found else {
             faults.push(format!("{TERMS}: no page uses `{}`", term.name));
@@ -244,6 +245,7 @@ fn exercises_use_what_the_chapters_explain() {
         .collect();
 
     let text = page(EXERCISES);
+    // Names of cases are words with hyphens, wherever they stand in the text.
     let names = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
     let names: BTreeSet<&str> = names.collect();
     let programs = programs();
@@ -251,6 +253,7 @@ fn exercises_use_what_the_chapters_explain() {
         .iter()
         .filter(|(name, _)| names.contains(name.as_str()))
         .collect();
+    // If names were no longer recognized, nothing would be tested.
     assert!(used.len() > 10, "the exercises name {} cases", used.len());
 
     let macros = macros();

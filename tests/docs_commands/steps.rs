@@ -120,6 +120,7 @@ fn commands_are_found_with_what_they_print() {
         })
         .collect();
     let indents: Vec<usize> = found.iter().map(|step| step.indent).collect();
+    // The indent is put back when a page is written anew with what its commands print.
     assert_eq!(indents, [0, 0, 2, 2]);
 
     let printed = ["d".to_owned(), "...".to_owned()];

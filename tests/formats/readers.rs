@@ -137,6 +137,8 @@ fn imported(test: &str, path: &Path) -> Option<Vec<Imported>> {
         return None;
     }
 
+    // speedscope's own code reads the file, so a misunderstanding of the format cannot be on both
+    // sides.
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/speedscope.cjs");
     let text = run(Command::new("node").arg(script).arg(package).arg(path));
     let group: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -172,6 +174,8 @@ fn speedscope_imports_its_format() {
             return;
         };
 
+        // A profile is of one thread, and an event may have several; the text has them all in one
+        // list.
         let mut found = Stacks::new();
         for profile in profiles {
             // The name of a profile is that of its thread, with its numbers behind.

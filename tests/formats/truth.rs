@@ -182,6 +182,8 @@ fn of_calls(folder: &tempfile::TempDir) -> Option<PathBuf> {
         at("_start")? + 5,
     ];
 
+    // In a callchain the kernel's part comes first, each part behind its marker (`enum
+    // perf_callchain_context`).
     let kernel = [
         PERF_CONTEXT_KERNEL,
         0xffff_ffff_8100_0010,
@@ -216,6 +218,7 @@ fn callers_are_the_functions_that_called() {
         );
     };
     let callers = "_start;void work<double>();void work<int>();die";
+    // Two samples in user space are alike; that in the kernel has two more frames.
     let expected = format!(
         "program [cpu-clock];{callers} 2\n\
          program [cpu-clock];{callers};caller;called 1\n\

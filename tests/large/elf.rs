@@ -87,6 +87,8 @@ pub(crate) fn symbols(names: impl Iterator<Item = (String, u64)>) -> Vec<Section
     let symtab = Section {
         kind: SHT_SYMTAB,
         entry: 24,
+        // `sh_link` of a symbol table is the section of its names: the null section is 0, code 1,
+        // this one 2.
         link: 3,
         ..Section::debug(".symtab", 0, table)
     };

@@ -155,6 +155,7 @@ fn samples(sizes: Sizes, scratch: &Scratch) {
                 run(command, path, inspected);
             }
 
+            // The same as a trace, which is compressed in blocks and read block by block.
             let trace = scratch.path("trace");
             run(&format!("import -o {}", trace.display()), path, inspected);
             for command in ["replay --threads 1", "compare --threads 1", "doctor"] {

@@ -30,10 +30,13 @@ fn words(words: &[u64]) -> Vec<u8> {
 
 /// `samples` samples in the first functions of the program `image`, which has `functions` functions.
 pub(crate) fn write(path: &Path, samples: u64, image: &Path, functions: u64) -> io::Result<()> {
+    // A 32-bit pid, and the tid behind it, in one little-endian word.
     let ids = 7u64 | 7 << 32;
     let mut comm = words(&[ids]);
     comm.extend(b"large\0\0\0");
     let size = (functions * FUNCTION).next_multiple_of(4096);
+    // Address, length and offset; no device and no inode; then PROT_READ | PROT_EXEC and
+    // MAP_PRIVATE.
     let mut map = words(&[ids, TEXT, size, 4096, 0, 0, 0, 5 | 2 << 32]);
     map.extend(image.display().to_string().bytes());
     map.resize((map.len() + 1).next_multiple_of(8), 0);

@@ -47,6 +47,7 @@ pub(crate) fn read(path: &Path) -> Vec<Line> {
             continue;
         }
 
+        // A line that is not understood ends the test: left out, it would silently not be compared.
         let split = row.split_once(": ");
         let (needs, text) = split.unwrap_or_else(|| panic!("{}:{}", path.display(), at + 1));
         lines.push(Line {

@@ -96,6 +96,7 @@ impl LineFolders {
         // Times of files are the same in all runs, since programs print them.
         change_time(&place.base());
         std::fs::create_dir(place.home()).expect("a folder");
+        // Nothing to prepare: the files as they are in the repository are the base.
         if line.prepare.is_empty() {
             return Ok(place);
         }
@@ -208,6 +209,8 @@ impl LineFolders {
             ]);
 
         self.set(&mut command);
+        // The machine ends at its limit and says so; only a machine that hangs meets the longer
+        // one.
         let mut done = self.done(command, limit + Duration::from_secs(20));
 
         let text = String::from_utf8_lossy(&done.stderr).into_owned();

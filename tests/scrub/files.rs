@@ -193,6 +193,7 @@ fn no_secret_is_left_of_what_perf_records() {
             .output();
 
         let is_there = recorded.is_ok_and(|o| o.status.success()) && Path::new(&file).is_file();
+        // perf may be there and yet not be allowed to sample, or have sampled nothing.
         let report = program.tool(&["replay", &file, "--limit", "1"]);
         if !is_there || number < 2 && report.stdout.is_empty() {
             return skip(name, "perf record does not work here");
@@ -241,6 +242,7 @@ fn no_secret_is_left_of_a_core() {
         .args(program.words("1"))
         .output();
 
+    // gdb and ptrace are there, so a core that is missing is a failure, not a skip.
     if !Path::new(&file).is_file() {
         panic!("gdb wrote no core: {core:?}");
     }

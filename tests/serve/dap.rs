@@ -96,6 +96,7 @@ fn a_program_is_stepped_in_over_out_and_back() {
     let entry = editor.truth();
     assert_eq!(entry[0], "mid+0x0");
     assert_eq!(entry.len(), 3, "{entry:?}");
+    // Each request replaces the whole list. Left there, the breakpoint would stop later steps.
     editor.ask("setFunctionBreakpoints", json!({"breakpoints": []}));
 
     // push, mov, and then the call: over it, and back over it.
@@ -133,6 +134,7 @@ fn a_program_is_stepped_in_over_out_and_back() {
             "fp: missing, US510",
         ]
     );
+    // Each walk is a thread of its own in the editor; `fp` is the fifth.
     let chain = editor.ask("stackTrace", json!({"threadId": 5}));
     let chain = chain["stackFrames"].as_array().expect("frames").clone();
     let name = |at: usize| chain[at]["name"].as_str().expect("a name").to_owned();
@@ -159,6 +161,7 @@ fn a_program_is_stepped_in_over_out_and_back() {
     assert!(text(2).starts_with("call"), "{code}");
     assert_eq!(code["instructions"][3]["address"], pc);
 
+    // No breakpoint is left, so going back ends at the start of the run.
     assert_eq!(editor.go("reverseContinue"), "pause");
     editor.ask("disconnect", json!({}));
     assert_eq!(editor.next()["event"], "terminated");
@@ -200,6 +203,7 @@ fn a_launch_that_fails_says_why() {
         (json!({"case": CASE, "from": "nobody"}), "nobody"),
         (json!({"case": CASE, "options": ["--dance"]}), "--dance"),
     ] {
+        // One server for all: after a launch that failed, it takes the next one.
         server.send(&launch(arguments));
         let mut unframer = Unframer::default();
         let said = loop {
@@ -239,6 +243,7 @@ fn lines_are_stepped_in_both_directions() {
         return;
     }
     let folder = Scratch::new();
+    // Without a library nobody sets up the segment that a stack protector reads its canary from.
     let args = ["-g", "-O0", "-nostdlib", "-static", "-fno-stack-protector"];
     let program = folder.cc("lines.c", SOURCE, &args).expect("cc links");
 
@@ -255,6 +260,7 @@ fn lines_are_stepped_in_both_directions() {
     editor.go("configurationDone");
     assert_eq!(editor.go("continue"), "breakpoint");
     assert_eq!(editor.line(), 11);
+    // An empty list removes those of the file, which would stop the steps that follow.
     let no_lines = json!({"source": {"path": source}, "breakpoints": []});
     editor.ask("setBreakpoints", no_lines);
 
@@ -272,6 +278,7 @@ fn lines_are_stepped_in_both_directions() {
         ("stepBack", 10),
         ("stepBack", 9),
     ]);
+    // Line 10 has a call: into it, through it, and out, which ends on the same line again.
     ways(&[
         ("next", 10),
         ("stepIn", 2),

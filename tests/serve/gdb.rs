@@ -125,6 +125,7 @@ fn breakpoints_stop_both_ways() {
 fn watchpoints_stop_behind_the_write_and_backwards_before_it() {
     let mut gdb = Client::start(&["--from", "leaf", CASE]);
     let (at, rsp) = (gdb.rip(), gdb.rsp());
+    // At the entry of `leaf`, its first instruction pushes rbp to this word.
     let slot = rsp - 8;
     let before = gdb.word(slot);
     assert_eq!(gdb.ask(&format!("Z2,{slot:x},8")), "OK");
@@ -136,6 +137,7 @@ fn watchpoints_stop_behind_the_write_and_backwards_before_it() {
     assert_eq!((gdb.rip(), gdb.rsp()), (at + 1, slot));
     assert_ne!(gdb.word(slot), before);
 
+    // Backwards, the stop is before the write: the old value is there again.
     assert!(gdb.go("bc").contains("watch:"));
     assert_eq!((gdb.rip(), gdb.rsp()), (at, rsp));
     assert_eq!(gdb.word(slot), before);
@@ -151,6 +153,7 @@ fn watchpoints_stop_behind_the_write_and_backwards_before_it() {
         "call does not read"
     );
     assert_eq!(gdb.ask(&format!("z3,{rsp:x},8")), "OK");
+    // One byte of the word is enough for a stop.
     assert_eq!(gdb.ask(&format!("Z4,{rsp:x},1")), "OK");
     assert!(gdb.go(CONTINUE).contains("awatch:"));
     assert_eq!(gdb.rip(), at);

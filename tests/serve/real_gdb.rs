@@ -66,6 +66,7 @@ fn gdb_agrees_with_the_truth_at_every_instruction() {
 
     let mut deepest = 0;
     let states: Vec<&str> = text.split("STATE\n").skip(1).collect();
+    // Fewer would mean that gdb gave up in between.
     assert_eq!(states.len(), 40, "{text}");
     for state in states {
         let (gdb, rest) = state.split_once("TRUTH\n").expect(state);
@@ -73,6 +74,7 @@ fn gdb_agrees_with_the_truth_at_every_instruction() {
         assert_eq!(chain(gdb), chain(truth), "{state}");
         deepest = deepest.max(chain(truth).len());
     }
+    // Chains that never get deep would agree by chance.
     assert_eq!(deepest, 4, "{text}");
     assert!(
         text.contains("No more reverse-execution history."),

@@ -58,6 +58,7 @@ fn forwards_and_backwards_are_the_same() {
     );
 
     let mut back: Vec<&str> = back.split(&line).collect();
+    // The screens of the way back come last state first.
     back.reverse();
     assert!(there.len() > 10, "{}", there.len());
 
@@ -144,6 +145,7 @@ fn any_keys_on_a_program() {
             })
             .collect();
 
+        // Down to one character: a layout must not count on any room.
         let size = format!("{}x{}", 1 + random(210), 1 + random(70));
         let script = lines.join("\n");
         match round % 2 {

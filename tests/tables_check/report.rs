@@ -133,8 +133,10 @@ mono_aot_file_info:
         .quad   0
 ";
 
+    // A library, so that the symbol that Mono looks for is exported.
     let options = ["-shared", "-nostdlib"];
     let file = scratch.cc("method.s", source, &options).expect("a library");
+    // Both are told: whose code it is, and that such rows are known of it.
     let text = text(&[], &file);
     let known = "looks like mono-mark (docs/findings.md)";
     assert!(text.contains(known), "{text}");
@@ -274,6 +276,7 @@ f:      .cfi_startproc
     // Also of an empty function in an empty section.
     let empty = ".text\n.cfi_startproc\n.cfi_endproc\n";
     let object = super::report::object(&scratch, "empty.s", empty);
+    // There is nothing to prove of an empty function, so `dump` shows its row.
     let mut dump = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
     let dumped = run(dump.args(["tables", "dump"]).arg(&object)).expect("it has a table");
     let dumped = String::from_utf8(dumped).expect("text");
@@ -292,6 +295,7 @@ fn results(log: &Value) -> &Vec<Value> {
 #[test]
 fn sarif_has_what_readers_need() {
     let scratch = Scratch::new();
+    // A blank and a `#`, which a URI cannot have as they are (RFC 3986).
     let object = object(
         &scratch,
         "a b#.s",
@@ -323,6 +327,7 @@ fn sarif_has_what_readers_need() {
         panic!("{log:#}");
     };
     let index = result["ruleIndex"].as_u64().expect("a number") as usize;
+    // A reader may use either of the two, so both have to name the same rule.
     assert_eq!(rules[index]["id"], result["ruleId"]);
     assert!(
         result["message"]["text"]

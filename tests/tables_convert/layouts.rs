@@ -8,6 +8,7 @@ use std::process::Command;
 fn a_layout_that_does_not_fit_is_refused() {
     const NAMES: [&str; 5] = ["4.14", "5.12", "6.3", "6.4", "7.1"];
     let scratch = Scratch::new();
+    // A recursion that stays one, so that there are rows with a frame.
     let program = scratch
         .cc(
             "program.c",

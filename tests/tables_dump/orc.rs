@@ -89,6 +89,7 @@ fn entries_of_kernel_modules_are_objtools() {
         let (ours, dumped) = ours(path);
         rows += dumped.rows;
         compared += 1;
+        // Gathered, so that one run shows every module that differs.
         if let Some(difference) = first_difference(&ours, &theirs) {
             different.push(format!("{}: {difference}", path.display()));
         }

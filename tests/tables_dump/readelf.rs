@@ -289,11 +289,13 @@ fn every_row_of_this_machine_is_readelfs() {
     }
 
     let mut paths = Vec::new();
+    // Whatever is installed: compilers and languages differ in the rows that they write.
     for folder in ["/usr/bin", "/usr/lib/x86_64-linux-gnu"] {
         files(Path::new(folder), &mut paths);
     }
 
     let (mut compared, mut functions, mut rows) = (0, 0, 0);
+    // Gathered, so that one run of this slow test shows all of them.
     let mut different = Vec::new();
     for path in paths.iter().filter(|path| is_x86_64_elf(path)) {
         match compare(path) {

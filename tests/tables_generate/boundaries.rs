@@ -152,6 +152,7 @@ fn code_in_no_function_is_counted() {
     let out = scratch.path("out").display().to_string();
     let program = program.display().to_string();
 
+    // By the command, whose text and JSON have to agree.
     let words = [
         "tables",
         "generate",

@@ -142,6 +142,7 @@ fn macros(kernel: &Kernel) -> String {
 /// Entry code: no frame, an iret frame, registers, a call out of them, another stack, a function
 /// that no symbol declares.
 fn source(kernel: &Kernel) -> String {
+    // The numbers of hint types differ between kernels, so they are part of the source.
     let Kernel {
         undefined,
         end_of_stack,
@@ -162,6 +163,7 @@ fn source(kernel: &Kernel) -> String {
         None => format!("HINT {call} {sp} 8"),
     };
 
+    // The tests' own macros, so that no kernel headers are needed.
     macros(kernel)
         + &format!(
             "

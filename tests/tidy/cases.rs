@@ -54,6 +54,7 @@ fn every_case_has_its_claim_and_its_source() {
         if *path != place {
             faults.push(format!("{path}: by its header it belongs to {place}"));
         }
+        // A case without expectations would be run and never fail.
         if case.expected.is_none() {
             faults.push(format!("{path}: run unwind-sim cases bless {}", case.name));
         }
@@ -78,6 +79,7 @@ fn no_case_is_dead() {
     // The harness finds every source; any other file must be included by one.
     let all = paths().into_iter().filter(|path| path.starts_with(CASES));
     let (sources, others): (Vec<_>, Vec<_>) = all.partition(|path| path.ends_with(".s"));
+    // A source in a folder that the harness does not look into would never be run.
     assert_eq!(found, sources);
 
     let texts = files("");

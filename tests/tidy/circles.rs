@@ -186,6 +186,7 @@ impl House {
         let mut room = House {
             by_module: by_module.map(|(at, s)| (s.module.clone(), at)).collect(),
             sources,
+            // Filled below: to resolve a path, the modules have to be known.
             exports: BTreeMap::new(),
         };
 

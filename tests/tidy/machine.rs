@@ -281,6 +281,7 @@ fn what_tells_of_a_machine_is_found() {
         assert!(telling(&behind).is_some(), "{behind}");
     }
 
+    // Names of variables of the environment are upper case by convention; lower case is other text.
     assert!(sets_a_variable("AWS_CA_BUNDLE=/etc/ssl") && sets_a_variable("TERM="));
     assert!(!sets_a_variable("ABC=1") && !sets_a_variable("path=1") && !sets_a_variable("PATH"));
 

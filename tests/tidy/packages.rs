@@ -90,6 +90,7 @@ fn metadata_faults(folder: &str, manifest: &str) -> Vec<String> {
     if keywords.is_empty() || keywords.len() > KEYWORDS_MAX {
         faults.push(format!("{path}: needs 1 to {KEYWORDS_MAX} keywords"));
     }
+    // crates.io would refuse them only when the package is published.
     for keyword in keywords {
         let is_legal = |c: char| c.is_ascii_alphanumeric() || "_-+".contains(c);
         if keyword.len() > KEYWORD_CHARACTERS_MAX || !keyword.chars().all(is_legal) {
@@ -128,6 +129,7 @@ fn every_package_has_its_licences_and_a_readme() {
 
         let path = of_package(&folder, "README.md");
         let page = read(&path);
+        // By the rule for names of packages, so that a README that was copied is noticed.
         let name = match folder.as_str() {
             "" => "unwind-sim".to_owned(),
             folder => {

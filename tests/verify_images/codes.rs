@@ -44,8 +44,11 @@ ends:   .cfi_startproc
             let findings = &run.results.findings;
             assert!(findings.iter().all(|f| f.code == code), "{}", text(&run));
             assert_eq!(findings.len(), checks, "{unwinder}: {}", text(&run));
+            // Inside the call the row is right: only a lookup of the return address itself meets
+            // the code behind it.
             assert_eq!(findings[0].check, Check::AtReturn);
 
+            // A finding counts only against an unwinder that looks up return addresses in this way.
             let own = verify::unexpected(
                 &[spec::engine(unwinder).expect("an unwinder")],
                 &run.results,
@@ -75,6 +78,7 @@ early:  .cfi_startproc
         END";
 
     folder.program("returns", returns);
+    // SFrame, whose own lookup of return addresses meets the row that changes too early.
     let run = folder.verify("returns", "sframe", true);
 
     let codes = run.results.findings.iter().map(|f| (f.check, f.code));

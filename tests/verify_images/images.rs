@@ -164,6 +164,7 @@ rows:   .asciz  \"/rows.so\""
 #[test]
 fn what_is_linked_into_several_images_is_one_cause() {
     let folder = Folder::new();
+    // `BARE` is a function without a row; each image has its own copy of it.
     folder.library("one.so", "BARE start_file\nRIGHT other");
     folder.library("two.so", "BARE start_file\nRIGHT another");
     folder.program(
@@ -188,6 +189,7 @@ two:    .asciz  \"/two.so\"",
 
     // The same code at three addresses.
     let by_instruction: Vec<_> = missing.filter(|g| g.check == Check::Instruction).collect();
+    // One cause, which a reader has to fix once, not three.
     assert_eq!(by_instruction.len(), 1, "{}", text(&run));
     assert_eq!(by_instruction[0].images, ["maps", "one.so", "two.so"]);
     // Four executed instructions in each of the three images.

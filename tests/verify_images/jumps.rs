@@ -97,6 +97,7 @@ env:    .skip   24"
     // It sets another stack pointer than its row says.
     let other = "lea -64(%r8), %r8\nmov %r8, %rsp\nadd $64, %rsp\nmov %r9, %rbp\njmp *%rdx";
     folder.program("elsewhere", &longjmp(other));
+    // Other findings may be of the class above: a wrong one among them is enough.
     let run = folder.verify("elsewhere", "dwarf", true);
     let is_wrong = |f: &Finding| f.contradiction.class() == Class::Wrong;
     assert!(run.results.findings.iter().any(is_wrong), "{}", text(&run));
@@ -398,6 +399,7 @@ split:  .cfi_startproc
     // Another function's row that leaves a frame out is wrong, and so is one for code that goes on.
     let found = classes("wrong", &split("more", "nop", "ret", 16));
     assert!(found.contains(&Class::Wrong), "{found:?}");
+    // A `nop` in the place of the `ret`: name and sizes alone must not excuse the row.
     let found = classes("goes_on", &split("__morestack", sizes, "nop", 16));
     assert!(found.contains(&Class::Wrong), "{found:?}");
 }

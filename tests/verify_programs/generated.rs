@@ -246,6 +246,7 @@ fn tables_are_recorded_until_they_are_taken_back() {
     for (way, is_taken_back) in [("frame", false), ("stream", false), ("dropped", true)] {
         run(&[&options[..], &[&trace, "--", &program, way, "right"]].concat());
         let text = run(&["replay", "-u", "dwarf", &trace]);
+        // Both: the row came from a table, and it is one of the generated function.
         let is_there = text.contains("[eh_frame]") && text.contains("generated+0x13");
         assert!(is_there || way == "stream", "{way}: {text}");
         let is_missing = text.contains("US102 no table");

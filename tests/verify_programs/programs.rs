@@ -61,6 +61,7 @@ pub(crate) fn verify(program: &Path, args: &[&str], elide: bool) -> Run {
         },
     };
 
+    // With each finding by itself, so that the test can say which ones it expects.
     let engines = engines();
     let request = Request {
         engines: &engines,

@@ -241,6 +241,8 @@ impl Baseline {
                     let (key, count) = finding(&value, source).map_err(fail)?;
                     *known.entry(key).or_insert(0) += count;
                 }
+
+                // Without a finding, only its tally shows that the file is from the other command.
                 Some(kind) if [other.finding(), other.tally()].contains(&kind) => {
                     let (its, wanted) = (other.as_str(), source.as_str());
                     return Err(fail(format!("it is the output of {its}, not of {wanted}")));
@@ -251,6 +253,9 @@ impl Baseline {
         }
 
         let path = path.to_path_buf();
+
+        // The summary is the last line: without it, the output was cut, and findings may be
+        // missing.
         let Some(its) = its else {
             return Err(BaselineError::NoOrigin { path, command });
         };
@@ -320,6 +325,7 @@ fn finding(value: &serde_json::Value, source: Source) -> Result<(Key, u64), Stri
         }
     };
 
+    // Without a count, a group that grew could not be distinguished from a known one.
     let count = value["count"].as_u64().ok_or_else(|| lacks("count"))?;
     let key = Key {
         unwinder,
@@ -410,6 +416,7 @@ mod tests {
             assert_eq!(holds("orc", &loss, 7), holds_loss);
             assert!(!holds("orc", &loss, 8));
 
+            // The same fault at another place is another group.
             let elsewhere = GroupKey {
                 place: None,
                 ..wrong.clone()
@@ -436,6 +443,7 @@ mod tests {
         assert!(baseline.holds(&key, 7));
         assert!(!baseline.holds(&key, 8));
 
+        // Every part of the key counts: one occurrence of something else is new.
         for key in [
             Key {
                 unwinder: "dwarf".into(),
@@ -461,6 +469,7 @@ mod tests {
             assert!(!baseline.holds(&key, 1), "{key:?}");
         }
 
+        // Lines with the same key add up.
         let two = parse(&[FOUND, FOUND, SUMMARY]).expect("a baseline");
         assert!(two.holds(&key, 14) && !two.holds(&key, 15));
     }
@@ -468,6 +477,7 @@ mod tests {
     /// The message names both commands.
     #[test]
     fn the_output_of_the_other_command_is_refused() {
+        // Both by a finding and, where there is none, by the tally.
         for (source, line, what) in [
             (
                 Source::Verify,
@@ -504,6 +514,7 @@ mod tests {
             ..origin()
         };
 
+        // Both programs are named: either may be the wrong one.
         let what = told(&[GROUP, SUMMARY], &other);
         assert!(
             what.contains("`prog`") && what.contains("`other`"),
@@ -518,6 +529,7 @@ mod tests {
             "{what}"
         );
 
+        // An option that only one of the two has is named as well.
         options.options.remove(0);
         let what = told(&[GROUP, SUMMARY], &options);
         assert!(
@@ -525,6 +537,7 @@ mod tests {
             "{what}"
         );
 
+        // Output that was cut before its summary must not pass for one with fewer findings.
         for lines in [&[GROUP][..], &[], &[GROUP, r#"{"type":"summary"}"#]] {
             let what = told(lines, &origin());
             assert!(what.contains("does not name its program"), "{what}");

@@ -114,12 +114,15 @@ impl<'a> Subject<'a> {
         index: usize,
         cache: &mut Cache,
     ) -> Vec<Contradiction> {
+        // Most rows are right, and this is much cheaper than the search for what is wrong.
         if self.first_doubt(finder, index..index + 1, cache).is_none() {
             return Vec::new();
         }
         let Some(mut frame) = true_frame(self.truth, self.live, index) else {
             return Vec::new();
         };
+
+        // Above the first frame, a walk knows only what its unwinder carries from frame to frame.
         if index > 0 {
             frame.regs = frame.regs.restricted(finder.carries());
         }
@@ -144,6 +147,8 @@ impl<'a> Subject<'a> {
         cache: &mut Cache,
     ) -> Vec<Contradiction> {
         let frames = self.truth.frames();
+
+        // The root has no caller to compare with: `check_root` looks at that.
         let (Some(this), Some(next)) = (frames.get(index), frames.get(index + 1)) else {
             return Vec::new();
         };
@@ -273,6 +278,8 @@ impl<'a> Subject<'a> {
             return;
         };
 
+        // The kernel puts the address of the signal trampoline there (sigreturn(2)): no call is
+        // before it.
         let is_restorer = self
             .truth
             .frames()

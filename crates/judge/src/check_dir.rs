@@ -214,10 +214,13 @@ impl fmt::Display for Report {
             counted(self.samples, "sample")
         )?;
 
+        // These stacks are neither right nor wrong, but the sum of samples has to make sense.
         if self.not_for > 0 {
             let stacks = counted(self.not_for, "stack");
             writeln!(f, "  not judged: {stacks}, which it is not for")?;
         }
+
+        // A proof may end before the root, so it says less than a truth.
         if self.by_proof > 0 {
             let samples = counted(self.by_proof, "sample");
             writeln!(
@@ -252,6 +255,7 @@ impl fmt::Display for Report {
             )?;
         }
 
+        // `0 of 0 chains wrong` would read like a success.
         if judged == 0 {
             writeln!(f, "  nothing could be judged")?;
         }
@@ -408,6 +412,8 @@ fn check_file(
         variant: None,
         version: None,
     };
+
+    // Asked of the recording: where it has a truth, a sample without one is not judged by a proof.
     let has_truth = input.has_truth();
 
     input.for_each(&Filter::default(), &mut |view| {
@@ -476,6 +482,7 @@ fn judge(
         cause: diagnosis.map(|d| d.code),
         place: diagnosis.map(|d| Location::of(view.space, d.pc)),
         found: outcome.chain.frames.len(),
+        // Without the frames further in than the start, which no chain from there has.
         truth: view
             .sample
             .truth

@@ -121,6 +121,8 @@ impl Comparison {
     pub fn add(&mut self, column: usize, view: &View<'_>, outcome: &Outcome, by: GroupBy) {
         self.tallies[column].add(outcome);
         let unsupported = outcome.verdict == Verdict::Unsupported;
+
+        // A right chain has a diagnosis if a row is wrong whose value no frame needed.
         if !outcome.verdict.is_wrong() && !unsupported && outcome.diagnosis.is_none() {
             return;
         }
@@ -134,6 +136,7 @@ impl Comparison {
             }
         };
 
+        // A look-up of names takes longer than to count, so it is made only for what is shown.
         let location = || Location::of(view.space, pc);
         let place = match by {
             GroupBy::Cause => None,

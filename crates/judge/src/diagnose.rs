@@ -91,6 +91,7 @@ pub fn diagnose(
         return Some(plain(subject, Code::WrongUserRegs, last));
     }
 
+    // Verdicts count from the first frame of the chain, the truth from the sampled function.
     let divergence = from + verdict.at().unwrap_or(0) as usize;
     let last_right = divergence.saturating_sub(1);
     // If no row is to blame, the cause is what ended the walk, or what was taken for a return
@@ -162,6 +163,7 @@ fn latent(
             continue;
         };
 
+        // Of several of one class the first stays: that of the innermost frame.
         let is_worse = |known: &Contradiction| worst.class() < known.class();
         if found.as_ref().is_none_or(is_worse) {
             found = Some(worst);

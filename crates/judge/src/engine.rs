@@ -477,6 +477,7 @@ impl Judged {
             start: stack.start,
             is_fake: variant != Variant::Hardware,
             left_wrong,
+            // What the walk saw, which may be less than the sound sample has.
             place: WalkTarget {
                 space: stack.space,
                 memory: stack.memory,

@@ -46,9 +46,12 @@ pub fn extract(input: &Input, number: Option<u64>, scrub: bool) -> Result<Extrac
     let shelf = FileArena::default();
     let new = || Scrubber::new(&shelf, input.files());
     let mut scrubber = scrub.then(new).transpose()?;
+
+    // `for_each` can only fail with a `RunError`, so what a scrub refused is kept here.
     let mut differs = None;
 
     input.for_each::<RunError>(&filter, &mut |view| {
+        // A trace cannot hold a process's memory, so a sample gets what walks read of it.
         let mut whole = owned(view.sample);
         walks.complete(&mut whole, view.space);
 

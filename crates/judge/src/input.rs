@@ -271,6 +271,8 @@ impl Input {
         take: &mut dyn FnMut(&View<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut failed = None;
+
+        // The reader is only told to stop; why is kept here.
         let mut flow = |taken: Result<(), E>| match taken {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
@@ -291,6 +293,7 @@ impl Input {
             };
         }
 
+        // Without this, the whole recording would be read only to find out.
         if let (Some(number), Some(len)) = (filter.sample, self.sample_count())
             && number >= len
         {

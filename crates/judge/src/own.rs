@@ -240,6 +240,8 @@ impl CommandUnwinder {
         let output = child.stdout.take().ok_or_else(missing)?;
         let errors = child.stderr.take().ok_or_else(missing)?;
 
+        // Threads read and write the pipes: a full or empty pipe would block us beyond any time
+        // limit.
         let process = Process {
             child,
             input: writer(input),
@@ -455,6 +457,8 @@ impl Process {
                     address: Hex(at),
                     length,
                 } => {
+                    // The length is the process's own, and must not decide how much memory we
+                    // allocate.
                     let (bytes, error) = reading::read(stack, at, length.min(READ_MAX));
                     let is_whole = error.is_none();
                     let is_partial = !is_whole && !bytes.is_empty();
@@ -535,11 +539,14 @@ fn shown(line: &str) -> String {
 
 fn unwind_request<'a>(stack: &Stack<'a>) -> Request<'a> {
     let regs = &stack.start.regs;
+
+    // A register that is not known is left out: a zero would look like a value.
     let registers = regs
         .known()
         .iter()
         .map(|r| (r.as_str().into(), hex(regs.get_or_zero(r)).into()));
 
+    // Also mappings without an image: an unwinder has to know that there is code.
     let images = stack.space.mappings().iter().map(|m| ImageLine {
         path: &m.name,
         build_id: m

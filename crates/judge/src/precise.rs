@@ -37,6 +37,8 @@ pub(crate) fn is_shifted(regs: &Regs, space: &AddressSpace) -> bool {
             used.register().full_register(),
             Register::RSP | Register::RBP
         );
+
+        // A write on a condition counts: whether it happened is not known.
         let is_written = !matches!(used.access(), OpAccess::Read | OpAccess::CondRead);
         is_frame && is_written
     })
@@ -74,6 +76,7 @@ mod tests {
             is_shifted(&regs, &space)
         };
 
+        // With bit 3, `PERF_EFLAGS_EXACT` (`arch/x86/include/asm/perf_event.h`).
         const EXACT: u64 = 0x20a;
         // call, ret, push, pop, sub $8,%rsp, mov %rsp,%rbp, leave, syscall's neighbours.
         let changing: [&[u8]; 7] = [

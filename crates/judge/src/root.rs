@@ -24,6 +24,9 @@ impl Subject<'_> {
         }
 
         let mut frame = true_frame(self.truth, self.live, index)?;
+
+        // As in `check_frame`: further out, a walk has only the registers that its unwinder
+        // carries.
         if index > 0 {
             frame.regs = frame.regs.restricted(finder.carries());
         }

@@ -212,6 +212,7 @@ impl<'r> Walker<'r> {
         let is_brief = self.frames == Frames::Dropped;
         let room = &mut self.room;
 
+        // A desk has what the walks of one sample share: its memory, and room for frames.
         let mut desk = is_brief.then(|| Desk::new(view, setting, std::mem::take(room)));
         for (i, column) in self.columns.iter().enumerate() {
             let engine = &run.engines[column.engine];
@@ -346,6 +347,7 @@ impl Run {
                 with_truth(view.sample, proven.truth)
             });
 
+            // The proven frames take the place of the truth, so all that follows judges by them.
             let sample = proven.as_ref().unwrap_or(view.sample);
             walker.walk(&View { sample, ..*view }, take)
         })
@@ -366,6 +368,8 @@ impl Run {
         }
 
         let variant = column.variant_for(view);
+
+        // Only some of the ways to judge compare addresses.
         let found = || -> Vec<u64> {
             let frames = outcome.chain.frames.iter();
             frames.map(|f| f.pc.value()).collect()
@@ -416,6 +420,8 @@ impl Run {
         outcome.verdict = verdict;
         outcome.ground = ground;
         outcome.unjudged = (verdict == Verdict::Unjudged).then_some(why);
+
+        // It explained the verdict by the truth, not this one.
         outcome.diagnosis = None;
 
         if verdict != Verdict::Unjudged {
@@ -445,6 +451,7 @@ impl Run {
             options.push("--frame-pointer-kernel".to_owned());
         }
 
+        // Counts of other samples cannot be compared with these.
         let numbers = [
             ("--sample", filter.sample),
             ("--tid", filter.tid.map(u64::from)),
@@ -535,6 +542,8 @@ fn against_perf(
         (false, false) => (user, false),
     };
 
+    // `arch/x86/kernel/unwind_guess.c` reports every text address on the stack, whether or not it
+    // is a return address.
     if in_kernel && guesses && kind != own && !part.is_empty() {
         return (
             judge_addresses(found, &[], false),
@@ -579,6 +588,7 @@ pub fn head(run: &Run, comparison: &Comparison) -> String {
             "{}: truth complete in {complete}, known to a depth in {known}, unknown in {unknown}",
             counted(n, "sample")
         ),
+        // Two unwinders that agree may both be wrong, and the heading says so.
         Against::Engine(engine) if complete + known == 0 => {
             format!(
                 "no truth: agreement only\n{}, compared with {}",

@@ -68,6 +68,8 @@ mod tests {
     #[test]
     fn a_shell_reads_the_same_words() {
         let mut words: Vec<Vec<u8>> = (1..=255_u8).map(|b| vec![b]).collect();
+
+        // A digit that follows must not become part of an octal escape.
         words.extend((1..=255_u8).map(|b| vec![b'a', b, b'7']));
 
         for text in [
@@ -95,6 +97,8 @@ mod tests {
         let output = output.expect("bash runs").stdout;
 
         let read: Vec<&[u8]> = output.split(|b| *b == 0).collect();
+
+        // The last word ends with a zero byte as well, and nothing follows it.
         assert_eq!(read.len(), words.len() + 1);
         for (read, word) in read.iter().zip(&words) {
             assert_eq!(read, word, "{}", String::from_utf8_lossy(word));

@@ -45,6 +45,7 @@ pub(crate) fn is_described(
         return false;
     }
 
+    // A step that gives no value, or one that is only looked up wrongly, describes no frame.
     let is_whole = found.iter().all(|c| c.given.is_some() && !c.misread);
     if found.is_empty() || !is_whole {
         return false;
@@ -85,6 +86,7 @@ pub(crate) fn is_described(
 
         let saved = frames[target].saved.unwrap_or_default();
         let agrees = |c: &Contradiction| match c.reg {
+            // A frame's rsp is the CFA of the frame that it called.
             Reg::Rsp => c.given == Some(frames[target - 1].cfa),
             Reg::Rip => true,
             reg => {
@@ -173,10 +175,16 @@ pub(crate) fn passes_return(
         return false;
     };
     let svma = mapping.svma(next.pc);
+
+    // `__morestack` calls the rest of the function behind this `ret`, one byte further on (libgcc,
+    // `config/i386/morestack.S`).
     if image.text_bytes(svma, 1) != [RET] {
         return false;
     }
     let before = image.text_bytes(svma.wrapping_sub(BEFORE as u64), BEFORE);
+
+    // It takes the size of the frame in r10 and that of the arguments in r11, so the prologue loads
+    // both just before the call.
     let is_prologue = SIZES.iter().all(|&(back, bytes)| {
         let at = BEFORE.checked_sub(back).filter(|_| before.len() == BEFORE);
         at.is_some_and(|at| before[at..].starts_with(&bytes))

@@ -335,11 +335,14 @@ mod tests {
         let all = all();
         for unwinder in &all {
             for profile in &unwinder.profiles {
+                // The profiles of `orc:kernel` begin with `kernel` themselves; `N` is the depth of
+                // `lbr`.
                 let plain = unwinder.name.trim_end_matches(":kernel");
                 let name = format!("{plain}:{}", profile.replace('N', "8"));
                 assert!(spec::engine(&name).is_ok(), "{name}");
             }
 
+            // What is said in the list must be what the command line accepts.
             let with_fallback = spec::engine(&format!("{}+fp", unwinder.name));
             assert_eq!(
                 with_fallback.is_ok(),
@@ -349,6 +352,8 @@ mod tests {
         }
 
         let names: Vec<&str> = all.iter().map(|u| u.name).collect();
+
+        // The order counts: the list is what `all` stands for, and then the kernel's unwinders.
         let known = ALL.iter().chain(&KERNEL).copied();
         assert_eq!(names, known.collect::<Vec<_>>());
 

@@ -54,6 +54,7 @@ fn measure(path: &Path) {
     std::fs::File::create(&file)
         .and_then(|mut file| file.write_all(packed))
         .expect("the payload is written");
+    // The shortest times: whatever else runs on the machine only adds to a time.
     let (mut ours, mut theirs) = (Duration::MAX, Duration::MAX);
     for _ in 0..ROUNDS {
         let start = Instant::now();

@@ -160,6 +160,7 @@ fn write<W: Write>(
 ) -> Result<(), WriteError> {
     match item {
         ImportItem::Image { index, image } => {
+            // An image comes before all mappings that refer to it.
             let number = add(writer, image)?;
             numbers.insert(index, number);
             Ok(())
@@ -171,6 +172,7 @@ fn write<W: Write>(
             image,
             name,
         })) => {
+            // The import's number, which is not that of the writer.
             let image = image.and_then(|i| numbers.get(&i).copied());
             writer.event(&Event::Map {
                 pid,

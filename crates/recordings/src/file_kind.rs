@@ -487,6 +487,7 @@ mod tests {
         for (bytes, kind) in [
             (vec![], FileKind::Empty),
             (b"PERFILE2\0".to_vec(), FileKind::PerfData),
+            // At 16 is e_type, 4 for a core; at 18 e_machine, 247 for BPF (gABI).
             (elf(16, 4), FileKind::Core),
             (elf(16, 2), FileKind::Elf),
             (elf(18, 247), FileKind::Bpf),

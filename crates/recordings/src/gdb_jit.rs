@@ -43,6 +43,7 @@ impl SymbolFile {
                 SectionKind::DebugFrame => TableKind::DebugFrame,
                 _ => TableKind::EhFrame,
             };
+            // The table's reader works on images, and this one needs nothing else.
             let image = Image::new(ImageParts {
                 sections: vec![table.clone()],
                 ..ImageParts::default()
@@ -57,6 +58,7 @@ impl SymbolFile {
         };
 
         let mut code = covered.unwrap_or_default();
+        // Without rows, only the symbols say where the code is.
         if code.is_empty() {
             code = named().collect();
         }
@@ -223,6 +225,7 @@ pub fn symbol_file(bytes: &[u8]) -> Option<SymbolFile> {
         let mut data = unpacked.decompress().ok()?.into_owned();
         for (offset, relocation) in section.relocations() {
             let place = section.address().wrapping_add(offset);
+            // A table with an address that was not relocated would describe other code.
             relocate(&file, &mut data, offset, place, &relocation)?;
         }
         Some(Section {

@@ -95,6 +95,7 @@ impl InputFile {
                 // It has no name that could say what it is.
                 (file_kind::of_pipe(&head), Contents::Pipe(pipe, head))
             }
+            // `perf record --threads` writes a folder.
             Opened::Folder(refused, _) => match PerfDirectory::open(path) {
                 Some(folder) => (FileKind::PerfData, Contents::Folder(folder)),
                 None => (FileKind::Folder, Contents::Refused(refused)),
@@ -102,6 +103,7 @@ impl InputFile {
             Opened::Special(refused) => (FileKind::Special, Contents::Refused(refused)),
         };
 
+        // A file of `/proc` is read like a pipe, but has a time.
         let is_piped = matches!(contents, Contents::Pipe(..)) && modified.is_none();
         Ok(InputFile(Arc::new(Inner {
             path: path.into(),

@@ -247,6 +247,7 @@ impl Sample<'_> {
         kernel.user.clone().or_else(|| {
             let own = kernel.task.stacks.iter();
             let own = own.into_iter().find(|s| s.kind == StackType::Task)?;
+            // Some kernels leave room above the first registers.
             let top = own.end.checked_sub(kernel.task.top_padding)?;
             let at = top.checked_sub(PT_REGS_LEN)?;
             let memory = self.memory();

@@ -217,6 +217,7 @@ impl Location {
         }
 
         let svma = mapping.svma(address);
+        // `lookup` is inside the call; the return address may belong to the next function.
         let symbol = mapping
             .image
             .as_ref()
@@ -311,6 +312,7 @@ mod tests {
             });
             Location::of(&space, CodeAddress::Return(0x1010)).to_string()
         };
+        // mov $15, %rax (`rt_sigreturn`); syscall.
         let glibc = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05];
         assert_eq!(named(&glibc), "restore+0x0");
         assert_eq!(named(&[0xb8, 15, 0, 0, 0, 0x0f, 0x05]), "restore+0x0");
@@ -337,6 +339,7 @@ mod tests {
         for (mapping, name) in [
             ("bpf_trampoline_6442536467", "bpf_trampoline_6442536467"),
             (
+                // Where it has a frame pointer, for the unwinder.
                 "bpf_trampoline_6442536467:8-f3",
                 "bpf_trampoline_6442536467",
             ),
@@ -397,7 +400,9 @@ mod tests {
                 "_ZZ1fIiEvT_ENKUlvE_clEv",
                 "f<int>(int)::{lambda()#1}::operator()() const",
             ),
+            // Not a local name: the return type is its own, and stays.
             ("_Z1fIiEvT_", "void f<int>(int)"),
+            // A variable, whose own type is not in the name.
             ("_ZZ1fIiEvT_E1x", "f<int>(int)::x"),
             (
                 "_ZZ1fvENKUlT_E_clIiEEDaS_",

@@ -69,6 +69,7 @@ impl OutputFile {
     }
 
     fn open(path: &Path, in_place: bool) -> io::Result<OutputFile> {
+        // A link stays: its target is replaced.
         let target = followed(path)?;
         let earlier = match fs::metadata(&target) {
             Ok(found) => Some(found),
@@ -104,6 +105,7 @@ impl OutputFile {
         if let Some(earlier) = &earlier {
             let taken = take_over(&file, earlier);
             if let Err(error) = taken {
+                // Nothing was written to it yet.
                 let _ = fs::remove_file(&partial);
                 return Err(error);
             }

@@ -110,6 +110,7 @@ fn join(path: &Path, data: &Owner, max: u64) -> io::Result<Owner> {
     out.write_all(table)?;
 
     let mut file = out.into_inner().map_err(|error| error.into_error())?;
+    // The header now points behind the old file, to the records of all files.
     file.seek(SeekFrom::Start(DATA_AT as u64))?;
     file.write_all(&(first.len() as u64).to_le_bytes())?;
     file.write_all(&(written as u64).to_le_bytes())?;
@@ -170,6 +171,7 @@ fn copy(bytes: &[u8], left: &mut u64, out: &mut impl Write) -> io::Result<usize>
         if COMPRESSED.contains(&kind) {
             out.write_all(&bytes[plain..at])?;
             written += at - plain;
+            // What stands before it was not compressed, and is copied in one piece.
             let mut payload = &bytes[at + RECORD..at + size];
             if kind == COMPRESSED[1] {
                 // The size without padding, and then the bytes.
@@ -208,6 +210,7 @@ fn unpack(
         input = &input[step.bytes_read..];
         written += step.bytes_written;
 
+        // A few compressed bytes may unpack to any number of them.
         let Some(rest) = left.checked_sub(step.bytes_written as u64) else {
             let message = format!(
                 "the compressed records unpack to more than 1 GiB and {RATIO_MAX} times their files"

@@ -55,6 +55,7 @@ impl Recording {
                 let io = |error: std::io::Error| crate::import::ImportError::Io(error.kind());
                 let bytes = input.bytes().map_err(io)?;
                 let file = perf::parse((*bytes).as_ref())?;
+                // These are known before any sample was read.
                 let problems = file
                     .cut()
                     .into_iter()
@@ -62,6 +63,7 @@ impl Recording {
                 let gaps = Gaps::known(problems.map(crate::import::ImportError::Perf));
                 let files = FinderOptions {
                     symfs: options.symfs.clone(),
+                    // A file that is newer than the recording may be another one.
                     recorded: options.recorded_at(input),
                     ..FinderOptions::system()
                 };
@@ -220,6 +222,7 @@ impl Recording {
 
             let sample = trace.sample(number)?;
             let world = trace.world_at(number)?;
+            // There is only this one, so it does not matter whether `take` wants more.
             let _ = take(&View {
                 number,
                 sample: &sample,
@@ -275,6 +278,7 @@ pub(crate) fn views_of_chunk(
 
     while let Some(item) = reader.next() {
         match item? {
+            // Events stand between the samples, so that each sample has the mappings of its time.
             Item::Event(event) => world.apply(&event, trace.images()),
             Item::Sample(sample) => {
                 let view = View {
@@ -285,6 +289,7 @@ pub(crate) fn views_of_chunk(
                     stitched: &[],
                     world: Some(&*world),
                 };
+                // Before `take`: if it stops here, this sample counts.
                 number += 1;
                 if take(&view).is_break() {
                     return Ok(ControlFlow::Break(number));
@@ -311,9 +316,11 @@ impl PerfData {
             at: None,
         };
 
+        // After an early end, the counts of what was skipped are not those of the whole.
         let mut ended = false;
         let imported = perf::items(&file, &mut finder, &options, &mut |item| {
             match item {
+                // Images come in the order of their numbers.
                 ImportItem::Image { image, .. } => images.push(image),
                 ImportItem::Item(Item::Event(event)) => world.apply(&event, &images),
                 ImportItem::Item(Item::Sample(sample)) => {

@@ -84,6 +84,7 @@ fn find<'m>(data: &[Range<u64>], read: &Read<'_, 'm>, tried_max: u64) -> Vec<Sec
     }
 
     let begins = search.begins.iter();
+    // By their starts: a table may have been found more than once.
     let found: BTreeMap<u64, Range<u64>> = begins
         .filter_map(|begin| search.known.get(begin).cloned())
         .map(|range| (range.start, range))
@@ -227,6 +228,7 @@ impl Search<'_, '_> {
             }
             _ => {
                 self.nodes.insert(at);
+                // The node itself is known by now, so that a circle ends.
                 let mut children = entries.iter();
                 children.all(|entry| entry[1] != at && self.tree(entry[1], depth + 1))
             }

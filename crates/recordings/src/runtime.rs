@@ -369,13 +369,17 @@ mod tests {
     fn mappings_say_what_they_hold() {
         for (name, expected) in [
             ("", Some(Generated::Anonymous)),
+            // perf's name for memory without a file.
             ("//anon", Some(Generated::Anonymous)),
             ("/anon_hugepage (deleted)", Some(Generated::Anonymous)),
+            // Named by `PR_SET_VMA_ANON_NAME` (prctl(2)).
             ("[anon:v8]", Some(Generated::Named)),
             ("/memfd:doublemapper (deleted)", Some(Generated::Memfd)),
             ("/memfd:libffi (deleted)", Some(Generated::Memfd)),
+            // Shared anonymous memory (`mm/shmem.c`, `shmem_zero_setup`).
             ("/dev/zero (deleted)", Some(Generated::SharedAnonymous)),
             ("[anon_shmem:opcache]", Some(Generated::SharedAnonymous)),
+            // shmget(2) with the key `IPC_PRIVATE`, which is 0.
             ("/SYSV00000000 (deleted)", Some(Generated::SystemV)),
             ("/dev/shm/jsc-1 (deleted)", Some(Generated::SharedFile)),
             (
@@ -406,6 +410,7 @@ mod tests {
                 Some(Runtime::HotSpot),
             ),
             (&["/usr/bin/node"], Some(Runtime::V8)),
+            // node may be a library, as in Debian.
             (&["/usr/lib/libnode.so.108"], Some(Runtime::V8)),
             (&["/opt/bun/bin/bun"], Some(Runtime::JavaScriptCore)),
             (
@@ -413,6 +418,7 @@ mod tests {
                 Some(Runtime::Mono),
             ),
             (&["/usr/share/dotnet/libcoreclr.so"], Some(Runtime::CoreClr)),
+            // A version may follow the name.
             (&["/usr/bin/luajit-2.1.0-beta3"], Some(Runtime::LuaJit)),
             (
                 &["/usr/bin/php8.2", "/usr/lib/php/20220829/opcache.so"],
@@ -436,6 +442,7 @@ mod tests {
                 Some(Runtime::CPython),
             ),
             (
+                // A compiler that was loaded by an interpreter says more than the interpreter.
                 &["/usr/bin/python3.11", "/x/llvmlite/binding/libllvmlite.so"],
                 Some(Runtime::Numba),
             ),
@@ -459,10 +466,12 @@ mod tests {
             ),
             (&["/usr/bin/racket"], Some(Runtime::Chez)),
             (
+                // The start of a name is not enough.
                 &["/usr/bin/nodeinfo", "/usr/bin/rubyfmt", "/opt/monotone"],
                 None,
             ),
             (
+                // A library that generates code, in a program that is not a runtime.
                 &["/usr/bin/grep", "/lib/libpcre2-8.so.0.11.2"],
                 Some(Runtime::Pcre),
             ),

@@ -65,6 +65,7 @@ impl World {
                 // A new thread has the address space of its process.
                 if pid != parent_pid {
                     let parent = self.processes.get(parent_pid);
+                    // Shared until one of the two changes it.
                     let space = parent.map(|p| p.space.clone()).unwrap_or_default();
                     self.processes.insert(
                         *pid,
@@ -77,6 +78,7 @@ impl World {
                 self.process(*pid).threads.insert(*tid);
             }
             Event::Exit { pid, tid } => self.exit(*pid, *tid),
+            // A thread from before the recording may first be seen by its name.
             Event::Comm { pid, tid, name } => {
                 self.process(*pid).threads.insert(*tid);
                 self.names.insert((*pid, *tid), name.clone());

@@ -350,6 +350,8 @@ impl Here {
                 regs: thread.regs,
             })
             .collect();
+
+        // The state's own thread comes first; a recording knows no other.
         match threads.iter().position(|thread| thread.tid == sample.tid) {
             Some(index) => threads.swap(0, index),
             None => threads.insert(0, own),

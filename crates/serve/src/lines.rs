@@ -40,6 +40,8 @@ impl Lines {
         let section = |id: gimli::SectionId| {
             let section = file.section_by_name(id.name());
             let data = section.and_then(|section| section.data().ok());
+
+            // For gimli, a section that is not there is an empty one.
             let data = data.unwrap_or_default();
             Ok::<_, gimli::Error>(gimli::EndianSlice::new(data, gimli::LittleEndian))
         };
@@ -49,9 +51,12 @@ impl Lines {
         let mut lines = Lines::default();
         let mut known: HashMap<String, usize> = HashMap::new();
         for (start, len, location) in context.find_location_range(0, u64::MAX).ok()? {
+            // Some code is of no line, such as what a compiler adds.
             let (Some(name), Some(line)) = (location.file, location.line) else {
                 continue;
             };
+
+            // The file is not trusted: its line programs may give any number of rows.
             if lines.rows.len() >= ROWS_MAX {
                 break;
             }
@@ -67,6 +72,9 @@ impl Lines {
                 line,
             });
         }
+
+        // `at` needs them in this order, and compilation units need not be in the order of
+        // addresses.
         lines.rows.sort_by_key(|row| (row.start, row.end));
         Some(lines)
     }

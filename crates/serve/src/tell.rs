@@ -75,6 +75,8 @@ pub(crate) fn verdict(name: &str, walk: &Walk) -> String {
     if let Some(at) = walk.verdict.at {
         let _ = write!(text, " from frame {at} on");
     }
+
+    // A right walk may have a cause, too: a wrong row whose value it did not need.
     let Some(cause) = walk.cause.as_ref().filter(|_| walk.is_wrong()) else {
         return text;
     };
@@ -157,6 +159,8 @@ impl Debuggee<'_> {
         }
 
         let number = self.number();
+
+        // In parts, because `states` is changed while `run` is read.
         let Debuggee { run, states, .. } = self;
         let mut text = String::new();
         let mut explain = |at: &StateView<'_>| {
@@ -166,7 +170,11 @@ impl Debuggee<'_> {
                 }
                 let engine = &run.engines[column.engine];
                 let variant = column.variant_for(at.view);
+
+                // The state that is shown has results alone; an explanation needs the walk itself.
                 let outcome = engine.examine(at.view, variant, &run.setting, &mut Cache::new());
+
+                // Who asks for no unwinder wants to know what is wrong.
                 if wanted.is_none() && !outcome.verdict.is_wrong() {
                     continue;
                 }

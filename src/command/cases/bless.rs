@@ -40,6 +40,8 @@ pub(super) fn run(corpus: &Corpus<'_>, args: &Args) -> Result<Status> {
                 writeln!(out, "blessed {}\n{changes}", blessed.name)?;
             }
             Err(error) => {
+                // The other cases are still blessed; `found` keeps the status if the reader goes
+                // away.
                 status = Status::Difference;
                 status::found();
                 writeln!(out, "REFUSED {}", cause_text(&error))?;

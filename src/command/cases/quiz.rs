@@ -64,6 +64,7 @@ fn ask(path: &Path, args: &Args, out: &mut dyn Write) -> Result<Status> {
                 out,
                 "\nWhich functions are active here? Innermost first, such as: leaf < mid < _start"
             )?;
+            // The question has to be on the screen before standard input is read.
             out.flush()?;
         }
 
@@ -97,6 +98,7 @@ fn ask(path: &Path, args: &Args, out: &mut dyn Write) -> Result<Status> {
                     "That is the chain of {}, which is wrong for this reason:",
                     same.join(", ")
                 )?;
+                // One reason is enough: the others have the same chain.
                 for (name, outcome) in walks.iter().filter(|(name, _)| name == same[0]) {
                     if let Some(code) = outcome.code() {
                         writeln!(
@@ -116,6 +118,7 @@ fn ask(path: &Path, args: &Args, out: &mut dyn Write) -> Result<Status> {
             return Ok(status);
         }
 
+        // The claim says what the case shows, so it comes only with a right answer.
         writeln!(out, "{}", Printable::new(&case.header.claim))?;
         Ok(status)
     })

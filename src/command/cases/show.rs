@@ -131,6 +131,7 @@ pub(super) fn run(corpus: &Corpus<'_>, args: &Args) -> Result<Status> {
     let path = corpus.one(&args.case)?;
     let mut out = output::stdout();
     let recorded = cases::emulate(&path, &args.limits.limits())?;
+    // The case is run anew, so the picture is of this computer's build of it.
     let case = &recorded.case;
     let index = args.shown.point(&recorded)?;
 
@@ -144,6 +145,7 @@ pub(super) fn run(corpus: &Corpus<'_>, args: &Args) -> Result<Status> {
 
     let setting = cases::setting_of(case);
     recorded.with_view(index, |view| -> Result<()> {
+        // All unwinders walk the same state, so their frames can be drawn into one picture.
         let walks = walks(&recorded, index, view, &args.shown)?;
         let walked: Vec<_> = walks
             .iter()

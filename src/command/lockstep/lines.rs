@@ -16,6 +16,7 @@ pub(super) fn lines(run: &Run, command: &str) -> Vec<Line> {
     if let Some(difference) = &run.difference {
         let values = difference.values().into_iter();
         let memory = difference.memory.iter();
+        // A run stops at its first difference, so there is at most one such line.
         lines.push(Line::Difference(Box::new(DifferenceLine {
             schema: SCHEMA,
             number: difference.number,
@@ -40,6 +41,7 @@ pub(super) fn lines(run: &Run, command: &str) -> Vec<Line> {
         })));
     }
 
+    // Last, so that a reader sees whether the output is whole.
     lines.push(Line::Lockstep(LockstepLine {
         schema: SCHEMA,
         end: run.difference.is_none().then(|| run.end.to_string()),
@@ -110,6 +112,7 @@ mod tests {
         let value = serde_json::json!({"name": "r13", "machine": "0x5", "processor": "0x0"});
         let values = difference["values"].as_array().expect("values");
         assert!(values.contains(&value), "{lines}");
+        // Memory as bytes in the order of addresses: how much differs is not a whole word.
         let memory = serde_json::json!({"address": "0x500000", "machine": "01", "processor": "02"});
         assert_eq!(difference["memory"][0], memory);
         assert_eq!(

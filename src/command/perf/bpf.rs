@@ -58,6 +58,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let options = Options {
         program: args.program.clone(),
         sample_callchain: args.sample_callchain,
+        // Without these options no file of this computer is read: the recording may be from another
+        // one.
         symbols: (args.symfs.is_some() || args.kallsyms.is_some()).then(|| Places {
             symfs: args.symfs.clone(),
             kallsyms: args.kallsyms.clone(),
@@ -82,6 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     }
 
     out.flush()?;
+    // Last, below the counts that it qualifies: how much of the recording could not be read.
     output::tell_summary(&args.path, &handled.summary);
     Ok(status)
 }

@@ -66,6 +66,8 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     };
 
     let start = Instant::now();
+    // With the lowest seed that fails, whatever the number of threads: the printed command gives
+    // the same.
     let (failure, schedules) = fuzz::fuzz(&plan);
     let seconds = start.elapsed().as_secs_f64();
     // Of a shorter run, the rate would say nothing.
@@ -101,6 +103,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         Some(_) => Status::AsExpected,
         None => Status::Difference.known(),
     };
+    // The first rule that was broken: later ones may follow from it.
     let violation = &failure.violation;
     writeln!(
         out,
@@ -112,6 +115,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     )?;
 
     let seed = failure.seed;
+    // Each schedule is made from its seed alone, so one seed repeats the failure.
     let seeds = format!("{seed}..{}", seed.saturating_add(1));
     let again = given.command(&FUZZ, &["--seeds".into(), seeds.into()], &[]);
     writeln!(out, "{again}")?;

@@ -70,6 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let file = file.transpose()?;
 
     if let Some(seed) = args.seed {
+        // With a scenario, the seed varies it; without one, it makes a schedule of its own.
         let (text, world) = match &file {
             Some(file) => run::run_varied(file, seed)?,
             None => run::run_seed(seed, args.events as usize)?,
@@ -98,6 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
     write_records(args, &outcome.world)?;
 
+    // A scenario without an expectation shows what happens, and judges nothing.
     let is_same = outcome.output == outcome.expected;
     let status = if args.bless || is_same && !outcome.expected.is_empty() {
         Status::AsExpected
@@ -116,6 +118,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 
     if status == Status::Difference {
         let lines = outcome.output.lines().zip(outcome.expected.lines());
+        // If one of them is the start of the other, this is the first line that only one has.
         let line = 1 + lines.take_while(|(is, was)| is == was).count();
         tell!(
             "the output differs from the one expected in {}, from line {line} on",

@@ -227,6 +227,7 @@ fn is_piped() -> bool {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
+    // These change only the text of perf; a profile has no place for them.
     let of_text = [
         (!args.fields.is_empty(), "--fields"),
         (args.ns, "--ns"),
@@ -251,6 +252,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         ..Places::default()
     };
 
+    // Opened before the output is made, so that a recording that cannot be read replaces no file.
     let recording = args.open()?;
     let path = args.output.as_deref();
     let report = output::to_file_or(path, output::raw_stdout(), |out| {

@@ -18,6 +18,7 @@ use unwind_sim_record::{At, TraceRecorder};
 use unwind_sim_recordings::trace::{self, Meta, TimeUnit};
 
 pub(super) fn run(args: &Args) -> Result<Status> {
+    // Refused, not ignored: a trace made without an option that was given would mislead.
     let only_ptrace = [
         (args.pid.is_some(), "-p"),
         (args.randomize, "--randomize"),
@@ -41,6 +42,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     }
     program.program.options.observed = args.children.observed();
 
+    // Images are looked up below `--root`, where the program finds them.
     let finder = emulator::finder_options(args.machine.root());
     args.warn_of_places(&at, &program.program, finder);
     // As natively, the program uses the terminal of this command.
@@ -71,8 +73,11 @@ pub(super) fn run(args: &Args) -> Result<Status> {
 
     let mut summary = output::trace_file(&args.output, &meta.clone(), |writer| {
         let finder = emulator::finder_options(args.machine.root());
+        // The file gets its name only when this closure succeeds; after an error, the samples so
+        // far are kept under another name.
         let mut recorder = TraceRecorder::new(writer, finder);
         let summary = emulator::record(program.program, &options, &mut recorder)?;
+        // Code around the sampled places is known only now, so it follows the samples.
         recorder.write_text()?;
         if let Some(problem) = recorder.unread() {
             output::tell_files(std::slice::from_ref(problem), 1);
@@ -124,6 +129,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         .finish(&summary.followed, &summary.end)?;
 
     let status = match (args.status, end.status()) {
+        // A program that was stopped has no status of its own, and then the recording has one.
         (StatusOf::Program, Some(status)) => Status::Program(status),
         _ if summary.samples == 0 || summary.end.is_not_modelled() => Status::NothingJudged,
         _ => Status::AsExpected,

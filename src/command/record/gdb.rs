@@ -18,6 +18,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         bail!("no stub given: --engine gdb HOST:PORT");
     };
 
+    // A stub gives registers and memory only; symbols come from the image.
     let opened = args.kernel.options(None)?;
     let Some(kernel) = &opened.kernel else {
         bail!("--engine gdb needs --kernel VMLINUZ");
@@ -48,6 +49,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
 
     let summary = output::trace_file(&args.output, &meta.clone(), |writer| {
         let mut recorder = TraceRecorder::new(writer, Default::default());
+        // The last metadata of a trace counts, so it is written again when the counts are known.
         let summary = gdb::record(&image, kernel.path(), &options, &mut recorder)?;
         if args.truth {
             meta.truth = args.truth_text(summary.instructions);
@@ -58,6 +60,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         Ok(summary)
     })?;
 
+    // A stub is left, not ended: the machine behind it usually runs on.
     let ended = summary
         .ended
         .as_deref()
@@ -97,6 +100,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     // Only now that the trace is complete: this process may end here.
     host::end_by_signal();
 
+    // Recording judges nothing, so samples are all that can be expected.
     Ok(match summary.samples {
         0 => Status::NothingJudged,
         _ => Status::AsExpected,

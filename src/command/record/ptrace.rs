@@ -40,6 +40,8 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         bail!("--timeout is for --engine emulator");
     }
 
+    // The defaults differ: with the truth every instruction is stepped, so samples are by
+    // instructions; otherwise by time.
     let at = args.when(args.truth)?;
     if let Some(path) = args.program.first().map(Path::new) {
         may_run(path)?;
@@ -57,6 +59,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     // Only single steps count instructions; without them, time is that of the clock.
     let steps = args.truth || at.needs_steps();
     let environment = args.environment();
+    // `options` takes the environment, but what it leaves out is reported only after the run.
     let left_out = environment.left_out.clone();
     let options = options(args, at, environment)?;
 
@@ -73,6 +76,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     let summary = output::trace_file(&args.output, &meta.clone(), |writer| {
         let mut recorder = TraceRecorder::new(writer, ptrace::finder_options());
         let summary = host::record(&options, &mut recorder)?;
+        // Code around the sampled places is known only now, so it follows the samples.
         recorder.write_text()?;
         if let Some(problem) = recorder.unread() {
             output::tell_files(std::slice::from_ref(problem), 1);
@@ -105,6 +109,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
     // Only now that the trace is complete: this process may end here.
     host::end_by_signal();
 
+    // A program that still runs has no status; then that of the recording is returned.
     if let (StatusOf::Program, Some(status)) = (args.status, end.status()) {
         return Ok(Status::Program(status));
     }

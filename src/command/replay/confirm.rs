@@ -43,6 +43,7 @@ pub(super) fn run(
 ) -> Result<Status> {
     let symfs = input.options().symfs.clone();
     let mut source = match input.file() {
+        // Of a core all memory is used; a sample has only its stacks, and the files' code.
         Some(file) if file.kind() == FileKind::Core => Source::core(file, symfs)?,
         _ => Source::samples(symfs),
     };
@@ -58,6 +59,7 @@ pub(super) fn run(
         if last.replace(view.number) != Some(view.number) {
             let core = source.core_at(view).map_err(|error| error.to_string());
             let cpu = args.confirm.cpu.processor();
+            // A stack that was recorded in a loop without end would never return.
             let most = args.input.case.max_instructions.unwrap_or(INSTRUCTIONS_MAX);
             let went = core.map(|s| confirm::resume(s, cpu, most, root.path()));
             if args.json {
@@ -89,6 +91,7 @@ pub(super) fn run(
             let frames = &outcome.chain.frames;
             let judged = confirm::judge(frames, resumed);
             tally.add(unwinder, &judged);
+            // Noted before the line is written: the reader may go away.
             if tally.unexpected() {
                 status::found();
             }

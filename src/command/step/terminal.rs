@@ -39,11 +39,13 @@ pub(super) fn show(
         );
     }
 
+    // The printed command needs `--` in front of a program, whose options would otherwise be ours.
     let rest: Vec<OsString> = match args.path {
         Some(_) => words.to_vec(),
         None => [&["--".into()], words].concat(),
     };
 
+    // The position is part of the command, so that it opens where the reader is now.
     let again = |spot: &StepperPosition| {
         let mut own = vec!["--from".to_owned(), spot.number.to_string()];
         own.extend(["--walk".to_owned(), spot.walk.clone()]);
@@ -70,6 +72,7 @@ pub(super) fn show(
 
     match script {
         Some(script) => {
+            // Screens of a script are compared as text, so they have no colours.
             let mut out = output::plain_stdout();
             play(&mut stepper, &script, args.play.size, &mut out)?;
             out.flush()?;

@@ -200,6 +200,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         choice: choice(args.abi.as_deref(), &args.claims)?,
     };
 
+    // A sweep records files that cannot be read as rows, and goes on after an interruption; nothing
+    // below does.
     if let (Some(files), Some(out)) = (&args.files, &args.out) {
         return sweep::run(files, args.shard, out, args.format, &options);
     }
@@ -213,6 +215,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         explain: args.explain,
     };
 
+    // Read before any file is checked, so that a wrong baseline is an error at once.
     let known = match &args.baseline {
         None => None,
         Some(path) => {
@@ -224,6 +227,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 
     let mut sarif = args.sarif.then(Sarif::default);
     let mut out = match args.sarif {
+        // SARIF is one document for other programs, whose bytes are not to be escaped.
         true => output::raw_stdout(),
         false => output::stdout(),
     };
@@ -257,6 +261,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         if let Some(known) = &known {
             known.take_out(&file, &mut report);
         }
+        // Noted before the output: a reader that goes away after the first line gets the right
+        // status.
         status = worse(status, &report).known();
         match &mut sarif {
             Some(sarif) => sarif.add(&file, &report),
@@ -265,6 +271,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         }
     }
 
+    // One log for all files, so it cannot be written before the last one.
     if let Some(sarif) = sarif {
         sarif.write(&mut out)?;
     }

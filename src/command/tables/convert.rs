@@ -102,6 +102,7 @@ fn write_json(args: &Args, file: &File, written: &ConvertedFile) -> Result<()> {
     let mut out = output::raw_stdout();
     let report = &written.converted.report;
 
+    // All losses, one a line; the text lists only the first ones of each reason.
     for loss in &report.losses {
         let line = json::Line::ConversionLoss(loss_line(file, loss));
         line.write(&mut out)?;
@@ -209,6 +210,8 @@ fn write_text(args: &Args, file: &File, written: &ConvertedFile) -> Result<()> {
             counted(rows, "row"),
             counted(bytes, "address")
         )?;
+        // A part of a row, such as the place of a callee-saved register, may be lost in every
+        // function: these are only counted.
         if !lost.costs_rows() && lost != LossReason::OtherTable {
             continue;
         }
@@ -220,6 +223,7 @@ fn write_text(args: &Args, file: &File, written: &ConvertedFile) -> Result<()> {
             let first = loss.first;
             writeln!(out, "  {start:#x} {name}, at {first:#x}")?;
         }
+        // Only what the loop above has not taken is left to count.
         let more = these.count();
         if more > 0 {
             writeln!(out, "  and {more} more; --json lists all")?;

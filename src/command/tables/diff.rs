@@ -93,6 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             let (other, second) = split(second);
             (stdin::named(other.into())?, second)
         }
+        // One name: the tables of one file are compared with each other.
         None => (path.clone(), None),
     };
 
@@ -155,6 +156,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     }
 
     out.flush()?;
+    // An empty section is there but has no rows: without a word about it, the message would look
+    // wrong.
     if pairs.is_empty() {
         tell!("{}: no two tables to compare", path.printable());
         for file in [Some(&file), other.as_ref()].into_iter().flatten() {
@@ -162,6 +165,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         }
     }
 
+    // Malformed parts are an error, but one that must not hide a difference that was found.
     if problems > 0 && status != Status::Difference {
         let parts = if problems == 1 { "part" } else { "parts" };
         bail!("{problems} {parts} of the tables cannot be read");

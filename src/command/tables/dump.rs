@@ -85,6 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         .filter(|kind| has(&file, *kind))
         .collect();
 
+    // Before the check for absence: a table that cannot be unpacked looks absent.
     tell_damaged(&file, &kinds);
     let asked = |section| kinds.iter().any(|kind| kind.section() == Some(section));
     let empty = tell_empty(&file, asked);
@@ -120,18 +121,22 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             for table in present.iter().filter_map(|kind| Table::read(&file, *kind)) {
                 rows += tables::write(&file, &table, &filter, form, &mut out)?;
                 let bad = table.functions().iter().filter_map(|f| f.error);
+                // An error in a function that is not shown is not reported either.
                 let shown = |address: u64| filter.shows(&(address..address.saturating_add(1)));
                 let bad: Vec<String> = bad
                     .filter(|(address, _)| shown(*address))
                     .map(|(address, reason)| format!("from {address:#x} on: {reason}"))
                     .chain(table.problems().iter().map(ToString::to_string))
                     .collect();
+                // All are counted, but a hostile file may have millions: only some are kept.
                 problem_count += bad.len() as u64;
                 problems.extend(bad.into_iter().take(PROBLEMS_MAX));
             }
         }
     }
 
+    // The summary comes last, because only then the counts are known; it also shows that the output
+    // is complete.
     if args.json {
         let line = Line::table_dump(&file, rows, problem_count, output::command_line());
         line.write(&mut out)?;

@@ -142,6 +142,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
 
     let written = write_in_file(&file, &data, &generated, args.to)?;
+    // The input was read whole, since the output may have the same name.
     written::write(&args.output, &written.bytes, &args.path)?;
 
     match args.json {
@@ -200,6 +201,7 @@ impl Shown<'_> {
                 });
                 line.write(&mut out)?;
             }
+            // A reason that no function has is left out, as in the text.
             if functions > 0 {
                 losses.push(LossCountLine {
                     reason: gap.as_str(),
@@ -226,6 +228,8 @@ impl Shown<'_> {
 
         self.write_differences(&mut out)?;
         let report = &written.report;
+        // The writer loses what the format cannot say, as in a conversion; both kinds of loss are
+        // in one list.
         for (lost, (functions, rows, bytes)) in report.by_reason() {
             losses.push(LossCountLine {
                 reason: lost.as_str(),
@@ -236,6 +240,7 @@ impl Shown<'_> {
             });
         }
 
+        // The same line as for a conversion, of which the source is the code.
         let line = json::Line::Conversion(ConversionLine {
             schema: SCHEMA,
             file: self.args.path.display().to_string(),
@@ -312,6 +317,8 @@ impl Shown<'_> {
         )?;
         written::tell_sections(&mut out, &written.sections)?;
 
+        // Gaps are places where the code gave no row; losses, below, are rows that the format
+        // cannot hold.
         for gap in GAPS {
             self.tell_gap(&mut out, gap)?;
         }
@@ -327,6 +334,8 @@ impl Shown<'_> {
             )?;
         }
 
+        // Code that belongs to no function has no row either, and would not show up in any count
+        // above.
         for outside in &self.generated.outside {
             writeln!(
                 out,
@@ -389,6 +398,8 @@ impl Shown<'_> {
             let listed = comparison.listed.iter().filter(|l| l.0 == *class);
             for (_, start, len) in listed.take(LISTED_MAX) {
                 let name = self.generated.function_at(*start).map_or("", |f| &f.name);
+                // Sections of a relocatable object have no addresses yet: section and offset is
+                // what other tools print.
                 match self.file.place(*start) {
                     Some((section, offset)) => {
                         writeln!(

@@ -112,6 +112,7 @@ fn write_text(args: &Args, merged: &Merged) -> Result<()> {
         }
     }
 
+    // These make the exit status 1: which of the two is right cannot be seen here.
     for start in merged.conflicts.iter().take(LISTED_MAX) {
         writeln!(
             out,
@@ -119,6 +120,7 @@ fn write_text(args: &Args, merged: &Merged) -> Result<()> {
         )?;
     }
 
+    // A program may have thousands of them, with one cause.
     let more = merged.conflicts.len().saturating_sub(LISTED_MAX);
     if more > 0 {
         writeln!(out, "  and {more} more such functions; --json lists all")?;

@@ -35,12 +35,14 @@ pub(super) fn run(
     options: &Options,
 ) -> Result<Status> {
     let of = || format!("--files {}", files.printable());
+    // The list is read whole before the first file: shards are dealt out by its order.
     let list = match files == STANDARD {
         true => List::read(std::io::stdin().lock()),
         false => open::stream(files).map_err(Into::into).and_then(List::read),
     };
 
     let list = list.with_context(of)?;
+    // A file that is listed twice would count twice in the sums.
     if list.repeated() > 0 {
         let (count, s) = (list.repeated(), plural(list.repeated() as u64));
         tell!("{count} path{s} of the list came before and are left out");
@@ -125,6 +127,8 @@ fn to_part(plan: &Plan<'_>, options: &Options, out: &Path) -> Result<Sums> {
         ..
     } = *part.kept();
 
+    // Shards are dealt out by the order of the list alone, so `done` counts the same files as
+    // before.
     let files = plan.list.shard(plan.shard);
 
     if is_whole {
@@ -202,6 +206,7 @@ fn tell(sums: &Sums, out: &Path) {
         plural(sums.functions())
     );
 
+    // What was not found is not mentioned: the line is read at a glance, in the log of a job.
     if sums.contradicted() > 0 {
         text += &format!(", {} with wrong rows", sums.contradicted());
     }

@@ -24,6 +24,7 @@ impl Handled {
     pub fn write_json(&self, command: &str, out: &mut dyn Write) -> io::Result<()> {
         let mut line = |line: &Line| line.write(out);
 
+        // In the order in which the samples ran, which is that of time.
         for output in &self.outputs {
             line(&Line::HandlerOutput(HandlerOutputLine {
                 schema: SCHEMA,
@@ -42,6 +43,7 @@ impl Handled {
             }))?;
         }
 
+        // Losses are gathered for the summary: a map with losses has its entries all the same.
         let mut all = Vec::new();
         for map in self.handlers.maps.iter() {
             let name = &map.def.name;
@@ -79,6 +81,7 @@ impl Handled {
             }
         }
 
+        // The summary is last: without it, the output was cut short.
         let program = &self.handlers.programs()[self.program];
         line(&Line::Handling(HandlingLine {
             schema: SCHEMA,

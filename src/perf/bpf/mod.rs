@@ -136,6 +136,7 @@ pub fn handle(
     let object = bytes(object, OBJECT_BYTES_MAX)?;
     let object = Object::parse((*object).as_ref())?;
 
+    // An object may hold programs for other hooks, which have another context.
     let is_wanted = |name: &str| options.program.as_ref().is_none_or(|wanted| wanted == name);
     let program = object
         .programs
@@ -150,6 +151,8 @@ pub fn handle(
         map_bytes: MAP_BYTES,
     };
     let mut handlers = Handlers::load(&object, limits)?;
+    // `bpf_perf_event_output` writes to the event that user space put in the map for this CPU. Here
+    // nobody did, so each CPU gets one.
     handlers.maps.open_outputs(CPUS);
     let mut attachment = Attachment::new(EventTraits::default());
     // An event without precise samples and without a program accepts any program for events.
@@ -174,10 +177,15 @@ pub fn handle(
         summary: Summary::default(),
     };
 
+    // Records before a sample say what its thread is called, so names and samples are read in one
+    // pass in order of time.
     let mut tasks = Tasks::default();
     let mut guard = Guard::default();
+    // Taken out, because the closure below changes `handled`, too.
     let mut names = handled.names.take();
     handled.summary = file.for_each(Order::Time, |event| {
+        // Mappings change, and so do the names of addresses: they are looked up when the sample is
+        // read, not when it is printed.
         if let Some(names) = &mut names {
             names.event(&event);
         }
@@ -191,6 +199,7 @@ pub fn handle(
                 let handlers = &mut handled.handlers;
                 match attachment.overflow(handlers, &mut guard, &mut env, &data) {
                     Verdict::Keep(_) => handled.kept += 1,
+                    // A handler that returns 0 suppresses the sample.
                     Verdict::Drop | Verdict::Recursion => handled.dropped += 1,
                     Verdict::Fault(fault) => {
                         handled.faults += 1;
@@ -198,6 +207,8 @@ pub fn handle(
                     }
                 }
 
+                // perf event arrays first, then ring buffers, whatever the order in which the
+                // program wrote: the two have no common order.
                 handled.outputs.append(&mut env.outputs);
                 // Rings have no times: what is in them now was written by this sample's program.
                 let rings = handled.handlers.maps.consume_rings();

@@ -77,6 +77,8 @@ impl Names {
             KERNEL => self.tasks.kernel_map(address, &mut self.files),
             _ => {
                 let maps = self.tasks.maps(tid);
+                // Mappings are sorted and do not overlap: only the last one that starts at or below
+                // it can hold the address.
                 let after = maps.partition_point(|map| map.start <= address);
                 let map = after.checked_sub(1).and_then(|at| maps.get(at));
                 map.filter(|map| address < map.end).copied()
@@ -91,6 +93,7 @@ impl Names {
         let at = address.wrapping_add(map.bias);
         let symbol = object.and_then(|object| self.files.symbol(&object, at));
 
+        // As `perf script` prints an address without a symbol, with the file in brackets.
         let name = match symbol {
             Some(symbol) => String::from_utf8_lossy(symbol.name).into_owned(),
             None => {

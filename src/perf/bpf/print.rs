@@ -61,6 +61,7 @@ impl Handled {
             let (seconds, ns) = (output.time / 1_000_000_000, output.time % 1_000_000_000);
             let payload = match output.is_ring {
                 true => output.data.clone(),
+                // As in a recording: `PERF_SAMPLE_RAW` is padded, a record of a ring buffer is not.
                 false => raw_payload(&output.data),
             };
             writeln!(
@@ -74,6 +75,7 @@ impl Handled {
             )?;
         }
 
+        // `bpf_trace_printk` texts often end in a newline, but need not.
         for line in &self.printed {
             writeln!(
                 out,
@@ -89,6 +91,7 @@ impl Handled {
             counts.def.key_size == PROFILE_KEY_SIZE && counts.def.value_size == 8
         });
 
+        // Maps that the profile is made of are not printed a second time as plain entries.
         for map in maps.iter() {
             match (&map.storage, profile) {
                 (Storage::Stacks(stacks), None) => self.print_stacks(out, map, stacks)?,
@@ -134,6 +137,8 @@ fn print_values(out: &mut dyn Write, map: &Map) -> io::Result<()> {
 
 /// Losses of a map: the count, and the reason as a word and as a phrase.
 pub(super) fn losses(map: &Map) -> Vec<(u64, &'static str, &'static str)> {
+    // A helper that fails only returns an error to the program: without these, losses would not
+    // show.
     let all = match &map.storage {
         Storage::Stacks(stacks) => {
             let stats = stacks.stats();
@@ -161,6 +166,8 @@ pub(super) fn losses(map: &Map) -> Vec<(u64, &'static str, &'static str)> {
             ]
         }
         Storage::Ring(ring) => {
+            // Discarding is the program's choice; only a record without room is a loss against its
+            // will.
             let stats = ring.stats();
             vec![
                 (
@@ -176,6 +183,8 @@ pub(super) fn losses(map: &Map) -> Vec<(u64, &'static str, &'static str)> {
             ]
         }
         Storage::Hash(hash) => {
+            // A plain hash map refuses what has no room, an LRU map evicts
+            // (`kernel/bpf/hashtab.c`).
             let stats = hash.stats();
             vec![
                 (
@@ -237,6 +246,7 @@ impl Handled {
             })
             .collect();
 
+        // By count, then by key, so that the order does not depend on the hash map.
         entries.sort();
         for (count, key) in entries {
             // `bpf_get_stackid` gives an id or a negative error (`kernel/bpf/stackmap.c`).
@@ -246,6 +256,8 @@ impl Handled {
             };
 
             writeln!(out)?;
+            // The offsets are those of `struct key` in `corpus/bpf/profile.bpf.c`: two 64-bit ids,
+            // a 32-bit pid, the name.
             let pid = word(16) as u32;
 
             for (kind, id) in [("kernel", word(0)), ("user", word(8))] {

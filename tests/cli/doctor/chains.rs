@@ -55,6 +55,7 @@ fn complaint(functions: &[&str]) -> Value {
     let (source, program) = (folder.path().join("p.s"), folder.path().join("p"));
     std::fs::write(&source, SOURCE).expect("a source");
     let mut cc = Command::new("cc");
+    // No library: each function of the program is one that the test has written.
     cc.args(["-nostdlib", "-static", "-Wl,-Ttext=0x401000", "-o"]);
     assert!(
         cc.arg(&program)
@@ -88,6 +89,7 @@ fn complaint(functions: &[&str]) -> Value {
         BASE + symbol.address() - code.1 + skip
     };
 
+    // perf marks which part of a chain the addresses behind it belong to.
     let chain: Vec<u64> = std::iter::once(PERF_CONTEXT_USER)
         .chain(functions.iter().enumerate().map(address))
         .collect();

@@ -74,6 +74,7 @@ fn faults_of(complaint: &Value, expected: &ExpectedReport) -> Vec<String> {
     let functions: Vec<&str> = expected.text("function").split('|').collect();
     let blamed = complaint["functions"].as_array().expect("functions");
     for function in blamed.iter().filter_map(|f| f["function"].as_str()) {
+        // An empty expectation does not judge the function.
         if functions != [""] && !functions.contains(&function) {
             faults.push(format!("function is {function}"));
         }

@@ -30,6 +30,7 @@ fn checked(choice: &str, first: &str, other: &str) -> (u64, Vec<String>) {
     ]);
 
     let lines = lines(&output);
+    // The number of instructions shows whose code was checked, also where nothing was found.
     let summary = of_type(&lines, "summary");
     let found = of_type(&lines, "contradiction");
 
@@ -130,6 +131,7 @@ fn sampled(scratch: &Scratch, choice: &str, programs: [&str; 2]) -> Vec<u64> {
     ]);
     assert_eq!(status(&output), 0, "{}", stderr(&output));
 
+    // A sample of one process with the mappings of the other would give a wrong chain.
     let chains = run(&["replay", &trace, "-u", "dwarf", "--json"]);
     let chains = of_type(&lines(&chains), "chain");
     assert!(

@@ -234,6 +234,7 @@ fn what_can_still_happen_is_no_deadlock() {
     // The timer expires 1000 times a second, for 40 s; and 200,000 bytes are more than a pipe
     // holds.
     let program = program(&scratch, "sleeps", source);
+    // With another seed, the processes take other turns: the answer must not depend on them.
     for seed in ["0", "1", "2"] {
         let output = run(&["emulate", "--seed", seed, "--", &program]);
         assert_eq!(stdout(&output), "40\n200000\n", "{}", stderr(&output));

@@ -51,6 +51,7 @@ fn replayed(scratch: &Scratch, program: &str, seed: &str) -> (String, String) {
     assert_eq!(status(&second), 0, "{}", stderr(&second));
 
     assert_eq!(stdout(&first), stdout(&second), "seed {seed}");
+    // The same output could come of other turns; the number of instructions hardly could.
     assert_eq!(instructions(stderr(&first)), instructions(stderr(&second)));
 
     let read = |path: &str| std::fs::read_to_string(path).expect("a schedule");
@@ -109,6 +110,7 @@ fn every_command_follows_a_schedule() {
     let [one, two, three, trace] = paths.each_ref().map(|path| &path[..]);
     let read = |path: &str| std::fs::read_to_string(path).expect("a schedule");
 
+    // The program's output depends on the turns, so it shows whether they are followed.
     let output = run(&[
         "emulate",
         "--seed",

@@ -67,6 +67,7 @@ fn main() -> std::process::ExitCode {
 
     let begin = Instant::now();
     let mut progress = Progress::new("cases", true);
+    // Failures by code: one defect of a rule fails in many states.
     let mut seen = HashMap::new();
     let mut cases = 0;
     while cases < cases_max && begin.elapsed() < Duration::from_secs(seconds) {
@@ -103,6 +104,7 @@ fn main() -> std::process::ExitCode {
 
     // In a fixed order, so that two runs can be compared.
     let mut failed: Vec<_> = seen.into_iter().collect();
+    // A hash map's order changes from run to run.
     failed.sort();
     println!("failures by code: {failed:?}");
     let done = |code| fuzzer.precision.of(code).0;

@@ -38,6 +38,7 @@ fn what_is_known_after_random_instructions_is_so() {
                 test,
                 format_args!("single instructions are denied: {error}"),
             );
+            // In a sandbox without ptrace, the machine alone is still compared.
             Fuzzer::new(seed, false, |_| true)
         }
         made => made,
@@ -75,6 +76,7 @@ fn as_much_is_known_as_before() {
         // A change that loses precision shows in the line of its code.
         let (written, exact) = fuzzer.precision.of(*code);
         (sums.0, sums.1) = (sums.0 + written, sums.1 + exact);
+        // Codes of which nothing is exactly known would only make the snapshot long.
         if exact > 0 {
             let _ = writeln!(text, "{code:?}: {exact} of {written}");
         }

@@ -144,6 +144,7 @@ impl<'f> Judge<'f> {
             groups[at].contradictions += checked.verdict.contradictions.len();
         }
 
+        // A stable sort: groups of the same size stay in the order of their first function.
         groups.sort_by_key(|g| (g.blame.known.is_some(), Reverse(g.functions.len())));
         groups
     }

@@ -265,6 +265,8 @@ impl Writers {
         }
 
         let (kind, evidence) = match (self.compilers.is_empty(), self.is_object) {
+            // Compilers leave their words in each object (unless with -fno-ident), assemblers do
+            // not.
             (true, true) => (Kind::Hand, Evidence::NoComment),
             (true, false) => (Kind::Unknown, Evidence::None),
             // An assembler may name no file: then its symbols come behind those of a compiler's file.

@@ -280,6 +280,7 @@ impl CaseErrorKind {
                 "write `#! inject: KIND at LABEL` and an `.ifdef DEFECT` block".into()
             }
             Self::AfterExpectation => "`#=` lines are one block at the end of the file".into(),
+            // Only `bless` writes these lines, so nobody should correct them by hand.
             Self::NoColumns
             | Self::BadColumn { .. }
             | Self::RowLength { .. }

@@ -58,6 +58,8 @@ pub(super) fn unfold<'a>(lines: &[&'a str]) -> Vec<Unfolded<'a>> {
             whole.push_str(more);
             continue;
         }
+
+        // Most lines are not folded, so their text is borrowed.
         joined.push(Unfolded {
             text: Cow::Borrowed(text),
             parts: vec![Part {

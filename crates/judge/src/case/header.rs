@@ -180,6 +180,7 @@ impl Claim {
                 form,
             };
 
+            // Arguments contain blanks (`at LABEL`), so only the parenthesis ends them.
             let args = match tail.strip_prefix('(') {
                 Some(tail) => {
                     let (args, tail) = tail
@@ -202,6 +203,7 @@ impl Claim {
                 return Err(bad("has no reason code"));
             }
 
+            // Without a start, the claim holds for each one in `regs:`.
             let (unwinder, start) = match head.split_once('@') {
                 Some((unwinder, start)) => (
                     unwinder,
@@ -311,6 +313,8 @@ pub struct Header {
 
 impl Default for Header {
     fn default() -> Self {
+        // The program is the case alone, at its link addresses, and has no library or loader around
+        // it.
         let link = ["-nostdlib", "-static", "-no-pie"];
         Self {
             claim: String::new(),
@@ -361,6 +365,7 @@ impl Header {
             }
             "source" => self.sources.push(value.to_owned()),
             "group" => {
+                // It becomes a path below `corpus/cases`, so `/` and `..` must not be possible.
                 let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
                 if !value.bytes().all(plain) {
                     return Err(bad(
@@ -370,9 +375,13 @@ impl Header {
                 }
                 self.group = value.to_owned();
             }
+
+            // These replace the flags of `Header::default`, for cases that need the C library.
             "link" => self.link = words(value),
             "cflags" => self.cflags = words(value),
             "assembler" => {
+                // With another version the case is not built: its rows would not be those it is
+                // about.
                 let is_version = value.bytes().all(|b| b.is_ascii_digit() || b == b'.');
                 if !is_version {
                     return Err(bad(value, "a version of the GNU assembler, such as 2.40"));
@@ -390,6 +399,8 @@ impl Header {
             "regs" => {
                 let allowed =
                     "hw, fake:v5.1, fake:v3-2019, fake:v5.2, fake:always-ip, separated by blanks";
+
+                // Only full names: `fake` alone could be the fake registers of any kernel.
                 let start = |word| parse_start(word).ok_or_else(|| bad(word, allowed));
                 self.regs = value
                     .split_whitespace()
@@ -397,6 +408,7 @@ impl Header {
                     .collect::<Result<_, _>>()?;
             }
             "config" => {
+                // Written as in a kernel's `.config`, without `CONFIG_`.
                 self.frame_pointer_config = match value {
                     "FRAME_POINTER=y" => true,
                     "FRAME_POINTER=n" => false,
@@ -407,6 +419,7 @@ impl Header {
             "tables" => self.tables = parse_tables(value).map_err(|word| bad(word, TABLES))?,
             "inject" => self.inject = Some(parse_inject(value)?),
             "memory" | "set" => {
+                // Both keys share a list, which keeps the order of the file.
                 self.corruptions
                     .push(Corruption::parse(key == "memory", value)?);
             }
@@ -536,11 +549,13 @@ fn parse_inject(value: &str) -> Result<Inject, CaseErrorKind> {
         .into_iter()
         .find(|defect| defect.as_str() == kind.trim());
 
+    // The reason is free text, so it goes to the end of the line.
     let (label, equivalent) = match rest.split_once(" equivalent:") {
         Some((label, why)) => (label.trim(), Some(why.trim())),
         None => (rest.trim(), None),
     };
 
+    // Without a reason, any defect that the check misses could be called equivalent.
     if !is_symbol(label) || equivalent.is_some_and(str::is_empty) {
         return Err(bad());
     }

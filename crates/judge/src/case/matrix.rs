@@ -107,6 +107,8 @@ fn parse_verdict(text: &str) -> Option<Verdict> {
             None
         }
     };
+
+    // `m2@1`: two frames, of which the first has index 1.
     let counted = |rest: &str| {
         let (count, at) = rest.split_once('@')?;
         let count = number(count).filter(|&count| count > 0)?;
@@ -174,6 +176,8 @@ impl Matrix {
                 .ok_or((index, CaseErrorKind::AfterExpectation))?;
 
             let words: Vec<&str> = line.split_whitespace().collect();
+
+            // A first line that is not a head is reported as such by `parse_columns`.
             if index == 0 || is_head(&words) {
                 // Another head starts a block with further columns.
                 let columns = parse_columns(&words).map_err(|kind| (index, kind))?;
@@ -276,6 +280,7 @@ fn join(above: Option<Matrix>, block: Matrix) -> Result<Matrix, CaseErrorKind> {
         return Err(CaseErrorKind::BlockRows);
     }
 
+    // Each block alone is within the limit; all together need not be.
     if whole.columns.len() + block.columns.len() > MATRIX_SIDE_MAX {
         return Err(CaseErrorKind::NoColumns);
     }

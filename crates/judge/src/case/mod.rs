@@ -95,6 +95,8 @@ impl Case {
 
         for line in folded::unfold(&lines) {
             reader
+                // A folded line is read as one; the offset of an error becomes a place in the file
+                // again.
                 .line(&line.text, line.number())
                 .map_err(|(at, kind)| {
                     let (number, column) = line.place(&lines, at);
@@ -117,6 +119,7 @@ impl Case {
             author_bytes,
         };
 
+        // Last, because its rows must be sample points of the author's part.
         if !generated.is_empty() {
             let matrix = Matrix::parse(generated)
                 .and_then(|matrix| case.check_rows(matrix))
@@ -241,6 +244,7 @@ impl Reader {
             return Err((key_at, CaseErrorKind::DuplicateKey { key }));
         }
 
+        // `value` reaches to the end of the line, so its length gives its offset.
         let value_at = line.len() - value.trim_start().len();
         let value = value.trim();
         if value.is_empty() {
@@ -280,6 +284,9 @@ impl Reader {
             if is_kernel {
                 continue;
             }
+
+            // A fake sample has two labels: where its registers are fetched, and the unwinder's
+            // own.
             for label in std::iter::once(&sample.key.label).chain(&sample.key.own) {
                 defined(text, label).map_err(|kind| (sample.line, kind))?;
             }
@@ -294,6 +301,7 @@ impl Reader {
             self.known(points).map_err(|kind| (line_of(key), kind))?;
         }
 
+        // A corruption of a point that does not exist would silently be left out.
         for corruption in &self.header.corruptions {
             let key = match corruption.target {
                 Target::Memory(_) => "memory",
@@ -342,6 +350,7 @@ impl Reader {
         let starts_meet =
             |a: Option<Variant>, b: Option<Variant>| a.is_none() || b.is_none() || a == b;
         for right in &self.header.right {
+            // A claim without points is about all of them, so any `wrong` contradicts it.
             let all_right = right.args.is_empty();
             let meets = |wrong: &&Claim| {
                 wrong.unwinder == right.unwinder && starts_meet(wrong.start, right.start)
@@ -375,6 +384,7 @@ impl Reader {
     }
 
     fn check_defect(&self, text: &str) -> Result<(), CaseErrorKind> {
+        // A case may have conditions on other symbols, such as `FRAME_POINTER` in a kernel.
         let block = text.lines().any(|line| {
             let mut words = line.split_whitespace();
             matches!(words.next(), Some(".ifdef" | ".ifndef")) && words.next() == Some("DEFECT")
@@ -396,6 +406,9 @@ impl Reader {
 fn defined(text: &str, label: &str) -> Result<(), CaseErrorKind> {
     let found = text.lines().any(|line| {
         let line = line.trim_start();
+
+        // The macros of `prelude.inc` that define a function have its label as their first
+        // argument.
         let macro_name = ["FUNC ", "FUNC_NO_CFI "]
             .into_iter()
             .find_map(|name| line.strip_prefix(name));

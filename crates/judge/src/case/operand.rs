@@ -49,6 +49,8 @@ impl Operand {
         let (name, offset) = match text.find(['+', '-']) {
             Some(at) => {
                 let size = parse_number(text[at + 1..].trim()).ok_or_else(bad)?;
+
+                // Addresses wrap around, so a negative offset can be added like any other.
                 let minus = text[at..].starts_with('-');
                 (
                     text[..at].trim(),
@@ -105,6 +107,7 @@ impl Corruption {
         };
         let bad = || CaseErrorKind::BadCorruption { key, form };
 
+        // From the right: a point has no `@`.
         let (assignment, point) = text.rsplit_once('@').ok_or_else(bad)?;
         let (target, value) = assignment.split_once('=').ok_or_else(bad)?;
         let target = target.trim();
@@ -120,6 +123,8 @@ impl Corruption {
         }
 
         let target = Operand::parse(target)?;
+
+        // A register is overwritten as a whole: with an offset, it would be an address.
         let target = match (is_memory, target) {
             (true, address) => Target::Memory(address),
             (

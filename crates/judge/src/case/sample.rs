@@ -64,6 +64,8 @@ impl PointKey {
             None => (label, None),
         };
 
+        // Labels are looked up in the program's symbol table, so both must have the form of a
+        // symbol.
         if !is_symbol(label) || own.as_deref().is_some_and(|own| !is_symbol(own)) {
             return Err(bad());
         }
@@ -154,10 +156,13 @@ impl Chain {
         loop {
             let until = next_separator(text, from);
             let word = text[from..until].trim();
+
+            // An error points to the first character of the frame, not to the blanks before it.
             let lead = text[from..until].len() - text[from..until].trim_start().len();
             let place = from + lead;
             let last = until == text.len();
 
+            // A chain of nothing but `...` would state nothing.
             if last && word == "..." && !chain.frames.is_empty() {
                 chain.complete = false;
                 return Ok(chain);
@@ -231,6 +236,7 @@ fn parse_frame(word: &str) -> Result<(Frame, usize), CaseErrorKind> {
         None => (word, 1),
     };
 
+    // `...` has the form of a symbol, but only ends a chain (`Chain::parse`).
     if is_symbol(name) && name != "..." {
         Ok((Frame::Function(name.to_owned()), count))
     } else {
@@ -288,6 +294,7 @@ impl SamplePoint {
 
         let (mut fake, mut each) = (false, false);
         for word in words {
+            // Each word is a part of `text`: the difference of their addresses is its offset.
             let at = word.as_ptr() as usize - text.as_ptr() as usize;
             let wrong = |what| (at, CaseErrorKind::BadSample { what });
             if let Some(visit) = word.strip_prefix('#') {
@@ -303,6 +310,8 @@ impl SamplePoint {
             }
         }
 
+        // A fake start is walked from the unwinder's own frame, so the case has to say where that
+        // is.
         if fake != key.own.is_some() {
             return Err(bad("`fake` and `own=LABEL` must be given together"));
         }

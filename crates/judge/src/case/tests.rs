@@ -47,6 +47,7 @@ fn read(path: &Path) -> String {
 
 #[test]
 fn a_header_is_read_into_its_fields() {
+    // The only sample at `leaf_in` is that of its second visit.
     let error = Case::parse("two-frames.s", SMALL).expect_err("fp is claimed at visit 1");
     assert_eq!(
         error.kind,
@@ -70,6 +71,8 @@ fn a_header_is_read_into_its_fields() {
     );
 
     assert_eq!(case.samples[1].key(), "leaf_in#2");
+
+    // `rec*3` stands for three frames, and `...` for none.
     let names: Vec<String> = case.samples[1]
         .chain
         .frames
@@ -135,6 +138,8 @@ own: ret
         header.right[0].start,
         Some(Variant::Fake(FakeVariant::V5_2))
     );
+
+    // A profile and a fallback are parts of the name.
     assert_eq!(header.right[1].unwinder, "sframe:kernel-v3+fp");
 
     assert_eq!(header.assembler.as_deref(), Some("2.40"));
@@ -149,6 +154,7 @@ own: ret
     );
     assert_eq!(inject.equivalent.as_deref(), Some("no call there"));
 
+    // `rbp-8`: a negative offset is kept as what it adds, modulo 2^64.
     let below = Operand {
         base: Base::Register(Reg::Rbp),
         offset: 8u64.wrapping_neg(),
@@ -159,6 +165,7 @@ own: ret
         Base::Symbol("leaf".into())
     );
 
+    // `memory` and `set` are one list, in the order of the file.
     assert_eq!(header.corruptions[1].target, Target::Register(Reg::Rax));
     assert_eq!(header.corruptions[1].point.to_string(), "deep/own");
     assert_eq!(header.forgotten[0].registers, [Reg::Rbx, Reg::R12]);
@@ -167,6 +174,7 @@ own: ret
 
 #[test]
 fn a_matrix_survives_being_written_and_read() {
+    // Every verdict once, some with a code, and the cell of a start that does not apply.
     let cells = [
         ". ~ m1@1 x12@0/US206 w@3/US501 t@2/US203",
         "r/US301 l/US205 u ? - .",
@@ -297,6 +305,7 @@ fn every_case_is_read_and_stands_in_its_group() {
         let shown = path.display().to_string();
         let case = Case::parse(&shown, &read(&path)).unwrap_or_else(|error| panic!("{error}"));
 
+        // `group` is the folder below `corpus/cases` (docs/case-format.md).
         let folder = path
             .parent()
             .and_then(Path::file_name)
@@ -341,6 +350,7 @@ fn every_reachable_code_and_every_unwinder_has_its_cases() {
         assert_eq!(covered, reachable, "{code}");
     }
 
+    // Otherwise a verdict that is always the same would not be noticed.
     for name in ["dwarf", "sframe", "orc", "fp", "guess"] {
         let named = |claims: &[Claim]| claims.iter().any(|claim| claim.unwinder == name);
         assert!(
@@ -386,10 +396,13 @@ fn a_mistake_in_cut_or_altered_text_has_a_place_in_it() {
         let lines = text.lines().count().max(1);
         assert!((1..=lines).contains(&error.line), "{error}\n{text}");
         let line = text.lines().nth(error.line - 1).unwrap_or("");
+
+        // The column behind the last character is where something is missing.
         let columns = 1..=line.chars().count() + 1;
         assert!(columns.contains(&error.column), "{error}\n{text}");
     }
 
+    // Each text is cut and altered at every position, so a few have to do.
     let texts = files("cases", "s")
         .into_iter()
         .take(6)
@@ -403,6 +416,8 @@ fn a_mistake_in_cut_or_altered_text_has_a_place_in_it() {
                 continue;
             }
             check("cut.s", &text[..at]);
+
+            // The separators of the format, a character of two bytes, and a number beyond 64 bits.
             for other in [
                 "<",
                 "@",

@@ -31,6 +31,8 @@ pub fn bless(path: &Path, accept: &[String], limits: &CaseLimits) -> Result<Bles
 
     let first = built.engines()[0];
     let recorded = built.record(first)?;
+
+    // Claims are compared with all cells, also with those that the expectation leaves open.
     let whole = matrix_of(&recorded);
     let found = expectation_of(&recorded, &whole);
 
@@ -56,6 +58,8 @@ pub fn bless(path: &Path, accept: &[String], limits: &CaseLimits) -> Result<Bles
         for (column, cell) in found.columns.iter().zip(&row.cells) {
             let old = expected.as_ref().and_then(|e| e.cell(&row.point, column));
             let was_right = old.and_then(|c| c.verdict()) == Some(Verdict::Ok);
+
+            // An open cell does not say that the unwinder is wrong.
             let is_right = cell.verdict() == Some(Verdict::Ok) || *cell == Cell::Open;
             let unwinder = column.split('@').next().unwrap_or(column);
             if was_right && !is_right && !accept.iter().any(|a| a == unwinder) {

@@ -123,6 +123,7 @@ pub(super) fn build(case: &Case, file: &InputFile, defect: bool) -> Result<Built
     let (copy, includes) = copied(case, file, folder.path()).map_err(ToolError::Folder)?;
     let path = copy.as_deref().unwrap_or(path);
 
+    // Results name an image by its file, so the program has the case's name.
     let program = folder.path().join(&case.name);
     let mut command = Command::new("cc");
     command
@@ -138,6 +139,7 @@ pub(super) fn build(case: &Case, file: &InputFile, defect: bool) -> Result<Built
         }
     }
 
+    // The source is the same: only the directives in `.ifdef DEFECT` differ.
     if defect {
         command.arg("-Wa,--defsym,DEFECT=1");
     }

@@ -51,6 +51,8 @@ fn check_right(matrix: &Matrix, claim: &Claim, column: &str, out: &mut Vec<Strin
     for at in claim.args.iter().filter_map(|a| a.at.as_ref()) {
         let before = points.len();
         points.extend(rows.clone().filter(|row| is_at(at, row)));
+
+        // A claim about no cell at all would always hold.
         if points.len() == before {
             out.push(format!(
                 "  {at}: {column} is claimed right, but there is no such cell"
@@ -63,6 +65,7 @@ fn check_right(matrix: &Matrix, claim: &Claim, column: &str, out: &mut Vec<Strin
         points.extend(rows);
     }
 
+    // A start that does not fit a point has no walk there, which contradicts no claim.
     for point in points {
         match matrix.cell(point, column) {
             Some(

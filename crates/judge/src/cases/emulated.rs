@@ -25,8 +25,11 @@ pub(super) fn run(
     program.options.args = vec![case.name.clone().into()];
     program.start_in_its_folder();
     program.options.processor = processor;
+
+    // A case that creates processes without end must not fill the memory.
     program.options.limits.tasks = limits.tasks_max;
 
+    // `record` takes the program with its options, but the finder of images needs the root.
     let root = program.options.root.clone();
     let options = EmulatorOptions {
         plan: plan(case, at, limits),
@@ -61,6 +64,7 @@ pub(super) fn run(
         _ => None,
     };
 
+    // The notices say what was not modelled, which may be why it ended so.
     let ended = match &summary.end {
         End::Outcome(Outcome::Exited(0)) => None,
         other => {

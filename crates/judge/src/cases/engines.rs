@@ -177,6 +177,7 @@ impl<'a> Side<'a> {
             (!same).then(|| format!("{what} is {a:#x} ({x:x?}), {b:#x} ({y:x?})"))
         };
 
+        // The pc first: in other code, all else may differ as well.
         if let Some(what) = told("pc", frame.pc, other_frame.pc) {
             return Some(what);
         }
@@ -193,6 +194,7 @@ impl<'a> Side<'a> {
             return Some(format!("bytes to the next CFA: {size:x?}, {other_size:x?}"));
         }
 
+        // Registers last, because a wrong frame has other registers, too.
         let (Some(saved), Some(others)) = (frame.saved, other_frame.saved) else {
             let unequal = frame.saved.is_some() != other_frame.saved.is_some();
             return unequal.then(|| "registers are known on one side only".to_owned());

@@ -38,6 +38,8 @@ pub(super) fn differences(built: &Built, engine: Engine) -> Result<Vec<String>, 
     };
 
     let recorded = Recorded::new(built, engine, true)?;
+
+    // The address in the image, as rows have it: it is the same at every point.
     let label = recorded.points.first().and_then(|point| {
         let space = point.world.space(point.sample.pid);
         let images = space.mappings().iter().filter_map(|m| m.image.as_ref());
@@ -62,6 +64,7 @@ pub(super) fn differences(built: &Built, engine: Engine) -> Result<Vec<String>, 
             && (c.row.is_some() || c.pc.symbol_address() == label || c.pc.value() == label)
     });
 
+    // An equivalent defect must not be found anywhere, or it is not equivalent.
     let kind = inject.kind.as_str();
     Ok(match (&inject.equivalent, pinned, found.is_empty()) {
         (None, true, _) | (Some(_), _, true) => Vec::new(),

@@ -101,6 +101,7 @@ pub(super) fn run(
         shadow: Ring0Shadow::default(),
     };
 
+    // Ordered by line and offset, as the rows of the expectation are.
     let mut found: BTreeMap<(usize, u64), Point> = BTreeMap::new();
     let mut visits: BTreeMap<u64, u32> = BTreeMap::new();
     let mut fetched: Vec<Fetched<'_>> = Vec::new();
@@ -123,6 +124,8 @@ pub(super) fn run(
         }
 
         let rip = now.ring0.machine.core.state.rip;
+
+        // Only ring 0 is sampled: unwinders see the kernel's text alone.
         if !now.ring0.in_user() {
             let visit = visits.entry(rip).or_default();
             *visit += 1;
@@ -164,6 +167,7 @@ pub(super) fn run(
         match now.step() {
             StepResult::Done => {}
             StepResult::Halted => {
+                // Without this, a case whose code never gets to a label would pass.
                 let reached = |index| found.keys().any(|(i, _)| *i == index);
                 if let Some(index) = (0..case.samples.len()).find(|i| !reached(*i)) {
                     let key = &case.samples[index].key;
@@ -174,6 +178,7 @@ pub(super) fn run(
             StepResult::Stopped(exit) => return Err(fail(format!("at {rip:#x}: {exit:?}"))),
         }
 
+        // The stated chains are only checked where the shadow stack knows the truth.
         if now.shadow.unknown() > case.header.truth_unknown_max {
             return Err(fail(format!("the shadow stack lost the truth at {rip:#x}")));
         }
@@ -261,6 +266,7 @@ impl<'a> Kernel<'a> {
             std::slice::from_ref(&kernel.image),
         );
 
+        // This needs the symbols and the image, which are in `kernel` only now.
         kernel.each = kernel.each()?;
 
         // The program maps nothing itself: its stacks are where its symbols say.
@@ -275,6 +281,7 @@ impl<'a> Kernel<'a> {
         let end = |stack: &str| kernel.symbol(stack).map(|begin| begin + THREAD_SIZE);
         core.state.set_gpr(reg::RSP, end(USER_STACK)? - 256);
 
+        // On a processor, IA32_LSTAR, IA32_FMASK, the IDT and the TSS say this (Intel SDM).
         let gates = Gates {
             syscall: kernel.symbol("entry_SYSCALL_64")?,
             flags_cleared: FLAGS_CLEARED,
@@ -377,6 +384,8 @@ impl<'a> Kernel<'a> {
             if sampled.is_none() && now.ring0.machine.core.state.rip == label {
                 sampled = Some(now.clone());
             }
+
+            // A handler that never returns must end, too: it has no budget of its own.
             self.take()?;
             match now.step() {
                 StepResult::Done => {}
@@ -425,6 +434,7 @@ impl<'a> Kernel<'a> {
         let mut stacks = Vec::new();
         let mut regions = Vec::new();
 
+        // All of them: a walk in a handler goes on to the stack that was interrupted.
         for (name, kind) in STACKS {
             let begin = self.symbol(name)?;
             let end = begin + THREAD_SIZE;
@@ -432,6 +442,8 @@ impl<'a> Kernel<'a> {
             let read = memory.read(begin, &mut bytes);
             read.map_err(|e| CaseFailure::run(self.case, e))?;
 
+            // Unwinders of the kernel go on from an exception or interrupt stack at the word that
+            // links it to the interrupted stack.
             let next_sp = kind.next_sp_at(end).map(|at| memory.read_u64(at));
             let next_sp = next_sp
                 .transpose()
@@ -455,6 +467,8 @@ impl<'a> Kernel<'a> {
 
         // The sampled stack comes first.
         let sp = now.ring0.machine.core.state.gpr(reg::RSP);
+
+        // The end counts: there rsp is while the stack is empty.
         let is_own = |r: &Region<'_>| (r.bounds.start..=r.bounds.end).contains(&sp);
         regions.sort_by_key(|r| !is_own(r));
         regions[0].role = RegionRole::Stack;

@@ -54,6 +54,7 @@ pub fn matrix_of(recorded: &Recorded) -> Matrix {
         let mut cache = Cache::new();
 
         for &variant in &header.regs {
+            // Where all start from hardware registers, `@hw` on each column would say nothing.
             columns.push(if only_hardware {
                 unwinder.clone()
             } else {
@@ -134,6 +135,8 @@ pub(super) fn differences(expected: &Matrix, found: &Matrix, engine: super::Engi
     for row in &found.rows {
         for (column, &cell) in found.columns.iter().zip(&row.cells) {
             match expected.cell(&row.point, column) {
+                // Where leftovers on the stack decide, only the kind of the verdict and the reason
+                // have to be the same.
                 Some(old) if old == cell || engine.is_lucky(column) && are_alike(old, cell) => {}
                 Some(old) => {
                     out.push(format!(
@@ -149,6 +152,7 @@ pub(super) fn differences(expected: &Matrix, found: &Matrix, engine: super::Engi
         }
     }
 
+    // What the run no longer has must be noticed, too.
     for row in &expected.rows {
         for column in &expected.columns {
             if found.cell(&row.point, column).is_none() {

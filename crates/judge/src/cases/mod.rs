@@ -122,6 +122,8 @@ impl Built {
         }
 
         differences.extend(inject::differences(self, engine)?);
+
+        // What the author has to correct comes first: blessing does not help before that.
         let may_bless = authors.is_empty();
         differences.splice(0..0, authors);
 

@@ -26,6 +26,7 @@ pub(super) fn run(
         ..host::Launch::default()
     });
 
+    // A program that does not end by itself must not go on after its case.
     let options = RecorderOptions {
         after_limit: AfterLimit::Kill,
         timeout: Some(limits.timeout),
@@ -48,6 +49,8 @@ pub(super) fn run(
         .map_err(|e| CaseFailure::run(case, e))?;
 
     let points = std::mem::take(&mut recorder.points);
+
+    // A limit explains any end of the program, so it is told apart from the others.
     let reached = match summary.end {
         host::End::Timeout => Some(Reached::Time(limits.timeout)),
         host::End::Limit => Some(Reached::of_plan(limits, summary.samples)),

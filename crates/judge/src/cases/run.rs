@@ -134,6 +134,7 @@ pub(super) fn run(
         ));
     }
 
+    // Where the truth is not known, nothing is judged, and a wrong chain would pass.
     let (unknown, most) = (taken.unknown, case.header.truth_unknown_max);
     if unknown > most {
         let what = format!(
@@ -143,6 +144,8 @@ pub(super) fn run(
     }
 
     let trace = Trace::from_bytes(taken.trace).map_err(|e| CaseFailure::run(case, e))?;
+
+    // The n-th sample of a point is that of its n-th visit.
     let numbers_of = |point: usize| {
         let taken = taken.points.iter().enumerate();
         taken

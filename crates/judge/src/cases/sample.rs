@@ -45,6 +45,8 @@ impl Recorded {
         defect: bool,
     ) -> Result<Recorded, CaseFailure> {
         let case = &built.case;
+
+        // Both programs have the same code; only their tables differ.
         let program = match (&built.defect, defect) {
             (Some(program), true) => program,
             _ => &built.program,
@@ -65,6 +67,7 @@ impl Recorded {
 
         let run = run::run(case, &program.path, engine, built.processor, &built.limits)?;
         for stated in &case.samples {
+            // A point that is never reached would prove nothing, and the case would pass.
             let Some(number) = run.number_of(&stated.key) else {
                 return Err(CaseFailure::run(
                     case,
@@ -151,6 +154,9 @@ impl Recorded {
 
         let stated = &point.stated.frames;
         let stated_frames = fitting(&found, stated);
+
+        // A chain with `< ...` states only its inner frames; any other one has to end with the
+        // truth.
         let fits = stated_frames.is_some_and(|count| {
             !point.stated.complete || (truth.is_complete() && found.len() == count)
         });
@@ -261,6 +267,7 @@ fn named(space: &AddressSpace, truth: &Truth, from: usize) -> Vec<Named> {
             } else {
                 symbol.map_or_else(unnamed, |s| s.name.clone())
             },
+            // The name `[vdso]` has brackets, and so has every image in a stated chain.
             image: file.trim_matches(['[', ']']).to_owned(),
             is_signal,
         }
@@ -294,6 +301,8 @@ fn corrupt(case: &Case, program: &Path, point: &mut Point) -> Result<(), String>
         match &corruption.target {
             Target::Memory(address) => {
                 let address = value(address)?;
+
+                // A change that no walk can see would let the case pass for no reason.
                 if !patch(&mut point.sample, address, new) {
                     return Err(format!("memory: {address:#x} is not in the recorded stack"));
                 }
@@ -303,6 +312,7 @@ fn corrupt(case: &Case, program: &Path, point: &mut Point) -> Result<(), String>
         }
     }
 
+    // After the corruptions: a register that is both set and forgotten is not there.
     for forgotten in case
         .header
         .forgotten

@@ -176,6 +176,7 @@ fn the_groups_of_a_column_are_in_order_of_class_and_size() {
 
     let mut comparison = Comparison::new(2);
     comparison.groups = BTreeMap::from([
+        // Of another column: it must not appear.
         (key(0, Class::Wrong, 'w'), group(9)),
         (key(1, Class::Loss, 't'), group(7)),
         (key(1, Class::Wrong, 'm'), group(1)),

@@ -17,6 +17,8 @@ const STACK: u64 = 0x7000;
 /// A program whose only function is this code, mapped at its link address.
 fn space(code: &[u8]) -> AddressSpace {
     let mut text = code.to_vec();
+
+    // `int3` is part of neither a prologue nor an epilogue.
     text.resize(64, 0xcc);
 
     let image = Image::new(ImageParts {
@@ -82,6 +84,7 @@ fn an_epilogues_rest_is_pops_of_other_registers_and_a_way_out() {
             assert!(epilogue_rest(&[before, out].concat()), "{before:x?}");
         }
 
+        // Before `pop rbp` the frame pointer is still there; the others are not of an epilogue.
         for other in [
             &[0x5d][..],            // pop rbp
             &[0x41, 0x57],          // push r15
@@ -92,6 +95,7 @@ fn an_epilogues_rest_is_pops_of_other_registers_and_a_way_out() {
         }
     }
 
+    // Without a way out: cut short, `call *%rax` (ff d0), or not an instruction (ff e8).
     for nothing in [&[][..], &[0x58], &[0x41], &[0xff, 0xd0], &[0xff, 0xe8]] {
         assert!(!epilogue_rest(nothing), "{nothing:x?}");
     }
@@ -219,6 +223,8 @@ const FAKE: Fake = Fake {
 
 fn with_walk<T>(fake: &Fake, run: impl FnOnce(&Subject<'_>, &Walked<'_>, &mut Cache) -> T) -> T {
     let space = space(&CODE);
+
+    // The saved rbp and, above it, the return address: a step by rbp gives CFA rbp + 16.
     let words = [STACK + 0x100, FUNCTION + 4].map(u64::to_le_bytes).concat();
 
     let memory = Regions::new(vec![MemoryCopy {
@@ -226,6 +232,7 @@ fn with_walk<T>(fake: &Fake, run: impl FnOnce(&Subject<'_>, &Walked<'_>, &mut Ca
         bytes: &words,
     }]);
 
+    // rbp is always that of the frame: only the pc, the start or the true CFA may be another.
     let regs = Regs::frame(fake.pc, STACK, STACK);
     let start = Start {
         regs,
@@ -315,6 +322,8 @@ impl Finder for Rows {
     }
     fn find(&self, mapping: &Mapping, svma: u64, cache: &mut Cache) -> Result<RowId, Reason> {
         let frame = ((svma - FUNCTION) / 16) as usize;
+
+        // CFA - 8 is the slot of the return address, so rbx cannot be there.
         let slot = match self.0.get(frame) {
             Some(Row::Right) | None => -16,
             Some(Row::Wrong) => -8,
@@ -348,6 +357,8 @@ impl Finder for Rows {
 /// frame and class.
 fn of_right_walk(rows: [Row; 2], from: usize) -> Option<(Code, usize, Class)> {
     let space = space(&[0x90; 64]);
+
+    // For each frame, the saved rbx and the return address above it, as the right rows say.
     let words = [0x77, FUNCTION + 20, 0x88, FUNCTION + 36];
     let words = words.map(u64::to_le_bytes).concat();
 
@@ -356,6 +367,7 @@ fn of_right_walk(rows: [Row; 2], from: usize) -> Option<(Code, usize, Class)> {
         bytes: &words,
     }]);
 
+    // Each frame has 16 bytes of code, with a row of its own, and 16 bytes of stack.
     let frame = |number: u64, kind, rbx| TrueFrame {
         pc: FUNCTION + 16 * number + 4,
         cfa: STACK + 16 * (number + 1),
@@ -369,6 +381,7 @@ fn of_right_walk(rows: [Row; 2], from: usize) -> Option<(Code, usize, Class)> {
         frame(2, TrueKind::Call, 0x88),
     ]);
 
+    // All callee-saved registers are known and right, so only a row can be wrong.
     let mut live = Regs::frame(FUNCTION + 4, STACK, 0);
     live.set(Reg::Rbx, 0x66);
     for reg in [Reg::R12, Reg::R13, Reg::R14, Reg::R15] {

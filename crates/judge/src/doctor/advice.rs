@@ -105,6 +105,7 @@ const fn remedies(kind: Kind) -> &'static [Remedy] {
     match kind {
         Kind::NoFramePointer => &[BuildFramePointers, BetterUnwinder, RecordDwarf, RecordLbr],
         Kind::CopyTooShort => &[LongerCopy, LongestCopy, BetterUnwinder, RecordFp, RecordLbr],
+        // A copy starts at rsp, so no longer one has what is below.
         Kind::BelowCopy => &[BetterUnwinder, RecordFp, RecordLbr],
         Kind::NoTable => &[BuildTable, BetterUnwinder, RecordFp, RecordLbr],
         Kind::NoRow => &[BuildRow, BetterUnwinder, RecordFp],
@@ -113,6 +114,7 @@ const fn remedies(kind: Kind) -> &'static [Remedy] {
         Kind::NoNote => &[NameFile],
         Kind::UnreadableFile => &[MakeReadable],
         Kind::Jit => &[JitFramePointers, BetterUnwinder, RecordFp],
+        // Of cores and of profiles: a remedy for the one has no text for the other.
         Kind::NotRecorded => &[
             CoreFilter,
             WhatIsLacking,
@@ -124,6 +126,7 @@ const fn remedies(kind: Kind) -> &'static [Remedy] {
         Kind::ChainCut => &[LongerChain],
         Kind::EndlessRecursion => &[EndRecursion],
         Kind::FrameLimit => &[MoreFrames],
+        // The program is at fault, not a table.
         Kind::OverwrittenReturn => &[FindOverwrite],
         Kind::BadJump => &[CheckPointer, WholeCore],
         Kind::CutCore => &[WholeCore],
@@ -134,9 +137,11 @@ const fn remedies(kind: Kind) -> &'static [Remedy] {
         Kind::Trampoline => &[Trampoline, BetterUnwinder],
         Kind::Unreachable => &[Relink],
         Kind::NotElf => &[NoReader, BetterUnwinder, RecordFp],
+        // No unwinder can make more of what these samples have.
         Kind::Exec => &[Nothing],
         Kind::Precise => &[Nothing],
         Kind::CoroutineEnd => &[EndMark],
+        // Nothing is known to be wrong: another way to walk may tell.
         Kind::UnclearFramePointer => &[BetterUnwinder, RecordDwarf],
         Kind::StackEnd => &[EndMark],
         Kind::Guessed => &[BetterUnwinder, RecordDwarf],
@@ -269,6 +274,7 @@ impl Remedy {
             Remedy::BuildFramePointers => Some(frame_pointers(s)),
             Remedy::BuildTable | Remedy::BuildRow => Some(s.origin.rows(s.kind)),
             Remedy::ReportRow => Some(wrong_row(s)),
+            // Only unwinders that walked these samples: what they gain is measured, not hoped for.
             Remedy::BetterUnwinder => {
                 let tried = s.subjects.iter().filter(|other| s.is_better(other));
                 let best = tried.max_by_key(|other| other.whole)?;
@@ -286,14 +292,19 @@ impl Remedy {
                     ),
                 })
             }
+            // Of code without a row, the longest stack copy is of no use.
             Remedy::RecordDwarf => (s.is_profile() && s.stack_copy() == 0 && s.has_row)
                 .then(|| "record with `--call-graph dwarf,16384`".into()),
+            // If fp did badly here because its walks ran out of the stack copy, that says nothing
+            // about the kernel's: it follows rbp in the memory itself. And it cannot replace a
+            // register that was not recorded, only a copy.
             Remedy::RecordFp => (s.is_profile()
                 && !s.has_fp_chains()
                 && (s.standing("fp") != Standing::NotBetter
                     || matches!(s.kind, Kind::CopyTooShort | Kind::NotRecorded) && s.is_fp_cut)
                 && (s.kind != Kind::NotRecorded || s.lack == Some(Lack::Copy)))
                 .then(|| record_fp(s)),
+            // Branch records as a call stack are a mode of Intel's processors.
             Remedy::RecordLbr => {
                 (s.is_profile()
                     && !s.made.branch_calls
@@ -302,6 +313,7 @@ impl Remedy {
                     .then(|| "record with `--call-graph lbr` (Intel)".into())
             }
             Remedy::LongerCopy => longer_copy(s),
+            // Where no size is enough, it does not matter how much was asked for.
             Remedy::LongestCopy if s.needed.is_some_and(|n| n.least > COPY_MAX) => no_copy_reaches(s),
             Remedy::LongestCopy => (s.stack_copy() >= COPY_MAX).then(|| {
                 "perf copies at most 65528 bytes, as here: make the stack shorter (large local \
@@ -309,6 +321,8 @@ impl Remedy {
                     .into()
             }),
             Remedy::LongerChain => s.is_profile().then(|| longer_chain(s)),
+            // perf-report(1): it joins the records with those of the sample before, which may reach
+            // further.
             Remedy::StitchLbr => (!s.is_given("--stitch-lbr")
                 && !s.own().name.contains("stitch")
                 && s.standing("lbr:stitch") != Standing::NotBetter)
@@ -324,12 +338,14 @@ impl Remedy {
                 let unknown = || generated::of_unknown(s);
                 Some(generated::advice(s).unwrap_or_else(unknown))
             }
+            // core(5): these bits select all mappings but those of DAX.
             Remedy::CoreFilter => s.is_crash().then(|| {
                 "the core lacks this memory: set /proc/PID/coredump_filter to 0x7f before the next \
                  crash; what the program excluded itself (MADV_DONTDUMP) is left out whatever the \
                  filter is"
                     .into()
             }),
+            // What is missing in a core is the case of `CoreFilter`.
             Remedy::WhatIsLacking => match s.lack? {
                 _ if !s.is_profile() => None,
                 Lack::Register => Some(
@@ -342,6 +358,8 @@ impl Remedy {
                         .into(),
                 ),
             },
+            // A core is cut by a limit of the process (RLIMIT_CORE), by systemd-coredump, or by a
+            // full disk.
             Remedy::WholeCore => s.made.is_cut.then(|| {
                 "let the next core be written whole: `ulimit -c unlimited`, ProcessSizeMax= and \
                  ExternalSizeMax= in coredump.conf, enough room on the disk, a complete copy"
@@ -393,6 +411,7 @@ impl Remedy {
                     .into(),
             ),
             Remedy::Nothing => Some("nothing: the sample fell into the call of execve".into()),
+            // One that is known to be the end, and behind it one that only may be.
             Remedy::EndMark if s.kind == Kind::CoroutineEnd => Some(
                 "nothing is missing; its author must mark the end of the stack with `.cfi_undefined \
                  %rip` (and a frame pointer of 0)"

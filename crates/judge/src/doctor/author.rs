@@ -73,6 +73,8 @@ fn of_image(image: &Image, svma: u64, files: &FinderOptions) -> Option<Origin> {
     let bytes: &[u8] = (**text.data.owner()).as_ref();
     let elf: ElfFile64<'_> = ElfFile64::parse(bytes).ok()?;
 
+    // Sections that are not loaded have address 0 (ELF gABI, `sh_addr`), and would seem to contain
+    // low addresses.
     let mut sections = elf.sections();
     let section = sections.find(|s| svma.wrapping_sub(s.address()) < s.size() && s.address() != 0);
     let name = section
@@ -118,6 +120,7 @@ fn of_image(image: &Image, svma: u64, files: &FinderOptions) -> Option<Origin> {
         language = Language::Haskell;
     }
 
+    // A name is of this function; most of what was found so far may be of other units of the file.
     if let Some(known) = image.symbol(svma).and_then(|symbol| of_name(&symbol.name)) {
         language = known;
     }
@@ -133,6 +136,8 @@ fn of_image(image: &Image, svma: u64, files: &FinderOptions) -> Option<Origin> {
             .iter()
             .any(|e| s.ends_with(&format!(".{e}")))
     };
+    // rustc's words in `.comment` are of other units: this one is C, by another compiler named
+    // there.
     if made.is_none() && language == Language::Rust && source.as_ref().is_some_and(is_c) {
         language = Language::of(&comment.join(" ").replace("rustc", ""));
     }

@@ -140,6 +140,7 @@ pub(super) fn judge(
         }
         (Verdict::Unjudged, Some(Whole::No(found))) => {
             let rest = || leaf_rest(view, outcome, cache);
+            // If the walk ended for a reason of its own, that reason is judged below.
             if let Some(fault) = of_break(view, found, reading, rest) {
                 return Judged::Broken(Box::new(fault));
             }
@@ -168,6 +169,8 @@ pub(super) fn judge(
 
     let last = outcome.chain.frames.last();
     let last = last.map_or(CodeAddress::Instruction(view.live().rip()), |f| f.pc);
+    // A diagnosis names the frame to blame. Without one, it is the frame that lost a register, or
+    // else the last.
     let (code, pc) = match &outcome.diagnosis {
         Some(diagnosis) => (diagnosis.code, diagnosis.pc),
         None => (outcome.ended(), lost_at(outcome).unwrap_or(last)),
@@ -221,7 +224,9 @@ pub(super) fn judge(
             lack = Some(Lack::Copy);
             note = Some("the kernel could copy nothing of this stack".to_owned());
         }
+        // execve has unmapped the old program, whose registers the sample still has.
         (_, Reason::NoImage { .. }) if is_exec(view, outcome, reading) => kind = Kind::Exec,
+        // The limit is ours; that the recursion has no end is the program's fault.
         (Kind::FrameLimit, _) if is_endless(view, outcome) => kind = Kind::EndlessRecursion,
         (Kind::BelowCopy, _) if reading.made.engine == Engine::Import(FileKind::Core) => {
             kind = Kind::NotRecorded;
@@ -243,6 +248,7 @@ pub(super) fn judge(
                 if is_proven { "" } else { ", or a row is wrong" }
             ));
         }
+        // Before the arm for whole cores: here the word may be in the part that was not written.
         (Kind::NotRecorded | Kind::CopyTooShort, _) if reading.made.is_cut => kind = Kind::CutCore,
         // A core has the stack, not a copy of its top.
         (Kind::CopyTooShort, _) if reading.made.engine == Engine::Import(FileKind::Core) => {
@@ -282,8 +288,10 @@ pub(super) fn judge(
         kind,
         code,
         pc,
+        // Any other kind blames something else, so the row is not reported as wrong.
         row: row.map(|row| row.source).filter(|_| kind == Kind::WrongRow),
         values: contradiction.map(ToString::to_string),
+        // A function that has not pushed rbp hides its caller: rbp leads to the caller's caller.
         is_leaf: is_missing && is_by_frame_pointer && pc.is_instruction(),
         note,
         if_proven,
@@ -359,6 +367,8 @@ pub(super) fn of_break(
     let pc = found.pc;
     let plain = |kind, code| Fault::at(kind, code, pc);
 
+    // First: these registers do not belong to this address, so nothing that follows from them
+    // counts.
     if found.what == Wrong::AfterInstruction {
         return Some(plain(Kind::Precise, Code::AfterInstruction));
     }
@@ -398,6 +408,7 @@ pub(super) fn of_break(
             note: Some(found.what.to_string()),
             ..plain(Kind::WrongRow, Code::WrongReturnAddress)
         },
+        // No frame is missing: there is only no mark that tells a walk to end.
         Wrong::Unmarked | Wrong::BeyondRoot(Root::Runtime | Root::Switch | Root::Coroutine) => {
             Fault {
                 lost: Some(0),
@@ -551,11 +562,13 @@ pub(super) fn of_lost(
     let index = Rule::saved_index(reg)?;
 
     let lost = lost.get(index).copied().flatten()?;
+    // The row where the register was lost, not that of the frame that needs it.
     let row = row(view.space, lost.pc, finder, cache)?;
     let said = row.rule.saved[index];
 
     // The register must have been lost in a frame further in than the one that needs it.
     let has_been = frames.get(lost.frame)?.pc == lost.pc && lost.frame < last;
+    // A row that says that the register is undefined tells the truth about a lost one.
     if !has_been || said == Value::Undefined {
         return None;
     }

@@ -110,6 +110,7 @@ impl Gathered {
         // The number of the sample makes the order of equal counts the same in every run.
         all.sort_by_key(|(count, unclear)| (std::cmp::Reverse(*count), unclear.sample));
 
+        // A proof takes long, so it is spent on the functions that break the most stacks.
         all.into_iter()
             .take(most)
             .map(|(_, unclear)| unclear)
@@ -131,10 +132,12 @@ impl Gathered {
             return;
         };
         examples.remove(&unclear.function);
+        // `gather` below counts these stacks again, under another key.
         complaint.stacks -= count;
         if complaint.stacks == 0 {
             self.complaints.remove(&unclear.key);
         }
+        // It was counted as unknown until now.
         if !unclear.key.1 {
             subject.unknown -= count;
             subject.broken += count;
@@ -182,8 +185,10 @@ impl Gathered {
         };
 
         let is_known = fault.code != Code::EndUnknown;
+        // What is broken for certain is never counted together with what only may be.
         let key = (subject, is_known, kind, image.clone());
 
+        // The author is found out at the end, and only for the example that is shown.
         let new_example = || Example {
             sample: view.number,
             time: view.sample.time,
@@ -222,6 +227,7 @@ impl Gathered {
             let (least, most) = complaint.needed.unwrap_or((needed, needed));
             complaint.needed = Some((least.min(needed), most.max(needed)));
         }
+        // A sum, and the number of stacks behind it: of some it is not known.
         if let Some(lost) = fault.lost {
             complaint.lost.0 += lost;
             complaint.lost.1 += 1;
@@ -231,6 +237,7 @@ impl Gathered {
         let functions = &mut complaint.functions;
         if functions.len() < FUNCTIONS_MAX || functions.contains_key(&function) {
             *functions.entry(function.clone()).or_default() += stacks;
+            // The first stack of a function stands for all of its stacks.
             examples.entry(function.clone()).or_insert_with(|| {
                 let mapping = mapping.filter(|_| has_place);
                 Found {
@@ -342,6 +349,7 @@ fn finish(
     }
 
     let unknown = || Origin::by(Author::Unknown(Vec::new()));
+    // This may read a whole file and its debug file, so it is not done for each stack.
     let origin = spot
         .as_ref()
         .map_or_else(unknown, |spot| spot.origin(checker, &source.files));
@@ -379,6 +387,8 @@ fn finish(
         note = what.or(note);
     }
 
+    // Start files, which have no rows, and rows that the search index hides are mended in other
+    // ways than functions whose author wrote no row.
     if complaint.kind == Kind::NoRow
         && let Some((image, svma)) = &place
     {
@@ -393,8 +403,10 @@ fn finish(
 
     let has_row =
         |(image, svma): &(Arc<unwind_sim_unwind::image::Image>, u64)| place::has_row(image, *svma);
+    // A file that was used, but may not be the one that was mapped.
     let doubt = source.doubt(&complaint.image);
 
+    // Last: each step above may change the kind, which the advice depends on.
     complaint.advice = advice(&Situation {
         kind: complaint.kind,
         image: &complaint.image,

@@ -221,6 +221,7 @@ fn pass(
         ..Subject::default()
     };
 
+    // The chains that perf recorded come first, so an unwinder's subject is its column and one.
     let mut report = Report {
         subjects: std::iter::once(named(PERF))
             .chain(run.column_names().iter().map(|n| named(n)))
@@ -244,6 +245,8 @@ fn pass(
             if last.replace(view.number) != Some(view.number) {
                 report.samples += 1;
                 tell(report.samples);
+                // The longest copy counts: those of stacks that end earlier are shorter than what
+                // was asked for.
                 let copied = view.sample.regions.first().map_or(0, |r| r.bytes.len());
                 report.copied = report.copied.max(copied as u64);
                 let crash = view.sample.crash();
@@ -275,6 +278,7 @@ fn prove(
     proofs: &mut Proofs<'_>,
 ) -> Result<Option<ProofTally>, RunError> {
     let unclear = gathered.unclear(PROVEN_MAX);
+    // Without a question, the recording is not read a second time.
     if unclear.is_empty() {
         return Ok(None);
     }
@@ -299,6 +303,7 @@ fn prove(
         };
 
         for unclear in asked {
+            // Subject 0 is what perf recorded, which no unwinder can walk again.
             let Some(column) = unclear.subject.checked_sub(1).map(|index| columns[index]) else {
                 continue;
             };

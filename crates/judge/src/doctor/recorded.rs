@@ -49,6 +49,7 @@ pub(super) fn judge(
     if known.len() > 1 && verdict.is_wrong() {
         let at = verdict.at().unwrap_or(0) as usize;
         let before = &known[..at.clamp(1, known.len())];
+        // Only the frames up to the divergence can have lost the chain.
         let fault = by_code(view.space, before, finder, cache);
         let last = return_or_top(&known, at.saturating_sub(1));
         let unknown = || Fault::at(Kind::Other, Code::WrongReturnAddress, last);
@@ -69,6 +70,7 @@ pub(super) fn judge(
         asked => stored >= asked.into(),
     };
 
+    // Without a truth that contradicts the chain, the code has to say whether it is whole.
     judge_alone(view, &user, is_full, made, cache)
 }
 

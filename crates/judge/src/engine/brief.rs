@@ -135,7 +135,10 @@ impl Engine {
         setting: &Setting,
         cache: &mut Cache,
     ) -> Option<Outcome> {
+        // If one of them has more to it than frames, both are walked again with all details.
         let (finder, other) = (self.counted(&desk.view)?, reference.counted(&desk.view)?);
+
+        // Taken out of the desk, because `links` borrows the desk while it fills the room.
         let mut room = std::mem::take(&mut desk.room);
 
         // All columns are compared with one walk of the reference, so it is kept with its start.
@@ -160,7 +163,10 @@ impl Engine {
         });
         room.reference_end = Some((variant, ended));
 
+        // Each has a cache of its own: two unwinders may have different rows for one address.
         let end = links(finder, cache, &mut room.found);
+
+        // `counted` admits only table walks without a fallback: these do not guess.
         let claim = Claim {
             frames: &room.found.0,
             end: &end,
@@ -168,10 +174,12 @@ impl Engine {
             refused: false,
         };
 
+        // If the reference ended early, nothing is known of the frames further out.
         let is_complete = ended == Code::RootReached;
         let (verdict, ground) = claim.judge(&room.reference.0, is_complete);
         let why = Unjudged::ReferenceEnded(ended);
 
+        // Back, for the next unwinder on this sample.
         desk.room = room;
         Some(Outcome {
             chain: Chain::ended(end),

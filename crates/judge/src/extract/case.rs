@@ -115,6 +115,7 @@ impl Extracted {
             world: None,
         };
 
+        // In a case, a function of its own fetches the fake registers (docs/case-format.md).
         if sample.regs.is_fake() {
             return Err(NotWritable::Fake);
         }
@@ -128,6 +129,8 @@ impl Extracted {
             named => named.to_vec(),
         };
 
+        // The case claims what the unwinders gave on the recording, so that a case that behaves
+        // differently is noticed.
         let recorded = recorded(&view, &unwinders)?;
         let mut out = header(&view, &functions, program, group, &recorded);
         body(&mut out, &view, &functions)?;
@@ -153,6 +156,8 @@ fn functions(view: &View<'_>) -> Result<Vec<Function>, NotWritable> {
     let live = view.live();
     let finder = Dwarf::new();
     let mut cache = Cache::new();
+
+    // Labels that the case has anyway: no recorded function may take them.
     let mut names = BTreeSet::from(["_start".to_owned(), "sample".to_owned()]);
     let mut out = Vec::new();
 
@@ -178,6 +183,7 @@ fn functions(view: &View<'_>) -> Result<Vec<Function>, NotWritable> {
         };
         let size = size_of(frame, rsp, is_root).map_err(fail)?;
 
+        // By an address in the call: behind it, the next function may begin.
         let found = match view.space.find(pc.symbol_address()) {
             Some(mapping) => find_row(&finder, mapping, pc.symbol_address(), &mut cache),
             None => Err(Reason::NoImage { pc: frame.pc }),
@@ -264,6 +270,7 @@ fn check_rule(rule: &Rule) -> Result<(), &'static str> {
         _ => return Err("its row is that of a signal frame"),
     }
 
+    // A function of the case gets back rsp and the callee-saved registers, no others.
     match rule.cfa {
         Value::Offset {
             base: Base::Reg(reg),
@@ -351,6 +358,7 @@ fn header(
     let (number, n) = (view.number, functions.len());
     let frames = if n == 1 { "frame" } else { "frames" };
 
+    // `Header::set` refuses a claim that does not end with a full stop.
     let mut out = fold(&format!(
         "#! claim: The chain from {innermost} to the root, {n} {frames}, as recorded from {program}."
     ));
@@ -441,6 +449,8 @@ fn body(out: &mut String, view: &View<'_>, functions: &[Function]) -> Result<(),
 
         let poison = is_root.then_some(depth / 8 + 2 * BELOW_RSP);
         stack.function(out, i, f, callee, poison);
+
+        // Not only at the end: the text of a deep stack could grow far beyond the limit first.
         if out.len() > FILE_BYTES_MAX {
             return Err(NotWritable::TooLarge { bytes: out.len() });
         }
@@ -497,11 +507,14 @@ impl Stack<'_> {
         let below = if callee.is_none() { BELOW_RSP } else { 0 };
         let words = self.words(out, i, f, below);
 
+        // The call has pushed the case's own return address; the recorded one was overwritten.
         if let Some(word) = f.slot.filter(|_| !is_root) {
             self.load(out, "rax", word, f.rsp);
             let _ = writeln!(out, "        mov     %rax, {}(%rsp)", f.size);
         }
 
+        // Filling the frame has changed rax, rcx, rsi and rdi, which a callee need not preserve
+        // (psABI).
         for (reg, value) in Reg::CALLEE_SAVED.iter().zip(f.saved.unwrap_or_default()) {
             if f.saved.is_some() {
                 self.load(out, reg.as_str(), value, f.rsp);

@@ -34,6 +34,7 @@ pub(super) fn reduce(samples: &mut [(Sample<'static>, Vec<Mapping>)]) -> Result<
 
     let (mut space, mut last): (_, &[Mapping]) = (AddressSpace::new(), &[]);
     for (sample, mappings) in samples.iter() {
+        // Most samples have the mappings of the one before, whose address space is then used again.
         if !super::samples::same_mappings(last, mappings) {
             (space, last) = (AddressSpace::new(), mappings);
             for mapping in mappings {
@@ -72,6 +73,8 @@ pub(super) fn reduce(samples: &mut [(Sample<'static>, Vec<Mapping>)]) -> Result<
             });
 
             mapping.image = Some(small.clone());
+
+            // The folder may say whose machine it was.
             mapping.name = file_name(&mapping.name).to_owned();
         }
     }
@@ -114,6 +117,8 @@ fn addresses(
         }
     }
 
+    // The cause of a wrong walk is looked for in the rows of true frames, which no walk may have
+    // found.
     used.extend(sample.truth.frames().iter().map(|f| f.pc));
     used.extend(kernel.states.iter().filter_map(|s| match s {
         State::Orc(s) => Some(s.ip),
@@ -131,6 +136,7 @@ fn rows(image: &Image, index: &Index, svmas: &BTreeSet<u64>) -> Option<Vec<Secti
     let positions: BTreeSet<usize> = looked_up
         .filter(|a| index.text().contains(a))
         .filter_map(|a| table.find(a))
+        // An ORC row has no length: it ends where the next one starts.
         .flat_map(|at| [at, at + 1])
         .collect();
 

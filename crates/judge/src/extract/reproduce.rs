@@ -74,6 +74,7 @@ pub fn check(text: &str, path: &Path, wanted: &[Recorded]) -> Result<(), NotWrit
     };
     let matrix = matrix(&file).map_err(runs)?;
 
+    // All differences are named: they show together what the case cannot reproduce.
     let mut differs = Vec::new();
     for Recorded { unwinder, cell } in wanted {
         match matrix.cell("sample", unwinder) {

@@ -15,6 +15,8 @@ pub fn write_samples<W: std::io::Write>(
     let mut last: Option<(u32, &[Mapping])> = None;
     for (sample, mappings) in samples {
         let pid = sample.pid;
+
+        // The events of a trace hold for all samples after them, until others replace them.
         let same = last.is_some_and(|(p, m)| p == pid && same_mappings(m, mappings));
 
         if !same {

@@ -211,6 +211,7 @@ impl<'f> Proofs<'f> {
                 return Some(Ending::Limit);
             }
 
+            // The proof says where the return address is. The word there may have been overwritten.
             if !is_code(view, caller.pc) {
                 return Some(Ending::NotCode);
             }

@@ -140,6 +140,8 @@ fn with_walk<R>(
     let mut stack = Stack::new(&start, view.space, &memory);
     stack.task = task;
     let code = unwinder.code(&stack, cache);
+
+    // Without a recorded task, the walk knows at least the stack that it starts on.
     let alone = Task::of_stack(memory.stack_bounds(start.regs.rsp()));
     let kernel = Kernel {
         code: &code,

@@ -134,6 +134,7 @@ fn assemble(
         ..options
     };
 
+    // The user part is walked as the kernel does it, by the frame pointer, so it needs the stack.
     let memory = view.memory(setting.view);
     let space = view.sample.user_space();
     let mut callchain = get_perf_callchain(ips.as_deref(), space.as_ref(), &memory, options);

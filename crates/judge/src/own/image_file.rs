@@ -149,6 +149,7 @@ fn loaded(image: &Image) -> Vec<Part<'_>> {
     let code = alloc | SHF_EXECINSTR.0;
     for section in image.sections() {
         let flags = match section.kind {
+            // `.debug_frame` is not loaded, so it has no address.
             SectionKind::DebugFrame => continue,
             SectionKind::Text => code,
             kind if kind.has_contents() => alloc,
@@ -251,6 +252,8 @@ fn lay_out(mut parts: Vec<Part<'_>>, names: &[u32]) -> Vec<u8> {
         }
         file.extend(link.to_le_bytes());
         file.extend(info.to_le_bytes());
+
+        // `sh_addralign`: the addresses are given, whatever alignment they have.
         file.extend(1u64.to_le_bytes());
         file.extend(entry.to_le_bytes());
     }

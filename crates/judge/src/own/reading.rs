@@ -107,6 +107,8 @@ mod tests {
         // Both pieces of memory, as if they were one.
         let (bytes, error) = read(&stack, 0x7010, 16);
         assert_eq!((bytes, error), ([[0xaa; 8], [0xbb; 8]].concat(), None));
+
+        // The second piece ends at 0x7020, and no code follows.
         let (bytes, error) = read(&stack, 0x7019, 16);
         assert_eq!(bytes, [0xbb; 7]);
         assert!(matches!(
@@ -122,6 +124,8 @@ mod tests {
         let (bytes, error) = read(&stack, 0x40_100e, 4);
         assert_eq!(bytes, [15, 16]);
         assert_eq!(error.map(MemoryError::address), Some(0x40_1010));
+
+        // Nothing is mapped there; but to read nothing cannot fail.
         let (bytes, error) = read(&stack, 0, 8);
         assert!(bytes.is_empty() && error.is_some());
         assert_eq!(read(&stack, 0, 0), (Vec::new(), None));

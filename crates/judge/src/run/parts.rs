@@ -102,6 +102,8 @@ impl<'a> Parts<'a> {
         watch: &mut impl Watch,
     ) -> Result<Comparison, RunError> {
         let mut comparison = Comparison::new(walker.columns.len());
+
+        // The reader has errors of its own, so that of a walk is kept beside it.
         let mut failed = Ok(());
 
         let read = reader.views(part, &mut |view: &View<'_>| {

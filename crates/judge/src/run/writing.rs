@@ -59,6 +59,7 @@ impl Run {
         let threads = threads.min(THREADS_MAX);
         let turn = Turn::default();
 
+        // Workers announce each part that they begin, with the channel for its pieces.
         let (begun, begins) = channel();
         let (parts_ref, new, turn_ref) = (&parts, &new, &turn);
         let worker = move || {

@@ -66,6 +66,8 @@ pub(super) fn apply(view: &View<'_>, read: &[Part], level: Level) -> Applied {
         let mut kernel: KernelSample = (**kernel).clone();
         if let Some(user) = &mut kernel.user {
             user.regs = user.regs.as_ref().map(&mut of_regs);
+            // A uretprobe has replaced these return addresses on the stack; the walk reads them
+            // here instead.
             for original in user.uretprobes.iter_mut().flat_map(|u| &mut u.originals) {
                 *original = words.number(*original);
             }
@@ -79,6 +81,7 @@ pub(super) fn apply(view: &View<'_>, read: &[Part], level: Level) -> Applied {
         request: chain.request,
     });
 
+    // Of a branch record only the addresses are words; its flags are bits.
     let mut branches = sample.branches.clone();
     for entry in branches.iter_mut().flat_map(|stack| &mut stack.entries) {
         (entry.from, entry.to) = (words.number(entry.from), words.number(entry.to));
@@ -231,6 +234,7 @@ impl<'a> Words<'a> {
             kept.replaced += u64::from(copy.put(address, self.number(word)));
         }
 
+        // Counted last, when it is settled what became of each word.
         for address in copy.words() {
             let was = copy.word(address).is_some_and(|word| word != 0);
             kept.words += u64::from(was);

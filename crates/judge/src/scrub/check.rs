@@ -28,6 +28,7 @@ pub(super) fn samples(
     after.for_each::<RunError>(&Filter::default(), &mut |view| {
         tell(number + 1);
         let is_same = digests.get(number as usize) == Some(&scrubber.digest(view));
+        // The first one is reported; the others are still counted.
         if !is_same && differing.is_none() {
             differing = Some(number);
         }
@@ -42,6 +43,7 @@ pub(super) fn samples(
         return Err(Differs { sample, column }.into());
     }
 
+    // All samples may be the same and still some be lost.
     if number != digests.len() as u64 {
         let expected = digests.len() as u64;
         return Err(ScrubError::Samples { number, expected });
@@ -131,6 +133,7 @@ fn complaints(report: &Report) -> Vec<String> {
                 notes,
                 ..
             } = complaint;
+            // Data that was replaced is only reported here, so it counts as equal.
             neutral(&format!(
                 "{subject} {kind:?} {image}: {stacks} stacks, lost {lost:?}, {leaves} leaves, in \
                  {functions:?}, as in sample {}: {:?} in {} {:?}; {notes:?}",

@@ -77,6 +77,8 @@ pub fn scrub(
         return Err(InputError::Kind(input.is_not(wanted)).into());
     }
 
+    // Samples without registers have a recorded chain, which `doctor` judges and which may hold
+    // data.
     let open = OpenOptions {
         chains: from == FileKind::PerfData,
         ..open.clone()
@@ -108,6 +110,7 @@ pub fn scrub(
     let shelf = FileArena::default();
     let before = Input::of(&input, &open)?;
     let mut scrubber = Scrubber::new(&shelf, before.files())?;
+    // Not into the output: what fails its check must not be left there.
     let mut scrubbed = temporary()?;
 
     let (written, digests, left_out, words) = match from {
@@ -146,6 +149,8 @@ pub fn scrub(
         scrubbed = renamed;
     }
 
+    // The output is replaced only by `finish`: after any error before that, the old file is still
+    // there.
     let mut reader = scrubbed.reopen().map_err(ScrubError::Temporary)?;
     io::copy(&mut reader, &mut out).map_err(of_output)?;
     out.finish().map_err(of_output)?;

@@ -77,6 +77,7 @@ pub(crate) fn meta(meta: &mut Meta) -> usize {
         None => meta.command.iter().take(2).cloned().collect(),
     };
 
+    // Without a program, as in an import, there are no arguments to leave out.
     let is_import = meta.program.is_empty();
     let own = if is_import { meta.command.clone() } else { own };
 
@@ -90,6 +91,7 @@ pub(crate) fn meta(meta: &mut Meta) -> usize {
         }
     }
 
+    // The program's name stays; its arguments may hold anything.
     meta.program.truncate(1);
     for word in &mut meta.program {
         *word = file_name(word).to_owned();

@@ -60,6 +60,7 @@ impl<'f> Scrubber<'f> {
     /// If an unwinder would give another result.
     pub fn sample(&mut self, view: &View<'_>) -> Result<(Sample<'static>, u64), Differs> {
         let read = self.walkers.read(view, &mut self.proofs, &self.setting);
+        // All that any unwinder gives: the scrubbed sample has to give the same.
         let before = self.results(view);
 
         let mut column = 0;

@@ -65,6 +65,8 @@ pub(super) fn scrub(
                     world: Some(&world),
                 };
 
+                // The digest is of what all unwinders give before scrubbing; the check compares the
+                // written file with it.
                 let (scrubbed, digest) = scrubber.sample(&view)?;
                 digests.push(digest);
                 writer.sample(&scrubbed)?;
@@ -162,6 +164,7 @@ impl Images {
         rename: bool,
         writer: &mut TraceWriter<W>,
     ) -> Result<Event, WriteError> {
+        // Only mappings have an image, and not all of them.
         let Event::Map {
             pid,
             range,
@@ -176,6 +179,7 @@ impl Images {
         // Several mappings may show one image: it is written once.
         let image = match (self.0.get(&index), trace.images().get(index.0 as usize)) {
             (Some(&known), _) => Some(known),
+            // A damaged trace may name an image that it does not have.
             (None, None) => None,
             (None, Some(image)) => {
                 let named;

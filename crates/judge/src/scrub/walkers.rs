@@ -62,6 +62,7 @@ impl Walkers {
             .filter(|name| FINDERS.contains(&of(name).as_str()))
             .collect();
 
+        // Only finders can be joined: a fallback gives a row where the first one has none.
         let all = finders.iter().flat_map(|first| {
             let second = FINDERS.iter().filter(|second| of(first) != **second);
             second.map(move |second| format!("{first}+{second}"))

@@ -90,6 +90,7 @@ impl Batch {
     ) -> Option<RawRecord<'r>> {
         match entry.place {
             Place::File(offset) => file.record_at(offset).ok(),
+            // A record that was compressed is not in the file as it is, so the batch has a copy.
             Place::Copied(at) => {
                 let Copied {
                     kind,

@@ -71,6 +71,7 @@ impl<F: FnMut(Batch) -> Batch> Leader<F> {
                 indexes: HashMap::new(),
                 names: HashMap::new(),
                 batch: Batch::default(),
+                // No task has the number `u32::MAX`: nothing is known yet.
                 memo: [(0, 0, u32::MAX); MEMO],
                 send,
                 eager,
@@ -182,6 +183,9 @@ impl<F: FnMut(Batch) -> Batch> Gathering<F> {
     #[inline]
     fn sample(&mut self, sample: &Sample<'_>, event: &perf::Event<'_>) {
         let (pid, tid) = (sample.pid().unwrap_or(-1), sample.tid().unwrap_or(-1));
+
+        // Process 0 is the idle task, which has no user space. perf writes -1 for a task that has
+        // ended (`perf_event_pid_type` in `kernel/events/core.c`).
         let Some((pid, tid)) = ids(pid, tid).filter(|ids| ids.0 != 0) else {
             return self.skip(Skip::NoProcess, 1);
         };
@@ -202,6 +206,7 @@ impl<F: FnMut(Batch) -> Batch> Gathering<F> {
             return;
         }
 
+        // Most samples are of a few threads, whose tasks are not looked up each time.
         let at = tid as usize % MEMO;
         let task = match self.memo[at] {
             (p, t, task) if (p, t) == (pid, tid) && task != u32::MAX => task,

@@ -94,6 +94,8 @@ pub fn replay<C: Consumer + Send>(
             {
                 unwinding.take(file, &batch, mine);
             }
+
+            // The batch is with a worker now, so the next samples go into a new one.
             Batch::numbered(number + 1)
         });
 
@@ -104,6 +106,8 @@ pub fn replay<C: Consumer + Send>(
         }
 
         counts.add(&unwinding);
+
+        // A worker's panic is passed on: its counts are missing, and the rest would look complete.
         for worker in workers {
             match worker.join() {
                 Ok(unwinding) => counts.add(&unwinding),
@@ -160,6 +164,7 @@ fn read(
     file.problems().iter().copied().for_each(&mut problem);
     summary.first_skipped.map(&mut problem);
 
+    // What came before the error was walked, so it is only reported.
     if let Stop::Error(error) = summary.stop {
         problem(error);
     }

@@ -21,6 +21,8 @@ pub(super) fn replay<C: Consumer>(
     consumer: &mut C,
 ) -> Result<Counts, RunError> {
     let input = source.input;
+
+    // Stitching needs the branch records of the samples before, so it is not done needlessly.
     let filter = Filter {
         stitch: options.how.engine.wants_stitching(),
         ..options.filter
@@ -83,6 +85,9 @@ fn one<C: Consumer>(
     };
 
     let pcs: Vec<u64> = chain.frames.iter().map(|frame| frame.pc.value()).collect();
+
+    // Only return addresses are looked up one byte further in, so consumers have to know which are
+    // not.
     let numbered = chain.frames.iter().zip(0u32..);
     let exact = numbered.filter(|(frame, _)| frame.pc.is_instruction());
     let exact: Vec<u32> = exact.map(|(_, at)| at).collect();

@@ -195,6 +195,7 @@ impl<'a> Unwinding<'a> {
             return Ok(());
         }
 
+        // The number of a sample counts those of all events, so the event is looked at after it.
         let counted = counted(file, &sample);
         if self
             .event

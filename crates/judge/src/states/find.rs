@@ -24,6 +24,7 @@ pub(super) fn in_run(
     direction: Direction,
 ) -> Option<u64> {
     let look: Box<dyn Look> = match target.clone() {
+        // The stack grows downwards: from this rsp on, the frames below it are gone.
         Target::Left { tid, rsp } => Box::new(move |core: &Core, _: u64, task: Task, _: &World| {
             task.thread == tid && core.state.gpr(RSP) >= rsp
         }),
@@ -41,6 +42,7 @@ pub(super) fn in_run(
             factory: InstructionInfoFactory::new(),
         }),
         Target::Function(name) => {
+            // A stripped program has no symbol `main`, but the run may know its address.
             let main = if name == MAIN { run.main() } else { None };
             Box::new(Function {
                 name,
@@ -170,6 +172,8 @@ mod tests {
         };
 
         let mut space = AddressSpace::new();
+
+        // That nothing was found is only remembered for these mappings.
         assert!(function.addresses(&space).is_empty());
 
         space.map(Mapping {

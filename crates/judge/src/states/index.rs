@@ -270,6 +270,7 @@ impl<'a> Index<'a> {
         direction: Direction,
     ) -> Result<Option<u64>, InputError> {
         if direction == Direction::Backward {
+            // Which one is the last before `from` is only known once all of them are indexed.
             while self.covered() < from && !states.is_stopped() && self.fill(states, from)? {}
             let before = self.marks.wrong.partition_point(|w| w.number < from);
             let last = before.checked_sub(1).map(|index| self.marks.wrong[index]);
@@ -334,6 +335,7 @@ impl Samples<'_> {
             *last = Some((pid, tid, wrong));
         })?;
 
+        // Fewer samples than asked for mean that the recording has ended.
         self.next += taken;
         self.is_done = taken < count;
         Ok(())

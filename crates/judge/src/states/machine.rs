@@ -137,6 +137,8 @@ fn accessed(
                 Access::Read => reads,
                 Access::Any => reads || writes,
             };
+
+            // An access that only touches a watched byte counts as well.
             let meets = start < watch.range.end && watch.range.start < end;
             (counts && meets).then(|| (watch.access, start.max(watch.range.start)))
         })
@@ -160,7 +162,9 @@ fn range_of(insn: &Instruction, used: &UsedMemory, core: &Core) -> Option<(u64, 
     let value = |register: Register, _: usize, _: usize| match register {
         Register::FS => Some(core.state.gpr(reg::FS)),
         Register::GS => Some(core.state.gpr(reg::GS)),
+        // In 64-bit mode the base of these segments is 0, whatever they contain (Intel SDM).
         Register::ES | Register::CS | Register::SS | Register::DS => Some(0),
+        // With 32-bit addressing, only the low half of a register counts.
         register if register.is_gpr() => {
             let whole = core.state.gpr(register.number());
             let bits = 8 * register.size() as u32;

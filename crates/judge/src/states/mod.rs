@@ -260,6 +260,8 @@ impl States {
                     });
                 })?;
 
+                // The caller asked for states from `first` on; the one before was only read for its
+                // registers.
                 Ok(taken.saturating_sub(ahead))
             }
             #[cfg(feature = "machine")]

@@ -213,9 +213,11 @@ impl<'a> Checker<'a> {
 
     /// The results, and the images that are mapped at the end.
     pub fn finish(mut self) -> (Results, image::AddressSpace) {
+        // Instructions of a run are counted only at its end.
         self.end_run();
         let truth = self.processes.stats().plus(&self.stacks.stats());
         let mut tallies = self.counts.tallies[..self.unwinders.len()].to_vec();
+        // Measured before `finish`, which frees a part of it.
         let findings = self.findings.bytes();
         let Mapped { places, space, .. } = self.mapped;
         let found = self.findings.finish(&places);
@@ -485,6 +487,7 @@ impl Checker<'_> {
         let registers = (&self.current.before, self.current.rax);
         self.stacks.step(class, registers, core, next);
 
+        // Another frame is the innermost now: no outcome of the last one holds.
         if top != self.stacks.top() {
             self.outcome.change_all();
         }

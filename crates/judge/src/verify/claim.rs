@@ -192,11 +192,14 @@ fn simple(rule: &Rule, carries: RegMask) -> Option<Simple> {
 
     let ra = slot(rule.ra)?;
     let number = hardware_number(base)?;
+    // An outcome holds until one of these changes.
     let mut depends = FRAME | SLOTS | PART_OF[number as usize];
+    // The range of all slots: a store outside of it cannot change the outcome.
     let (mut lowest, mut highest) = (ra, ra);
     let mut saved = [Saved::Nothing; 6];
 
     for (index, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
+        // A walk never has these registers, so what the rule says of them is no claim.
         if !carries.contains(reg) {
             continue;
         }
@@ -217,6 +220,7 @@ fn simple(rule: &Rule, carries: RegMask) -> Option<Simple> {
 
     Some(Simple {
         base: number,
+        // rsp is there in every walk: it is the callee's CFA.
         carried: base == Reg::Rsp || carries.contains(base),
         ends_at_zero: rule.by_frame_pointer,
         offset,
@@ -261,6 +265,7 @@ impl Simple {
     pub(super) fn becomes(&self, next: &Simple, stack: Stack, writes: Parts) -> bool {
         let by_rsp = self.base == RSP_NUMBER;
         let same_cfa = match stack {
+            // Where rbp is 0, one of them ends the walk and the other goes on.
             _ if self.ends_at_zero != next.ends_at_zero => false,
             // `mov %rsp, %rbp`: the base is another register, the CFA is the same.
             Stack::ToFramePointer if by_rsp && next.base == RBP_NUMBER => {
@@ -323,6 +328,8 @@ impl Simple {
 
         let mut wrong = last.wrong & (CFA | RA);
         for (index, saved) in self.saved.iter().enumerate() {
+            // Nothing was stored into slots, so a saved register can differ only by another claim;
+            // an unchanged one also by being written.
             let is_known = *saved == before.saved[index]
                 && (*saved != Saved::Same || changed & 1 << index == 0);
             if is_known {
@@ -374,6 +381,7 @@ impl Simple {
         caller: &ShadowFrame,
     ) -> Wrong {
         let base = gpr(self.base as usize);
+        // A walk takes this for the root, so the rule gives no caller.
         if self.ends_at_zero && base == 0 {
             return NOTHING;
         }

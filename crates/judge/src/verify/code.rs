@@ -351,6 +351,8 @@ impl Code {
         }
 
         let operations_of = (operations, block.is_none());
+        // By its bytes and its place: what another process has found of the same code holds here,
+        // too.
         let key = self.blocks.key(memory, range, operations_of, place_of);
         let known = self.blocks.get(&key).unwrap_or_else(|| {
             let at = self.add_block(operations);
@@ -489,6 +491,7 @@ impl Code {
             ..Known::NOTHING
         };
 
+        // By place: in another process, other code may be at this address.
         let place = tables.places.at(tables.space, insn.rip);
         self.addresses.insert(place, insn.rip);
         if let Some(place) = self.known(insn.index) {
@@ -504,6 +507,7 @@ impl Code {
                 Err(reason) if tables.is_without_table(address, &reason) => Claim::NoTable,
                 Err(_) => Claim::Missing,
                 Ok(row) => {
+                    // A row behind a call may never be in force, so it does not count as met.
                     if executed {
                         tables.meet(which, &row.source);
                     }
@@ -513,6 +517,8 @@ impl Code {
                         finder.permits(&row.rule, false),
                     ) {
                         (Ok(()), Ok(())) => {
+                            // Where a convention lets functions change a register, the row's word
+                            // on it is no claim.
                             let convention = tables.space.convention(address);
                             let is_dwarf = row.source.table.is_dwarf();
                             let claimed = convention.claimed(&row.rule, is_dwarf);
@@ -525,6 +531,8 @@ impl Code {
         }
 
         let used = &claims[..tables.finders.len()];
+        // Tables of one file mostly claim the same: then one outcome is a part of another's. Only
+        // that of an earlier unwinder is there in time.
         let mut part_of = [None; UNWINDERS_MAX];
         for (which, place) in part_of.iter_mut().enumerate().take(used.len()) {
             *place = used[..which].iter().enumerate().find_map(|(index, other)| {
@@ -535,6 +543,8 @@ impl Code {
             });
         }
 
+        // Equal claims, and equal sets of them, have one number, which is all that an instruction
+        // keeps.
         let mut numbers = [NONE; UNWINDERS_MAX];
         let mut depends_by = [0; UNWINDERS_MAX];
         for (which, claim) in used.iter().enumerate() {

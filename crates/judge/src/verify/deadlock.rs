@@ -82,6 +82,7 @@ pub fn thread(waiting: &Waiting, engines: &[Engine], stack: &Stack<'_>) -> Deadl
         location: Location::of(stack.space, pc),
     };
 
+    // A truth without frames is none: there is nothing to compare with.
     let known = stack.truth.filter(|truth| !truth.frames().is_empty());
     let start = Start::from_regs(stack.live);
     let walk = unwinder::Stack::new(&start, stack.space, stack.memory);
@@ -119,6 +120,7 @@ pub fn threads(
     truth: &dyn Fn(Task) -> Option<Truth>,
 ) -> Vec<DeadlockedThread> {
     let root = (root != Path::new("/")).then(|| PathBuf::from(root));
+    // One for all: processes mostly map the same files.
     let mut images = Images::new(root);
     let mut threads = Vec::new();
 

@@ -215,6 +215,7 @@ impl Departures {
             ..
         } = self;
 
+        // Only where each starts is kept; it ends where the next one starts.
         let mut met = Vec::new();
         let ends = seen.iter().skip(1).map(|next| next.start);
         let ends: Vec<u64> = ends.chain([remembered.end]).collect();
@@ -237,6 +238,8 @@ impl Departures {
             match seen.outcomes {
                 Outcomes::One(outcome) => met.push(outcome),
                 Outcomes::Repeat(id) => {
+                    // The first ones of a repeat may be forgotten while the last are still
+                    // remembered.
                     let all = repeats.outcomes(id).iter().copied();
                     let remembered =
                         all.filter(|id| given.contains_key(id) || left.contains_key(id));

@@ -399,6 +399,7 @@ impl Findings {
             known = outcome.next;
         }
 
+        // Its id is its index, and that of its entry in the log: both lists only grow, in step.
         let id = self.outcomes.len() as u32;
         let outcome = Outcome {
             next: *last,
@@ -499,6 +500,7 @@ impl Findings {
             }
         }
 
+        // All counts are taken over: this frees the memory before the findings need theirs.
         *repeats = Repeats::default();
         let mut found = Found {
             all: Vec::new(),
@@ -532,6 +534,7 @@ impl Findings {
                 }
 
                 let this = contradiction.class();
+                // An outcome is counted once, in its gravest class: `Class` has them in that order.
                 class = Some(class.map_or(this, |class: Class| class.min(this)));
 
                 let finding = Finding {

@@ -68,6 +68,7 @@ pub fn results(mappings: &[Mapping], executed: &[u64]) -> Results {
     for (place, mapping) in (0..).zip(mappings) {
         space.map(mapping.clone());
         places.mapped(mapping);
+        // Tests name places by these numbers.
         assert_eq!(places.at(&space, mapping.range.start), place);
     }
 

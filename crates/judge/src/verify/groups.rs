@@ -66,6 +66,7 @@ pub fn unfound_row(finding: &Finding, places: &Places) -> Option<u64> {
 
 /// All groups, by unwinder and class, with the most frequent first.
 pub fn groups(results: &Results) -> Vec<Group<'_>> {
+    // By key in order, so that equal runs have equal reports.
     let mut groups: BTreeMap<_, Vec<&Finding>> = BTreeMap::new();
     for finding in &results.findings {
         let place = location(finding, &results.places);
@@ -95,6 +96,7 @@ pub fn groups(results: &Results) -> Vec<Group<'_>> {
             continue;
         };
 
+        // Code without a row that is linked into many files, as start files are, is one cause.
         let key = linked_code(&group, results).map(|code| {
             let group = (group.unwinder, group.check, group.code.as_str());
             (group, function, code)

@@ -58,6 +58,7 @@ impl Images {
             range: range.clone(),
             file_offset: file.offset,
             executable: permissions.allow(Access::Execute),
+            // None is asked for: the file that is read here is the one that the program maps.
             build_id: &[],
         };
         let (mut image, bias) = self.finder.mapping_for(&request);

@@ -145,11 +145,14 @@ impl Log {
                 self.put(reason.into());
             }
 
+            // Of each register its own: the values of one are near each other, those of two are
+            // not.
             let last = &mut self.last.truth[found.reg as usize];
             let difference = found.truth.wrapping_sub(*last);
             *last = found.truth;
             self.put(zigzag(difference));
 
+            // Counted from the true value, since a wrong one is mostly near it.
             if let Some(given) = found.given {
                 self.put(zigzag(given.wrapping_sub(found.truth)));
             }
@@ -216,6 +219,7 @@ impl Entries<'_> {
             false => None,
         };
 
+        // A difference to the last value of the same register, which may be negative.
         let difference = unzigzag(self.take()?);
         let last = &mut self.last.truth[kind.reg as usize];
         let truth = last.wrapping_add(difference);
@@ -293,6 +297,7 @@ mod tests {
     #[test]
     fn what_is_read_is_what_was_written() {
         let (here, behind) = (CodeAddress::Instruction(0x40_1000), CodeAddress::Return(3));
+        // Values whose differences are of both signs, and wrap around.
         let outcomes = [
             (5, vec![]),
             (
@@ -314,6 +319,7 @@ mod tests {
         }
 
         let held = log.bytes();
+        // Without the tables that the entries share.
         let own = held - size_of::<Last>() - log.kinds.bytes() - log.reasons.bytes();
         assert_eq!(own, log.rows.bytes() + log.bytes.capacity());
         assert!(log.bytes.len() > 30 && log.kinds.bytes() >= 3 * size_of::<Kind>());

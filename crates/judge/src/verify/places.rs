@@ -103,6 +103,7 @@ impl Places {
             return;
         };
 
+        // They are in order of address, so those inside the mapping are one slice.
         let first = symbols.partition_point(|s| s.address < mapping.range.start);
         let last = symbols.partition_point(|s| s.address < mapping.range.end);
         let own = mapping.image.as_deref();
@@ -244,6 +245,7 @@ mod tests {
         let ids = ids.map(|address| places.at(&space, address));
         assert_eq!(ids, [0, 0, 1, 2, 1]);
 
+        // One image at two addresses is two places; the first of them stands for the image.
         let first = [0, 1, 2, NOWHERE].map(|id| places.image(id));
         assert_eq!(first, [0, 1, 1, NOWHERE]);
         let build_ids = [0, 1, 2, NOWHERE].map(|id| places.build_id(id));
@@ -263,6 +265,7 @@ mod tests {
         assert_eq!(places.at(&space, 0x4000), 3);
         assert_eq!((places.image(3), places.build_id(3)), (3, None));
 
+        // As when another program starts.
         places.clear();
         assert!(!places.is_bare(&(0x4000..0x4001)));
         assert_eq!(places.at(&space, 0x4000), NOWHERE);

@@ -95,6 +95,7 @@ impl Repeats {
             (id, count) = (repeat.next, count + 1);
         }
 
+        // Runs are not longer than this: their length is kept in a byte, too.
         let len = u8::try_from(len).ok()?;
         if count == ALTERNATIVES_MAX {
             return None;
@@ -185,6 +186,7 @@ mod tests {
         let in_what = |which: usize| [0, 5, 1 << 9][which];
         let keys = [0b000, 0b010, 0b100, 0b110].map(|wrong| Key::new(wrong, in_what));
         let [none, one, other, both] = keys.map(|key| key.expect("at most two"));
+        // A key has room for two unwinders.
         assert_eq!(Key::new(0b111, |_| 1), None);
         assert_ne!(Key::new(0b001, |_| 0), Some(none));
 
@@ -208,6 +210,7 @@ mod tests {
 
         assert_eq!(repeats.outcomes(id), [1, 2, 3, 5]);
         assert_eq!(repeats.outcomes(alone), [8, 9]);
+        // Outcome 3 is the only one whose values are remembered.
         let remembered = [id, alone, NONE].map(|id| repeats.remembered(id).collect::<Vec<_>>());
         assert_eq!(remembered, [vec![(1, 1)], vec![], vec![]]);
 

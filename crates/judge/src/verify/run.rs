@@ -108,6 +108,7 @@ pub fn run(
 
     let begin = Instant::now();
     let mut options = program.options;
+    // The machine needs it, too: within a slice, a thread may wait for a pipe or a terminal.
     options.deadline = request.timeout.and_then(|most| begin.checked_add(most));
     let mut process = Kernel::start(&program.path, options)?;
     let mut left = request.instructions_max;
@@ -127,6 +128,7 @@ pub fn run(
     };
 
     let followed = process.followed();
+    // Now, while the checker has the shadow stacks, which `finish` takes apart.
     let deadlock = match end {
         End::Outcome(Outcome::Blocked { .. }) => checker.deadlock(&mut process),
         _ => Vec::new(),
@@ -187,6 +189,7 @@ pub fn unexpected(
     let counts = |finding: &&Finding| {
         let engine = &engines[finding.unwinder];
         let lookup = engine.finder().map(|finder| finder.lookup());
+        // At a call both look-ups are checked, but an unwinder uses only one of them.
         let its_own = match finding.check {
             Check::Instruction | Check::Walk => true,
             Check::InsideCall => lookup == Some(Lookup::InsideCall),

@@ -178,7 +178,9 @@ impl Collector {
             known.count += 1;
         }
 
+        // Only returns are seen later, so only here can it be said whether the new value was used.
         if hit.slot == Slot::ReturnAddress {
+            // A program may change slots without ever returning by them: the oldest is given up.
             if self.open.len() >= OPEN_MAX {
                 self.open.remove(0);
             }

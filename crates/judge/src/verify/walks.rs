@@ -143,6 +143,7 @@ impl Walks {
             memory: subject.memory,
             range: match self.setting.view {
                 MemoryView::Cpu => 0..u64::MAX,
+                // As in a profile, the copy starts at rsp, and what lies above it cannot be read.
                 MemoryView::Copy(bytes) => {
                     let sp = subject.live.rsp();
                     sp..sp.saturating_add(bytes)
@@ -175,8 +176,11 @@ impl Walks {
                 }
             }
 
+            // Only a chain with its rows says why a walk went wrong, or that a fallback mended it.
             let chain = engine.walk(&stack, &mut caches[which]);
             let (verdict, ground) = judge(&chain, subject.truth, 0);
+            // Until one of its walks is right again, all are taken with provenance, which a
+            // diagnosis needs.
             self.astray |= bit;
 
             // Where the program gave no table, a walk can only end.
@@ -221,6 +225,7 @@ impl Walks {
 
             match diagnosis.contradiction {
                 Some(contradiction) => found.push((which, contradiction)),
+                // Causes outside of any row, which no check of a frame can confirm.
                 None if is_the_walks(diagnosis.code) => {}
                 None if passes_unclaimed(subject, verdict) => {}
                 None => {
@@ -260,9 +265,11 @@ impl Walks {
             memory: *memory,
         };
 
+        // One list for all walks: none of them has to allocate.
         self.links.0.clear();
         let end = walk(finder, &place, start, limits, cache, &mut self.links);
 
+        // A table alone guesses nothing, and does not call its own chain unreliable.
         let claim = Claim {
             frames: &self.links.0,
             end: &end,

@@ -136,6 +136,7 @@ impl<'v, 'c> Tables<'v, 'c> {
                 Before::Call(_) => Before::IndirectCall,
                 before => before,
             },
+            // The runtime's convention holds for all the code that it generates.
             frame_pointer: keeps().then_some(true),
             ..nothing
         }
@@ -162,6 +163,7 @@ impl<'v, 'c> Tables<'v, 'c> {
 
         let function = flow::function(image, at);
         Facts {
+            // Code whose bytes were not recorded is not the same as an address outside of all code.
             place: match is_there {
                 true => Place::Code,
                 false if image.is_text(at) => Place::NoCode,
@@ -177,6 +179,8 @@ impl<'v, 'c> Tables<'v, 'c> {
                 false => None,
             },
             root: self.root(image, (svma, at), before, kind),
+            // By its row or, where it has none, by what it does: it makes the system call
+            // rt_sigreturn.
             is_trampoline: kind == Some(RuleKind::Signal)
                 || is_sigreturn(image.text_bytes(svma, INSN_BYTES_MAX)),
         }
@@ -197,6 +201,7 @@ impl<'v, 'c> Tables<'v, 'c> {
             .filter_map(|at| image.symbol(at));
         let mut names = names.map(|symbol| symbol.name.as_str());
 
+        // First: the entry is known by its address alone, also in a file without names and rows.
         if entry(image, self.cache).contains(&at) {
             return Some(Root::Entry);
         }
@@ -207,7 +212,10 @@ impl<'v, 'c> Tables<'v, 'c> {
         match before {
             Before::NoCall if row == Some(RuleKind::Outermost) => Some(Root::Coroutine),
             _ if row == Some(RuleKind::Outermost) => Some(Root::Outermost),
+            // No call pushed this return address, so whoever made the stack put it there.
             Before::NoCall if flow::never_returns(image, svma) => Some(Root::Coroutine),
+            // Behind `clone` the new thread calls its function, and ends the thread when that
+            // returns.
             Before::IndirectCall | Before::Call(_)
                 if flow::follows_syscall(image, svma) && flow::never_returns(image, svma) =>
             {

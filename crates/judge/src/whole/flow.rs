@@ -205,6 +205,7 @@ pub(super) fn may_lead(image: &Image, target: u64, to: &Symbol) -> bool {
             return true;
         }
 
+        // Without the function's bounds its jumps cannot be listed, so nothing is ruled out.
         let Some(function) = function(image, at) else {
             return true;
         };
@@ -212,6 +213,7 @@ pub(super) fn may_lead(image: &Image, target: u64, to: &Symbol) -> bool {
             return true;
         }
 
+        // Functions may jump to each other in a circle.
         if seen.contains(&function.address) {
             continue;
         }

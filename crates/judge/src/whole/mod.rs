@@ -342,10 +342,13 @@ fn by_links(
 
         // Nothing calls a root, so no frame may follow it.
         match root::of(&facts, frame.pc) {
+            // The goroutine that called this may still have its frames, on another stack.
             Some(Root::Switch) if index == last => {
                 return Some(unknown(index, frame.pc, Why::StackEnd));
             }
             Some(root) if index == last => return Some(Whole::Yes(root)),
+            // Other start code may have called the start of a language's own thread: there may be
+            // more.
             None | Some(Root::RuntimeThread) => {}
             Some(root) => return Some(broken(index, frame.pc, Fault::BeyondRoot(root))),
         }
@@ -410,15 +413,19 @@ fn link(
         Before::Unknown if facts.frame_pointer == Some(true) => None,
         Before::Unknown => Some(unknown(index, frame.pc, Why::NoCode)),
         Before::NoCall if facts.is_trampoline || root::of(facts, frame.pc).is_some() => None,
+        // Go makes return addresses that no call pushed: in its signal handler, and where it
+        // switches stacks.
         Before::NoCall if tables.is_made(callee.pc, frame.pc) => None,
         Before::NoCall if tables.is_on_other_stack(callee.pc) => {
             Some(broken(at, callee.pc, Fault::OtherStack))
         }
         Before::NoCall => Some(broken(index, frame.pc, Fault::NotBehindCall)),
+        // The code does not say where it led.
         Before::IndirectCall => None,
         Before::Call(_) if callee.pc.is_instruction() && at > 0 => None,
         Before::Call(target) => match tables.may_lead(frame.pc, target, callee.pc) {
             true => None,
+            // The call was that of the function for which this frame stands.
             false if tables.is_stand_in(callee.pc) => None,
             false if tables.is_on_other_stack(callee.pc) => {
                 Some(broken(at, callee.pc, Fault::OtherStack))
@@ -454,6 +461,8 @@ fn at_end(
         _ => false,
     };
 
+    // Before anything is blamed: the end of a coroutine's stack, which nothing marks, looks like a
+    // broken walk.
     let is_there = facts.place != Place::Nowhere;
     if may_be_top && is_there && top::is_top(view, tables, frame.sp) {
         return match reason {
@@ -471,6 +480,7 @@ fn at_end(
         {
             broken(index, frame.pc, Fault::OtherStack)
         }
+        // rbp was 0, which says that there is no caller; but the code here is not that of a root.
         Reason::RootReached if facts.place == Place::Code => {
             let what = match facts.frame_pointer {
                 Some(true) => Fault::Ended(reason),

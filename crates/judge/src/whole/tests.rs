@@ -25,6 +25,7 @@ impl Program {
             .flat_map(|(_, code)| {
                 let mut code = code.clone();
                 assert!(code.len() <= 32);
+                // Filled up with `nop`: each function starts 32 bytes behind the one before.
                 code.resize(32, 0x90);
                 code
             })
@@ -162,6 +163,7 @@ fn chains_of_other_files_are_unknown() {
         judged(Some(image), frames, &END)
     };
 
+    // The first frame in that file is the one in doubt.
     let other = Whole::Unknown(Doubt {
         frame: 0,
         pc: CodeAddress::Instruction(at(0, 0)),
@@ -173,6 +175,7 @@ fn chains_of_other_files_are_unknown() {
     assert_eq!(with(&whole, likely), other);
     assert_eq!(with(&whole, certain), other);
 
+    // That a chain is broken holds if the file only may be another one, but not if it is.
     let broken = with(&wrong, None);
     assert!(matches!(broken, Whole::No(_)), "{broken:?}");
     assert_eq!(with(&wrong, likely), broken);
@@ -213,6 +216,7 @@ fn a_coroutine_ends_where_its_memory_does() {
     assert_eq!(on(&[0, 7, 0], 0, zero), Whole::Yes(Root::Coroutine));
     let is_unknown = |whole| matches!(whole, Whole::Unknown(doubt) if doubt.why == Why::StackEnd);
     assert!(is_unknown(on(&[0, 7, at(2, BEHIND)], 0, zero)), "a caller");
+    // A return address may be in the part of the stack that was not copied.
     assert!(is_unknown(on(&[0, 7, 0], 4096, zero)), "no more was copied");
 
     let not_text = Reason::NotText { address: 7 };
@@ -388,7 +392,9 @@ fn a_step_by_rbp_needs_code_that_sets_it_up() {
 /// Behind `pop %rbp` a function returns, or jumps to another one.
 #[test]
 fn a_frame_pointer_ends_before_the_return_and_before_a_jump_out() {
+    // push %rbp; mov %rsp, %rbp; pop %rbp, and this end.
     let body = |end: &[u8]| [&SET_UP[..], &[0x5d], end].concat();
+    // jmp -7: to the start of the function.
     let jump_back = [0xeb, 0xf9];
 
     let step_to = |function, called| {
@@ -509,6 +515,7 @@ fn a_thread_starts_behind_its_system_call() {
     };
     assert_eq!(judged_with(&clone), Whole::Yes(Root::Thread));
     // `call *%rax; hlt` ends a program as well, but no thread was made before.
+    // nop; nop; call *%rax; hlt: as long as with the system call.
     let ends = [0x90, 0x90, 0xff, 0xd0, 0xf4];
     assert_eq!(what(judged_with(&ends)), Some((1, Fault::FramePointersEnd)));
     assert_eq!(

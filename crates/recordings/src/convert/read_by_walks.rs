@@ -205,6 +205,7 @@ mod tests {
         let program = files.path().join("stacks");
         std::fs::write(&program, unpacked("stacks.elf.zst")).expect("written");
 
+        // The core does not have the code, whose rows the walk needs.
         let options = OpenOptions {
             exe: Some(program),
             ..OpenOptions::default()

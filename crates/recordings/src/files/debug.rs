@@ -185,6 +185,7 @@ fn open_debug_file(
     };
     let debug = elf::read(&name, owner.clone(), &read).map_err(FileProblemKind::Elf)?;
 
+    // A debug file of another build has addresses of other code.
     let (ours, theirs) = (&elf.parts.build_id, &debug.parts.build_id);
     if !ours.is_empty() && !theirs.is_empty() {
         if ours == theirs {
@@ -204,6 +205,7 @@ fn open_debug_file(
         });
     };
 
+    // Of all bytes of the file (gdb's manual, "Debugging Information in Separate Files").
     let mut crc = flate2::Crc::new();
     crc.update((*owner).as_ref());
     if crc.sum() == link.crc {

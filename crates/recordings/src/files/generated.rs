@@ -50,6 +50,7 @@ impl ImageFinder {
         }
 
         let layout = found.map(|dump| {
+            // Only the file says by which clock its times are.
             let has_times = has_times(dump.clock);
             Arc::new(jitdump::Layout::new(&dump, request.name, has_times))
         });
@@ -81,6 +82,7 @@ impl ImageFinder {
             if let Some((path, kind)) = problem {
                 self.problem(&path, &[], kind);
             }
+            // A recording may name any number of processes.
             if self.jit.len() >= LOADED_MAX {
                 self.jit.clear();
             }
@@ -97,6 +99,7 @@ impl ImageFinder {
             .filter(|inside| !inside.is_empty())?;
 
         let mut inside = inside.to_vec();
+        // In a list without sizes, each symbol reaches to the next one.
         jit::fill_sizes(&mut inside, end);
         Some(Arc::new(Image::new(ImageParts {
             name: format!("perf-{pid}.map"),

@@ -85,6 +85,7 @@ pub(super) fn parse(mut reader: impl BufRead) -> (Vec<Symbol>, Option<FileProble
             .read_until(b'\n', &mut line);
         match taken {
             Ok(0) => break,
+            // What was read so far is used.
             Ok(_) if number > LINES_MAX => {
                 problem = Some(FileProblemKind::JitLimit { limit: LINES_MAX });
                 break;

@@ -191,6 +191,7 @@ impl ImageFinder {
                         (Some(image.clone()), bias)
                     }
                     None => {
+                        // Without a segment at this offset, no bias can be right.
                         let kind = FileProblemKind::NoSegment { offset };
                         self.problem(request.name, request.build_id, kind);
                         no_image
@@ -199,6 +200,7 @@ impl ImageFinder {
             }
             None if request.executable && may_be_jit(request.name) => {
                 match self.jit_image(request) {
+                    // `perf-PID.map` has the addresses of the process itself.
                     Some(image) => (Some(image), 0),
                     None => no_image,
                 }
@@ -309,6 +311,7 @@ impl ImageFinder {
     }
 
     fn look(&mut self, request: &MappingRequest<'_>) -> Option<Arc<Loaded>> {
+        // Not a file: the kernel maps it.
         if request.name == "[vdso]" {
             let found = self.vdso(request);
             if found.is_some() {

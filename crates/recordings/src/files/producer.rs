@@ -153,6 +153,7 @@ fn units(file: &[u8], each: &mut dyn FnMut(Range<u64>, Maker<'_>) -> bool) {
 
     let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
     let mut headers = dwarf.units();
+    // A damaged file may have any number of them.
     for _ in 0..UNITS_MAX {
         let Ok(Some(header)) = headers.next() else {
             return;

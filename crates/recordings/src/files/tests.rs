@@ -92,6 +92,7 @@ fn every_executable_mapping_of_this_process_has_its_image_and_bias() {
     });
 
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+    // Code whose symbol is known.
     let here: fn() = every_executable_mapping_of_this_process_has_its_image_and_bias;
     let here = here as usize as u64;
     let mut found = 0;
@@ -101,6 +102,7 @@ fn every_executable_mapping_of_this_process_has_its_image_and_bias() {
         let hex = |word: &str| u64::from_str_radix(word, 16).expect("a hexadecimal number");
         let (start, end) = words[0].split_once('-').expect("a range");
         let range = hex(start)..hex(end);
+        // Memory without a name has no image, nor has `[vsyscall]`.
         if words.len() < 6 || !words[1].contains('x') || words[5] == "[vsyscall]" {
             continue;
         }
@@ -159,6 +161,7 @@ fn a_stripped_file_gets_its_symbols_from_the_build_id_tree() {
         .iter()
         .map(|b| format!("{b:02x}"))
         .collect();
+    // `.build-id/ab/cdef.debug` (gdb's manual, "Debugging Information in Separate Files").
     let tree = dir.path("debug/.build-id").join(&hex[..2]);
     std::fs::create_dir_all(&tree).expect("a directory");
     std::fs::rename(dir.path("kept"), tree.join(format!("{}.debug", &hex[2..]))).expect("rename");
@@ -172,6 +175,7 @@ fn a_stripped_file_gets_its_symbols_from_the_build_id_tree() {
     assert!(with_debug.symbols().iter().any(|s| s.name == "printf@plt"));
     assert_eq!(bias, 0x5555_0000_0000);
     assert_eq!(finder.problems(), []);
+    // The same image again, not an equal one.
     let (again, _) = finder.mapping_for(&request(&path, build_id));
     assert_eq!(again.map(|image| image.id()), Some(with_debug.id()));
 
@@ -209,6 +213,7 @@ fn a_debug_link_is_followed_and_its_crc_checked() {
 fn mini_debug_info_is_unpacked_and_its_damage_never_panics() {
     let dir = Dir::new("mini");
     let path = dir.build("p", &["-g"]);
+    // MiniDebugInfo (gdb's manual): an ELF file that has symbols only, packed with xz.
     dir.run("objcopy", &["-S", "--keep-symbol=inner", "p", "mini"]);
     let plain = std::fs::read(dir.path("mini")).expect("the symbols");
     let file = std::fs::File::create(dir.path("mini.xz")).expect("a file");
@@ -225,6 +230,7 @@ fn mini_debug_info_is_unpacked_and_its_damage_never_panics() {
 
     let bytes = std::fs::read(&path).expect("the program");
     let packed = std::fs::read(dir.path("mini.xz")).expect("xz");
+    // Damage goes into the packed section, not into the rest of the program.
     let at = bytes
         .windows(packed.len())
         .position(|w| w == packed)
@@ -246,6 +252,7 @@ fn mini_debug_info_is_unpacked_and_its_damage_never_panics() {
 #[test]
 fn a_compressed_debug_frame_is_unpacked_like_the_plain_one() {
     let dir = Dir::new("compressed");
+    // Without `.eh_frame`, the compiler puts its rows into `.debug_frame`.
     let no_tables = [
         "-g",
         "-fno-asynchronous-unwind-tables",
@@ -299,6 +306,7 @@ fn a_removed_program_is_found_while_it_runs() {
         std::thread::yield_now();
     }
 
+    // From here on, maps has ` (deleted)` behind the path.
     std::fs::remove_file(&path).expect("ours");
     let maps = maps(child.id());
     let line = maps.lines().find(mine).expect("still mapped");
@@ -327,6 +335,7 @@ fn a_removed_program_is_found_while_it_runs() {
 
     let (image, _) = live(true).mapping_for(&request);
     let (nothing, bias) = live(false).mapping_for(&request);
+    // Not before: `/proc/PID` goes with the process.
     child.kill().and_then(|()| child.wait()).expect("ours");
 
     assert!(image.is_some_and(|image| image.section(SectionKind::EhFrame).is_some()));
@@ -338,6 +347,7 @@ fn a_removed_program_is_found_while_it_runs() {
 #[test]
 fn generated_code_has_the_symbols_of_its_map_file() {
     let dir = Dir::new("jit");
+    // `again` is at the address of `first` and replaces it; the name after it has spaces.
     let lines = "7f0000001000 20 first\n7f0000001020 40 LazyCompile:~f /a b.js:1\nnonsense\n\
                  7f0000001000 18 again\n7f0000009000 8 elsewhere\n";
     std::fs::write(dir.path("perf-77.map"), lines).expect("ours");
@@ -423,6 +433,7 @@ fn below_symfs_is_only_looked_first() {
         |finder: &mut ImageFinder, id: &[u8]| finder.mapping_for(&request(&path, id)).0.is_some();
 
     assert!(found(&mut finder(true), &id));
+    // Without `real_root`, the file's own path is not looked at.
     assert!(!found(&mut finder(false), &id));
 
     let mut wrong = finder(true);
@@ -500,6 +511,7 @@ fn a_file_that_may_have_been_replaced_is_reported() {
     assert!(problems(1, length, &[]).is_empty());
     assert_eq!(problems(-1, length, &[]), ["newer"]);
     assert_eq!(problems(1, length + 4096, &[]), ["other-segments"]);
+    // The right build ID says that it is the file, whatever else there is.
     assert!(problems(-1, length + 4096, &elf.parts.build_id).is_empty());
 }
 
@@ -559,6 +571,7 @@ fn producers_are_read_where_debug_information_is() {
 
     dir.run("strip", &["-g", "-o", "stripped", "p"]);
     let stripped = std::fs::read(dir.path("stripped")).expect("it");
+    // There is no separate debug file yet.
     assert_eq!(producer(&stripped, svma("main"), id, &options), None);
     let tree = candidates::in_tree(&dir.path("debug"), id, ".debug").expect("a build ID");
     std::fs::create_dir_all(tree.parent().expect("a folder")).expect("a directory");
@@ -589,6 +602,7 @@ fn an_image_in_memory_without_its_section_headers_is_read_by_segments() {
         .max()
         .expect("segments");
     let mut memory = vec![0; size.next_multiple_of(4096) as usize];
+    // As it is loaded: each segment at its address. The section headers belong to none.
     for s in &elf.segments {
         let (from, to, len) = (s.offset as usize, s.address as usize, s.file_size as usize);
         memory[to..to + len].copy_from_slice(&file[from..from + len]);
@@ -609,6 +623,7 @@ fn an_image_in_memory_without_its_section_headers_is_read_by_segments() {
     let eh_frame = sections(SectionKind::EhFrame).expect("a table");
     let ours = image.section(SectionKind::EhFrame).expect("a table");
     assert_eq!(ours.address, eh_frame.address);
+    // Without section headers, nothing says where the table ends.
     assert!(ours.data.starts_with(&eh_frame.data));
 }
 

@@ -44,6 +44,7 @@ fn program() -> Vec<u8> {
 fn a_list_is_read_to_its_end() {
     let file = program();
     let size = file.len() as u64;
+    // Two entries (next, previous, address, size) for the same file.
     let mut pieces = Pieces::default()
         .words(DESCRIPTOR, &[HEAD[0], HEAD[1], 0x2000])
         .words(0x2000, &[0x3000, 0, FILE, size])
@@ -101,6 +102,7 @@ fn a_damaged_list_is_used_as_far_as_it_goes() {
     };
     assert_eq!(looped.1, [Problem::Limit { read: 1 }, files]);
 
+    // A size that must not be allocated.
     let huge = head().words(0x2000, &[0, 0, FILE, u64::MAX]).registered();
     let files = Problem::Files {
         count: 1,

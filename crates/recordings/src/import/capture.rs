@@ -75,6 +75,7 @@ pub(super) fn import(
         return Ok(capture.output.finish());
     }
 
+    // A fixed order, so that the numbers of samples do not depend on that of the members.
     for kind in ["points", "samples", "steps"] {
         for entry in root.objects(kind)? {
             let sample = match kind {
@@ -96,6 +97,7 @@ pub(super) fn import(
                 });
             }
 
+            // Last, because it needs all of the sample's memory.
             let flow = capture.imply(&mut sample);
             if flow.is_break() || capture.output.item(Item::Sample(sample)).is_break() {
                 return Ok(capture.output.finish());
@@ -172,6 +174,7 @@ impl Capture<'_, '_> {
             (None, None) => return Err(Problem::kernel(&self.release).into()),
         };
 
+        // With `--force` even the image of another build is used.
         if !options.force {
             self.is_image(root, &image)?;
         }
@@ -254,6 +257,7 @@ impl Capture<'_, '_> {
 
     /// Checks that this is the image of the captured kernel.
     fn is_image(&self, root: &Object<'_>, image: &KernelImage) -> Result<(), Problem> {
+        // What remains of a file name such as `vmlinuz-mine` is not a release.
         let is_release = self.release.starts_with(|c: char| c.is_ascii_digit());
         if let Some(version) = image.version.as_deref().filter(|_| is_release)
             && !same_release(&self.release, version)
@@ -318,6 +322,7 @@ impl Capture<'_, '_> {
         let memory = sample.memory();
         let version = self.version();
 
+        // Each mapping makes the code of a state known, so this ends.
         while let Some((from, next)) = self.unknown(&kernel.states) {
             let (space, task) = (&self.space, &kernel.task);
             let found = implied::trampoline(space, version, task, &memory, [from, next]);
@@ -335,6 +340,7 @@ impl Capture<'_, '_> {
             self.code = Some(Code::new(&self.space, version, self.encoding));
         }
 
+        // What the capture itself says comes first.
         if let (true, Some(code)) = (kernel.task.rethooks.is_empty(), &self.code) {
             kernel.task.rethooks = implied::rethooks(&kernel.states, code, &memory);
         }
@@ -354,6 +360,7 @@ impl Capture<'_, '_> {
         flow?;
 
         let range = range.start.wrapping_add(bias)..range.end.wrapping_add(bias);
+        // Also kept here: later steps of the import look up code in it.
         self.space.map(Mapping {
             range: range.clone(),
             bias,
@@ -439,6 +446,7 @@ impl Capture<'_, '_> {
                     begin..end,
                     0,
                 ));
+                // rbp and rip are where the task left them (`struct inactive_task_frame`).
                 inactive_regs(sp, &regions)
             }
         };
@@ -465,6 +473,7 @@ impl Capture<'_, '_> {
         let mut regions = Vec::new();
         stacks(&start, &mut task, &mut regions)?;
 
+        // At the unwinder's entry, before its prologue: rsp is where the return address is.
         let entry = registers(&start.required_object("regs")?)?;
         // The unwinder does not start at the registers that perf makes up.
         let own = (!sampled.is_hardware()).then(|| own_regs(&states, &entry, &mut regions));
@@ -517,6 +526,7 @@ impl Capture<'_, '_> {
             let [begin, end] = step.numbers("stack_bounds")?[..] else {
                 return Err(step.problem("stack_bounds", "not two addresses").into());
             };
+            // Most steps are on the stack of their task.
             let name = step.string("stack_type")?.unwrap_or("TASK");
             let kind = StackType::from_name(name);
             let kind = kind.ok_or_else(|| step.problem("stack_type", "not a stack type"))?;
@@ -549,6 +559,7 @@ impl Capture<'_, '_> {
         let regs = SampleRegs::hardware(sampled);
         let stacks = task.stacks.clone();
         let mut sample = self.sample(None, regs, regions, task, states, Vec::new());
+        // From the steps alone, not from the states of the kernel: no truth comes from an unwinder.
         let (truth, boundary) = self
             .steps
             .kernel(number, &sampled, &stacks, &sample.memory());
@@ -569,6 +580,7 @@ impl Capture<'_, '_> {
         states: Vec<State>,
         recorded: Vec<RecordedChain>,
     ) -> Sample<'static> {
+        // A capture has no times, so the order of the samples stands for them.
         let time = self.number;
         self.number += 1;
 

@@ -65,6 +65,7 @@ fn take(bytes: Vec<u8>, options: &ImportOptions) -> Result<(Taken, Imported), Im
     let imported = import_bytes(Arc::new(bytes), options, &mut |item| {
         match item {
             ImportItem::Image { index, image } => {
+                // Images are numbered in the order in which they come.
                 assert_eq!(index.0 as usize, taken.images.len());
                 taken.images.push(image);
             }
@@ -137,6 +138,7 @@ fn check_perf(name: &str) {
 
     let expected = expected_samples(&format!("perfdata/{name}.expected.txt"));
     let with_regs = |s: &&Vec<String>| s.iter().any(|line| line.starts_with("reg"));
+    // A sample without registers has nothing to unwind, and is skipped.
     let expected: Vec<_> = expected.iter().filter(with_regs).collect();
     assert!(!expected.is_empty());
 
@@ -214,6 +216,7 @@ fn kernel_frames_that_perf_recorded_are_kept() {
 
     let of_kernel = |s: &Sample<'_>| {
         let ips = s.recorded.first().map_or(&[][..], |chain| &chain.ips);
+        // `PERF_CONTEXT_KERNEL` is -128 (`include/uapi/linux/perf_event.h`).
         let marker = ips.first().copied();
         assert!(
             marker.is_none() || marker == Some(-128_i64 as u64),
@@ -253,6 +256,7 @@ fn branch_records_of_call_stacks_need_no_registers() {
             panic!("{:?}", sample.branches);
         };
 
+        // perf's chain is the sampled ip, then where the calls that have not returned came from.
         let froms = ring.entries.iter().map(|branch| branch.from);
         let ours: Vec<u64> = std::iter::once(sample.regs.sampled.rip())
             .chain(froms)
@@ -306,6 +310,7 @@ fn other_files_are_not_recordings() {
         "neither perf.data, an ELF core nor a capture"
     );
     assert!(refused(b"PERFILE2").starts_with("perf.data: file header at offset 0x0"));
+    // The magic with its bytes reversed.
     assert!(refused(b"2ELIFREP").contains("big-endian"));
 
     // A header with nothing but its identification, which is completed step by step.
@@ -315,6 +320,7 @@ fn other_files_are_not_recordings() {
                    supported";
     assert_eq!(refused(&elf), machine);
 
+    // e_machine is x86-64; e_type, at 16, is 2 for a program and 4 for a core (gABI).
     elf[18] = 62;
     elf[16] = 2;
     assert!(refused(&elf).contains("ELF type 2 is not a core"));
@@ -323,6 +329,7 @@ fn other_files_are_not_recordings() {
         refused(&elf),
         "core: notes at offset 0x0: no thread (NT_PRSTATUS) in the core"
     );
+    // ELFCLASS32.
     elf[4] = 1;
     assert!(refused(&elf).contains("ELF class 1, not 64-bit (2)"));
     assert!(refused(b"\x7fELF").contains("lies outside the file of 4 bytes"));
@@ -346,6 +353,7 @@ fn threads_and_registers_of_a_core_are_those_of_gdb() {
             "thread" => tid = words[1].parse().expect("a number"),
             "file" | "build-id" => {}
             name => {
+                // gdb's name for it.
                 let name = if name == "eflags" { "rflags" } else { name };
                 let reg = Reg::from_name(name).expect("a register");
                 let mut samples = taken.samples.iter().filter(|s| s.tid == tid);
@@ -358,6 +366,7 @@ fn threads_and_registers_of_a_core_are_those_of_gdb() {
     }
 
     assert_eq!((taken.samples.len(), compared), (3, 3 * 19));
+    // `pr_fname` has 16 bytes (`struct elf_prpsinfo`, `include/linux/elfcore.h`).
     let comm = |e: &Event| matches!(e, Event::Comm { name, .. } if name == "unwind-sim-threa");
     assert!(taken.events.iter().any(comm), "{:?}", &taken.events[..2]);
 }
@@ -368,6 +377,7 @@ fn stacks_of_a_core_hold_the_red_zone_and_the_stack_that_a_signal_left() {
     for sample in &taken.samples {
         let stack = &sample.regions[0];
         let rsp = sample.regs.sampled.rsp();
+        // The red zone of the psABI has 128 bytes.
         assert_eq!((stack.role, stack.address), (RegionRole::Stack, rsp - 128));
         assert!(stack.bounds.contains(&rsp));
         assert_eq!(stack.address + stack.bytes.len() as u64, stack.bounds.end);
@@ -419,6 +429,7 @@ fn files_of_a_core_are_those_of_gdb() {
         };
 
         if name.starts_with('/') && image.is_none() {
+            // Without an image, SVMAs are file offsets.
             let offset = range.start.wrapping_sub(*bias);
             let (start, end) = (range.start, range.end);
             let line = format!("file {start:#x} {end:#x} {offset:#x} {name}");
@@ -427,6 +438,7 @@ fn files_of_a_core_are_those_of_gdb() {
 
         if let Some(index) = image {
             let image = &taken.images[index.0 as usize];
+            // A mapping starts at the page in which its code does.
             let svma = range.start.wrapping_sub(*bias);
             assert!(
                 image.text().iter().any(|r| r.start & !0xfff == svma),
@@ -441,6 +453,7 @@ fn files_of_a_core_are_those_of_gdb() {
         ["unwind-sim-threads", "[vdso]", "ld-linux-x86-64.so.2"]
     );
 
+    // It is in no file, so all of it comes from the memory in the core.
     let vdso = &taken.images[1];
     assert!(
         vdso.symbols()
@@ -466,6 +479,7 @@ fn damaged_recordings_never_panic() {
     let mut damage = |whole: &[u8], at: &mut dyn Iterator<Item = usize>| {
         for at in at {
             let mut bytes = whole.to_vec();
+            // At each place one bit is changed, then all are set, then the file is cut.
             bytes[at] ^= 1 << (at % 8);
             refused += u32::from(take(bytes.clone(), &options).is_err());
             bytes[at] = 0xff;
@@ -475,6 +489,7 @@ fn damaged_recordings_never_panic() {
     };
 
     let perf = std::fs::read(corpus("perfdata/dwarf.data")).expect("the corpus");
+    // 37 and 8 have no common factor, so every byte of a word is hit somewhere.
     damage(&perf, &mut (0..perf.len()).step_by(37));
     let pipe = std::fs::read(corpus("perfdata/fp-pipe.data")).expect("the corpus");
     damage(&pipe, &mut (0..pipe.len()).step_by(37));

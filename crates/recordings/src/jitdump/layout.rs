@@ -49,6 +49,7 @@ impl Layout {
         };
         let functions = dump.functions.iter().filter(|f| f.size > 0);
         let mut order: Vec<&Function> = functions.collect();
+        // Neighbours, and what was at one address in turn, stand next to each other.
         order.sort_by_key(|f| (f.address, f.time));
         let shared = overlapping(&order);
 
@@ -151,10 +152,12 @@ impl Maker<'_> {
         let (first, last) = (functions.first()?, functions.last()?);
         let bias = first.address.wrapping_sub(first.written_at);
         let range = first.address..last.address + last.size;
+        // Where the code was written: its symbols and rows are for that place.
         let stated = range.start.wrapping_sub(bias)..range.end.wrapping_sub(bias);
 
         let mut sections = Vec::new();
         let mut table = Vec::new();
+        // The joined table is made here, so its place is free: behind the code.
         let table_address = stated.end.checked_next_multiple_of(8);
 
         for function in functions {

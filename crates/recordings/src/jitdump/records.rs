@@ -53,6 +53,7 @@ impl Header {
         if !MACHINES.contains(&machine) {
             return Err(Problem::Machine(machine));
         }
+        // It may have more fields than these, but not fewer.
         if (size as usize) < HEADER_SIZE {
             return Err(Problem::HeaderSize(size));
         }
@@ -108,6 +109,7 @@ impl Records {
 
             let end = at.checked_add(size as usize);
             let end = end
+                // A shorter record would not move on, and the loop would not end.
                 .filter(|end| *end >= at + RECORD_SIZE)
                 .ok_or(malformed)?;
             let Some(record) = bytes.part(at..end) else {

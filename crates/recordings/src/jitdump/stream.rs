@@ -46,6 +46,7 @@ impl Stream {
                 return Ok(());
             }
             let header = Header::read(&self.rest)?;
+            // The header may be longer than what is read of it.
             if self.rest.len() < header.size {
                 return self.wait();
             }

@@ -152,6 +152,7 @@ fn a_cut_file_is_used_as_far_as_it_goes() {
 fn malformed_files_are_refused_with_a_reason() {
     let parse = |bytes: &[u8]| Dump::parse(Bytes::from_vec(bytes.to_vec())).map(drop);
     let good = File::new(0).0;
+    // The header: the magic, then the version at 4, the size at 8, the machine at 12.
     let with = |at: usize, value: u8| {
         let mut bytes = good.clone();
         bytes[at] = value;
@@ -165,6 +166,7 @@ fn malformed_files_are_refused_with_a_reason() {
     assert_eq!(with(8, 39), Err(Problem::HeaderSize(39)));
     assert_eq!(with(12, 0), Ok(()), "CPython 3.13.0 writes no machine");
 
+    // All fields of a load, but neither name nor code.
     let name_without_end = [0; 40];
     let dump = File::new(0)
         .load(1, 1, 0x1000, "a")
@@ -182,6 +184,7 @@ fn times_choose_between_functions_at_one_address() {
         File::new(0)
             .load(10, 1, 0x1000, "a")
             .load(11, 2, 0x1010, "b")
+            // Each function has 11 bytes, so this one overlaps b.
             .load(20, 3, 0x1014, "instead of b")
             .load(5, 4, 0x1030, "c")
             .load(6, 5, 0x9000, "far")
@@ -199,6 +202,7 @@ fn times_choose_between_functions_at_one_address() {
     assert_eq!(entries(&layout), expected);
     assert_eq!(layout.problems, []);
 
+    // Without times, neither of the two that overlap can be chosen.
     let layout = Layout::new(&file().parse(), "jit-7.dump", false);
     let named: Vec<_> = entries(&layout).into_iter().map(|e| (e.0, e.3)).collect();
     let expected = [
@@ -225,6 +229,7 @@ fn neighbours_share_an_image_and_a_table() {
         "jit-7.dump",
         true,
     );
+    // Nothing overlaps, and the gaps have less than a page.
     let [entry] = layout.entries.as_slice() else {
         panic!("{layout:?}");
     };
@@ -232,6 +237,7 @@ fn neighbours_share_an_image_and_a_table() {
     assert_eq!((entry.time, entry.range.clone()), (0, 0x1000..0x103b));
     let functions = [(0x1000, 0x100b), (0x1010, 0x101b), (0x1020, 0x102b)];
     assert_eq!(rows(&entry.image), functions);
+    // `call *%rcx`, the second instruction of the second function.
     assert_eq!(entry.image.text_bytes(0x1014, 2), [0xff, 0xd1]);
     assert_eq!(
         entry.image.symbol(0x1025).map(|s| s.name.as_str()),
@@ -315,10 +321,12 @@ fn a_file_that_is_written_in_pieces_is_the_same() {
     let file = File::new(0)
         .unwinding(1)
         .load(1, 1, 0x1000, "a")
+        // A record that is skipped.
         .record(CODE_DEBUG_INFO, 1, &[0; 16])
         .moved(2, 1, 0x1000, 0x3000)
         .unwinding(3)
         .load(3, 2, 0x2000, "b")
+        // What comes after this record does not count.
         .record(kind::CODE_CLOSE, 4, &[])
         .load(5, 3, 0x4000, "behind the end");
 
@@ -348,6 +356,7 @@ fn a_file_that_is_written_in_pieces_is_the_same() {
             let entry = f.entry("x").expect("code");
             rows(&entry.image)
         });
+        // Moved code keeps the rows of the place where it was written.
         let [a, b] = [(0x1000, 0x100b), (0x2000, 0x200b)];
         assert_eq!(tables.collect::<Vec<_>>(), [vec![a], vec![a], vec![b]]);
     }

@@ -87,6 +87,7 @@ fn is_behind_call(image: &Image, svma: u64) -> bool {
         (f, g, 5),
     ];
 
+    // `call rel32` has five bytes, so its opcode is the third of seven.
     c == 0xe8
         || pairs
             .into_iter()

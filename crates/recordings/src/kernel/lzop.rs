@@ -63,10 +63,12 @@ pub(super) fn unpack(data: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), B
         let begin = rest.at;
         let bad = (begin, ErrorKind::InvalidData);
         let unpacked_len = rest.number(4)? as usize;
+        // A length of 0 ends the file.
         if unpacked_len == 0 {
             return Ok(());
         }
         let packed_len = rest.number(4)? as usize;
+        // Lengths are from the file, and the unpacked one is allocated.
         if unpacked_len > BLOCK_MAX || packed_len == 0 || packed_len > unpacked_len {
             return Err(bad);
         }

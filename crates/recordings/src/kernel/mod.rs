@@ -169,6 +169,7 @@ pub fn from_bytes(
         None => own_symbols(&vmlinux),
     };
 
+    // A bzImage names its release in the header; a vmlinux only has the banner.
     let version = payload.as_ref().and_then(|p| p.version.clone());
     let version = version.or_else(|| vmlinux.version(&symbols));
 

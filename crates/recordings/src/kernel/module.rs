@@ -111,6 +111,7 @@ fn read(name: &str, bytes: &Bytes, load: &ModuleLoad) -> Result<Module, KernelEr
     let table = header.sections(LE, data);
     let table = table.map_err(|_| cut("section headers", header.e_shoff(LE)))?;
 
+    // In the file, all sections are at 0; they get the addresses at which they were loaded.
     let addresses = load::addresses(&table, load);
     let file = File {
         bytes,
@@ -122,6 +123,7 @@ fn read(name: &str, bytes: &Bytes, load: &ModuleLoad) -> Result<Module, KernelEr
     let start = code.iter().map(|(r, _)| r.start).min();
     let end = code.iter().map(|(r, _)| r.end).max();
     let range = start.zip(end).map(|(a, b)| a..b);
+    // A few modules have only data.
     let range = range.ok_or(KernelErrorKind::NotLoaded)?;
 
     // Addresses in the image count from the start of the code.
@@ -145,6 +147,7 @@ fn read(name: &str, bytes: &Bytes, load: &ModuleLoad) -> Result<Module, KernelEr
     parts.sections.extend(file.orc(&range)?);
     parts.symbols = file.symbols(bias)?;
 
+    // The layout of the entries depends on the version, which is in `vermagic`.
     let version = file.version();
     let encoding = encoding(&parts, version.as_deref(), None)?;
 
@@ -241,6 +244,7 @@ impl<'a> File<'a> {
             // Code that is not loaded, such as that of `.init.text`.
             let Some(target) = target else { continue };
             let slot = place.wrapping_add(kept_ips.len() as u64);
+            // An entry is relative to its own address (`arch/x86/kernel/unwind_orc.c`, `orc_ip`).
             let relative = target.wrapping_sub(slot).cast_signed();
             let relative = i32::try_from(relative)
                 .map_err(|_| wrong(ips.sh_offset(LE), "an address beyond 2 GiB"))?;
@@ -253,6 +257,7 @@ impl<'a> File<'a> {
             section(SectionKind::OrcUnwindIp, address, Bytes::from_vec(kept_ips)),
             section(SectionKind::OrcUnwind, address, Bytes::from_vec(kept)),
         ];
+        // Only newer kernels have it.
         if let Some((_, header)) = self.named(".orc_header") {
             let data = self.bytes(header, ".orc_header")?;
             out.push(section(SectionKind::OrcHeader, address, data));
@@ -296,6 +301,7 @@ impl<'a> File<'a> {
                 }
 
                 let slot = usize::try_from(rela.r_offset(LE) / 4).ok();
+                // A slot has four bytes.
                 let slot = slot.filter(|_| rela.r_offset(LE) % 4 == 0);
                 let slot = slot.and_then(|slot| out.get_mut(slot));
                 let slot = slot.ok_or_else(|| wrong("a relocation that applies to no slot"))?;
@@ -305,6 +311,7 @@ impl<'a> File<'a> {
                 let symbol = symbol.ok_or_else(|| wrong("a relocation without a symbol"))?;
                 let section = SectionIndex(symbol.st_shndx(LE).0.into());
 
+                // S + A of the relocation. P is left out: the slots get their places later.
                 *slot = self.address(section).map(|address| {
                     let offset = symbol.st_value(LE).wrapping_add(rela.r_addend(LE) as u64);
                     address.wrapping_add(offset)

@@ -217,6 +217,7 @@ pub(super) fn unpack(
             read_all(bzip2::bufread::BzDecoder::new(data), &mut out, max).map_err(failed)?
         }
         Compression::Xz => {
+            // The data says how large its dictionary is, so that is bounded, too.
             let reader = lzma_rust2::XzReader::new_mem_limit(data, false, LZMA_MEMORY_KIB_MAX);
             read_all(reader, &mut out, max).map_err(failed)?;
         }
@@ -224,6 +225,7 @@ pub(super) fn unpack(
             let reader = lzma_rust2::LzmaReader::new_mem_limit(data, LZMA_MEMORY_KIB_MAX, None);
             read_all(reader.map_err(failed)?, &mut out, max).map_err(failed)?;
         }
+        // If the hint is wrong, the same data is unpacked without it.
         Compression::Lz4 => match lz4_whole(data, believed) {
             Some(whole) => return Ok(whole),
             None => lz4_stream(data, &mut out, max).map_err(failed)?,
@@ -241,6 +243,7 @@ pub(super) fn unpack(
         }
     }
 
+    // Readers go one byte past the limit, so that this is seen.
     if out.len() as u64 > max {
         return Err(KernelErrorKind::UnpackLimit { limit: max });
     }

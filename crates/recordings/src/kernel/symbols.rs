@@ -155,6 +155,7 @@ impl KernelSymbols {
         let (text, mut start, mut left) = (self.names.as_bytes(), 0, N);
         for row in &self.rows {
             let end = row.name_end as usize;
+            // In names from kallsyms, the type stands before each name.
             start += self.lead;
             let len = end - start;
             if lengths & bit(len) != 0 {
@@ -200,6 +201,7 @@ impl KernelSymbols {
         let mut out = Vec::with_capacity(code().count());
         out.extend(code().map(|s| Symbol {
             address: s.address,
+            // Neither kallsyms nor System.map has sizes.
             size: 0,
             name: s.name.to_owned(),
         }));

@@ -25,6 +25,7 @@ pub fn user_memory(
         return regions;
     };
 
+    // rsp may be anything, but words are read.
     let start = regs.get_or_zero(Reg::Rsp) & !7;
     let mut stack = Vec::with_capacity((STACK_MAX + PAGE) as usize);
     // Page by page, because any of them may be missing.

@@ -117,6 +117,7 @@ impl Vmlinux {
         for symbol in symbols.iter() {
             let index = symbol.st_shndx(LE);
             let kind = symbol.st_type();
+            // These name files and sections, not what is at an address.
             let is_file = kind == elf::STT_FILE || kind == elf::STT_SECTION;
             let name = symbol.name(LE, strings).ok().filter(|n| !n.is_empty());
             let name = name.filter(|n| n.len() <= NAME_LEN_MAX);
@@ -166,6 +167,7 @@ impl Vmlinux {
         ];
 
         for (kind, start, end) in tables {
+            // What a section header says comes first.
             if self.elf.parts.sections.iter().any(|s| s.kind == kind) {
                 continue;
             }

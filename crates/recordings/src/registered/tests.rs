@@ -151,6 +151,7 @@ fn trees_have_their_objects_in_leaves() {
     assert!(leaf(&[&[0x200, 1, 0x2000], &[0x100, 1, 0x2040]]).is_empty());
     assert!(leaf(&[&[0x100, 2, 0x2000], &[0x101, 1, 0x2040]]).is_empty());
     assert!(leaf(&[&[0x100, 1, 0x2000][..]; 11]).is_empty());
+    // No object is there.
     assert!(leaf(&[&[0x100, 1, 0x2080]]).is_empty());
     let mut free = tree.clone();
     free.0.retain(|(address, _)| *address != 0x5000);
@@ -206,6 +207,7 @@ fn what_is_tried_has_a_limit() {
 
     let objects = 1 << 12;
     let words: Vec<u64> = (0..objects).map(|n| 0x100_0000 + 48 * n).collect();
+    // All objects have the same table, which has no terminator.
     let object = [0, 0, 0, 0x1000_0000, 0, 0_u64];
     let all: Vec<u8> = object.iter().flat_map(|word| word.to_le_bytes()).collect();
     let all = all.repeat(objects as usize);
@@ -225,6 +227,7 @@ fn what_is_tried_has_a_limit() {
         });
         let bytes = bytes.unwrap_or_default();
         let bytes = &bytes[..bytes.len().min(size as usize)];
+        // 24 bytes are the head of a CIE.
         read.set(read.get() + u64::from(bytes.len() == 24));
         bytes
     };
@@ -274,8 +277,10 @@ fn what_only_looks_like_a_list_is_not_taken() {
     assert!(changed(FIRST, 9, 7).is_empty(), "no augmentation");
     assert!(changed(FIRST, 24, 16).is_empty(), "no CIE of an FDE");
 
+    // A table ends with a length of 0 (LSB Core, `.eh_frame`).
     let end = table().len() - 4;
     assert!(changed(FIRST, end, 9).is_empty(), "no terminator");
+    // The link, at 40, then leads to no object.
     assert_eq!(changed(0x2000, 41, 0), [range(FIRST)], "another next");
 
     // The second object can be reached by itself.

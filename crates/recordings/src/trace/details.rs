@@ -58,6 +58,7 @@ impl Details {
     fn step(&mut self, place: u32) -> Result<Option<Detail>, Bad> {
         let mut cursor = Cursor::new(&self.payload, self.at);
         while self.left > 0 {
+            // The place of a detail is read only once, even if it is of a later sample.
             let next = match self.next {
                 Some(next) => next,
                 None => {

@@ -34,6 +34,8 @@ pub(crate) fn check(event: &Event, images: u32) -> Result<(), WriteError> {
 
 /// Appends an event that [`check`] has accepted. `position` is the number of samples before it.
 pub(crate) fn encode(out: &mut Vec<u8>, position: u32, event: &Event) {
+    // Events and samples are in different blocks, so each event says before which sample it
+    // happened.
     put(out, u64::from(position));
     match event {
         Event::Map {
@@ -43,12 +45,15 @@ pub(crate) fn encode(out: &mut Vec<u8>, position: u32, event: &Event) {
             image,
             name,
         } => {
+            // The end is written as a difference: the length of a mapping takes fewer bytes than
+            // its end.
             out.push(kind::MAP);
             put(out, u64::from(*pid));
             put(out, range.start);
             put_difference(out, range.end, range.start);
             // The bias is the address of the file's offset 0, usually just below the mapping.
             put_difference(out, *bias, range.start);
+            // Plus 1, because 0 stands for no image.
             put(out, image.map_or(0, |i| u64::from(i.0) + 1));
             put_bytes(out, name.as_bytes());
         }
@@ -68,6 +73,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, position: u32, event: &Event) {
             parent_pid,
         } => {
             out.push(kind::FORK);
+            // For a new thread, the process and its parent are the same.
             [pid, tid, parent_pid]
                 .into_iter()
                 .for_each(|id| put(out, u64::from(*id)));
@@ -94,6 +100,7 @@ pub(crate) fn decode(cursor: &mut Cursor<'_>, images: usize) -> Result<(u32, Eve
     // Of samples of the next samples block.
     let position = cursor.count(CHUNK_SAMPLES_MAX as usize, what)? as u32;
     let number = cursor.u8()?;
+    // Every kind of event starts with its process.
     let pid = cursor.u32()?;
 
     let event = match number {
@@ -138,6 +145,7 @@ pub(crate) fn decode(cursor: &mut Cursor<'_>, images: usize) -> Result<(u32, Eve
                 name: cursor.string(NAME_BYTES_MAX)?.to_owned(),
             }
         }
+        // An event has no length, so one of unknown kind cannot be skipped.
         _ => return Err(cursor.bad("an event of unknown kind")),
     };
 

@@ -121,11 +121,13 @@ mod field {
 pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
     let mut out = Vec::new();
 
+    // The length lets a reader skip the fields of later versions.
     let mut text = |number, text: &str| {
         put(&mut out, number);
         put_bytes(&mut out, text.as_bytes());
     };
 
+    // A field for each word: a word may contain spaces.
     meta.command
         .iter()
         .for_each(|word| text(field::COMMAND, word));
@@ -153,6 +155,7 @@ pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
         (field::STATUS, meta.status.map_or(0, |s| u64::from(s) + 1)),
     ];
 
+    // Encoded separately first, because a field starts with its length.
     let mut integer = Vec::new();
     for (number, value) in integers.into_iter().filter(|(_, value)| *value != 0) {
         integer.clear();
@@ -163,6 +166,7 @@ pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
 
     for (key, value) in &meta.other {
         integer.clear();
+        // Both in one field, so that a key and its value stay together.
         put_bytes(&mut integer, key.as_bytes());
         put_bytes(&mut integer, value.as_bytes());
         put(&mut out, field::OTHER);
@@ -196,9 +200,11 @@ pub(crate) fn decode(payload: &[u8]) -> Result<Meta, Bad> {
         match number {
             field::COMMAND => meta.command.push(text()?),
             field::PROGRAM => meta.program.push(text()?),
+            // An engine of a later version is `Unknown`, not an error.
             field::ENGINE => meta.engine = Engine::from_name(&text()?),
             field::TRUTH => meta.truth = text()?,
             field::TIME_UNIT => {
+                // At most 1, so it is an index.
                 let number = cursor.count(1, what).map_err(bad)?;
                 meta.time_unit = [TimeUnit::Nanoseconds, TimeUnit::Instructions][number];
             }
@@ -208,6 +214,7 @@ pub(crate) fn decode(payload: &[u8]) -> Result<Meta, Bad> {
             }
             field::LOST_SAMPLES => meta.lost_samples = cursor.u64().map_err(bad)?,
             field::LOST_EVENTS => meta.lost_events = cursor.u64().map_err(bad)?,
+            // Written plus 1; 0 means that there is no status.
             field::STATUS => {
                 let status = cursor.u64().map_err(bad)?.checked_sub(1);
                 let status = status.map(u32::try_from).transpose();
@@ -250,6 +257,7 @@ mod tests {
                 ],
             };
             let mut payload = encode(&meta);
+            // A field that this version does not know.
             put(&mut payload, 1000);
             put_bytes(&mut payload, b"later");
             assert_eq!(decode(&payload), Ok(meta));

@@ -164,6 +164,7 @@ impl Trace {
     }
 
     fn make_spans(&mut self) {
+        // The index alone says what belongs together: no block is read for it.
         let mut events = Vec::new();
         let mut details = Vec::new();
 

@@ -53,6 +53,7 @@ impl<'t> Events<'t> {
 
     /// The next event.
     pub(crate) fn next(&mut self) -> Result<Option<(u32, Event)>, TraceError> {
+        // A loop, because a block may have no events.
         while self.left == 0 {
             let Some(number) = self.blocks.pop_front() else {
                 return Ok(None);
@@ -71,6 +72,7 @@ impl<'t> Events<'t> {
         self.left -= 1;
 
         let read = read.and_then(|(position, event)| {
+            // Also from one block to the next: `last` is kept.
             if position < self.last {
                 return Err(cursor.bad("events are not in order"));
             }
@@ -114,6 +116,7 @@ impl Samples {
             return Err(block.error(Bad { what, at: 0 }));
         }
 
+        // One block is about all samples, so a second one could only contradict it.
         if details.len() > 1 {
             let what = "more than one details block before a samples block";
             return Err(block.error(Bad { what, at: 0 }));
@@ -121,6 +124,7 @@ impl Samples {
 
         let details = details.first().map(|number| Details::open(trace, *number));
         let head = Head::read(&payload).map_err(|bad| block.error(bad))?;
+        // Literals take all that is behind the records.
         let rest = head.records.end..payload.len();
 
         // Without data blocks, the literals are read in place.

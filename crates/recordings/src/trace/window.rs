@@ -169,6 +169,7 @@ pub(crate) fn encode(
         put(runs, other as u64);
     }
 
+    // Before anything has changed, so that the caller can try again without a window.
     if runs.len() > budget {
         runs.clear();
         return false;
@@ -219,6 +220,7 @@ pub(crate) fn decode(
     low.copy_from_slice(literals.take(below)?);
     while !shared.is_empty() {
         let what = "a run of words extends past the region";
+        // The last word may be short.
         let most = words(shared);
         let same = runs.count(most, what)?;
         let other = runs.count(most - same, what)?;

@@ -297,6 +297,7 @@ impl<W: Write> TraceWriter<W> {
 
     /// Writes the buffered events and samples.
     fn write_chunk(&mut self) -> Result<(), WriteError> {
+        // Before the samples: each event says how many samples of the next block precede it.
         self.write_events()?;
         if self.chunk.count == 0 {
             return Ok(());
@@ -320,6 +321,7 @@ impl<W: Write> TraceWriter<W> {
         payload.clear();
         put(payload, chunk.records.len() as u64);
         put(payload, chunk.data.len() as u64);
+        // Distances back from where the samples block will be.
         for block in &chunk.data {
             put(payload, self.out.offset() - block);
         }

@@ -89,6 +89,8 @@ impl Session<'_> {
         for breakpoint in all {
             let line = breakpoint["line"].as_u64();
             let line = line.and_then(|line| u32::try_from(line).ok());
+
+            // A line without code means the next one that has some, and the editor is told which.
             let found = line.and_then(|line| lines.address(path, line));
             told.push(match found {
                 Some((address, line)) => {
@@ -104,8 +106,11 @@ impl Session<'_> {
             });
         }
 
+        // In the protocol, a request has all breakpoints of its file and clears the earlier ones.
         let kept = &mut self.breakpoints.lines;
         kept.remove(path);
+
+        // One request is bounded, but there may be any number of files.
         if kept.len() >= BREAKPOINTS_MAX {
             return Ok(Err("there are breakpoints in too many files".to_owned()));
         }
@@ -144,6 +149,7 @@ impl Session<'_> {
             wrong.extend(judged.iter().cloned());
         }
 
+        // The protocol wants the filters' answers first, then those of the options, in order.
         let mut told = vec![json!({"verified": true}); filters.len()];
         let options = arguments["filterOptions"].as_array().unwrap_or(&empty);
         for option in options {
@@ -160,6 +166,8 @@ impl Session<'_> {
                 )),
                 None => json!({"verified": true}),
             });
+
+            // Without a condition, every unwinder counts.
             if names.is_empty() {
                 wrong.extend(judged.iter().cloned());
             } else if stranger.is_none() {

@@ -61,11 +61,14 @@ impl Session<'_> {
         };
         let first = arguments["startFrame"].as_u64().unwrap_or(0);
         let levels = match arguments["levels"].as_u64() {
+            // In the protocol, no `levels` and 0 both mean all frames.
             None | Some(0) => ANSWERED_MAX,
             Some(levels) => levels.min(ANSWERED_MAX),
         };
 
         let walkers = self.debuggee.walkers();
+
+        // A copy, because `lines` needs the debuggee, too.
         let state = self.debuggee.state()?.clone();
         let frames = match frames(&state, &walkers, thread) {
             Ok(frames) => frames,
@@ -74,10 +77,13 @@ impl Session<'_> {
         let (lines, bias) = self.debuggee.lines()?;
 
         let number = |index: u64| thread * FRAMES_MAX + index;
+
+        // A further frame would have the number of one of the next thread's.
         let total = frames.len().min(FRAMES_MAX as usize);
         let shown = (0..).zip(&frames).take(total);
         let shown = shown.skip(usize::try_from(first).unwrap_or(usize::MAX));
         let shown = shown.take(levels as usize).map(|(index, frame)| {
+            // In the protocol, line and column are 0 where there is no source.
             let mut one = json!({
                 "id": number(index),
                 "name": frame.name,
@@ -119,6 +125,8 @@ pub(super) fn frames<'s>(
     if thread == TRUTH {
         return Ok(true_frames(state, walkers));
     }
+
+    // From `OTHER` on, the numbers are Linux's; those below are the truth and the unwinders.
     if let Some(tid) = thread.checked_sub(OTHER) {
         let other = state.threads.iter().find(|t| u64::from(t.tid) == tid);
         let other = other.ok_or_else(|| format!("there is no thread {tid} here"))?;
@@ -176,6 +184,7 @@ fn true_frames<'s>(state: &'s State, walkers: &[String]) -> Vec<Frame<'s>> {
     };
     let mut frames: Vec<Frame<'s>> = state.frames.iter().enumerate().map(frame).collect();
 
+    // Without a label at its end, a part of the chain would look like all of it.
     let label = match state.truth {
         "complete" => return frames,
         "unknown" if frames.is_empty() => "the true chain is not known here",
@@ -208,11 +217,14 @@ fn labelled(name: String) -> Frame<'static> {
 /// What a step of a walk is in the panel: a frame, or a label where one is missing and at the end.
 fn walked<'s>(step: &'s Step, walk: &'s Walk) -> Option<Frame<'s>> {
     let Some(frame) = &step.frame else {
+        // Of the steps without a frame, only these are at a place where one could be expected.
         let is_shown = matches!(step.kind, StepKind::Missing | StepKind::Ended);
         return is_shown.then(|| labelled(step.text.clone()));
     };
 
     let cause = walk.cause.as_ref().filter(|_| walk.is_wrong());
+
+    // A cause is in a true frame, which need not have the same index in the walk.
     let blamed = cause.filter(|cause| step.truth == Some(cause.frame));
     let judged = match step.judged {
         Some("wrong") => "wrong: ",
@@ -234,6 +246,8 @@ fn walked<'s>(step: &'s Step, walk: &'s Walk) -> Option<Frame<'s>> {
     }
     let word = |[address, value]: &[String; 2]| format!("{value} at {address}");
     let words: Vec<String> = frame.words.iter().map(word).collect();
+
+    // A step that takes everything from registers reads no words.
     if !words.is_empty() {
         about.push(("words read", words.join(", ")));
     }

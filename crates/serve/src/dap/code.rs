@@ -72,6 +72,7 @@ impl Session<'_> {
             )));
         }
 
+        // A negative offset asks for that many instructions before the address, not bytes.
         let before = offset.min(0).unsigned_abs() as usize;
         let mut lines = self.before(place, before)?;
         // Exactly as many as were asked for are expected, also where there is no code.
@@ -82,6 +83,8 @@ impl Session<'_> {
         });
         let mut all: Vec<Line> = padding.collect();
         all.append(&mut lines);
+
+        // A positive offset leaves out the first instructions, which must be decoded all the same.
         let skipped = offset.max(0) as usize;
         let wanted = (count as usize + skipped).saturating_sub(all.len());
         all.extend(self.from(place, wanted)?);
@@ -99,6 +102,8 @@ impl Session<'_> {
         if count == 0 {
             return Ok(Vec::new());
         }
+
+        // Instructions have no fixed length, so decoding must start where one is known to start.
         let mut start = None;
         self.debuggee.with_space(&mut |space| {
             let mapping = space.find(place);

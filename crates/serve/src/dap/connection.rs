@@ -45,8 +45,11 @@ pub fn serve(
     to: &mut dyn Write,
     open: Open<'_>,
 ) -> Result<(), Error> {
+    // Empty until a launch: before that there is nothing to interrupt.
     let slot = Slot::default();
     let (sender, receiver) = sync_channel(WAITING_MAX);
+
+    // A thread reads, so that a request to pause is seen while something runs.
     let readers_slot = slot.clone();
     thread::Builder::new()
         .name("dap client".to_owned())
@@ -59,6 +62,7 @@ pub fn serve(
         seq: 0,
     };
     while let Some(message) = client.next()? {
+        // A launch answers all requests until its session is over.
         if session::command(&message) == Some("launch") {
             if let Some(end) = client.launch(&message, &slot, open)? {
                 return end;
@@ -134,9 +138,12 @@ impl Client<'_> {
             }
         };
 
+        // The debuggee borrows what `open` makes, so the whole session happens inside of it.
         let opened = open(&launch, &mut |opened| {
             let debuggee = Debuggee::new(opened)?;
             let interrupter = debuggee.interrupter();
+
+            // From now on, the thread that reads can stop what runs.
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(interrupter);
 
             let (mut session, answers) = Session::new(debuggee, &launch, request);

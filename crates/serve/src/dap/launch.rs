@@ -52,6 +52,8 @@ impl Launch {
                 words.extend(texts("args")?);
                 Subject::Program(words)
             }
+
+            // What a file is, its contents say; the two keys are for people.
             (None, Some(file), None) | (None, None, Some(file)) => Subject::File(file),
             (None, None, None) => {
                 return Err("nothing to launch: program, trace or case is missing".to_owned());
@@ -61,11 +63,13 @@ impl Launch {
 
         Ok(Launch {
             subject,
+            // A setting in JSON may be a number; the command line has only text.
             from: match arguments.get("from") {
                 Some(Value::Number(number)) => Some(number.to_string()),
                 _ => text("from")?,
             },
             options: texts("options")?,
+            // By default, because a run without breakpoints is over at once.
             stop_on_entry: match arguments.get("stopOnEntry") {
                 None | Some(Value::Null) => true,
                 Some(Value::Bool(stop)) => *stop,

@@ -43,6 +43,8 @@ impl Unframer {
 
     fn of_header(&mut self, byte: u8) -> Option<Received> {
         self.header.push(byte);
+
+        // A client that never ends its header must not fill the memory.
         if self.header.len() > HEADER_BYTES_MAX {
             return Some(self.lose(format!(
                 "the header of a message is longer than {HEADER_BYTES_MAX} bytes"
@@ -54,6 +56,8 @@ impl Unframer {
 
         let header = String::from_utf8_lossy(&std::mem::take(&mut self.header)).into_owned();
         let fields = header.lines().filter_map(|line| line.split_once(':'));
+
+        // The protocol has no other field; one that comes all the same is ignored.
         let mut lengths =
             fields.filter(|(name, _)| name.trim().eq_ignore_ascii_case("content-length"));
         let Some((_, length)) = lengths.next() else {
@@ -61,6 +65,7 @@ impl Unframer {
         };
         let length = length.trim();
         match length.parse() {
+            // Its end is known all the same, so the session can go on.
             Ok(0) => Some(Received::Broken("a message is empty".to_owned())),
             Ok(bytes) if bytes <= MESSAGE_BYTES_MAX => {
                 self.length = Some(bytes);

@@ -189,6 +189,7 @@ impl<'a> Session<'a> {
 
     fn answer(&mut self, command: &str, arguments: &Value) -> Result<Answer, Error> {
         match command {
+            // Nothing runs before this request, which says that the breakpoints are set.
             "configurationDone" if self.stops_on_entry => {
                 let stopped = self.stopped("entry", "the first state");
                 self.events.push(stopped);
@@ -198,6 +199,8 @@ impl<'a> Session<'a> {
             "continue" | "reverseContinue" | "next" | "stepIn" | "stepOut" | "stepBack" => {
                 self.go(command, arguments)
             }
+
+            // What ran has ended: the thread that reads saw this request first.
             "pause" => Ok(Ok(json!({}))),
             "setBreakpoints" => self.of_source(arguments),
             "setFunctionBreakpoints" => self.of_functions(arguments),
@@ -218,12 +221,15 @@ impl<'a> Session<'a> {
                 self.events.push(event("terminated", json!({})));
                 Ok(Ok(json!({})))
             }
+
+            // A session has one debuggee from its start to its end.
             "initialize" | "launch" | "attach" => {
                 Ok(Err("something is launched already".to_owned()))
             }
             "setVariable" | "setExpression" | "writeMemory" => Ok(Err(
                 "the state is read-only: a run can be looked at, not changed".to_owned(),
             )),
+            // Every request gets a response, or the editor would wait for it.
             _ => Ok(Err(format!("the request {command:?} is not supported"))),
         }
     }

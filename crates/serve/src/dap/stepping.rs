@@ -39,6 +39,8 @@ impl Session<'_> {
                     let why = "the true chain does not say where this function returns to";
                     return Ok(Err(why.to_owned()));
                 };
+
+                // Back in the caller, rsp is the CFA of this frame; in what it calls, rsp is lower.
                 let motion = Motion::Leave {
                     tid,
                     direction: Direction::Forward,
@@ -120,6 +122,8 @@ impl Session<'_> {
                     return Ok(stop);
                 }
                 line = self.debuggee.line()?;
+
+                // It returned into another function without lines.
                 if line.is_none() {
                     continue;
                 }

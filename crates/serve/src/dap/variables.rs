@@ -33,6 +33,8 @@ impl Session<'_> {
         let Some(reference) = arguments["variablesReference"].as_u64() else {
             return Ok(Err("variablesReference is missing".to_owned()));
         };
+
+        // `scopes` has given each frame an even number for registers, and the odd one after it.
         let (thread, index) = of_frame(reference / 2);
         let walkers = self.debuggee.walkers();
         let state = self.debuggee.state()?;
@@ -40,6 +42,8 @@ impl Session<'_> {
             Ok(frames) => frames,
             Err(why) => return Ok(Err(why)),
         };
+
+        // The editor may still have the number of a frame of an earlier state.
         let Some(frame) = frames.get(index) else {
             return Ok(Err(format!("there is no frame {index} of thread {thread}")));
         };

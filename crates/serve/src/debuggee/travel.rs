@@ -290,6 +290,7 @@ impl Debuggee<'_> {
             return Ok(Stop::Interrupted);
         }
 
+        // The search was only up to the appointed state; `travel` then says why it stops there.
         if let Some(end) = self.bound
             && self.go_to(end)?
         {

@@ -105,6 +105,8 @@ impl AllRegisters {
         }
         all.core.rip = general.rip();
         all.know(RIP, general.get(Reg::Rip).is_some());
+
+        // The upper half of rflags is reserved (Intel SDM), and gdb has no room for it.
         all.core.eflags = general.get_or_zero(Reg::Rflags) as u32;
         all.know(EFLAGS, general.get(Reg::Rflags).is_some());
 
@@ -115,6 +117,7 @@ impl AllRegisters {
             all.know(number, true);
         }
 
+        // Only of a program is more known than unwinders need.
         if let Some(processor) = &registers.processor {
             all.core.xmm = processor.xmm;
             all.core.mxcsr = processor.mxcsr;

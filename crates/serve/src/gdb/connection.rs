@@ -78,6 +78,7 @@ fn answer(
     let mut last = Vec::new();
     for received in from {
         let event = match received {
+            // What it was meant to stop has ended by now, and the next search must not end by it.
             Received::Interrupt(number) => {
                 session.ignore_interrupt(number);
                 continue;
@@ -100,6 +101,7 @@ fn answer(
             // It is sent again if that is agreed.
             Event::Broken(_) if acknowledges => last = b"-".to_vec(),
             Event::Broken(why) => last = refusal(why),
+            // The last answer did not arrive whole, and is sent once more.
             Event::Again if acknowledges => {}
             Event::Again | Event::Interrupt => continue,
         }

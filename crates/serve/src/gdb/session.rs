@@ -135,6 +135,8 @@ impl<'a> Session<'a> {
         let mut machine = match machine {
             GdbStubStateMachine::Running(mut inner) => {
                 let (reason, said) = self.target.go()?;
+
+                // gdb reads console packets only until the reply that says why the program stopped.
                 inner.borrow_conn().0.extend(said);
                 match inner.report_stop(&mut self.target, reason) {
                     Ok(machine) => machine,
@@ -155,9 +157,12 @@ impl<'a> Session<'a> {
                 });
                 inner.return_to_idle()
             }
+
+            // The packet only asked for something.
             idle @ GdbStubStateMachine::Idle(_) => idle,
         };
 
+        // Whatever the state, the stub may have written an answer.
         let answers = match &mut machine {
             GdbStubStateMachine::Idle(inner) => std::mem::take(&mut inner.borrow_conn().0),
             GdbStubStateMachine::Running(inner) => std::mem::take(&mut inner.borrow_conn().0),
@@ -205,6 +210,7 @@ impl<'a> Session<'a> {
     /// packets: who reads the stream does.
     fn restart(&mut self) -> Result<(), Error> {
         let stub = GdbStubBuilder::new(Answers::default())
+            // The stub gets packets with their frames, as from a stream.
             .packet_buffer_size(PACKET_BYTES_MAX + FRAME_BYTES)
             .build();
         let Ok(stub) = stub else {
@@ -235,6 +241,8 @@ impl<'a> Session<'a> {
                 };
             }
         }
+
+        // The client has not asked for any of this, so it gets no answers.
         if let Some(GdbStubStateMachine::Idle(inner)) = &mut self.machine {
             inner.borrow_conn().0.clear();
         }

@@ -30,7 +30,9 @@ impl GdbTarget<'_> {
         let signal = |signal| MultiThreadStopReason::SignalWithThread { tid, signal };
         let reason = match stop {
             Stop::Step => signal(Signal::SIGTRAP),
+            // As if the terminal had sent it to the program: gdb shows it as the answer to Ctrl-C.
             Stop::Interrupted => signal(Signal::SIGINT),
+            // By `swbreak`, gdb knows that the pc is at the breakpoint, and does not correct it.
             Stop::Breakpoint => MultiThreadStopReason::SwBreak(tid),
             Stop::Watch {
                 tid,
@@ -45,10 +47,13 @@ impl GdbTarget<'_> {
                 },
                 addr: address,
             },
+            // The remote protocol has no such reason to stop, so gdb's console says it.
             Stop::Appointed(why) => {
                 said = packets::console(&format!("{why}\n"));
                 signal(Signal::SIGTRAP)
             }
+
+            // For gdb, `replaylog` is where the history ends: the program has not exited.
             Stop::Start => MultiThreadStopReason::ReplayLog {
                 tid: Some(tid),
                 pos: ReplayLogPosition::Begin,

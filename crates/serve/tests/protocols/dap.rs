@@ -160,9 +160,13 @@ fn the_call_stacks_are_the_truth_and_each_unwinder() {
         let truth = editor.frames(1);
         assert!(truth[0].starts_with("main+0x"), "{truth:?}");
         let dwarf = editor.frames(2);
+
+        // Where another unwinder is wrong, the truth has marks that this walk does not have.
         let plain = truth.iter().map(|name| name.split("  <-").next());
         let plain: Vec<&str> = plain.flatten().collect();
         assert_eq!(&dwarf[..truth.len()], &plain[..]);
+
+        // The label behind the last frame of a walk says why it ended.
         assert!(dwarf[truth.len()].contains("walk ends"), "{dwarf:?}");
 
         // A part of a chain is that part.
@@ -186,6 +190,8 @@ fn the_frame_to_blame_is_marked_where_an_unwinder_becomes_wrong() {
             {"filterId": "wrong", "condition": "dwarf"},
             {"filterId": "wrong", "condition": "nobody"},
         ]});
+
+        // One names an unwinder that walks here, the other none.
         let set = editor.ask("setExceptionBreakpoints", filters);
         assert_eq!(set["breakpoints"][0]["verified"], true);
         assert_eq!(set["breakpoints"][1]["verified"], false);
@@ -198,6 +204,7 @@ fn the_frame_to_blame_is_marked_where_an_unwinder_becomes_wrong() {
                 .is_some_and(|text| text.contains("dwarf"))
         );
 
+        // A wrong unwinder's thread has the code of the cause in its name.
         let threads = editor.ask("threads", json!({}));
         let dwarf = threads["threads"][1]["name"]
             .as_str()
@@ -246,6 +253,8 @@ fn variables_are_the_registers_and_how_a_frame_was_found() {
         let reference = scopes["scopes"][1]["variablesReference"].clone();
         let body = editor.ask("variables", json!({ "variablesReference": reference }));
         let all = body["variables"].as_array().expect("variables").clone();
+
+        // The second frame was found by a row, so all of this is known of it.
         for name in ["found by", "rule", "row", "words read"] {
             assert!(
                 all.iter().any(|variable| variable["name"] == name),
@@ -263,6 +272,8 @@ fn variables_are_the_registers_and_how_a_frame_was_found() {
             .expect("instructions")
             .clone();
         assert_eq!(code.len(), 8);
+
+        // Three instructions before the pc were asked for.
         assert_eq!(code[3]["address"], pc);
         assert!(
             code[3..]
@@ -272,6 +283,8 @@ fn variables_are_the_registers_and_how_a_frame_was_found() {
         );
         let wanted = json!({"memoryReference": pc, "count": 3});
         let memory = editor.ask("readMemory", wanted);
+
+        // Three bytes are four characters of base64.
         assert_eq!(memory["data"].as_str().map(str::len), Some(4));
     })
     .expect("it was served");
@@ -302,6 +315,8 @@ fn a_recording_is_gone_through_in_both_directions() {
         let lines = json!({"source": {"path": "a.c"}, "breakpoints": [{"line": 3}]});
         let set = editor.ask("setBreakpoints", lines);
         assert_eq!(set["breakpoints"][0]["verified"], false);
+
+        // No breakpoint is at an address of the recording, so nothing stops before its start.
         editor.go("reverseContinue");
         assert_eq!(editor.frames(1), first);
     })
@@ -318,6 +333,8 @@ fn what_cannot_be_answered_is_refused_in_words() {
 
         // A launch that has failed can be tried again.
         editor.launch(json!({"trace": SEED}));
+
+        // With the largest and smallest numbers, too: what an editor sends is not trusted.
         for (command, arguments, why) in [
             ("launch", json!({"trace": SEED}), "already"),
             ("stackTrace", json!({}), "threadId"),
@@ -349,6 +366,9 @@ fn what_cannot_be_answered_is_refused_in_words() {
         let memory = editor.ask("readMemory", wanted);
         assert_eq!(memory["data"], "");
         assert_eq!(memory["unreadableBytes"], 1 << 16);
+
+        // The last 16 addresses: as many instructions are listed as were asked for, with or without
+        // code.
         let nowhere = json!({"memoryReference": "0xfffffffffffffff0", "instructionCount": 9});
         let code = editor.ask("disassemble", nowhere);
         assert_eq!(code["instructions"].as_array().map(Vec::len), Some(9));
@@ -376,6 +396,8 @@ fn malformed_messages_get_an_answer_and_the_session_goes_on() {
             editor.send(&framed(&message));
             editor.event("output");
         }
+
+        // The length is right, but the JSON is not whole.
         editor.send(b"Content-Length: 1\r\n\r\n{");
         editor.event("output");
         // The request lacks its number.
@@ -413,6 +435,8 @@ fn an_editor_may_leave_at_any_moment() {
         with_client(SEED, |mut editor| editor.send(bytes)).expect("it ends");
         with_client(SEED, |mut editor| {
             editor.launch(json!({"trace": SEED}));
+
+            // The response is not waited for: the editor leaves while something runs.
             editor.request("continue", json!({}));
             editor.send(bytes);
         })

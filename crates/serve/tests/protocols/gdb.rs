@@ -108,7 +108,11 @@ fn a_recording_is_gone_through_in_both_directions() {
         // Backwards there is nothing.
         assert!(gdb.ask("bs").contains("replaylog:begin"));
         let first = gdb.rip();
+
+        // In the remote protocol, thread -1 means all threads.
         assert!(gdb.ask("vCont;s:p1.-1").starts_with('E'), "all cannot step");
+
+        // In the remote protocol, `m` begins a list of threads.
         let tid = threads.strip_prefix('m').expect("a thread");
         let step = format!("vCont;s:{tid};c");
         assert!(gdb.ask(&step).starts_with("T05thread:"));
@@ -139,6 +143,9 @@ fn a_recording_is_gone_through_in_both_directions() {
 fn a_recording_knows_some_registers_and_memory_and_refuses_to_be_changed() {
     with_client(THROWS, |mut gdb| {
         let general = gdb.ask("g");
+
+        // Two digits a byte: the general registers and rip, eflags and the segments, x87, SSE, and
+        // orig_rax with the two bases.
         assert_eq!(general.len(), 2 * (8 * 17 + 4 * 7 + 80 + 32 + 256 + 4 + 24));
         // rsp is known, st0 is not.
         let rsp = &general[7 * 16..8 * 16];
@@ -197,6 +204,7 @@ fn the_way_stops_where_an_unwinder_becomes_wrong() {
         assert!(found.contains("`continue` stops there"), "{found}");
         let number = found.split(' ').nth(3).expect("a number").to_owned();
 
+        // Two packets come back: text for the console, and then the stop.
         gdb.send(&framed(b"vCont;c"));
         let said = gdb.next().expect("why it stops");
         assert!(unhexed(&said[1..]).contains(&number), "{said}");
@@ -228,12 +236,16 @@ fn malformed_packets_get_an_answer_and_the_session_goes_on() {
         assert_eq!(gdb.ask("QStartNoAckMode"), "OK");
         gdb.send(b"$g#00");
         let answer = gdb.next().expect("an answer");
+
+        // Without acknowledgements there is no `-` that asks for it again.
         assert!(answer.starts_with("E.the packet's checksum"), "{answer}");
 
+        // The checksum is right, so only the length can be refused.
         gdb.send(&framed(&vec![b'a'; PACKET_BYTES_MAX + 1]));
         let answer = gdb.next().expect("an answer");
         assert!(answer.starts_with("E.the packet is longer"), "{answer}");
 
+        // Whatever the answer is: the session must neither hang nor end.
         let malformed = [
             "m",
             "mzz,1",
@@ -274,6 +286,8 @@ fn malformed_packets_get_an_answer_and_the_session_goes_on() {
             gdb.send(&framed(body.as_bytes()));
             gdb.next().unwrap_or_else(|| panic!("no answer to {body}"));
         }
+
+        // A length of 80 bits is too large for any integer of the server.
         let most = gdb.ask("mfffffffffffffff0,ffffffffffffffffffff");
         assert!(most.starts_with('E'), "{most}");
 
@@ -318,6 +332,8 @@ fn there_is_one_client_at_a_time() {
         let address: SocketAddr = address.recv().expect("the server listens");
         assert!(address.ip().is_loopback());
         let connect = || Client::new(TcpStream::connect(address).expect("a connection"));
+
+        // If the client fails, the server would otherwise wait for another one forever.
         let _end = EndOnPanic(address);
 
         let mut first = connect();

@@ -116,10 +116,12 @@ fn instructions() -> HashMap<Code, Instruction> {
     let encodings = Encodings::new(everything());
     let mut emulated = Emulated::new(everything());
     let executed = supported(&encodings, &mut emulated).into_iter();
+    // What the machine executes is compared with it in other tests.
     let executed: Vec<Code> = executed
         .filter(|(_, is)| *is)
         .map(|(code, _)| code)
         .collect();
+    // A fixed seed: which instructions are checked must not change from run to run.
     let mut random = Random::new(1);
     let mut all: HashMap<Code, Instruction> = HashMap::new();
 

@@ -424,6 +424,7 @@ impl AbstractResult {
         let (before, after) = (&run.before.state, &run.after);
         if run.before.mode != Mode::Plain {
             let halves = |state: &NativeState, number: usize| {
+                // Number 2n is the lower half of register n's lower 128 bits, 2n + 1 the upper one.
                 let whole = state.fx.ymm(number / 2)[0];
                 (whole >> (64 * (number % 2))) as u64
             };
@@ -449,6 +450,7 @@ impl AbstractResult {
             }
         }
 
+        // A word that was not written may hold anything from before, so only changed ones count.
         for address in HEAP.step_by(8) {
             let [old, new] = [before, after].map(|state| word(&state.window, address, 8));
             if let Some(new) = new

@@ -109,6 +109,8 @@ impl ConcreteRun {
         }
 
         for chunk in state.window.as_chunks_mut::<8>().0 {
+            // Where nothing is known, the caller's values may be all the same: half of these words
+            // hold one.
             let source = case.forgotten.filter(|_| random.chance(128));
             let value = world.give(source.unwrap_or(Source::Random), random);
             *chunk = value.to_le_bytes();
@@ -123,6 +125,7 @@ impl ConcreteRun {
             for number in 0..16 {
                 let value = world.give(case.vectors.unwrap_or(Source::Random), random);
                 let high = u128::from(random.bits());
+                // Only the low word is what was drawn; the rest is arbitrary.
                 state
                     .fx
                     .set_ymm(number, [high << 64 | u128::from(value), high]);

@@ -284,6 +284,7 @@ fn directives(table: &Table, address: u64) -> String {
     };
 
     let mut out = String::new();
+    // Only where a row starts does the assembler need to be told.
     let row = unit.rows[index].1;
     let before = match index.checked_sub(1) {
         Some(before) => Some(unit.rows[before].1),

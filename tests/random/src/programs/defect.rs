@@ -116,6 +116,7 @@ pub(super) fn inject(
             continue;
         }
 
+        // A kind may not fit this unit, or change nothing in it.
         if apply(kind, &mut other, at, boundaries, rng).is_none() || other == *table {
             continue;
         }
@@ -131,6 +132,7 @@ pub(super) fn inject(
         if is_met {
             return Some((kind, other));
         }
+        // Better than none: a defect that is never met must not be found, which is tested, too.
         any = any.or(Some((kind, other)));
     }
     any

@@ -314,6 +314,8 @@ impl RandomProgram {
 
     fn generate(seed: u64, jumps: Option<Rng>) -> RandomProgram {
         let mut rng = Rng::new(seed, 1);
+        // A quarter of the programs is plain, so that SFrame and ORC can represent all of their
+        // rows.
         let plain = rng.chance(1, 4);
         let signals = !plain && rng.chance(1, 2);
         let ordinary = 2 + rng.below(FUNCTIONS_MAX - 3);

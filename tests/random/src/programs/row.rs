@@ -134,6 +134,7 @@ pub struct CallerValues {
 pub fn evaluate(row: &FrameLayout, core: &Core) -> CallerValues {
     let gpr = |number: Gpr| core.state.gpr(number.into());
     let word = |base: u64, offset: i32| read(&core.memory, base.wrapping_add_signed(offset.into()));
+    // The CFA first: most slots are relative to it.
     let cfa = match row.cfa {
         Cfa::Offset(base, offset) => Some(gpr(base).wrapping_add_signed(offset.into())),
         Cfa::Load(base, offset) => word(gpr(base), offset),

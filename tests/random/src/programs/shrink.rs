@@ -144,6 +144,7 @@ fn unlink(statements: &mut [Statement], saves: usize) {
 }
 
 fn body(statements: &mut Vec<Statement>, turn: &mut impl FnMut() -> bool) -> bool {
+    // One change for each call: the caller counts turns, and tries whether the program still fails.
     for index in 0..statements.len() {
         // Removing is tried first: what is gone need not be made smaller.
         if turn() {
@@ -163,6 +164,7 @@ fn body(statements: &mut Vec<Statement>, turn: &mut impl FnMut() -> bool) -> boo
                     return true;
                 }
             }
+            // A call without a maximum stays as it is.
             Statement::Call { times, .. } => {
                 if turn() {
                     *times = times.map(|_| 1);

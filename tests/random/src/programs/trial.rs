@@ -311,6 +311,7 @@ impl Verifier {
         // What is wrong where is computed from both tables, without any unwinder.
         let watch = self.watch(built, table)?;
 
+        // One unwinder will do: all read this table, or one that is derived from it.
         let run = self.verify(built, table, &self.engines[..1]);
         let run = run.map_err(|problem| TrialError::Defect {
             kind,
@@ -328,6 +329,7 @@ impl Verifier {
         };
 
         if !is_right {
+            // The lowest address is enough for the message: the sets are ordered.
             let first = found.symmetric_difference(&watch.wrong).next();
 
             // Found where nothing is wrong, or missed where something is.

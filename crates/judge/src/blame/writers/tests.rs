@@ -68,6 +68,7 @@ fn an_author_is_shown_with_the_evidence() {
         (
             writer(
                 Kind::Either,
+                // Four are named (`NAMED_MAX`), the others counted.
                 &["a", "b", "c", "d", "e", "f"],
                 None,
                 Evidence::Comment,
@@ -80,9 +81,11 @@ fn an_author_is_shown_with_the_evidence() {
         assert_eq!(writer.to_string(), shown);
     }
 
+    // `.comment` is of the whole file, and a person may have written a part of it.
     let either = writer(Kind::Either, &["GCC: 12"], None, Evidence::Comment);
     assert!(either.may_be(&["GCC"]) && !either.may_be(&["clang"]) && either.may_be_hand());
 
+    // Whose tool is not known may be of any family.
     let unknown = writer(Kind::Unknown, &[], None, Evidence::None);
     assert!(unknown.may_be(&["clang"]) && unknown.may_be_hand());
 

@@ -329,18 +329,21 @@ fn a_copy_is_as_long_as_the_next_word_needs() {
         asked(8192, 9000, 9000)
     );
 
+    // Twice as far as the furthest word, in whole pages: what comes next is further up.
     let far = asked(8192, 9000, 24_024);
     assert!(
         far.contains("dwarf,49152") && far.contains("24024 bytes above rsp"),
         "{far}"
     );
 
+    // Beyond what perf can copy, but only in some of the stacks.
     let partly = asked(8192, 9000, 100_000);
     assert!(
         partly.contains("dwarf,65528") && partly.contains("no copy reaches in some"),
         "{partly}"
     );
 
+    // perf copies at most 65,528 bytes.
     let never = asked(1024, 100_016, 100_016);
     assert!(!never.contains("--call-graph dwarf"), "{never}");
     assert!(
@@ -383,6 +386,7 @@ fn generated_code_has_the_remedy_of_its_own_runtime() {
     assert!(of(Some(Runtime::LuaJit), false).contains("none: LuaJIT"));
     assert!(of(Some(Runtime::Beam), false).contains("+JPperf true"));
 
+    // A jitdump file has the rows, whatever the runtime is.
     let python = of(Some(Runtime::CPython), true);
     assert!(python.contains("perf inject --jit"), "{python}");
 

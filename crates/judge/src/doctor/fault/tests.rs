@@ -57,6 +57,7 @@ fn kind_in(name: &str, unwinder: &str, frame: usize, what: whole::Fault) -> Opti
     };
 
     let made = Made::default();
+    // The rest of the chain is not whole either.
     let fault = of_break(&view, found, Reading::of(unwinder, &made), || false);
     fault.map(|fault| fault.kind)
 }
@@ -94,6 +95,7 @@ fn registers_that_were_not_recorded_are_named() {
         name: "/bin/prog".into(),
     });
 
+    // All but rbx, from which the row counts.
     let mut regs = Regs::UNKNOWN;
     for (reg, value) in [
         (Reg::Rip, START + 8),
@@ -103,6 +105,7 @@ fn registers_that_were_not_recorded_are_named() {
         regs.set(reg, value);
     }
 
+    // No stack: the walk must fail before it reads any.
     let sample = Sample::of_regs(SampleRegs::hardware(regs));
     let view = View {
         number: 0,
@@ -157,6 +160,7 @@ fn a_program_that_crashed_at_a_return_is_known_by_its_code() {
         });
 
         let mut regs = Regs::UNKNOWN;
+        // No stack is there: the code at the pc has to say it.
         for (reg, value) in [(Reg::Rip, START + 8), (Reg::Rsp, 0x7000)] {
             regs.set(reg, value);
         }
@@ -177,6 +181,7 @@ fn a_program_that_crashed_at_a_return_is_known_by_its_code() {
         is_at_return(&view, &outcome)
     };
 
+    // `ret` and `nop`.
     assert!(at_return(0xc3) && !at_return(0x90));
 }
 
@@ -251,6 +256,8 @@ fn a_direct_call_says_what_was_called() {
     };
 
     assert_eq!(called_before(&view, START + 5), Some(START + 0x20));
+    // Through a register: where it led is not in the code.
     assert_eq!(called_before(&view, START + 10), None);
+    // No code is mapped there.
     assert_eq!(called_before(&view, START + 0x2000), None);
 }

@@ -22,6 +22,7 @@ fn judged(kernel: usize, length: usize, max_stack: u16) -> Judged {
         name: "/bin/a".into(),
     });
 
+    // `perf_event.h`: a marker says which context the addresses behind it belong to.
     let inside = std::iter::once(PERF_CONTEXT_KERNEL)
         .chain(std::iter::repeat_n(0xffff_ffff_8100_0000, kernel))
         .chain([PERF_CONTEXT_USER]);

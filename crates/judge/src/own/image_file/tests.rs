@@ -35,6 +35,7 @@ fn what_is_written_is_read_back() {
             kind if !kind.has_contents() => assert!(found.is_none()),
             // There may be several.
             SectionKind::Text => {
+                // The start of a section shows that it is in its place.
                 let length = section.data.len().min(64);
                 let (at, bytes) = (section.address, &section.data[..length]);
                 assert_eq!(read.text_bytes(at, length), bytes, "{at:#x}");
@@ -74,6 +75,8 @@ fn readelf_finds_no_fault() {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
+
+    // readelf writes warnings to standard error, and may exit with 0 all the same.
     assert_eq!(faults, "");
     for part in ["GNU_EH_FRAME", ".eh_frame_hdr", ".symtab", ".shstrtab"] {
         assert!(text.contains(part), "{part}: {text}");
@@ -94,6 +97,7 @@ fn code_that_is_not_known_has_its_addresses() {
             },
             Section {
                 kind: SectionKind::EhFrame,
+                // Close to the last address, where its end must not overflow.
                 address: u64::MAX - 8,
                 data: table,
             },
@@ -113,6 +117,7 @@ fn code_that_is_not_known_has_its_addresses() {
         .map(|s| (s.address, s.file_size))
         .collect();
 
+    // Code without bytes has a segment at its address, with nothing of it in the file.
     assert_eq!(spans, [(0x1010, 16), (0x2000, 0), (u64::MAX - 8, 4)]);
     assert_eq!(read.parts.symbols[0].name, "main");
 }

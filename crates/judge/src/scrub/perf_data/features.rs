@@ -88,6 +88,8 @@ pub(super) fn section(
     words: &mut usize,
 ) -> Option<Vec<u8>> {
     match (number, names) {
+        // It has the names of tasks (`record_saved_cmdline` in
+        // `tools/perf/util/trace-event-info.c`).
         (feature::TRACING_DATA, Some(_)) => None,
         (feature::TRACING_DATA | feature::HOSTNAME | feature::BUILD_ID, None) => {
             Some(bytes.to_vec())
@@ -112,6 +114,8 @@ pub(super) fn section(
                 .for_each(|word| string(&mut out, word.as_bytes()));
             Some(out)
         }
+        // What is not known to be harmless is left out, and with it what later versions of perf
+        // add.
         (number, _) if KEPT.contains(&number) => Some(bytes.to_vec()),
         _ => None,
     }

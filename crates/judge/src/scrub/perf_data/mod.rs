@@ -74,6 +74,7 @@ pub(super) fn samples(
     let mut finder = ImageFinder::new(files);
     let (mut digests, mut done) = (Vec::new(), HashSet::new());
     let mut failed: Option<ScrubError> = None;
+    // A cell: the reader sets it for each item, and the closure reads it.
     let at = Cell::new(0);
 
     // As a recording is opened: some samples have their address from the part that came later.
@@ -115,6 +116,7 @@ pub(super) fn samples(
         ControlFlow::Continue(())
     });
 
+    // The closure can only stop the reader, so its error is returned here.
     if let Some(error) = failed {
         return Err(error);
     }

@@ -97,6 +97,7 @@ impl<'f, 'a, 'n> Copier<'f, 'a, 'n> {
     /// Header, IDs, attributes, records, and the feature sections with their table.
     fn file_mode<W: Write + Seek>(&mut self, out: &mut W) -> io::Result<()> {
         let word = |at| le::u64_at(self.bytes, at).unwrap_or(0);
+        // The header says how large its attributes are: later versions of perf have larger ones.
         let attr_size = usize::try_from(word(ATTR_SIZE)).unwrap_or(usize::MAX);
         let table = slice(self.bytes, word(ATTRS), word(ATTRS + 8));
         let mut header = self.bytes[..FEATURES].to_vec();
@@ -106,6 +107,7 @@ impl<'f, 'a, 'n> Copier<'f, 'a, 'n> {
         header[DATA + 16..FEATURES].fill(0);
 
         let (mut ids, mut attrs) = (Vec::new(), Vec::new());
+        // `max`: a damaged size may be 0, or too small for the section at the end of the entry.
         for entry in table.chunks_exact(attr_size.max(SECTION)) {
             let (attr, list) = entry.split_at(entry.len() - SECTION);
             let list = slice(
@@ -122,6 +124,7 @@ impl<'f, 'a, 'n> Copier<'f, 'a, 'n> {
         let data_at = attrs_at + attrs.len() as u64;
         put(&mut header, ATTRS, attrs_at);
         put(&mut header, ATTRS + 8, attrs.len() as u64);
+        // The size of the data is not known yet: the header is written again at the end.
         put(&mut header, DATA, data_at);
         out.write_all(&header)?;
         out.write_all(&ids)?;
@@ -131,6 +134,7 @@ impl<'f, 'a, 'n> Copier<'f, 'a, 'n> {
         put(&mut header, DATA + 8, size);
         let mut sections = Vec::new();
         let mut numbers: Vec<u8> = self.file.features().numbers().collect();
+        // The sections have no numbers in the file: their order is that of the bits in the header.
         numbers.sort_unstable();
         for number in numbers {
             let bytes = self.file.features().section(number).unwrap_or_default();
@@ -142,6 +146,7 @@ impl<'f, 'a, 'n> Copier<'f, 'a, 'n> {
                 None => self.left_out.features.push(number),
             }
         }
+        // The table of the feature sections follows the data, and they follow the table.
         let mut at = data_at + size + (SECTION * sections.len()) as u64;
         for bytes in &sections {
             out.write_all(&at.to_le_bytes())?;
@@ -172,6 +177,8 @@ impl<'f, 'a, 'n> Copier<'f, 'a, 'n> {
                 }
                 return ControlFlow::Continue(());
             };
+            // A record states these apart from its own size: without them, readers would skip as
+            // many bytes of the records behind it.
             let trailing = self.trailing(&event.raw);
             result = record(out, &event.raw, &body).and_then(|()| out.write_all(trailing));
             size += (RECORD + body.len() + trailing.len()) as u64;
@@ -229,6 +236,7 @@ impl<'f, 'a, 'n> Copier<'f, 'a, 'n> {
                 };
                 [&body[..8], &bytes].concat()
             }
+            // The user part of a sample's chain, in a record of its own.
             rt::CALLCHAIN_DEFERRED => deferred(body, trailer),
             _ => body.to_vec(),
         })

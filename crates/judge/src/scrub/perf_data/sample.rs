@@ -47,6 +47,7 @@ pub(super) fn body(
         branches(&mut body[place]);
     }
 
+    // A sample may have the registers of user code and those at the interrupt, each with its mask.
     let masks = [
         (st::REGS_USER, attr.sample_regs_user),
         (st::REGS_INTR, attr.sample_regs_intr),

@@ -50,6 +50,7 @@ impl Checker<'_> {
 
             self.counts.tallies[which].calls += 1;
             let Judged { claim, wrong, .. } = self.outcome.judged[which];
+            // What was found at the call itself, which the checks below often only repeat.
             let mut last = (claim, wrong);
 
             for (check, set) in [(Check::InsideCall, &inside), (Check::AtReturn, &after)] {
@@ -85,10 +86,12 @@ impl Checker<'_> {
         callee: &ShadowFrame,
     ) {
         let known = self.code.findings_behind(behind);
+        // The callee is the innermost frame: the row is that of the function around it.
         let caller = self.stacks.tracker.frames().len().checked_sub(2);
         let activation = self.stacks.activation(caller);
         let now = (activation, self.counts.executed);
 
+        // Only an outcome that is new at this call is checked in full, for its contradictions.
         let is_wrong = match self.findings.again(known, (which, check), wrong, now) {
             Some(is_wrong) => is_wrong,
             None => {
@@ -127,6 +130,7 @@ impl Checker<'_> {
         let ra = callee.pc;
         let inside = ra.wrapping_sub(1);
 
+        // A walk that comes out of the callee has these registers as they were at the call.
         let mut saved = callee.saved;
         // A walk does not have the registers that this unwinder does not carry.
         let finder = self.unwinders.finders[which];

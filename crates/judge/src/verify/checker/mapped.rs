@@ -91,6 +91,7 @@ impl Mapped {
                 self.places.mapped(&mapping);
                 self.jit.mapped(&mapping);
             }
+            // Memory that is not code: what was code there before is gone.
             false => self.places.unmapped(&mapping.range),
         }
 

@@ -110,6 +110,7 @@ impl Outcome {
         self.wrong = 0;
 
         let gpr = |number| core.state.gpr(number);
+        // Then the same words are read in the same frame: only registers may have changed.
         let same_slots = self.elide && self.changed & (claim::FRAME | claim::SLOTS) == 0;
         work.frames += 1;
 
@@ -127,6 +128,8 @@ impl Outcome {
                 Claim::Simple(simple) => {
                     let before = code.claim(last.claim);
                     let outcome = match (known.part_of[which], before) {
+                        // An unwinder before this one claims the same and more, and was just
+                        // judged.
                         (Some((other, part)), _) if self.elide => {
                             self.judged[usize::from(other)].part(part)
                         }
@@ -146,6 +149,7 @@ impl Outcome {
                     self.judged[which] = Judged::without_cfa(number, claim::NOTHING);
                 }
                 Claim::NoTable => self.judged[which] = Judged::without_cfa(number, 0),
+                // `judge_slow` checks these afterwards, in full.
                 Claim::Slow => self.judged[which] = Judged::NOTHING,
             }
 

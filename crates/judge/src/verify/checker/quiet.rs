@@ -220,6 +220,7 @@ impl Checker<'_> {
             self.outcome.settle();
         }
 
+        // Instructions without a table are counted one by one, with their state.
         if self.outcome.no_table != 0 {
             return 0;
         }
@@ -227,6 +228,8 @@ impl Checker<'_> {
         self.run.repeat = NONE;
         if self.outcome.wrong != 0 {
             let key = Key::new(self.outcome.wrong, self.outcome.wrong_by());
+            // Only if all wrong outcomes of the run were met here: otherwise each is looked up at
+            // its instruction.
             let first = self.code.first_repeat(&head);
             let find = |key| self.findings.repeats.find(first, key, len);
             match key.and_then(find) {
@@ -235,6 +238,7 @@ impl Checker<'_> {
             }
         }
 
+        // Counted ahead; if an instruction stops, `run_stopped` takes back the rest.
         self.run.start_block(head, number);
         self.counts.executed += u64::from(head.ahead.count);
         self.outcome.settle();
@@ -337,6 +341,8 @@ impl Checker<'_> {
                 let slot = rsp.wrapping_sub(8);
                 let saved = SAVED_NUMBERS.map(|number| core.state.gpr(number));
                 let value = core.state.gpr(number.into());
+                // A push into what the claims read, or one that means something to the shadow
+                // stack, ends the run: each has to be seen by itself.
                 let is_plain = !self.outcome.slots.are_in(slot, rsp)
                     && self.stacks.tracker.is_plain_push(
                         slot,
@@ -345,12 +351,15 @@ impl Checker<'_> {
                         &mut MachineWorld(core),
                     );
                 if is_plain {
+                    // The push may still stop, at a page that is not there: it is reported when it
+                    // was executed.
                     self.run.pushed = slot;
                     self.outcome.slots.lower(slot);
                 }
                 is_plain
             }
             Stack::Pop(_) | Stack::Add(_) => {
+                // Beyond the limit, rsp would leave the innermost frame.
                 rsp.wrapping_add_signed(stack.moves()) <= self.stacks.tracker.limit()
             }
             Stack::ToFramePointer | Stack::Other => true,
@@ -425,6 +434,7 @@ impl Checker<'_> {
             self.carry(known.claims);
         }
 
+        // All instructions of a run have one outcome: if nothing is wrong, none has a finding.
         if self.outcome.wrong == 0 {
             return;
         }

@@ -91,6 +91,8 @@ impl Stores {
             let Ok(new) = memory.read_u64(hit.address) else {
                 continue;
             };
+            // The running function stored into its own frame, and no return address says where it
+            // is.
             if hit.owner == 0 {
                 hit.owner = writer.address;
             } else if let Slot::Saved(number) = hit.slot
@@ -158,6 +160,7 @@ impl Checker<'_> {
             self.entered_hook(core, rip);
         }
         match self.code.effect(effect & !HOOK).stores {
+            // What stores nothing may still push: then it has changed rsp.
             Operands::Nothing if self.outcome.changed & claim::RSP == 0 => {}
             Operands::Nothing => self.about_to_push(core, set),
             Operands::String(elements) => {
@@ -166,6 +169,7 @@ impl Checker<'_> {
                     self.store(core, set, range);
                 }
             }
+            // Nothing says where it stores, so no slot that was read before is known any more.
             Operands::Anything => {
                 self.outcome.change(claim::SLOTS);
                 if self.current.class == Insn::Syscall {
@@ -196,6 +200,8 @@ impl Checker<'_> {
         if !is_outside || self.outcome.is_read(&range, self.unwinders.len()) {
             self.outcome.change(claim::SLOTS);
         }
+        // Outside of all frames there is no live slot, and while the truth is in doubt, none is
+        // known.
         if is_outside || tracker.in_doubt() {
             return;
         }

@@ -153,6 +153,7 @@ impl Finder for Rows {
             rule,
         };
 
+        // All rows are compiled at the first look-up, as those of an FDE are.
         let unit = match cache.unit(&key) {
             Some(unit) => unit?,
             None => {
@@ -180,6 +181,7 @@ fn engines(tables: Vec<Rows>) -> Vec<Engine> {
 /// The code's mapping, with an image.
 fn mapping(code: &[u8]) -> Mapping {
     let mut text = code.to_vec();
+    // int3 behind the code: what runs there by mistake traps.
     text.resize((CODE_END - CODE) as usize, 0xcc);
 
     let image = Image::new(ImageParts {
@@ -299,6 +301,7 @@ fn each_table_is_blamed_for_its_own_rows() {
         let found = told(&results);
 
         let at = |which| (which, Check::Instruction, 0x35);
+        // g is called three times.
         let expected = [
             (at(1), ReasonCode::WrongCfa, Reg::Rsp, 3),
             (at(3), ReasonCode::NoRowForExecuted, Reg::Rip, 3),

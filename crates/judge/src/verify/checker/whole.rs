@@ -10,6 +10,8 @@ use unwind_sim_record::registers::live_registers;
 impl Checker<'_> {
     pub(super) fn walk(&mut self, core: &Core, rip: u64) {
         let (tracker, number) = (&self.stacks.tracker, self.counts.executed);
+        // Planned even where none can be taken: otherwise it would be asked for at each
+        // instruction.
         self.walks.plan(number, tracker.frames().len() as u64);
 
         // While the truth is in doubt, there is no chain to compare with.
@@ -37,6 +39,7 @@ impl Checker<'_> {
         );
 
         for (which, contradiction) in found {
+            // A walk counts frames from the innermost one, the shadow stack from the outermost.
             let depth = self.stacks.tracker.frames().len().checked_sub(1);
             let frame = depth.and_then(|depth| depth.checked_sub(contradiction.frame));
             let site = findings::Site {

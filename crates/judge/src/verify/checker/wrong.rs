@@ -65,6 +65,7 @@ impl Checker<'_> {
         }
 
         let found = self.contradictions(core, insn.rip, &held, which);
+        // At the end of the run, the bytes of generated code may be gone.
         self.show(core, site.place, insn.rip, insn.rip);
         // The quick check said that something is wrong, and the full one does not: that is a bug of
         // ours.
@@ -88,6 +89,7 @@ impl Checker<'_> {
         which: usize,
     ) -> Vec<Contradiction> {
         let live = live_registers(&core.state, rip);
+        // One step is checked, which needs no more than this frame and its caller.
         let truth = Truth::Known(vec![
             top(&cpu_at(&core.state, rip), held.cfa),
             outer(held, 0),

@@ -85,12 +85,14 @@ fn each_thing_that_is_claimed_may_be_wrong() {
         assert_eq!(wrong(&of(&rule), &gpr()), bits, "{offset}");
     }
 
+    // The right slot, counted from a CFA that is 8 bytes too high.
     let cfa_only = Rule {
         ra: Value::at_cfa(-16),
         ..Rule::call(Value::reg(Reg::Rsp, 16))
     };
     assert_eq!(wrong(&of(&cfa_only), &gpr()), CFA);
 
+    // Above the page of stack, so the word cannot be read.
     let unmapped = Rule {
         ra: Value::at_cfa(0x1000),
         ..CALL
@@ -121,6 +123,7 @@ fn each_thing_that_is_claimed_may_be_wrong() {
         );
         assert_eq!(wrong(&of(&CALL), &changed), bit, "{reg}");
 
+        // A slot that cannot be read makes its register wrong, and nothing else.
         let outside = saved(Value::at_cfa(0x1000));
         assert_eq!(wrong(&outside, &gpr()), bit, "{reg}");
     }
@@ -203,6 +206,7 @@ fn a_claim_depends_on_its_base_on_what_is_unchanged_and_on_the_slots() {
     assert_eq!(parts(&CALL, RegMask::FRAME), always | RSP | 1 << 1);
     assert_eq!(parts(&CALL, RegMask::CALLEE_SAVED), always | RSP | 0x3f);
 
+    // Without rbp, which is in a slot, and r15, of which nothing is claimed.
     let saved = CALL
         .with_saved(Reg::Rbp, Value::at_cfa(-16))
         .with_saved(Reg::R15, Value::Undefined);
@@ -254,6 +258,7 @@ fn what_claims_no_more_than_another_is_a_part_of_it() {
         assert_eq!(few.part_of(&of(&other)), None, "{other}");
     }
 
+    // Both give the same, but only one of them says that rbp = 0 is the end.
     let full = Rule::call(Value::reg(Reg::Rbp, 16));
     let (first, second) = (of(&full), of(&by_rbp(full)));
     assert_eq!(first.part_of(&second), None);

@@ -145,12 +145,15 @@ impl Code {
             (last, count, rise) = (next, count + 1, higher);
         };
 
+        // Kept in three small numbers: a longer stretch is found anew each time.
         let numbers = (
             u8::try_from(count),
             u8::try_from(last - index),
             u16::try_from(rise.max(0)),
         );
 
+        // What ended because the run does is as good: that is a limit of the code, not of the
+        // question.
         if (is_found || self.is_whole_run(index, count))
             && let (Ok(count), Ok(last), Ok(rise)) = numbers
             && let Some(known) = self.known(index)
@@ -172,6 +175,7 @@ impl Code {
         let (mut len, mut at) = (0, index);
         let mut before: Option<&Known> = None;
 
+        // The length is kept in a byte, one higher.
         while at < self.met.operations && len < u32::from(u8::MAX) - 1 {
             let known = &self.instructions[self.met.current as usize + at as usize];
             if known.claims == NONE {
@@ -182,6 +186,7 @@ impl Code {
             let effect = self.effect(known.effect());
             let is_quiet = match (known.class, effect.stack) {
                 (Insn::Push, Stack::Push(_)) | (Insn::Pop, Stack::Pop(_)) => true,
+                // A load of rsp may leave frames, so the shadow stack has to see it.
                 (Insn::MoveSp, _) => false,
                 (Insn::Other, Stack::Add(_)) => true,
                 (Insn::Other | Insn::Jump, _) => Parts::from(known.writes) & RSP == 0,

@@ -161,6 +161,7 @@ fn a_block_is_new_if_another_image_is_at_its_end() {
     let last = TEXT.start + 0xff0;
     all.enter_at(block(0, 0), last, 2);
     all.mark(0, 10);
+    // The block's 16 bytes end where this page starts.
     let behind = TEXT.start + 0x1000..TEXT.end;
     let mapping = Mapping {
         range: behind.clone(),
@@ -237,12 +238,14 @@ fn outcomes_are_those_of_a_process() {
         assert_eq!(is_met(code.findings_behind(4)), (NONE, true));
 
         all.enter_at(None, here, 3);
+        // By itself: nothing is confirmed, so that its outcome is looked up each time.
         let (last, confirmed) = all.code.findings_mut(2).expect("an instruction");
         assert!(*last == NONE && confirmed.is_none());
         assert!(all.enter_at(block(4, generation), here, 2));
         assert_eq!(is_met(all.code.findings(1)), (7, true));
         assert_eq!(is_met(all.code.findings(0)), (NONE, true));
 
+        // The images change in the same process, and then another process runs.
         match generation {
             0 => all.code.clear(),
             _ => all.code.met = Met::default(),
@@ -305,14 +308,19 @@ fn a_run_has_one_outcome() {
     let first = Known::NOTHING;
 
     assert_eq!(runs(&[plain; 8]), 8);
+    // Other claims: the outcome of one says nothing of the other.
     assert_eq!(runs(&[plain, other]), 1);
+    // The first bit is rbx, which the claims call unchanged; the second is rbp, which they do not
+    // name.
     assert_eq!(runs(&[plain, plain, writes(1), plain]), 3);
     assert_eq!(runs(&[plain, plain, writes(2), plain, other]), 4);
     assert_eq!(runs(&[plain, writes(RSP as u8)]), 1);
     assert_eq!(runs(&[writes(RSP as u8)]), 0);
+    // A jump may be the last one of a run; a return leaves the frame.
     assert_eq!(runs(&[plain, class(Insn::Jump), class(Insn::Ret)]), 2);
     assert_eq!(runs(&[plain, class(Insn::StoreTop)]), 1);
 
+    // The program registers tables there: from then on the rows may be others.
     let hook = Known {
         more: HOOK,
         ..plain
@@ -367,6 +375,8 @@ fn a_run_has_one_outcome() {
 
     assert_eq!(runs(&[push_rbx, sub, inside, class(Insn::Ret)]), 3);
     assert_eq!(runs(&[pop_rbx, plain, class(Insn::Ret)]), 2);
+    // Without the `sub`, the next CFA is 16 bytes too high; and a row that forgets the `sub` or the
+    // `pop` is wrong by as much as it moves rsp.
     assert_eq!(runs(&[push_rbx, inside]), 1);
     assert_eq!(runs(&[sub, pop_rbx]), 1);
     assert_eq!(runs(&[pop_rbx, other]), 1);
@@ -451,10 +461,12 @@ fn what_only_moves_rsp_is_quiet_while_it_stays_below_a_limit() {
         *all.code.known(index).expect("in the block") = known;
     }
 
+    // Twice: the second time from what was noted at the first.
     for noted in [false, true] {
         let mut quiet = |index, most, room| all.code.quiet_from(index, most, room);
         assert_eq!(quiet(0, 8, 7), (0, 1), "{noted}");
         assert_eq!(quiet(0, 8, 23), (1, 2), "{noted}");
+        // At most three: a limit of the question, which must not be noted.
         assert_eq!(quiet(0, 3, 24), (2, 3), "{noted}");
         assert_eq!(quiet(1, 8, 23), (1, 1), "{noted}");
         assert_eq!(quiet(0, 8, 24), (3, 4), "{noted}");
@@ -529,6 +541,7 @@ fn what_is_known_is_measured() {
 
     let all = code.memory();
     let entry = size_of::<(u64, u32)>();
+    // A hash table has more room than entries; how much is its own matter.
     let more = all.known - nothing.known - known;
     assert!((100 * entry..400 * entry).contains(&more), "{more}");
     assert_eq!(all.met, code.addresses.bytes());

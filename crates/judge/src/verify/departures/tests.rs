@@ -192,6 +192,8 @@ fn a_repeat_stands_for_its_outcomes() {
     let id = id.expect("the first one");
     assert_eq!(repeats.remembered(id).collect::<Vec<_>>(), [(0, 48)]);
 
+    // 1,024 outcomes are remembered, which are 21 rounds of 48 and a part of one: these are below,
+    // around and far above that bound.
     for rounds in [1, 21, 22, 23, 32, 33, 100] {
         let [mut together, mut single] = [(); 2].map(|()| Departures::default());
         for departures in [&mut together, &mut single] {

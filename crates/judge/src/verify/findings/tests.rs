@@ -162,6 +162,7 @@ fn the_same_outcome_of_a_place_is_found_again_and_another_is_not() {
     let counts: Vec<_> = findings.outcomes.iter().map(Outcome::count).collect();
     assert_eq!(counts, [3, 2]);
 
+    // Without the log and the departures, what is left are the outcomes.
     let log = findings.log.bytes();
     let bytes = findings.bytes()
         - log
@@ -227,6 +228,7 @@ fn outcomes_of_processes_are_counted_together() {
 
     assert_eq!(add(&mut findings, 0, &[unread(1)]), 1);
     assert_eq!(add(&mut findings, 1, &[unread(2)]), 1, "another value");
+    // Two contradictions are not the same content as one of them.
     assert_eq!(add(&mut findings, 2, &[unread(1), unread(1)]), 2);
     assert_eq!(add(&mut findings, 3, &[contradiction()]), 3);
     assert_eq!(add(&mut findings, 2, &[contradiction()]), 4, "it may leave");
@@ -243,6 +245,7 @@ fn outcomes_of_processes_are_counted_together() {
         6
     );
 
+    // Each process has met only what it met itself.
     for process in [1, 3] {
         assert_eq!(met[process].contains(0), process == 1);
         assert_eq!(met[process].contains(2), process == 3);
@@ -272,6 +275,7 @@ fn a_plain_outcome_of_another_process_is_not_looked_at_again() {
     while !findings.departures[0].is_full() {
         findings.add((&mut NONE.clone(), None), 1, first, site(1), &plain);
     }
+    // What is known was added while its values were remembered: it has no content to compare.
     assert!(!add_plain(&mut findings, &mut last, 1), "of one process");
 
     findings.add((&mut last, None), 1, first, site(2), &plain);
@@ -279,6 +283,7 @@ fn a_plain_outcome_of_another_process_is_not_looked_at_again() {
     findings.add((&mut last, None), 4, first, site(3), &[]);
 
     assert!(add_plain(&mut findings, &mut last, 1));
+    // One gave no value, one has no contradiction, and one was never met.
     let none = [2, 4, 8].map(|wrong| add_plain(&mut findings, &mut last, wrong));
     assert_eq!(none, [false; 3]);
 
@@ -309,9 +314,11 @@ fn what_a_function_leaves_by_is_found_however_it_was_counted() {
     let mut findings = Findings::new(0);
     findings.add((&mut NONE.clone(), None), 1, first, met_in(0), &found);
     leave(&mut findings);
+    // Met again by its number, as in a run.
     assert!(findings.count(0, here));
     leave(&mut findings);
 
+    // In a repeat of two instructions, it is met twice at a time.
     let key = RepeatKey::new(1, |_| 1).expect("one unwinder");
     let repeat = findings.add_repeat(&mut NONE.clone(), (key, 2), &[0, 0]);
     assert_eq!(
@@ -327,6 +334,7 @@ fn what_a_function_leaves_by_is_found_however_it_was_counted() {
         leave(&mut findings);
     }
 
+    // Outcome 1 is that of the walks, which have their own.
     assert_eq!([0, 1].map(|id| findings.departures[0].left(id)), [4, 2]);
     let all = findings.finish(&Places::default());
     assert_eq!(all.target[0], 4);
@@ -367,6 +375,8 @@ fn an_unwinder_is_judged_as_if_it_were_alone() {
         // The bound that the other one reached is its own, and is reported.
         let bounds = [0, 1].map(|which| findings.bounds(which));
         assert_eq!(bounds[0], Bounds::default());
+        // An unwinder that is expected to err has no values remembered at all, so it reaches no
+        // bound.
         let not_remembered = if expected == 0 { 6999 - 4096 } else { 0 };
         assert_eq!(bounds[1].not_remembered, not_remembered);
 
@@ -392,6 +402,7 @@ fn expected_findings_are_counted_by_cause() {
         }
 
         let check = Check::Instruction;
+        // Not in order: the first of a cause has the lowest number, whenever it was added.
         for (which, number) in [(0, 7), (1, 7), (1, 5), (1, 9), (0, 6)] {
             let at = Site {
                 address: 0x1000 + number,
@@ -414,6 +425,7 @@ fn expected_findings_are_counted_by_cause() {
         all.collect::<Vec<_>>()
     };
 
+    // Of the first unwinder each is kept; the same one in two outcomes counts twice.
     let mut own = vec![
         (0, Reg::Rip, 0x1006, 1, 1),
         (0, Reg::Rsp, 0x1006, 2, 1),
@@ -428,6 +440,7 @@ fn expected_findings_are_counted_by_cause() {
     };
 
     assert_eq!(sorted(findings(true)).len(), 4 + 6);
+    // Of the other one for each cause, the first that was met, which stands for three.
     own.extend([(1, Reg::Rip, 0x1005, 3, 3), (1, Reg::Rsp, 0x1005, 6, 3)]);
     assert_eq!(sorted(findings(false)), sorted(own));
 }

@@ -139,6 +139,7 @@ fn what_a_format_cannot_hold_is_one_cause_in_all_functions() {
 
 #[test]
 fn an_image_is_one_wherever_it_is_mapped_and_its_name_is_not_enough() {
+    // Two files of one name and with the same code.
     let [known, same_name] = &images(&["/lib/one", "/opt/one"])[..] else {
         panic!("two images");
     };
@@ -194,6 +195,7 @@ fn causes_are_told_by_unwinder_class_and_check_and_the_most_frequent_first() {
         ..wrong(0, 0x1001)
     };
 
+    // Met more often than any wrong row, but of classes that are told behind them.
     let mut target = of(0, Check::Instruction, 99);
     target.contradiction.code = Code::RowOfTarget;
     let mut loss = of(0, Check::Instruction, 98);
@@ -337,6 +339,7 @@ fn indexed(starts: &[u64]) -> Mapping {
     const HDR: u64 = 0xa000;
     let plain = image("/lib/indexed", BIAS, &CODE, &FUNCTIONS);
     let table = rows(START..START + CODE.len() as u64, 7);
+    // The CIE in front has 24 bytes.
     let fde = table.address + 24;
     // Version 1, then the encodings of three pointers (LSB, Core Generic, "The .eh_frame_hdr
     // section").

@@ -172,6 +172,7 @@ fn a_contradiction_is_known_by_unwinder_check_register_code_place_and_class() {
     };
     assert_eq!(key("dwarf", &wrong(), &places), expected);
 
+    // Behind a call that is the last instruction of its function: the place is still in that one.
     let behind = CodeAddress::Return(BIAS + 0x1009);
     let other = Finding {
         check: Check::AtReturn,

@@ -39,6 +39,7 @@ fn the_first_change_is_told_and_all_are_counted() {
     collector.add(&hit(0x7020, 8), WRITER, 12, 9);
     collector.add(&hit(0x7030, 8), WRITER, 13, 8);
 
+    // One instruction made them all, so they are one entry.
     let stores = collector.finish();
     assert_eq!((stores.count(), stores.same()), (2, 2));
 

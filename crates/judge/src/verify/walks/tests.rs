@@ -71,7 +71,9 @@ fn a_window_shows_its_part_of_the_memory_to_the_last_byte() {
     };
 
     assert_eq!(window.read_u64(0x1007), Err(below(0x1007)));
+    // The last byte of this word is beyond the end.
     assert_eq!(window.read_u64(0x1019), Err(beyond(0x1019)));
+    // The end of this word would wrap around to 0.
     assert_eq!(window.read_u64(u64::MAX), Err(beyond(u64::MAX)));
 
     let mut buffer = [0; 3];
@@ -123,6 +125,7 @@ fn taken(
     view: MemoryView,
 ) -> (Vec<(u64, u64)>, Vec<Disagrees>) {
     let caller = FUNCTION + 0x20;
+    // At rbp: the saved rbp, and above it the return address.
     let words = match has_caller {
         true => [0, caller],
         false => [0, 0],
@@ -143,6 +146,7 @@ fn taken(
         name: String::new(),
     });
 
+    // The psABI asks user code to mark the deepest frame with an rbp of 0.
     let rbp = if has_caller { STACK } else { 0 };
     let live = Regs::frame(FUNCTION + 4, STACK, rbp);
 
@@ -153,6 +157,7 @@ fn taken(
         saved: None,
     };
 
+    // CFA = rbp + 16: the saved rbp and the return address lie below it.
     let mut frames = vec![frame(FUNCTION + 4, STACK + 16, TrueKind::Top)];
     if has_caller {
         frames.push(frame(caller, STACK + 32, TrueKind::Call));
@@ -173,8 +178,10 @@ fn taken(
     });
     let mut caches: Vec<_> = engines.iter().map(|_| Cache::new()).collect();
     let mut wrongs = [0; UNWINDERS_MAX];
+    // What the check of the innermost frame is said to have found, true or not.
     wrongs[..engines.len()].fill(wrong);
 
+    // Twice: after a walk that goes wrong, the next one is taken with provenance at once.
     for _ in 0..2 {
         let found = walks.take(engines, &subject, &mut caches, &wrongs, (9, 3));
         assert!(found.is_empty(), "no row is to blame");

@@ -42,6 +42,7 @@ fn a_row_that_counts_from_another_stack_is_to_blame() {
 
     // A word of the other stack that is not behind a call.
     assert_eq!(by(&loaded, &END, Some(at(2, 1)), true), to_blame);
+    // rsp was loaded with rbp, as in an epilogue: that is the function's own stack.
     let other = Some((2, Fault::NotBehindCall));
     assert_eq!(by(&restored, &END, Some(at(2, 1)), true), other);
 }

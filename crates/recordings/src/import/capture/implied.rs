@@ -73,6 +73,7 @@ pub(super) fn trampoline(
         let (State::Orc(ours), State::Orc(next)) = (unwind.state(), next) else {
             return None;
         };
+        // Only the right kind leads to the sp of the kernel's next state.
         (ours.sp == next.sp && !ours.error).then_some(mapping)
     })
 }

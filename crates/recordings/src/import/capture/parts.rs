@@ -147,6 +147,7 @@ pub(super) fn stacks(
         // Without a place of its own, the data starts where the stack does.
         let at = stack.number("data_at")?.unwrap_or(begin);
 
+        // Where the capture does not have the link, it is a word on the stack itself.
         let linked = kind
             .next_sp_at(end)
             .and_then(|slot| word(&bytes, slot.checked_sub(at)?));
@@ -180,6 +181,7 @@ pub(super) fn user_space(
 
     for memory in user.objects("memory")? {
         let (address, bytes) = (memory.needed("at")?, memory.memory("data")?);
+        // User memory has no bounds: these are for the kernel's stacks.
         let mut piece = region(address, bytes, 0..0, 0);
         piece.role = RegionRole::User;
         regions.push(piece);
@@ -189,6 +191,7 @@ pub(super) fn user_space(
     let pid = user.number("pid")?.unwrap_or(0);
     let uprobe = user.numbers("uprobe")?;
 
+    // Numbers in JSON may be of any size, but each of these is a byte.
     let insn = || {
         let mut insn = [0; 4];
         for (to, from) in insn.iter_mut().zip(&uprobe) {
@@ -203,6 +206,7 @@ pub(super) fn user_space(
 
     Ok(Some(UserSpace {
         regs: regs.map(|regs| registers(&regs)).transpose()?,
+        // The process whose mappings hold the user code (`docs/trace-format.md`, "Samples").
         pid: u32::try_from(pid).map_err(|_| user.problem("pid", "not a process ID"))?,
         uprobe,
         uretprobes: uretprobes(&user)?,
@@ -315,6 +319,7 @@ mod tests {
     /// otherwise those in the caller after `__unwind_start` has returned.
     #[test]
     fn the_unwinders_own_registers_are_those_of_its_first_state() {
+        // The word at rsp, 0x50, is the return address; 0xbad below it has not been written yet.
         let entry = Regs::frame(0x40, 0x1008, 0x2000);
         let state = |kind| {
             let first = json!({"type": 1, "ip": "0x1", "sp": "0x2", "bp": "0x3"});
@@ -337,6 +342,7 @@ mod tests {
             [0x50, 0x1000, 0x1000]
         );
         assert_eq!(word_at(&pushed, 0x1000), Some(0x2000), "rbp was pushed");
+        // Without the return address, the registers of the entry are all that is known.
         assert_eq!(regs(&[], &mut Vec::new()), [0x40, 0x1008, 0x2000]);
     }
 

@@ -66,14 +66,17 @@ pub(super) fn brief(
             return Err(wrong());
         };
 
+        // Without bounds: a state whose stack ends at 0 has only its type (`docs/trace-format.md`).
         let stack = StackInfo {
             kind: StackType::from_number(kind).ok_or_else(wrong)?,
             ..StackInfo::default()
         };
         let error = error != 0;
 
+        // The form is that of ORC, which is also meant if no unwinder is named.
         match told {
             None | Some(UnwinderKind::Orc) => {}
+            // Such a state has no sp, and that of the guess has only sp.
             Some(UnwinderKind::Fp) => {
                 return Ok(State::Fp(FpState {
                     stack,
@@ -107,6 +110,7 @@ pub(super) fn brief(
 }
 
 fn state(from: &Object<'_>, told: Option<UnwinderKind>) -> Result<State, Problem> {
+    // Each unwinder has other members, so those that are missing count as 0.
     let word = |key: &str| Ok(from.number(key)?.unwrap_or(0));
     let flag = |key: &str| Ok::<_, Problem>(word(key)? != 0);
 
@@ -119,6 +123,7 @@ fn state(from: &Object<'_>, told: Option<UnwinderKind>) -> Result<State, Problem
     };
     let stack_mask = word("mask")?;
     let cursors = Cursors {
+        // An `int` in the kernel, which a debugger may print as negative.
         graph_idx: u32::try_from(from.signed("graph_idx")?.unwrap_or(0)).unwrap_or(0),
         rethook: 0,
     };

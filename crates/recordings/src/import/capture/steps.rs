@@ -93,6 +93,7 @@ impl Steps {
         };
 
         for (at, bytes) in root.memories("code")? {
+            // The number of pieces is from the file.
             if code.pieces.len() == PIECES_MAX {
                 return Err(root.problem("code", "more than 4096 pieces"));
             }

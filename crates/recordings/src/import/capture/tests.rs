@@ -96,6 +96,7 @@ fn any_number_may_be_hexadecimal() {
         (1, 2, 3, true)
     );
 
+    // `graph_idx` is an `int` in the kernel, and may be printed as one.
     let negative = point(json!({"type": 1, "full_regs": 0, "graph_idx": -1}));
     assert!(import(&negative, &options()).is_ok());
 
@@ -121,9 +122,11 @@ fn states_of_other_kernels_are_not_orcs() {
     let kind = |options: &ImportOptions, capture: &Value| states(capture, options)[0].kind();
     assert_eq!(kind(&map, &every), UnwinderKind::Fp);
     assert_eq!(kind(&options(), &every), UnwinderKind::Orc);
+    // Without a member that only ORC or the frame pointer unwinder has.
     let guess = point(json!({"type": 1, "sp": 3}));
     assert_eq!(kind(&map, &guess), UnwinderKind::Guess);
 
+    // What the capture says comes before what its states look like.
     let mut told = every.clone();
     told["unwinder"] = json!("guess");
     assert_eq!(kind(&map, &told), UnwinderKind::Guess);
@@ -156,6 +159,7 @@ fn an_image_of_another_release_is_refused() {
         assert!(import(&capture, &options()).is_ok(), "{name}");
     }
 
+    // 6.1.0 may go on with a dot or a dash, not with another digit.
     for name in ["vmlinuz-6.1.01", "vmlinuz-6.12.0", "/boot/vmlinuz-5.10.0"] {
         capture["kernel"] = json!(name);
         let error = import(&capture, &options()).expect_err(name);
@@ -265,6 +269,7 @@ fn the_truth_of_steps_is_what_was_seen() {
         samples.iter().map(|s| pcs(&s.truth)).collect()
     };
 
+    // Calls from before the first step were not seen, so their frames are not known.
     let none: Vec<u64> = Vec::new();
     let called = vec![callee, caller + 5];
     let expected = [
@@ -348,11 +353,14 @@ fn what_the_kernel_was_asked_for_and_what_probes_took_are_read() {
         )
     };
 
+    // Nothing said is nothing known.
     assert_eq!(of(json!({}), json!(null)), (None, None));
 
+    // Numbers may be hexadecimal, as strings, or decimal.
     let taken =
         json!({"uretprobes": {"trampoline": "0x7fffffffe000", "originals": ["0x401000", 7]}});
     let asked = json!({"kernel": false, "add_mark": 0, "max_stack": 4, "cookie": "0x300000001"});
+    // What an empty request means.
     let usual = CallchainRequest {
         kernel: true,
         user: true,
@@ -374,6 +382,7 @@ fn what_the_kernel_was_asked_for_and_what_probes_took_are_read() {
     };
     assert_eq!(of(taken, asked), (Some(expected), Some(probes)));
 
+    // An empty object says that no probe took anything, which is more than no object.
     let none = Uretprobes {
         trampoline: u64::MAX,
         originals: Vec::new(),
@@ -381,6 +390,7 @@ fn what_the_kernel_was_asked_for_and_what_probes_took_are_read() {
     let empty = of(json!({"uretprobes": {}}), json!({}));
     assert_eq!(empty, (Some(usual), Some(none)));
 
+    // One more than the kernel's `MAX_URETPROBE_DEPTH`.
     let many = json!({"uretprobes": {"originals": vec![1; 65]}});
     let error = with(many, json!({})).expect_err("the kernel keeps 64");
     assert!(

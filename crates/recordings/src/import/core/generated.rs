@@ -78,6 +78,7 @@ impl Importer<'_, '_, '_, '_> {
         }
 
         described.extend(others.into_iter().map(|a| a.range));
+        // `overlaps` searches by the starts.
         described.sort_by_key(|range| range.start);
         let memory = self.memory;
         let data = self.data();
@@ -141,6 +142,7 @@ impl Importer<'_, '_, '_, '_> {
         image: &Arc<Image>,
         table: &Section,
     ) -> ControlFlow<()> {
+        // An image may be mapped in pieces, all of which get the new one.
         let mut own = bare
             .iter()
             .filter(|a| a.image.as_ref().map(|i| i.id()) == Some(image.id()))
@@ -149,6 +151,7 @@ impl Importer<'_, '_, '_, '_> {
 
         let mut sections = image.sections().to_vec();
         sections.push(Section {
+            // Sections have SVMAs, but the table was found in memory.
             address: table.address.wrapping_sub(bias),
             ..table.clone()
         });
@@ -227,6 +230,7 @@ impl Importer<'_, '_, '_, '_> {
             self.output.item(Item::Event(Event::Map {
                 pid,
                 range,
+                // Tables and symbols have the addresses in memory.
                 bias: 0,
                 image: Some(index),
                 name: NAME.to_owned(),

@@ -89,6 +89,7 @@ pub(super) fn find(memory: &Memory<'_>, notes: &Notes, open: &mut OpenFile<'_>) 
     let by_header = images.len();
     let program_name = program_name(memory, notes);
     let mut program = program_at(memory, notes, &images);
+    // If its headers were not dumped, those of its file are placed by the entry point.
     if program.is_none()
         && let Some(name) = &program_name
         && let Some(placed) = open(name).and_then(|file| placed_by_entry((*file).as_ref(), notes))
@@ -109,6 +110,7 @@ pub(super) fn find(memory: &Memory<'_>, notes: &Notes, open: &mut OpenFile<'_>) 
             false => drop(names.entry(*bias).or_insert_with(|| name.clone())),
         }
     }
+    // This name comes before that in the linker's list.
     if let Some(at) = program {
         let name = program_name
             .clone()
@@ -135,6 +137,7 @@ pub(super) fn find(memory: &Memory<'_>, notes: &Notes, open: &mut OpenFile<'_>) 
         } else {
             None
         };
+        // Its mappings follow from the headers in the file.
         if let Some(headers) = file.and_then(|file| headers((*file).as_ref())) {
             let placed = Placed {
                 headers,

@@ -119,6 +119,7 @@ fn complete_files(
         if let Some(name) = program(notes) {
             finder.set_program(name, options.exe.clone());
         }
+        // The list is used in spite of this, but the user should know.
         return notes.offset_in_bytes.map(|offset| ImportError::Core {
             what: CoreErrorKind::FileOffset { offset },
             section: "NT_FILE",
@@ -246,6 +247,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         let (name, found) = if let Some(file) = file {
             (file.name.clone(), self.file_image(pid, &range, file))
         } else if self.notes.vdso.is_some_and(|vdso| range.contains(&vdso)) {
+            // The vdso is in no file, so it is read from the dumped memory.
             let bytes = self.memory.bytes(range.start, IMAGE_SIZE_MAX).to_vec();
             let finder = &mut *self.output.finder;
             let image = finder.memory_image("[vdso]", range.start, Arc::new(bytes));
@@ -450,6 +452,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
         Ok(Sample {
             pid,
             tid: thread.tid,
+            // All threads of a core are of one moment.
             time: 0,
             regs: SampleRegs::hardware(regs),
             regions,

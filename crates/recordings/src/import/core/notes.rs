@@ -228,6 +228,7 @@ pub(super) fn headers(bytes: &[u8]) -> Result<(Vec<Segment>, Vec<NoteRange>), Im
     for p in programs.iter().take(SEGMENTS_MAX) {
         let (offset, size) = (p.p_offset(LE), p.p_filesz(LE));
         match p.p_type(LE) {
+            // Sizes are from the file, so an end must not wrap.
             elf::PT_LOAD => segments.push(Segment {
                 range: p.p_vaddr(LE)..p.p_vaddr(LE).saturating_add(p.p_memsz(LE)),
                 file: offset..offset.saturating_add(size),
@@ -293,6 +294,7 @@ pub(in crate::import) fn each<'m>(
         }
     }
 
+    // Last, so that all notes before the damage are used.
     let missing = size - have;
     if missing > 0 {
         let what = CoreErrorKind::Cut { missing, file };
@@ -414,6 +416,7 @@ fn auxv(data: &[u8], out: &mut Notes) -> Result<(), u64> {
 /// Parses `count`, `page_size`, `count` times {start, end, offset in pages}, then the names.
 fn files(data: &[u8], out: &mut Notes) -> Result<(), u64> {
     let (count, page_size) = (word(data, 0)?, word(data, 8)?);
+    // The count is from the core: the ranges must lie within the note, and are bounded.
     let names_at = count
         .checked_mul(24)
         .and_then(|size| size.checked_add(16))

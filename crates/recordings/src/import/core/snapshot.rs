@@ -70,6 +70,7 @@ pub fn snapshot(bytes: &[u8]) -> Result<Snapshot, ImportError> {
     let mut problems = Vec::new();
     let notes = notes::read(bytes, &note_ranges, &mut problems);
     if notes.threads.is_empty() {
+        // What is wrong with the notes says more than that there is no thread.
         return Err(problems.first().cloned().unwrap_or(ImportError::Core {
             what: CoreErrorKind::NoThread,
             section: "notes",
@@ -86,6 +87,7 @@ pub fn snapshot(bytes: &[u8]) -> Result<Snapshot, ImportError> {
     };
 
     let of_segments = memory.segments().iter().map(|s| {
+        // Less than the segment if the kernel did not dump all of it, or the core was cut.
         let dumped = memory.bytes(s.range.start, s.range.end - s.range.start);
         let start = usize::try_from(s.file.start).unwrap_or(0);
         Area {

@@ -184,6 +184,7 @@ fn problems_without_build_id(mut program: Vec<u8>) -> Vec<String> {
         // n_namesz, n_descsz, n_type, name of NT_GNU_BUILD_ID.
         let head = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
         let note = bytes.windows(head.len()).position(|b| b == head);
+        // Another n_type, so that the note is not found.
         bytes[note.expect("a build id") + 8] = 0x77;
     }
 
@@ -241,6 +242,7 @@ fn anonymous_code_between_mappings_of_a_file_is_the_files() {
     let without = |range: std::ops::Range<u64>| {
         with_files(|_, list| {
             let count = u64::from_le_bytes(list[..8].try_into().expect("a word"));
+            // Behind the count and the page size: start, end and offset of each mapping.
             let entries = list[16..].chunks_exact_mut(24);
             for entry in entries.take(usize::try_from(count).expect("few")) {
                 let start = u64::from_le_bytes(entry[..8].try_into().expect("a word"));

@@ -89,8 +89,10 @@ pub fn items(
     problems.extend(file.problems().iter().copied().map(ImportError::Perf));
     let mut processes = Processes::new(file, |error| problems.push(ImportError::Perf(error)));
     let ring_depth = file.features().branch_records().unwrap_or(0);
+    // Counts all records, not only samples.
     let mut number = 0;
 
+    // By time: each processor has its own buffer, so the file itself is not in order.
     let summary = file.for_each_ordered(|event| {
         // A user part that came later was joined to the sample with this number.
         let joined = options.deferred.and_then(|deferred| deferred.chain(number));
@@ -117,6 +119,7 @@ pub fn items(
     if summary.skipped != 0 {
         output.skip(Skip::Damaged, summary.skipped);
     }
+    // Only the first is described; all are counted.
     problems.extend(summary.first_skipped.map(ImportError::Perf));
     if let Stop::Error(error) = summary.stop {
         problems.push(ImportError::Perf(error));

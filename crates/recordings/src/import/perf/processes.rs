@@ -102,6 +102,8 @@ impl Processes {
             }
             Record::Comm(comm) => {
                 if let Some((pid, tid)) = ids(comm.pid, comm.tid) {
+                    // The name comes from execve, which has replaced the address space
+                    // (perf_event_open(2)).
                     if comm.exec {
                         self.generated.exec(pid);
                         sink.event(Event::Exec { pid })?;
@@ -114,6 +116,7 @@ impl Processes {
                 let parent = ids(task.ppid, task.ptid);
                 if let (Some((pid, tid)), Some((parent_pid, _))) = (ids(task.pid, task.tid), parent)
                 {
+                    // The child has a copy of its parent's memory, and so of the generated code.
                     self.generated.fork(pid, parent_pid);
                     return sink.event(Event::Fork {
                         pid,

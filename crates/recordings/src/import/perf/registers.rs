@@ -67,6 +67,7 @@ pub fn registers_and_stack<'a>(sample: &Sample<'a>) -> Result<Option<UserState<'
     match (out.get(Reg::Rip), out.get(Reg::Rsp)) {
         (Some(_), Some(rsp)) => {
             let length = stack.len() as u64;
+            // The kernel copies less than it was asked for where the stack's mapping ends.
             let end = (length > 0 && length < asked).then(|| rsp.wrapping_add(length));
             Ok(Some((out, stack, end)))
         }

@@ -162,6 +162,7 @@ fn the_time_of_a_sample_chooses_the_code() {
             .iter()
             .fold(recording, |r, &time| r.sample(PID, time, CODE + 4))
     };
+    // At time 10 no code is there yet; the last sample is at the place to which it was moved.
     let (found, imported) = names(recording().sample(PID, 71, CODE + 0x1004), &dir);
     assert_eq!(
         found,
@@ -247,6 +248,7 @@ fn a_missing_or_cut_file_is_reported() {
     let mut file = File::new(0)
         .load(20, 1, CODE, "f")
         .load(40, 2, CODE + 0x20, "cut");
+    // As if the recording ended while the compiler wrote its last record.
     file.0.truncate(file.0.len() - 1);
     let (found, imported) = names(recording(), &Dir::new("jitdump-cut", Some(file)));
     assert_eq!(found, ["f"]);

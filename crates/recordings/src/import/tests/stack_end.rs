@@ -26,7 +26,11 @@ fn bounds(length: usize) -> std::ops::Range<u64> {
         },
     );
 
+    // A sample has the size that was asked for, and how much of it was copied (`dyn_size`,
+    // perf_event_open(2)).
     let sample = SampleData {
+        // In the order of the mask's bits: sp is 7, ip is 8
+        // (`arch/x86/include/uapi/asm/perf_regs.h`).
         user_regs: &[RSP, 0x401000],
         user_stack: StackCopy {
             bytes: &bytes,

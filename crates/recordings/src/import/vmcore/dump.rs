@@ -154,6 +154,7 @@ impl<'m> Dump<'m> {
         let loads = programs.iter().filter(|p| p.p_type(LE) == elf::PT_LOAD);
 
         let mut segments = Vec::new();
+        // The number of headers is from the file.
         for p in loads.take(SEGMENTS_MAX) {
             // A dump is of physical memory, so p_paddr counts and p_vaddr does not.
             let (start, size) = (p.p_paddr(LE), p.p_filesz(LE).min(p.p_memsz(LE)));

@@ -198,6 +198,7 @@ fn import_dump(
         let per_cpu = PerCpu::new(&memory, &symbols, &layout, (bias, version), number, cpu)?;
         Some((cpu, per_cpu))
     });
+    // Each task is compared with all of them.
     let cpus: Vec<_> = cpus.collect();
 
     // Idle tasks are not in the list that starts at `init_task` (`kernel/fork.c`, `fork_idle`).
@@ -225,6 +226,7 @@ fn import_dump(
             release: &release,
             version,
             encoding: image.encoding,
+            // All tasks are of one moment, so the time is only a number.
             time: output.imported.samples,
         };
         let mut sample = match running {
@@ -239,6 +241,7 @@ fn import_dump(
             name: task.comm,
         };
 
+        // First, so that the sample's thread has its name.
         flow = output.item(Item::Event(event));
         if flow.is_continue() {
             flow = output.item(Item::Sample(sample));
@@ -390,6 +393,7 @@ impl Taken<'_, '_, '_> {
                 task,
                 states: Vec::new(),
                 boundary: None,
+                // `add_user` fills it in.
                 user: None,
             })),
             process_memory: None,

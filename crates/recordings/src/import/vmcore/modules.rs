@@ -118,6 +118,7 @@ impl Reader<'_> {
                 address,
                 data: Bytes::from_vec(bytes),
             };
+            // Only the addresses depend on where their table is, so the entries' place is not kept.
             let table = self.memory.bytes(entries, len * ENTRY_LEN)?;
             sections.push(section(SectionKind::OrcUnwind, 0, table));
             let table = self.memory.bytes(ips, len * 4)?;
@@ -128,6 +129,7 @@ impl Reader<'_> {
             name: name.clone(),
             text: vec![range.clone()],
             sections,
+            // A module without readable symbols can still be unwound.
             symbols: self.symbols_of(address, &range, budget).unwrap_or_default(),
             ..ImageParts::default()
         });
@@ -188,6 +190,7 @@ impl Reader<'_> {
             let name = sym.first_chunk().map(|b| u32::from_le_bytes(*b))?;
             let (address, size) = (word(8)?, word(16)?);
 
+            // An `st_name` of 0 is no name (gABI, "Symbol Table").
             if name != 0 && range.contains(&address) {
                 let name = names.wrapping_add(u64::from(name));
                 out.push(Symbol {
@@ -212,12 +215,14 @@ impl Reader<'_> {
             // "bpf_prog_TAG_NAME"
             let name = self.memory.text(member("name")?, SYMBOL_NAME_MAX);
 
+            // Not all kernels have these members.
             let frame_pointer = || {
                 let start = self.memory.u32(member("fp_start")?).ok()?;
                 let end = self.memory.u32(member("fp_end")?).ok()?;
                 Some(format!("{name}:{start:x}-{end:x}"))
             };
             let name = frame_pointer().unwrap_or(name.clone());
+            // The name says what kind of code it is, which decides how it is unwound.
             Generated::from_name(&name)?;
 
             out.push(LoadedCode {

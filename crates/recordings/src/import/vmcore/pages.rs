@@ -55,6 +55,7 @@ pub trait KernelMemory {
 
         while out.len() < max {
             let at = address.wrapping_add(out.len() as u64);
+            // The next page may not be readable, which must not lose the text before it.
             let in_page = (PAGE - at % PAGE) as usize;
             let mut piece = [0; PIECE];
             let piece = &mut piece[..most.min(in_page).min(max - out.len())];

@@ -39,6 +39,7 @@ pub(super) fn find<'d, 'm>(
     let mut attempt = |tables| {
         let memory = Virtual::new(dump, tables);
         let start = symbols.get("_text").unwrap_or(KERNEL_MAP) & !(STEP - 1);
+        // KASLR moves the kernel by multiples of 2 MiB within this GiB.
         let offsets = (KERNEL_MAP..KERNEL_MAP + KERNEL_MAP_LEN)
             .step_by(STEP as usize)
             .map(|at| at.wrapping_sub(start));
@@ -48,6 +49,7 @@ pub(super) fn find<'d, 'm>(
             match is_of(&found, release) {
                 Some(true) => true,
                 Some(false) => {
+                    // Not the place, but it says best why nothing was found.
                     other.get_or_insert(found);
                     false
                 }
@@ -67,12 +69,14 @@ pub(super) fn find<'d, 'm>(
         return Ok(place);
     }
 
+    // Only if the notes do not help: this goes through the whole dump.
     let searched = by_search(dump, symbols, banner, release);
     if let Some(place) = searched.into_iter().find_map(&mut attempt) {
         return Ok(place);
     }
 
     let named = dump.info("OSRELEASE").map(str::to_owned);
+    // If the note names the right release, that is not why nothing was found.
     let named = named.filter(|named| release != Some(named));
     match other.or(named) {
         Some(other) => Err(Problem::OtherKernel {

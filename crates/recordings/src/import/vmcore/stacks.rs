@@ -55,6 +55,7 @@ impl<'a, 'd, 'm> PerCpu<'a, 'd, 'm> {
         let by_base = cpu.system.and_then(|system| {
             /// `NR_CPUS` of the largest configuration.
             const CPUS_MAX: usize = 8192;
+            // In QEMU before 4.0 the note lacks kernel_gs_base, which then counts as 0.
             let known = |offset: &u64| *offset != 0 && system.gs_bases.contains(offset);
             (0..CPUS_MAX).map_while(at).find(known)
         });
@@ -101,6 +102,7 @@ impl<'a, 'd, 'm> PerCpu<'a, 'd, 'm> {
     /// The processor's stacks, without the task's.
     pub(super) fn stacks(&self) -> Vec<StackInfo> {
         let mut out = Vec::new();
+        // A link in a hole of the dump counts as 0, which ends the chain of stacks.
         let linked = |kind: StackType, begin: u64, end: u64| StackInfo {
             kind,
             begin,
@@ -111,6 +113,7 @@ impl<'a, 'd, 'm> PerCpu<'a, 'd, 'm> {
                 .unwrap_or(0),
         };
 
+        // Sizes are from the types in the image, which may be wrong.
         let size = |len: u64| (1..=STACK_MAX).contains(&len);
         if let Some(exceptions) = self.pointer("cea_exception_stacks", "") {
             for (member, kind) in EXCEPTIONS {
@@ -147,6 +150,7 @@ pub(super) fn used(
     sp: u64,
     role: RegionRole,
 ) -> Option<Region<'static>> {
+    // sp comes from the dump, and may be anywhere.
     let start = sp.clamp(stack.begin, stack.end);
     let len = usize::try_from(stack.end - start).ok()?;
     let mut bytes = vec![0; len];
@@ -193,6 +197,7 @@ pub(super) fn chain(
             false => RegionRole::OtherStack,
         };
 
+        // Some bytes below sp, too: of a `pt_regs`, only the end may be on the stack.
         let below = used(memory, stack, sp.saturating_sub(BELOW_SP), role);
         // What is below sp may be in a hole of the dump.
         out.extend(below.or_else(|| used(memory, stack, sp, role)));

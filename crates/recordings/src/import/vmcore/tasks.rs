@@ -70,6 +70,7 @@ impl<'a, 'd, 'm> Reader<'a, 'd, 'm> {
         version: Version,
     ) -> Result<Self, Problem> {
         const TASK: &str = "task_struct";
+        // A kernel without the tracer lacks these members, and nothing was taken.
         let graph = || {
             Some(Graph {
                 ret_stack: layout.find(TASK, "ret_stack")?,
@@ -96,12 +97,14 @@ impl<'a, 'd, 'm> Reader<'a, 'd, 'm> {
             comm: layout.needed(TASK, "comm")?,
             stack: layout.needed(TASK, "stack")?,
             sp: layout.needed(TASK, "thread.sp")?,
+            // An offset from `--offset` comes without a size; an `int` is assumed.
             on_cpu: match layout.extent(TASK, "on_cpu") {
                 None => layout.find(TASK, "on_cpu").map(|offset| (offset, 4)),
                 known => known,
             },
             graph: graph(),
             rethooks: rethooks(),
+            // Optional: without these, the kernel's part can still be unwound.
             user: layout
                 .find(TASK, "mm")
                 .zip(layout.find("mm_struct", "pgd"))
@@ -175,12 +178,14 @@ impl<'a, 'd, 'm> Reader<'a, 'd, 'm> {
                 while offset > 0 {
                     offset -= 1;
                     let span = self.memory.u64(base.wrapping_add(offset * 8))? & SPAN_MASK;
+                    // A damaged word would lead nowhere, or out of the stack.
                     if span == 0 || span > offset {
                         break;
                     }
                     offset -= span;
                     out.push(entry(base.wrapping_add(offset * 8))?);
                 }
+                // Found from the newest entry down.
                 out.reverse();
             }
         }
@@ -265,6 +270,7 @@ pub(super) fn all(
         problems,
     );
 
+    // The head of the list is in this task, so it is not one of the elements.
     let mut out = vec![init_task];
     let mut seen = HashSet::from([init_task]);
     for link in leaders {
@@ -275,6 +281,7 @@ pub(super) fn all(
 
         let threads = match memory.u64(leader.wrapping_add(signal)) {
             Ok(signal) => {
+                // All lists together are bounded.
                 let left = TASKS_MAX - out.len().min(TASKS_MAX);
                 list(memory, "threads", signal.wrapping_add(head), left, problems)
             }
@@ -285,6 +292,7 @@ pub(super) fn all(
         };
 
         let threads = threads.into_iter().map(|link| link.wrapping_sub(node));
+        // The first thread is in this list, too.
         out.extend(threads.filter(|task| seen.insert(*task)));
     }
     Ok(out)

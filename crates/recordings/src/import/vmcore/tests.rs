@@ -95,6 +95,7 @@ fn every_task_is_a_sample_whichever_way_the_page_tables_are_found() {
             assert!(!task.is_current);
             let begin = STACK + 0x8000 * i;
             assert_eq!(task.thread_sp, begin + 0x3f00);
+            // Both are on the stack at `thread.sp` (`struct inactive_task_frame`).
             assert_eq!(sample.regs.sampled.get(Reg::Rip), Some(AT + 0x10 + i));
             assert_eq!(sample.regs.sampled.get(Reg::Rbp), Some(0x1000 + i));
             let region = &sample.regions[0];
@@ -103,6 +104,7 @@ fn every_task_is_a_sample_whichever_way_the_page_tables_are_found() {
 
         let task = &process.kernel.as_ref().expect("a kernel sample").task;
         assert!(task.is_current, "a processor runs it");
+        // A running task's registers are in the note of its processor.
         assert_eq!(process.regs.sampled.rip(), AT + 0x20);
         assert_eq!(process.regions[0].address, STACK + 0x8000 + 0x3f80);
     }

@@ -43,6 +43,7 @@ impl Values<'_> {
             let placed = values().zip(places);
             let placed = placed.map(|(v, place)| place.wrapping_add(i64::from(v) as u64));
 
+            // The image does not say which form it is, so each is tried and checked.
             let found = self
                 .check(Form::AbsolutePercpu, percpu)
                 .or_else(|| self.check(Form::BaseRelative, relative))

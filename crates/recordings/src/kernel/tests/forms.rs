@@ -18,6 +18,7 @@ fn shapes() -> Vec<Shape> {
         Form::BaseRelative,
         Form::PlaceRelative,
     ] {
+        // A bit for each property, so that all combinations occur.
         for bits in 0..16 {
             let shape = Shape {
                 form,
@@ -78,6 +79,7 @@ fn addresses_are_those_of_the_first_symbols_with_the_names() {
     ];
 
     let at = |offset: u64| Some(0xffff_ffff_8100_0000 + offset);
+    // Of two symbols with one name the first counts, and a part of a name is not the name.
     let expected = [at(0x30), at(0x10), None, at(0), at(0x10), None, None];
     assert_eq!(of_map.addresses(names), expected);
 
@@ -138,6 +140,7 @@ fn the_encoding_comes_from_the_version_unless_it_is_given_or_the_entries_forbid_
     let old = Layout::V4_14;
     assert_eq!(encoding("6.1.0", None), (old, LoadThenAdd, Version));
     assert_eq!(encoding("5.10.3", None), (old, LoadAtOffset, Version));
+    // There was no ORC before 4.14, so this version says nothing.
     assert_eq!(encoding("4.9.1", None), (old, LoadThenAdd, Entries));
 
     let named = |name| Some(ToldLayout::from_name(name).expect("a layout"));
@@ -181,6 +184,7 @@ fn entries_that_are_not_valid_overrule_the_version() {
         bytes[at + 5] = 0x0a;
         at += 6;
     }
+    // The other entries, which differ only in their offset.
     let plain: Vec<usize> = (0..bytes.len() - 6)
         .filter(|i| matches!(bytes[*i..*i + 6], [16 | 24, 0, 0, 0, 5, 0]))
         .collect();
@@ -229,6 +233,7 @@ fn a_system_map_overrules_the_image_and_must_be_its_own() {
     assert_eq!(kernel.symbols.address("two"), Some(TEXT + 0x20));
     assert_eq!(kernel.image.symbols().len(), 2);
 
+    // The second address is not hexadecimal.
     let bad = open("ffffffff81000010 t one\nffffffff8100002x T two\n").expect_err("bad");
     assert_eq!(bad.what, KernelErrorKind::MapLine { line: 2 });
     assert!(bad.file.ends_with("System.map"));

@@ -135,6 +135,7 @@ fn other_files_are_not_modules() {
     let error = refuse(program).expect_err("a program");
     assert_eq!(error.what, KernelErrorKind::NotModule);
 
+    // Eight bytes for each address, so there seem to be more addresses than entries.
     let other = SOURCE.replace(".long \\place - .", ".quad \\place");
     let error = refuse(assemble(&other, "other")).expect_err("another relocation");
     let KernelErrorKind::Section { section, .. } = error.what else {

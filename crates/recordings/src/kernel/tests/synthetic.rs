@@ -78,6 +78,7 @@ pub(super) fn symbols(shape: &Shape) -> Vec<(u64, char, String)> {
 
     for n in 0..FUNCTIONS {
         let kind = if n % 2 == 0 { 't' } else { 'T' };
+        // One name whose length does not fit into seven bits, and one with a long token.
         let name = match n {
             5 => "x".repeat(LONG),
             6 => format!("get_{LONG_TOKEN}_{n}"),
@@ -190,6 +191,7 @@ fn kallsyms(shape: &Shape, symbols: &[(u64, char, String)], out: &mut Vec<u8>) {
         align(shape.align, out);
     }
 
+    // Each byte of a name stands for a token; the index says where each of the tokens starts.
     let tokens = tokens();
     let mut index = Vec::new();
     let table = out.len();

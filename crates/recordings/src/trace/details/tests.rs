@@ -63,6 +63,7 @@ fn details_come_back_with_their_samples() {
     };
 
     let items: Vec<Item<'static>> = [
+        // An empty list says that return probes took nothing, so it is written.
         sample(None, &[]),
         sample(Some(request()), &[0x40_1000]),
         sample(Some(deferred), &[7; URETPROBES_MAX]),
@@ -77,6 +78,7 @@ fn details_come_back_with_their_samples() {
         assert_eq!(Item::Sample(found), *item);
     }
 
+    // What return probes took from all three, and what was asked for in two.
     let kinds = trace
         .blocks()
         .filter(|b| b.block_type == Some(BlockType::Details));
@@ -105,6 +107,8 @@ fn what_a_reader_does_not_know_is_skipped() {
 
 #[test]
 fn hostile_details_are_refused() {
+    // A detail: place of its sample, number of the field, length, content. 0x63 is not a known
+    // field.
     for (count, payload, what) in [
         (
             1,
@@ -113,19 +117,25 @@ fn hostile_details_are_refused() {
         ),
         (
             2,
+            // The second place is 2^32 - 1 after the first.
             b"\x01\x63\x00\xff\xff\xff\xff\x0f\x63\x00",
             "more samples",
         ),
+        // Five bytes, of which three are there.
         (1, b"\x00\x63\x05abc", "past the end"),
         (1, b"\x00\x63\x00\x00", "bytes are left"),
+        // Chains are counted from 0, and there are at most 16.
         (1, b"\x00\x01\x03\x10\x07\x04", "a chain that cannot be"),
         (1, b"\x00\x01\x03\x00\x20\x04", "unknown bits"),
+        // A request ends behind its bits, without `max_stack`.
         (1, b"\x00\x01\x02\x00\x07", "inside a record"),
+        // 0x41 is 65, one more than the limit.
         (1, b"\x00\x02\x02\x01\x41", "too many return addresses"),
         (1, b"\x00\x02\x02\x01\x02", "inside a record"),
         (1, b"\x00\x02\x02\x01\x00", "without a task's user space"),
         (1, b"\x00\x03\x01\x07", "unknown unwinder"),
         (1, b"\x00\x03\x01\x02", "without a kernel"),
+        // The count alone must not allocate anything.
         (u32::MAX, b"\x00\x63\x00", "inside a record"),
     ] {
         let found = forged(count, payload);

@@ -50,6 +50,7 @@ fn descriptor(payload: &[u8]) -> Result<Descriptor, Bad> {
         ..ImageParts::default()
     };
 
+    // Addresses are relative to the end before, so close neighbours take few bytes.
     let mut last = 0;
     for _ in 0..cursor.count(IMAGE_PARTS_MAX, "more text ranges than an image may have")? {
         let start = cursor.difference(last)?;
@@ -208,6 +209,7 @@ impl Reader<'_> {
                     used = 0;
                 }
 
+                // The length is from the file, but never more is copied than the block has.
                 let count = usize::try_from(left)
                     .unwrap_or(usize::MAX)
                     .min(current.len() - used);

@@ -52,6 +52,7 @@ fn one_content_is_written_once_under_its_first_name() {
     let image = Image::new(parts("/usr/lib/a"));
     assert_eq!(writer.add_image(&image).unwrap(), ImageIndex(0));
 
+    // What was written already must not be written again, also under another name.
     let size = writer.get_mut().len();
     assert_eq!(writer.add_image(&image).unwrap(), ImageIndex(0));
     assert_eq!(
@@ -60,6 +61,7 @@ fn one_content_is_written_once_under_its_first_name() {
     );
     assert_eq!(writer.get_mut().len(), size);
 
+    // All parts but the name say which image it is.
     let changes: [fn(&mut ImageParts); 4] = [
         |p| p.build_id[0] = 8,
         |p| p.text[0].end += 1,
@@ -80,6 +82,7 @@ fn one_content_is_written_once_under_its_first_name() {
 
 #[test]
 fn sections_in_one_uncompressed_block_are_not_copied() {
+    // The first two fit into a block of 1 MiB each, but not together; the third needs several.
     let mut with = parts("a");
     with.sections
         .push(section(SectionKind::Text, 0x1000, 900_000));
@@ -130,6 +133,7 @@ fn images_can_be_added_to() {
     };
 
     writer.extend_image(index, &more).unwrap();
+    // Only an image that was written can be added to.
     let error = writer.extend_image(ImageIndex(1), &more).unwrap_err();
     assert!(matches!(error, WriteError::NoImage(1)));
 
@@ -141,6 +145,7 @@ fn images_can_be_added_to() {
 
     let trace = Trace::from_bytes(writer.finish().unwrap()).unwrap();
     let image = &trace.images()[0];
+    // The name in what was added, which is empty, does not count.
     assert_eq!((image.name(), image.text().len()), ("a", 2));
     assert_eq!(image.text_bytes(0x1100, 64).len(), 64);
     assert_eq!(image.symbol(0x1110).unwrap().name, "leaf");

@@ -253,12 +253,14 @@ fn descriptor(
     symbols: &[u64],
 ) -> Vec<u8> {
     let mut payload = Vec::new();
+    // A number that was used before adds to that image (`docs/trace-format.md`, "Images").
     put(&mut payload, u64::from(index.0));
     put_bytes(&mut payload, part.name.as_bytes());
     put_bytes(&mut payload, part.build_id);
     put(&mut payload, part.text.len() as u64);
 
     let mut last = 0;
+    // Relative to the end before, so close neighbours take few bytes.
     for range in part.text {
         put_difference(&mut payload, range.start, last);
         put_difference(&mut payload, range.end, range.start);
@@ -290,6 +292,7 @@ fn descriptor(
 fn write_data<W: Write>(out: &mut Output<W>, sections: &[Section]) -> Result<Vec<u64>, WriteError> {
     let (mut blocks, mut pending) = (Vec::new(), Vec::new());
     for section in sections {
+        // The file has the number of the kind, which readers use as index into `ALL`.
         debug_assert!(SectionKind::ALL.get(section.kind as usize) == Some(&section.kind));
 
         let mut rest = &section.data[..];

@@ -70,6 +70,7 @@ fn errors_name_the_file_they_are_of() {
     file.is_named_by(&trace.sample(5).expect_err("there are five"));
     file.is_named_by(&trace.world_at(5).expect_err("there are five"));
 
+    // Without its last byte there is no footer, which is noticed but not an error.
     let file = Temporary::new("cut", &whole[..whole.len() - 1]);
     let trace = Trace::open(&file.0).expect("it opens");
     file.is_named_by(trace.cut().expect("it is cut"));

@@ -33,11 +33,13 @@ pub(super) fn put_branches(
 
     for (i, stack) in stacks.iter().enumerate() {
         put(out, u64::from(stack.depth));
+        // 0 is a place in the ring, too, so a flag says whether there is one.
         put(out, u64::from(stack.hw_index.is_some()));
         if let Some(index) = stack.hw_index {
             put(out, index);
         }
 
+        // A ring is compared with that at the same place in the thread's last sample.
         if before.len() <= i {
             before.push(Vec::new());
         }
@@ -57,6 +59,7 @@ pub(super) fn put_branches(
             last = branch.from;
         }
 
+        // `before` becomes this ring, for the thread's next sample.
         let gone = before.len() - shared;
         before.splice(..gone, entries[..new].iter().copied());
     }
@@ -104,6 +107,7 @@ pub(super) fn read(
 
         let gone = before.len() - shared;
         before.splice(..gone, entries);
+        // Shared records count, too: a few bytes can repeat a whole ring.
         total += before.len();
         stacks.push(BranchStack {
             depth,

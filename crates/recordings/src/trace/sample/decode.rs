@@ -70,6 +70,7 @@ impl Decoder {
         self.time = records.difference(self.time)?;
 
         let bits = records.u8()?;
+        // The two bits of the truth have only three defined values.
         if bits & !presence::ALL != 0 || bits >> presence::TRUTH_SHIFT & 3 > 2 {
             return Err(records.bad("a sample has unknown presence bits"));
         }
@@ -89,12 +90,14 @@ impl Decoder {
         };
         thread.set_regs(&now.regs);
 
+        // Before the truth, whose predicted pcs are read from the regions.
         let mut weight = read_regions(now, thread, records, literals)?;
         if bits >> presence::TRUTH_SHIFT & 3 != 0 {
             read_truth(now, thread, records)?;
             weight += thread.truth.len() as u64 * FRAME_BYTES;
         }
 
+        // `now` is reused: parts that are absent must not keep those of the sample before.
         now.recorded.clear();
         if bits & presence::RECORDED != 0 {
             weight += read_recorded(now, thread, &mut self.sources, records)?;
@@ -171,6 +174,7 @@ impl Decoder {
             }
         });
 
+        // The n-th chain of the sample is the thread's n-th, whatever its source.
         let recorded =
             now.recorded
                 .iter()
@@ -255,10 +259,12 @@ fn read_regions(
         }
 
         let slot = &mut thread.slots[number];
+        // The writer does so where the runs would take too much.
         if head & region::FRESH != 0 {
             slot.window.clear();
         }
 
+        // Otherwise the slot's last bounds are still right.
         if head & region::BOUNDS != 0 {
             slot.bounds.start = records.difference(slot.bounds.start)?;
             slot.bounds.end = records.difference(slot.bounds.end)?;
@@ -271,6 +277,7 @@ fn read_regions(
             return Err(records.bad("a region ends before it starts"));
         };
 
+        // The whole region counts, not only what is encoded: most of it may be in the window.
         weight = weight.saturating_add(bytes);
         window::decode(&mut slot.window, &slot.region, records, literals)?;
         now.regions.push((number, role));
@@ -309,6 +316,8 @@ fn read_frame(
     let pc = if head & frame::PC_FROM_STACK == 0 {
         records.difference(inner.pc)?
     } else {
+        // A top frame's pc is rip, a call's is the return address, that of a frame that a signal
+        // interrupted is in the signal frame.
         let word = match kind {
             TrueKind::Top => Some(inner.pc),
             _ => pc_slot(frames, kind).and_then(|address| now.word(slots, address)),
@@ -356,6 +365,7 @@ fn read_recorded(
     let chains = records.count(RECORDED_CHAINS_MAX, "more recorded chains than allowed")?;
 
     for i in 0..chains {
+        // A source is named once in a block; 0 announces a new name.
         let number = records.count(sources.len(), "a source that was not named before")?;
         let source = match number.checked_sub(1) {
             Some(number) => number,
@@ -387,6 +397,7 @@ fn read_recorded(
 
         let gone = before.len() - shared;
         before.splice(..gone, ips);
+        // Shared addresses count, too: a few bytes can repeat a whole chain.
         total += new + shared;
     }
 

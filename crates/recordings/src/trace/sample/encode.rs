@@ -36,6 +36,7 @@ pub(crate) fn check(sample: &Sample<'_>) -> Result<(), WriteError> {
     let mut total = 0usize;
     for r in &sample.regions {
         let bytes = r.bytes.len() as u64;
+        // The format has the end of a region, which must not wrap.
         if r.address.checked_add(bytes).is_none() {
             return Err(WriteError::RegionWraps {
                 address: r.address,
@@ -105,6 +106,7 @@ impl Encoder {
             put(records, number as u64 + 1);
         }
 
+        // Relative to the last sample of the block, whatever its thread.
         put_difference(records, sample.time, self.time);
         self.time = sample.time;
 
@@ -125,6 +127,7 @@ impl Encoder {
         // The differences of the thread's next sample are to these.
         thread.set_regs(&sample.regs);
 
+        // Before the truth: a reader takes predicted pcs from the regions.
         put(records, sample.regions.len() as u64);
         put_regions(thread, &sample.regions, records, literals);
 
@@ -193,7 +196,9 @@ fn put_regions(
     records: &mut Vec<u8>,
     literals: &mut Vec<u8>,
 ) {
+    // Two regions in one slot would change the same window.
     let mut used = [false; REGIONS_MAX];
+    // Shared by all regions of the sample, so that its record stays small.
     let mut budget = RUNS_BYTES_MAX;
     let mut runs = Vec::new();
 
@@ -217,6 +222,7 @@ fn put_regions(
             literals,
         ) {
             head |= region::FRESH;
+            // Without a window there are no runs, so a budget of 0 is enough.
             slot.window.clear();
             window::encode(
                 &mut slot.window,
@@ -247,8 +253,10 @@ fn put_regions(
         let range = r.address..r.address + r.bytes.len() as u64;
         put_difference(records, range.start, slot.region.start);
         put_difference(records, range.end, slot.region.end);
+        // Only now: the head, which comes first, says whether the slot forgets its memory.
         records.extend_from_slice(&runs);
 
+        // The thread's next region in this slot is relative to these.
         slot.bounds = r.bounds.clone();
         (slot.next_sp, slot.region) = (r.next_sp, range);
     }
@@ -338,6 +346,7 @@ fn put_frame(
     put_difference(records, f.cfa, inner.cfa);
     if saved != inner.saved {
         let differ = |i: &usize| saved[*i] != inner.saved[*i];
+        // A bit for each of the six callee-saved registers (psABI 3.2.1).
         records.push((0..6).filter(differ).map(|i| 1 << i).sum());
         for i in (0..6).filter(differ) {
             put_difference(records, saved[i], inner.saved[i]);
@@ -354,6 +363,7 @@ fn put_recorded(
     chain: &RecordedChain,
     records: &mut Vec<u8>,
 ) {
+    // A name is written once in a block; after that, its number is.
     match sources.iter().position(|s| *s == chain.source) {
         Some(number) => put(records, number as u64 + 1),
         None => {
@@ -363,6 +373,7 @@ fn put_recorded(
         }
     }
 
+    // Compared with the chain at the same place in the thread's last sample, whatever its source.
     if before.len() <= i {
         before.push(Vec::new());
     }

@@ -64,6 +64,7 @@ pub(super) fn check(kernel: &KernelSample) -> Result<(), WriteError> {
 /// Appends the kernel part to `out`.
 pub(super) fn put_kernel(kernel: &KernelSample, out: &mut Vec<u8>) {
     let task = &kernel.task;
+    // The version is not written: it follows from the release.
     put_bytes(out, kernel.release.as_bytes());
 
     let head = [
@@ -104,6 +105,7 @@ pub(super) fn put_kernel(kernel: &KernelSample, out: &mut Vec<u8>) {
         put_state(state, &mut before, out);
     }
 
+    // What may be absent comes last; bits of the head say whether it is there.
     if let Some(user) = &kernel.user {
         put_user(user, out);
     }
@@ -111,6 +113,7 @@ pub(super) fn put_kernel(kernel: &KernelSample, out: &mut Vec<u8>) {
     if let Some(boundary) = &kernel.boundary {
         put(out, boundary.ip);
         put(out, boundary.sp);
+        // Without it the entry was a system call, for which the processor pushes nothing.
         if let Some(at) = boundary.pushed_at {
             put(out, at);
         }
@@ -137,17 +140,20 @@ fn put_user(user: &UserSpace, out: &mut Vec<u8>) {
 
 fn read_user(records: &mut Cursor<'_>) -> Result<UserSpace, Bad> {
     let head = records.u64()?;
+    // `USER_ALL` is all bits, so any other bit makes a greater number.
     if head > USER_ALL {
         return Err(records.bad("user space has unknown bits"));
     }
 
     let mut user = UserSpace {
         pid: records.u32()?,
+        // `uretprobes` is a detail, which stands in another block.
         ..UserSpace::default()
     };
 
     if head & USER_REGS != 0 {
         let known = RegMask(records.u32()?);
+        // Registers are numbered from 0 to 18 (`docs/trace-format.md`, "Samples").
         if known.and(RegMask::ALL) != known {
             return Err(records.bad("registers that do not exist"));
         }
@@ -216,6 +222,7 @@ fn put_state(state: &State, before: &mut u64, out: &mut Vec<u8>) {
 
     out.push(kind as u8);
     let (stack, mask) = state.stack();
+    // Relative to the stack before: for two states on one stack the difference is 0.
     put_stack(stack, before, out);
     put(out, mask);
     put(out, flags);
@@ -256,6 +263,7 @@ pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
         ..Task::default()
     };
 
+    // Kept from the task's stacks to those of the states.
     let mut before = 0;
     for _ in 0..records.count(STACKS_MAX, "too many stacks")? {
         task.stacks.push(read_stack(&mut before, records)?);
@@ -267,6 +275,7 @@ pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
         records.count(TAKEN_MAX, what)?,
     );
 
+    // Those of the function graph tracer are oldest first, those of kretprobes newest first.
     for _ in 0..graph {
         let (ret, retp) = (records.u64()?, records.u64()?);
         task.graph.push(GraphReturn { ret, retp });
@@ -331,8 +340,10 @@ fn read_state(before: &mut u64, records: &mut Cursor<'_>) -> Result<State, Bad> 
     };
 
     let mut word = || records.u64();
+    // Five words for every unwinder; the guess uses only the first.
     let words = [word()?, word()?, word()?, word()?, word()?];
 
+    // Only bit 0 means the same for all unwinders that have flags.
     let bit = |n: u64| flags >> n & 1 != 0;
     // Registers are never at 0 or 1, so these two stand for something else.
     let regs = |word: u64| match word {

@@ -31,8 +31,10 @@ fn the_size_of_each_part_of_a_sample_is_counted() {
         release: "6.1".into(),
         ..KernelSample::default()
     };
+    // The three bytes of the release, and the struct itself.
     let kernel_bytes = 3 + size_of::<KernelSample>() as u64;
 
+    // Each part alone, then all of them: a part that is missed cannot be made up for by another.
     let nothing = sample(1, Vec::new());
     assert_eq!(weight(&nothing), 0);
     let regions = vec![stack(0x1000, 24, &[]), stack(0x5000, 8, &[])];

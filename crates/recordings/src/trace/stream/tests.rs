@@ -7,6 +7,7 @@ use crate::trace::tests::forged::Forged;
 #[test]
 fn literals_of_64_mib_are_gathered_and_not_one_byte_more() {
     const BLOCK: usize = 1 << 20;
+    // Compressed, so that the file itself stays small.
     let packed = zstd::bulk::compress(&vec![7; BLOCK], 1).expect("it is compressed");
     let mut forged = Forged::new();
     let mut places = Vec::new();
@@ -17,6 +18,7 @@ fn literals_of_64_mib_are_gathered_and_not_one_byte_more() {
     places.push(forged.at());
     forged.block(BlockType::Data, 0, b"x");
     let samples = forged.at();
+    // Refers to no data block: `gather` is called with the distances instead.
     forged.block(BlockType::Samples, 0, b"\x00\x00");
     let trace = Trace::from_bytes(forged.finish()).expect("it opens");
     let block = Block::at((*trace.file).as_ref(), samples).expect("it is there");

@@ -127,84 +127,101 @@ fn refused(bytes: &[u8], what: &str) {
 
 #[test]
 fn hostile_payloads_are_refused() {
+    // A samples block has the length of its records, the number of its data blocks and their
+    // distances, the records, and the literals.
     let cases: &[(BlockType, u32, &[u8], &str)] = &[
         (BlockType::Samples, 1, b"", "inside a record"),
         (
             BlockType::Samples,
             1,
+            // 127 bytes of records.
             b"\x7f\x00",
             "records are longer than the block",
         ),
         (
             BlockType::Samples,
             1,
+            // 127 data blocks.
             b"\x00\x7f",
             "more references than bytes",
         ),
         (
             BlockType::Samples,
             1,
+            // 16 bytes before the block is the file header.
             b"\x00\x01\x10",
             "data block at offset",
         ),
         (
             BlockType::Samples,
             1,
+            // The same block twice.
             b"\x00\x02\x10\x10",
             "data blocks are not in order",
         ),
         (
             BlockType::Samples,
             1,
+            // A known thread is its place plus 1, and none is known yet.
             b"\x01\x00\x05",
             "a thread that was not named before",
         ),
         (
             BlockType::Samples,
             1,
+            // A new thread, its process and number, the time, and a presence bit that is not
+            // defined.
             b"\x05\x00\x00\x01\x01\x00\x80",
             "unknown presence bits",
         ),
         (
             BlockType::Samples,
             1,
+            // Presence bit 6: branch records follow two empty register masks and no regions.
             b"\x09\x00\x00\x01\x01\x00\x40\x00\x00\x00\x09",
             "more rings of branch records than allowed",
         ),
         (
             BlockType::Samples,
             1,
+            // One ring of 8, and a flag that is neither 0 nor 1.
             b"\x0b\x00\x00\x01\x01\x00\x40\x00\x00\x00\x01\x08\x02",
             "branch records with unknown bits",
         ),
         (
             BlockType::Samples,
             1,
+            // 0x81 0x08 is 1025 as LEB128, one more than the limit.
             b"\x0d\x00\x00\x01\x01\x00\x40\x00\x00\x00\x01\x08\x00\x81\x08",
             "more branch records than allowed",
         ),
         (
             BlockType::Samples,
             1,
+            // No new record, and one of a previous sample that there was not.
             b"\x0d\x00\x00\x01\x01\x00\x40\x00\x00\x00\x01\x08\x00\x00\x01",
             "more branch records shared",
         ),
         (
             BlockType::Samples,
+            // One more than a block may have.
             4097,
             b"\x00\x00",
             "more samples than a block may have",
         ),
+        // No samples at all are valid.
         (BlockType::Samples, 0, b"\x00\x00", ""),
         (
             BlockType::Events,
             1,
+            // The position, the kind, the process.
             b"\x00\x09\x01",
             "an event of unknown kind",
         ),
         (
             BlockType::Events,
             1,
+            // After five samples, and there are none.
             b"\x05\x02\x01",
             "after more samples than there are",
         ),
@@ -219,12 +236,15 @@ fn hostile_payloads_are_refused() {
         (
             BlockType::Image,
             0,
+            // The number, then empty: name, build ID, text ranges, sections, data and symbols
+            // blocks.
             b"\x07\x00\x00\x00\x00\x00\x00",
             "images are not in order",
         ),
         (
             BlockType::Image,
             0,
+            // A data block, but no section that could need it.
             b"\x00\x00\x00\x00\x00\x01\x10\x00",
             "more bytes than the sections",
         ),
@@ -243,6 +263,7 @@ fn hostile_payloads_are_refused() {
         (
             BlockType::Image,
             0,
+            // 2^21 - 1 ranges.
             b"\x00\x00\x00\xff\xff\x7f",
             "more text ranges",
         ),
@@ -255,6 +276,7 @@ fn hostile_payloads_are_refused() {
         (
             BlockType::Meta,
             0,
+            // Field 5, the truth, is text, and this is not UTF-8.
             b"\x05\x01\xff",
             "a field has an invalid value",
         ),
@@ -284,6 +306,7 @@ fn with_regions(regions: &[u8], literals: &[u8]) -> Vec<u8> {
 
 #[test]
 fn hostile_regions_are_refused() {
+    // The number of regions; role, slot, start and end. 0x10 and 0x20 are 8 and 16 as differences.
     for role in 0..4 {
         let regions = [1, role, 0, 0x10, 0x20];
         assert_eq!(messages(&with_regions(&regions, &[7; 8])), [""; 0]);
@@ -310,6 +333,7 @@ fn hostile_regions_are_refused() {
         "bytes are left",
     );
 
+    // Both are in slot 0.
     let twice = b"\x02\x00\x00\x10\x20\x00\x00\x00\x00\x00";
     refused(
         &with_regions(twice, &[7; 8]),
@@ -365,6 +389,7 @@ fn samples_that_come_to_too_much_are_refused() {
     let mut records = b"\x00\x01\x01\x00\x00\x00\x00\x01\x00\x00\x00".to_vec();
     crate::trace::varint::put_difference(&mut records, size, 0);
     let mut again = b"\x01\x00\x00\x00\x00\x01\x00\x00\x00\x00".to_vec();
+    // A run: all words are as in the window, and none follows that is not.
     crate::trace::varint::put(&mut again, size / 8);
     again.push(0);
     let count = 200;
@@ -373,6 +398,7 @@ fn samples_that_come_to_too_much_are_refused() {
 
     let mut payload = Vec::new();
     crate::trace::varint::put(&mut payload, records.len() as u64);
+    // No data blocks: the literals follow the records.
     payload.push(0);
     payload.extend_from_slice(&records);
     payload.resize(payload.len() + size as usize, 1);
@@ -471,6 +497,7 @@ fn messages_say_where_and_what_to_do() {
 
     let mut header = FileHeader::new();
     header.version = 2.into();
+    // A right checksum, so that only the version is wrong.
     header.crc32c = header.computed_crc32c().into();
     assert_eq!(
         error(header.as_bytes()),
@@ -485,8 +512,10 @@ fn messages_say_where_and_what_to_do() {
         .blocks()
         .find(|b| b.number == 6)
         .unwrap();
+    // Behind the block's header of 24 bytes: only the payload is damaged.
     bytes[samples.offset as usize + 40] ^= 1;
 
+    // Only a trace that was opened as a file has a path that a message can name.
     let path = std::env::temp_dir().join(format!("unwind-sim-damage-{}", std::process::id()));
     std::fs::write(&path, &bytes).unwrap();
     let trace = Trace::open(&path).unwrap();
@@ -518,6 +547,7 @@ fn messages_say_where_and_what_to_do() {
         ),
         "{error}"
     );
+    // It was removed above.
     let missing = Trace::open(&path).unwrap_err();
     assert!(matches!(missing.kind, TraceErrorKind::Io(_)));
 }

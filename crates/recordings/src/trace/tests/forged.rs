@@ -49,9 +49,11 @@ impl Forged {
             reserved: 0.into(),
             crc32c: 0.into(),
         };
+        // Right whatever else is wrong: a bad checksum would hide all other checks.
         header.crc32c = header.computed_crc32c(payload).into();
 
         let (offset, length) = (self.bytes.len() as u64, payload.len() as u32);
+        // `finish` writes an index of these, which agrees with the headers.
         self.entries.push(Entry {
             offset,
             number: block_type as u16,

@@ -92,6 +92,7 @@ fn items() -> Vec<Item<'static>> {
         kind,
         saved: None,
     };
+    // The same in both samples, so that the second one shares it.
     let caller = frame(0x40_1005, 0x7020, TrueKind::Call);
 
     vec![

@@ -41,6 +41,8 @@ fn regs(n: &mut Numbers) -> Regs {
 
 fn region(n: &mut Numbers) -> Region<'static> {
     let length = n.below(90) as usize;
+    // Mostly close to each other, so that windows overlap; sometimes anywhere, or up to the last
+    // address.
     let address = match n.below(8) {
         0 => n.next() >> 1,
         1 => u64::MAX - length as u64,
@@ -48,6 +50,7 @@ fn region(n: &mut Numbers) -> Region<'static> {
     };
 
     let seed = n.below(3);
+    // They depend on the address, so that overlapping regions mostly agree.
     let mut bytes: Vec<u8> = (0..length as u64)
         .map(|i| (address + i + seed / 2) as u8)
         .collect();
@@ -128,7 +131,9 @@ fn random_sample(n: &mut Numbers) -> Sample<'static> {
     };
 
     Sample {
+        // Few threads, so that most samples have one before them to which they are relative.
         pid: 1 + n.below(2) as u32,
+        // The largest number must fit, too.
         tid: if n.below(20) == 0 {
             u32::MAX
         } else {
@@ -180,10 +185,12 @@ fn kernel(n: &mut Numbers) -> KernelSample {
     let pointer = |n: &mut Numbers| match n.below(3) {
         0 => RegsPtr::None,
         1 => RegsPtr::Start,
+        // Never 0 or 1, which stand for none and for the registers of the start.
         _ => RegsPtr::At(near(n, 0x7000) | 2),
     };
     let flag = |n: &mut Numbers| n.below(2) == 1;
 
+    // The values need not make sense: the format does not look at them.
     let state = |n: &mut Numbers| match n.below(3) {
         0 => State::Orc(OrcState {
             stack: stack(n),
@@ -229,8 +236,10 @@ fn kernel(n: &mut Numbers) -> KernelSample {
 
     KernelSample {
         release: release.into(),
+        // A number past the end makes it unknown.
         unwinder: UnwinderKind::ALL.get(n.below(6) as usize).copied(),
         task: Task {
+            // Not written: a reader takes it from the release.
             version: Version::from_name(release),
             encoding: Encoding::ALL.get(n.below(9) as usize).copied(),
             is_current: flag(n),
@@ -251,6 +260,7 @@ fn kernel(n: &mut Numbers) -> KernelSample {
             regs: flag(n).then(|| Regs::frame(near(n, 0x40_0000), near(n, 0x7000), n.next())),
             pid: n.next() as u32,
             uprobe: flag(n).then(|| (n.next() as u32).to_le_bytes()),
+            // A detail, which is in another block than the rest.
             uretprobes: flag(n).then(|| Uretprobes {
                 trampoline: n.next(),
                 originals: (0..n.below(4)).map(|_| near(n, 0x40_0000)).collect(),
@@ -276,12 +286,14 @@ fn event(n: &mut Numbers) -> Event {
         3 => Event::Fork {
             pid,
             tid,
+            // With `tid` 0 both are one process, as for a new thread.
             parent_pid: pid.wrapping_add(tid),
         },
         4 => Event::Exit { pid, tid },
         _ => Event::Comm {
             pid,
             tid,
+            // Two bytes: lengths of texts are in bytes.
             name: "ü".into(),
         },
     }

@@ -57,6 +57,7 @@ pub(in crate::trace) fn open(bytes: &[u8]) -> Result<Trace, TraceError> {
 }
 
 pub(in crate::trace) fn image(name: &str, seed: u8) -> Image {
+    // `seed` gives images other contents: equal ones would be written once.
     let section = |kind, address, length: usize| Section {
         kind,
         address,
@@ -197,6 +198,7 @@ pub(in crate::trace) fn everything() -> (Vec<Image>, Vec<Item<'static>>) {
     ];
 
     let base = 0x7ffe_ff00;
+    // The stack grows by a word from sample to sample, so their windows overlap.
     for i in 0..4u64 {
         let region = stack(base - 8 * i, 200 + 8 * i as usize, &[20, 100 + i as usize]);
         let mut s = sample(10 + i, vec![region]);
@@ -210,12 +212,14 @@ pub(in crate::trace) fn everything() -> (Vec<Image>, Vec<Item<'static>>) {
             .clone();
 
         if i >= 2 {
+            // The first is `PERF_CONTEXT_USER`, -512 (`include/uapi/linux/perf_event.h`).
             let ips = vec![
                 0xffff_ffff_ffff_fe00,
                 0x40_1000 + i,
                 0x40_2000,
                 0x7f12_3456_8000,
             ];
+            // gdb has no such markers.
             let gdb = RecordedChain {
                 source: "gdb".into(),
                 ips: ips[1..].to_vec(),
@@ -246,11 +250,13 @@ pub(in crate::trace) fn everything() -> (Vec<Image>, Vec<Item<'static>>) {
         pid: 100,
         range: 0x40_0000..0x40_1000,
     }));
+    // The second process starts with the mappings of the first.
     items.push(Item::Event(Event::Fork {
         pid: 101,
         tid: 101,
         parent_pid: 100,
     }));
+    // Earlier than the samples before it, so the difference of their times is negative.
     items.push(Item::Sample(second_thread(base)));
     items.push(Item::Event(Event::Exec { pid: 101 }));
     items.push(Item::Event(Event::Exit { pid: 101, tid: 101 }));
@@ -266,6 +272,7 @@ fn second_thread(base: u64) -> Sample<'static> {
     );
 
     s.regions[0].role = RegionRole::OtherStack;
+    // The other stack links to the sampled one.
     s.regions[0].next_sp = base;
     s.regions.push(Region {
         role: RegionRole::Data,
@@ -284,6 +291,7 @@ fn second_thread(base: u64) -> Sample<'static> {
     s.regs = SampleRegs {
         sampled: fake,
         fetch: Some(Regs::frame(1, 2, 3)),
+        // Where the unwinder starts, because the sampled registers are made up.
         own: Some(Regs::frame(0x40_2222, base, base + 64)),
     };
 
@@ -294,6 +302,7 @@ fn second_thread(base: u64) -> Sample<'static> {
         saved: None,
     };
 
+    // rip in a signal frame (`gregs[REG_RIP]`): the pc of the frame that the signal interrupted.
     let word = word(&s.regions[1], base + 168);
     s.truth = Truth::Complete(vec![
         inner,

@@ -69,6 +69,7 @@ fn long() -> Vec<Item<'static>> {
 fn any_sample_of_a_long_trace_and_the_world_at_it() {
     let items = long();
     let trace = open(&write(&items, &[], OutputOptions::default())).unwrap();
+    // In a single chunk nothing would have to be searched for.
     assert!(trace.chunks().len() > 2, "{} chunks", trace.chunks().len());
     assert_eq!(read(&trace), items);
 
@@ -91,6 +92,7 @@ fn any_sample_of_a_long_trace_and_the_world_at_it() {
     for chunk in trace.chunks().filter(|c| !c.samples().is_empty()) {
         let world = trace.world_before(&chunk).unwrap();
         let first = chunk.samples().start;
+        // An event directly before the first sample belongs to the same chunk.
         let before = mappings_before(first) - u64::from(first % 50 == 0);
         assert_eq!(world.space(100).mappings().len() as u64, before);
     }
@@ -169,6 +171,7 @@ fn chunks_read_in_any_order_make_the_whole() {
             .collect();
         threads
             .into_iter()
+            // No chunk may depend on one that was read before it.
             .rev()
             .map(|t| t.join().unwrap())
             .collect::<Vec<_>>()
@@ -187,6 +190,7 @@ fn chunks_read_in_any_order_make_the_whole() {
 #[test]
 fn large_stacks_lie_in_data_blocks() {
     let mut first = sample(1, vec![stack(0x1000_0000, 5 << 20, &[])]);
+    // Random bytes do not compress, so only sharing can make the file small.
     let mut n = Numbers(3);
     first.regions[0]
         .bytes
@@ -195,7 +199,9 @@ fn large_stacks_lie_in_data_blocks() {
         .for_each(|b| *b = n.next() as u8);
 
     let mut second = first.clone();
+    // One word of all these is another one.
     second.regions[0].bytes.to_mut()[4 << 20] ^= 1;
+    // The window holds far more than this region.
     let small = sample(3, vec![stack(0x1000_0000, 100, &[])]);
     let items = [first, second, small].map(Item::Sample);
 
@@ -259,6 +265,7 @@ fn a_changing_checkerboard_does_not_overflow_a_record() {
 
 #[test]
 fn a_chain_too_deep_is_kept_as_far_as_it_fits() {
+    // Each difference to the frame before takes ten bytes, the most that there is.
     let frame = |i: u64| TrueFrame {
         pc: i.wrapping_mul(0x9e37_79b9_7f4a_7c15),
         cfa: i.wrapping_mul(0xbf58_476d_1ce4_e5b9),
@@ -290,6 +297,7 @@ fn a_chain_too_deep_is_kept_as_far_as_it_fits() {
     );
     assert_eq!(first.frames(), &frames[..first.frames().len()]);
 
+    // The last one shares all frames with the one before it.
     for number in [1, 2] {
         assert_eq!(Item::Sample(trace.sample(number).unwrap()), items[1]);
     }
@@ -305,6 +313,7 @@ fn what_exceeds_the_format_is_refused_and_not_written() {
 
     let many = sample(1, (0..256).map(|i| stack(i * 64, 8, &[])).collect());
     let wraps = sample(1, vec![region(u64::MAX - 3, Cow::Owned(vec![0; 8]))]);
+    // One byte more than half of what a block may decode to.
     let huge = sample(1, vec![region(0, Cow::Owned(vec![0; (32 << 20) + 1]))]);
     let mut chains = sample(1, Vec::new());
     chains.recorded = vec![RecordedChain {
@@ -324,9 +333,11 @@ fn what_exceeds_the_format_is_refused_and_not_written() {
         assert_eq!(writer.sample(bad).unwrap_err().to_string(), message);
     }
 
+    // No image was added.
     let error = writer.event(&map(1, 0, Some(0))).unwrap_err();
     assert!(matches!(error, WriteError::NoImage(0)), "{error}");
 
+    // What was refused has left nothing behind.
     let good = sample(1, vec![stack(0x7000, 64, &[])]);
     writer.sample(&good).unwrap();
     let trace = open(&writer.finish().unwrap()).unwrap();
@@ -442,6 +453,7 @@ fn every_write_ends_with_a_whole_block() {
         if count == 0 {
             continue; // The file header.
         }
+        // Everything up to here can be read; only index and footer are missing.
         let trace = open(&file).unwrap();
         let cut = trace.cut().unwrap();
         assert!(
@@ -450,6 +462,7 @@ fn every_write_ends_with_a_whole_block() {
         );
     }
 
+    // The writer has not finished, but nothing is missing.
     assert_eq!(open(&file).unwrap().len(), 5);
 }
 
@@ -502,6 +515,7 @@ fn an_interrupted_recording_is_kept_and_an_empty_one_is_not() {
     file.sample(&sample(1, vec![stack(0x7000, 64, &[])]))
         .unwrap();
 
+    // Only a complete recording gets the name itself (`docs/trace-format.md`).
     let partial = file.abandon().unwrap();
     assert!(!path.exists());
     let trace = Trace::open(&partial).unwrap();

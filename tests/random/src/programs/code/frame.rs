@@ -62,6 +62,8 @@ impl Lowering<'_> {
         }
 
         self.fill(function);
+        // The nonces that the saved registers got are checked behind the body: so a callee that
+        // does not restore one is noticed.
         self.body(&mut current, &function.body);
         self.verify(function);
         current.points = true;

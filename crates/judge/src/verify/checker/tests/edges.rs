@@ -120,6 +120,7 @@ fn a_run_ends_where_rsp_wraps_around() {
         ],
     );
 
+    // rsp is the round's number there, at most 12, so the rows count from rbx.
     let by_rbx = Rule::call(Value::reg(Reg::Rbx, 8)).with_saved(Reg::Rbx, Value::Undefined);
     let rows = vec![
         (0, Rule::OUTERMOST),

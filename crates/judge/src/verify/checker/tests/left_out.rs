@@ -53,6 +53,7 @@ fn compared(code: &[u8], rows: &[(u64, Rule)]) -> [u64; 3] {
         assert_eq!(told(&some), told(&expected), "one in {count}");
         assert_eq!(some.tallies, expected.tallies, "one in {count}");
 
+        // What does not depend on checks is the same without them.
         assert_eq!(tracker, stack, "one in {count}");
         assert_eq!(some.truth, all.truth, "one in {count}");
         assert_eq!(some.stores, all.stores, "one in {count}");

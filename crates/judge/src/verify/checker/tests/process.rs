@@ -128,6 +128,7 @@ fn generated_code_without_a_table_is_counted_at_each_instruction() {
         let mut machine = machine(&code);
         let mut checker = Checker::new(&engines, Images::new(None), Setting::default(), elide);
         checker.started(&machine.core, STACK.end);
+        // Without a file, as memory that a JIT compiler has written.
         checker.mapped(CODE..CODE_END, Permissions::READ_EXECUTE, None);
         assert_eq!(machine.run(1000, &mut checker), Exit::Halt);
         checker.finish().0
@@ -174,6 +175,7 @@ fn a_handler_that_writes_where_it_goes_back_to_is_no_finding() {
 
     // What the checker sees of the handler: stores into that slot and into f's return address.
     let mut core = machine.core;
+    // An address that a frame of f can have: behind its call of g.
     let to = CODE + 0x1b;
     let hit = |address, old| Hit {
         frame: 0,
@@ -198,6 +200,7 @@ fn a_handler_that_writes_where_it_goes_back_to_is_no_finding() {
     assert_eq!(frames[0].pc, outermost.pc);
 
     let (results, _) = checker.finish();
+    // A handler may change where it returns to; f's return address is not its own.
     let stores = results.stores.all.iter();
     let stores: Vec<_> = stores.map(|s| (s.address, s.owner, s.new)).collect();
     assert_eq!(stores, [(outermost.slot, CODE + 0x30, to)]);
@@ -248,10 +251,12 @@ fn what_the_kernel_stores_is_the_calls() {
     let exit = machine.run(100, &mut checker);
     assert!(matches!(exit, Exit::Kernel(_)), "{exit:?}");
 
+    // rsp is where f has saved rbx.
     let slot = machine.core.state.gpr(4);
     let memory = &mut machine.core.memory;
     memory.poke(slot, &5u64.to_le_bytes()).expect("the stack");
 
+    // The machine stopped at the call, and this test is its kernel.
     let call = SystemCall {
         number: 0,
         name: "read",

@@ -154,6 +154,7 @@ fn a_store_to_where_a_wrong_row_reads_ends_a_run() {
         results.work.frames
     };
 
+    // mov [rbp + rbx * 8 + 0x40], rbp; nop; nop
     let elsewhere = [0x48, 0x89, 0x6c, 0xdd, 0x40, 0x90, 0x90];
     assert_eq!(frames(elsewhere), frames([0x90; 7]));
     assert!(frames(STORES_BELOW) > frames(elsewhere));

@@ -137,6 +137,7 @@ fn a_string_hits_what_it_reaches() {
     };
 
     let changed = (SAVED_RBX, [1, 0, 0, 0]);
+    // Four words from rsp - 40 on end 8 bytes below rsp.
     let (nothing, frames) = string(-40, 4);
     assert_eq!(nothing, []);
 
@@ -165,6 +166,7 @@ fn the_slots_of_callers_are_found_by_their_calls_rows() {
         0xc3, // 2b ret
     ];
 
+    // The row of f's `ret` holds in g as well, which saves nothing.
     let rows = || {
         Rows::of(vec![
             (0, Rule::OUTERMOST),
@@ -176,6 +178,7 @@ fn the_slots_of_callers_are_found_by_their_calls_rows() {
 
     for elide in [true, false] {
         let results = run(&code, vec![rows()], elide);
+        // g's second store puts rbx's value back, into a slot that is not live any more.
         let expected = [
             (0x14, SAVED_RBX, [1, 0, 0, 0]),
             (0x26, Slot::ReturnAddress, [0, 1, 0, 0]),

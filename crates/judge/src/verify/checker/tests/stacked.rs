@@ -70,6 +70,7 @@ impl Function {
             self.kind = random.below(self.rows_of_wrong);
         }
 
+        // Each is wrong in another thing; the last one claims less, which is not wrong.
         let row = match self.kind {
             0 => above(self.offset + 8),
             1 => right.with_saved(Reg::Rbx, Value::at_cfa(-16)),
@@ -83,6 +84,7 @@ impl Function {
         let (high, low) = (register >> 3, register & 7);
 
         match random.below(if self.jumps { 13 } else { 11 }) {
+            // push: 50+r, with REX.B for r8 to r15 (Intel SDM, volume 2).
             0..3 => {
                 self.code.extend([0x40 | high, 0x50 | low]);
                 self.offset += 8;
@@ -102,6 +104,7 @@ impl Function {
                 self.code.extend([0x48, 0x83, 0xec, 0x10]);
                 self.offset += 16;
             }
+            // add rsp, 16, or lea rsp, [rsp + 16].
             6 if self.offset > 24 => {
                 match random.one_in(2) {
                     true => self.code.extend([0x48, 0x83, 0xc4, 0x10]),
@@ -109,6 +112,7 @@ impl Function {
                 }
                 self.offset -= 16;
             }
+            // mov rbp, rsp: only right behind the push of rbp does it make a frame pointer.
             7 if random.one_in(3) => {
                 self.code.extend([0x48, 0x89, 0xe5]);
                 self.by_rbp = self.offset == 16 && self.saved.contains_key(&Reg::Rbp);
@@ -129,6 +133,7 @@ impl Function {
             11 | 12 => self
                 .code
                 .extend([if random.one_in(2) { 0xeb } else { 0x74 }, 0]),
+            // mov of a constant to a register, which may be one that the row calls unchanged.
             _ => {
                 let constant = random.below(1 << 20) as u32;
                 self.code.extend([0x40 | high, 0xb8 | low]);
@@ -158,6 +163,7 @@ impl Function {
         function.rows.push((F + function.code.len() as u64, rule));
 
         let up = function.offset - 8;
+        // add rsp, imm32: up to the return address, whatever the steps left on the stack.
         function.code.extend([0x48, 0x81, 0xc4]);
         function.code.extend(up.to_le_bytes());
         function
@@ -191,6 +197,7 @@ fn results_of(
     elide: bool,
 ) -> (Vec<Told>, String, Results) {
     let code = main_of(&[], &function.code);
+    // With fewer registers, its claims are a part of the other table's.
     let frame = Rows {
         carries: RegMask::FRAME,
         ..Rows::of(function.rows.clone())
@@ -202,6 +209,7 @@ fn results_of(
 
     let mut machine = machine(&code);
     machine.core.state.set_gpr(4, sp);
+    // rbp points into the stack, so that rows which wrongly count from it can read there.
     machine.core.state.set_gpr(5, SP - 64);
     let mut checker = checker(&engines, &machine, &code, elide);
 
@@ -230,6 +238,7 @@ fn runs_over_pushes_and_pops_count_what_their_instructions_would() {
             assert_eq!(results.stores, one_by_one.stores, "{what}");
             assert_eq!(results.truth, one_by_one.truth, "{what}");
             assert_eq!(results.instructions, one_by_one.instructions, "{what}");
+            // A slice cuts runs short, so only whole ones say how much work they save.
             if slice == u64::MAX {
                 quick += results.work.frames;
                 all += one_by_one.work.frames;

@@ -94,6 +94,7 @@ fn a_symbols_block_is_closed_where_the_longest_name_would_not_fit() {
 
 #[test]
 fn all_images_together_have_a_gibibyte_and_eight_mebi_symbols() {
+    // As after many images: the limits are on the sums.
     let mut images = ImageWriter {
         bytes: (1 << 30) - 300,
         symbols: (1 << 23) - 2,
@@ -120,6 +121,7 @@ fn all_images_together_have_a_gibibyte_and_eight_mebi_symbols() {
     let bytes = "bytes in the sections of all images: 1073741825 is more than the 1073741824 that \
                  a trace can hold";
     let symbols = "symbols: 8388609 is more than the 8388608 that a trace can hold";
+    // What is refused does not count.
     assert_eq!(write(&[section(1)], &[]), (Some(bytes.into()), most));
     assert_eq!(write(&[], &one), (Some(symbols.into()), most));
     assert_eq!(write(&[], &[]), (None, most), "nothing more is all right");

@@ -168,6 +168,7 @@ fn registers_change_by_the_mask_and_each_kind_by_itself() {
     script.thread(1, 0, presence::FETCH);
     script.regs(RegMask::of(&[Reg::Rsp, Reg::Cs]), &[]);
     script.regs(RegMask::NONE, &[(Reg::Rax, 9)]).numbers(&[0]);
+    // `own` was absent in between, and still has its last values.
     script.thread(1, 0, presence::OWN);
     script.regs(RegMask::NONE, &[]).regs(RegMask::NONE, &[]);
     script.numbers(&[0]);

@@ -195,11 +195,13 @@ fn refused(change: impl FnOnce(&mut Sample<'static>)) -> Option<String> {
 #[test]
 fn the_limits_of_a_sample_are_exact() {
     const SAYS: &str = "that a trace can hold";
+    // Empty regions: only their number counts.
     let regions = |n| refused(|s| s.regions = vec![region(0, 0, false); n]);
     assert_eq!(regions(255), None);
     let message = format!("regions of a sample: 256 is more than the 255 {SAYS}");
     assert_eq!(regions(256), Some(message));
 
+    // Two regions, because the limit is on their sum.
     let bytes = |n: usize, rest: usize| {
         refused(|s| {
             let mut large = region(0, 0, false);
@@ -209,11 +211,13 @@ fn the_limits_of_a_sample_are_exact() {
             s.regions = vec![large, small];
         })
     };
+    // Half of the 64 MiB that a block may decode to.
     assert_eq!(bytes(33_554_432, 1), None);
     let most = format!("33554433 is more than the 33554432 {SAYS}");
     let message = format!("bytes in the regions of a sample: {most}");
     assert_eq!(bytes(33_554_433, 1), Some(message));
 
+    // The end is exclusive, and must be an address, too.
     let end = |address| refused(|s| s.regions = vec![region(address, 1, false)]);
     assert_eq!(end(u64::MAX - 8), None);
     let message = "a region of 8 bytes at 0xfffffffffffffff8 extends past the last address";
@@ -233,6 +237,7 @@ fn the_limits_of_a_sample_are_exact() {
     let what = "bytes in the name of a recorded chain's source";
     let message = format!("{what}: 4097 is more than the 4096 {SAYS}");
     assert_eq!(chains(&[0], 4097), Some(message));
+    // The limit is on all chains of a sample together.
     assert_eq!(chains(&[8191, 1], 1), None);
     let what = "addresses in a sample's recorded chains";
     let message = format!("{what}: 8193 is more than the 8192 {SAYS}");

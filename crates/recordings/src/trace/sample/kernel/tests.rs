@@ -61,11 +61,13 @@ fn each_part_of_a_task_comes_back_by_itself() {
     }
 
     comes_back(&of_task(|task| {
+        // At falling addresses, so that the differences to the stack before are negative, too.
         let kinds = StackType::ALL.into_iter().zip(0u64..);
         let stacks = kinds.map(|(kind, i)| stack(kind, 0xffff_c900_0000_0000 - i * 0x1_0000));
         task.stacks = stacks.collect();
     }));
     comes_back(&of_task(|task| {
+        // Not as many of the one as of the other, because the two counts stand next to each other.
         task.graph = vec![
             GraphReturn { ret: 1, retp: 2 },
             GraphReturn { ret: 3, retp: 4 },
@@ -76,6 +78,7 @@ fn each_part_of_a_task_comes_back_by_itself() {
         }];
     }));
 
+    // The version is not written: a reader takes it from the release.
     let release = "6.1.0-50-cloud-amd64";
     let mut named = of_task(|task| task.version = Version::from_name(release));
     named.release = release.into();
@@ -87,12 +90,14 @@ fn each_part_of_a_state_comes_back_by_itself() {
     let orc = OrcState::default();
     let fp = FpState::default();
     let (at, start) = (RegsPtr::At(0xffff_c900_0000_3f58), RegsPtr::Start);
+    // Two numbers, so that they cannot change places.
     let cursors = Cursors {
         graph_idx: 3,
         rethook: 4,
     };
     let stack = stack(StackType::Irq, 0xffff_c900_0001_0000);
 
+    // One state for each field, so that no field can stand in for another.
     let mut states = vec![
         State::Orc(orc),
         State::Orc(OrcState { stack, ..orc }),
@@ -195,6 +200,7 @@ fn the_user_boundary_comes_back_with_and_without_its_frame() {
 
 #[test]
 fn limits_hold_in_both_directions_and_are_not_one_too_low() {
+    // Any state will do: the limit is on their number.
     let states = |n| {
         let mut kernel = of_task(|_| {});
         kernel.states = vec![State::Guess(GuessState::default()); n];
@@ -222,6 +228,7 @@ fn limits_hold_in_both_directions_and_are_not_one_too_low() {
         stacks(64),
         taken(256, 0),
         taken(0, 256),
+        // 256 together.
         taken(156, 100),
         release(4096),
     ] {
@@ -232,6 +239,7 @@ fn limits_hold_in_both_directions_and_are_not_one_too_low() {
     for (more, what) in [
         (states(257), "too many states"),
         (stacks(65), "too many stacks"),
+        // The reader counts each kind by itself.
         (taken(257, 0), "too many return addresses taken by tracers"),
         (taken(0, 257), "too many return addresses taken by tracers"),
         (
@@ -242,6 +250,7 @@ fn limits_hold_in_both_directions_and_are_not_one_too_low() {
         assert!(check(&more).is_err(), "{what}");
         assert_eq!(reread(&written(&more)), Err(what));
     }
+    // The writer counts both kinds together.
     assert!(check(&taken(157, 100)).is_err());
 }
 

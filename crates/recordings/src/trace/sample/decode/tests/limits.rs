@@ -71,6 +71,7 @@ fn recorded_chains_have_sources_and_share_their_outer_part_by_place() {
 
     // The two sources have changed places, so each chain shares with that of the other.
     script.thread(1, 0, presence::RECORDED).no_regs();
+    // No regions; two chains; the first is of the second source.
     script.numbers(&[0, 2, 2]);
     chain(&mut script, 2, 2);
     script.numbers(&[1]);
@@ -98,6 +99,7 @@ fn recorded_chains_have_sources_and_share_their_outer_part_by_place() {
     );
 
     let mut script = Script::new(presence::RECORDED);
+    // Number 1 is the first source that was named, and none was.
     script.numbers(&[0, 1, 1]);
     script.refused(1, "a source that was not named before");
 
@@ -105,6 +107,7 @@ fn recorded_chains_have_sources_and_share_their_outer_part_by_place() {
     script.numbers(&[0, 1]);
     source(&mut script, "perf");
     script.numbers(&[0, 1]);
+    // The first chain of a thread has nothing to share.
     let what = "more addresses shared with the previous chain than it has";
     script.refused(1, what);
 }
@@ -158,6 +161,7 @@ fn recorded_chains_may_have_8192_addresses_together_and_not_one_more() {
     );
     script([MAX + 1, 0], 0).refused(2, too_many);
     script([5, 4], MAX - 8).refused(2, too_many);
+    // What the new ones leave of the limit bounds how many may be shared.
     script([6, 0], MAX - 5).refused(2, too_shared);
 }
 
@@ -211,6 +215,8 @@ fn the_size_of_each_part_of_a_sample_is_counted() {
     regions.numbers(&[2]).region(0, 0x1000, &[1, 2, 3]);
     weighs(regions.region(1, 0x5000, &[4]), 32);
 
+    // 80 bytes for each true frame, 8 for each address, 16 for each branch record
+    // (`docs/trace-format.md`, "Sizes").
     let mut truth = Script::new(KNOWN);
     frames(&mut truth, 3, 0);
     weighs(&truth, 3 * 80);
@@ -229,6 +235,7 @@ fn the_size_of_each_part_of_a_sample_is_counted() {
     weighs(&kernel, 3 + size_of::<KernelSample>() as u64);
 
     let mut branches = Script::new(presence::BRANCHES);
+    // No regions; one ring of 32 without the place of the newest; two new records, none shared.
     branches.numbers(&[0, 1, 32, 0, 2, 0]);
     weighs(branches.differences(&[5, 6, 5, 6]), 2 * 16);
 
@@ -236,6 +243,7 @@ fn the_size_of_each_part_of_a_sample_is_counted() {
     let all = presence::RECORDED | presence::KERNEL | presence::BRANCHES | KNOWN;
     let mut script = Script::new(all);
     script.numbers(&[1]).region(0, 0x1000, &[1, 2, 3]);
+    // One new frame and none shared: a call, its pc and its CFA.
     script.numbers(&[1, 0]).byte(1).differences(&[1, 1]);
     script.numbers(&[1]);
     source(&mut script, "perf");

@@ -146,6 +146,7 @@ fn a_pc_from_the_stack_is_the_whole_word_inside_one_region() {
         (u64::MAX - 7, absent),
         (u64::MAX - 3, absent),
     ] {
+        // A call's return address is the word below the inner frame's CFA.
         let cfa = slot.wrapping_add(8);
         assert_eq!(from_stack(cfa, &stack), expected, "{slot:#x}");
     }
