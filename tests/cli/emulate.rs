@@ -245,7 +245,9 @@ fn a_timeout_ends_what_waits() {
     let path = program(directory.path(), "writes", &call(1, 1, 6));
     let (status, said) = ends_by_itself(&path);
     assert_eq!(status, 3, "{said}");
-    assert!(said.contains("stopped: timeout"), "{said}");
+    // Between two writes, or in one whose reader is slow.
+    let ends = ["stopped: timeout", "stopped: the time limit was reached"];
+    assert!(ends.iter().any(|end| said.contains(end)), "{said}");
 
     // A timer that fires forever, with its signal ignored, and `pause`.
     // 13 is `rt_sigaction`, 38 `setitimer` and 34 `pause`; the handler 1 is SIG_IGN.

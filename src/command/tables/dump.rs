@@ -123,14 +123,19 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
                 let bad = table.functions().iter().filter_map(|f| f.error);
                 // An error in a function that is not shown is not reported either.
                 let shown = |address: u64| filter.shows(&(address..address.saturating_add(1)));
-                let bad: Vec<String> = bad
+                let bad = bad
                     .filter(|(address, _)| shown(*address))
                     .map(|(address, reason)| format!("from {address:#x} on: {reason}"))
-                    .chain(table.problems().iter().map(ToString::to_string))
-                    .collect();
-                // All are counted, but a hostile file may have millions: only some are kept.
-                problem_count += bad.len() as u64;
-                problems.extend(bad.into_iter().take(PROBLEMS_MAX));
+                    .chain(table.problems().iter().map(ToString::to_string));
+
+                // All are counted, but a damaged table may have one for each of its functions.
+                let room = problems.len() + PROBLEMS_MAX;
+                for problem in bad {
+                    problem_count += 1;
+                    if problems.len() < room {
+                        problems.push(problem);
+                    }
+                }
             }
         }
     }

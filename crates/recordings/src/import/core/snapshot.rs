@@ -120,7 +120,10 @@ pub fn snapshot(bytes: &[u8]) -> Result<Snapshot, ImportError> {
     let mut end = 0;
     areas.retain(|a| {
         let apart = a.range.start >= end;
-        end = end.max(a.range.end);
+        // One that is dropped hides nothing behind it.
+        if apart {
+            end = a.range.end;
+        }
         apart
     });
 

@@ -270,10 +270,9 @@ pub(super) fn read(records: &mut Cursor<'_>) -> Result<KernelSample, Bad> {
     }
 
     let what = "too many return addresses taken by tracers";
-    let (graph, rethooks) = (
-        records.count(TAKEN_MAX, what)?,
-        records.count(TAKEN_MAX, what)?,
-    );
+    // The bound is of both together.
+    let graph = records.count(TAKEN_MAX, what)?;
+    let rethooks = records.count(TAKEN_MAX - graph, what)?;
 
     // Those of the function graph tracer are oldest first, those of kretprobes newest first.
     for _ in 0..graph {

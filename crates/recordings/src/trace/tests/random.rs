@@ -66,7 +66,7 @@ fn region(n: &mut Numbers) -> Region<'static> {
         RegionRole::User,
     ];
     Region {
-        role: roles[n.below(3) as usize],
+        role: roles[n.below(roles.len() as u64) as usize],
         bounds: near(n, 0x6000)..near(n, 0x9000),
         next_sp: near(n, 0),
         address,
@@ -98,7 +98,7 @@ fn truth(n: &mut Numbers) -> Truth {
         kind: kinds[if i + 3 > count {
             1
         } else {
-            n.below(3) as usize
+            n.below(kinds.len() as u64) as usize
         }],
         saved: (n.below(3) == 0).then(|| [0; 6].map(|_| near(n, 5))),
     });

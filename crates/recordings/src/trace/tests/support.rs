@@ -235,7 +235,7 @@ pub(in crate::trace) fn everything() -> (Vec<Image>, Vec<Item<'static>>) {
                         add_mark: true,
                         crosstask: false,
                         max_stack: 127 - i as u32,
-                        cookie: (i > 3).then_some(0x3_0000_0001),
+                        cookie: (i > 2).then_some(0x3_0000_0001),
                     }),
                 },
                 gdb,
