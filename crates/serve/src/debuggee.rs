@@ -88,7 +88,7 @@ pub struct Debuggee<'a> {
     source: String,
     executable: Option<PathBuf>,
     here: Here,
-    /// What is told of this state, once somebody has asked.
+    /// The true chain and all walks of this state, computed when they are first needed.
     told: Option<Box<State>>,
     /// The source lines of the program's file, once somebody has asked.
     lines: Option<Lines>,
@@ -273,7 +273,7 @@ impl<'a> Debuggee<'a> {
         Ok(lines.into_iter().collect())
     }
 
-    /// What is told of the state: its true chain, and all walks.
+    /// The true chain and all walks of the state.
     ///
     /// # Errors
     /// If the recording cannot be read.

@@ -3,6 +3,7 @@
 //! A chain holds the frames that were found. What a reader wants to see most is the step that found
 //! none: the row that was applied to the last frame, the words that it read, and what it gave.
 
+use crate::listing;
 use unwind_sim_judge::engine::{Engine, Outcome, Setting};
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
@@ -40,6 +41,25 @@ pub(crate) struct Again {
     pub(crate) regs: Vec<Option<Regs>>,
     /// The step at which it ended, if a row was applied there.
     pub(crate) last: Option<LastStep>,
+}
+
+/// The number of the frame in a walk whose row is to blame, which may lie before the frame that is
+/// wrong. `rows` are those of the walk's listing.
+pub(crate) fn blamed_frame(outcome: &Outcome, rows: &[listing::Row]) -> Option<usize> {
+    let wanted = outcome.diagnosis.as_ref()?.frame;
+    let is_it =
+        |row: &&listing::Row| matches!(**row, listing::Row::Same { truth, .. } if truth == wanted);
+    rows.iter().find(is_it)?.found()
+}
+
+/// The distance from rsp, in bytes, up to which an address is given by it.
+const NEAR: u64 = 1 << 20;
+
+/// The distance of an address from the live rsp, bytes; `None` if it is far away, such as on another
+/// stack.
+pub(crate) fn distance_from_rsp(view: &View<'_>, address: u64) -> Option<i64> {
+    let distance = address.wrapping_sub(view.live().rsp()) as i64;
+    (distance.unsigned_abs() < NEAR).then_some(distance)
 }
 
 /// Follows the walk of `outcome` again, by applying the rules of its unwinder.

@@ -1,7 +1,7 @@
 //! Explains one walk of one sample step by step: the rules, their rows, the words read, and the
 //! truth.
 
-use crate::again::{LastStep, again};
+use crate::again::{LastStep, again, blamed_frame, distance_from_rsp};
 use crate::fold::FoldedItem;
 use crate::kernel::{explained, recorded_states, wrong_user_regs_text};
 use crate::listing::{self, ListingLength, Row};
@@ -18,9 +18,6 @@ use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::kernel::{CallchainOptions, GuessState, OrcState, State};
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::Variant;
-
-/// The distance from rsp, in bytes, up to which an address is given by it.
-const NEAR: u64 = 1 << 20;
 
 /// A walk and its verdict.
 #[derive(Clone, Copy)]
@@ -243,13 +240,6 @@ fn frame_text(out: &mut String, view: &View<'_>, i: usize, frame: Step<'_>, row:
     }
 }
 
-/// The number of the frame in the walk whose row is to blame.
-fn blamed_frame(outcome: &Outcome, rows: &[Row]) -> Option<usize> {
-    let wanted = outcome.diagnosis.as_ref()?.frame;
-    let is_it = |row: &&Row| matches!(**row, Row::Same { truth, .. } if truth == wanted);
-    rows.iter().find(is_it)?.found()
-}
-
 /// Says at the step that applied it that a row is to blame; the end of the text has the details.
 fn blame_text(out: &mut String, outcome: &Outcome) {
     let Some(diagnosis) = &outcome.diagnosis else {
@@ -266,13 +256,9 @@ fn blame_text(out: &mut String, outcome: &Outcome) {
 /// The step that found no frame.
 fn rejected_text(out: &mut String, view: &View<'_>, outcome: &Outcome, step: &LastStep) {
     // An address near the stack is given by its distance; another is only a number.
-    let near = |address: u64| {
-        let distance = address.wrapping_sub(view.live().rsp()) as i64;
-        if distance.unsigned_abs() < NEAR {
-            from_rsp(view, address)
-        } else {
-            format!("{address:#x}")
-        }
+    let near = |address: u64| match distance_from_rsp(view, address) {
+        Some(_) => from_rsp(view, address),
+        None => format!("{address:#x}"),
     };
 
     let next = outcome.chain.frames.len();

@@ -98,7 +98,8 @@ fn missing(source: std::io::Error) -> ToolError {
     }
 }
 
-/// A copy of the case below `folder`, if there is no file of it, and the folder of what it includes.
+/// The files from which a case is built: a copy of it below `folder`, if it came through a pipe, and the
+/// folder that has the files it includes.
 fn copied(
     case: &Case,
     file: &InputFile,

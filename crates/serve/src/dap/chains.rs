@@ -25,7 +25,7 @@ pub(super) struct Frame<'s> {
     /// A label: nothing of the program is there.
     is_label: bool,
     pub(super) registers: &'s [Register],
-    /// What is told of it, as names and values.
+    /// How it was found, as names and values: the scope *Unwinding*.
     pub(super) about: Vec<(&'static str, String)>,
 }
 

@@ -106,7 +106,7 @@ impl<'a> Session<'a> {
                 let text = "the state is read-only: a run can be looked at, not changed";
                 return Ok((refusal(text), None));
             }
-            // Who reads the stream acknowledges or does not; the stub never does.
+            // `connection.rs` acknowledges packets where the client wants it; the stub never does.
             _ if body == b"QStartNoAckMode" => return Ok((framed(b"OK"), None)),
             _ => {}
         }
@@ -207,7 +207,7 @@ impl<'a> Session<'a> {
     }
 
     /// Starts the stub, or starts it again after a packet that ended it. It does not acknowledge
-    /// packets: who reads the stream does.
+    /// packets; `connection.rs` does.
     fn restart(&mut self) -> Result<(), Error> {
         let stub = GdbStubBuilder::new(Answers::default())
             // The stub gets packets with their frames, as from a stream.

@@ -82,7 +82,6 @@ pub fn timeline(
         };
         picked = Picked::Chosen(numbers);
         gathered = gather(states, builder, &picked, finding)?;
-        gathered.is_chosen = true;
     }
 
     let Gathered {
@@ -90,8 +89,8 @@ pub fn timeline(
         tally,
         opening,
         is_cut,
-        is_chosen,
     } = gathered;
+    let is_chosen = matches!(picked, Picked::Chosen(_));
     let Some(opening) = opening else {
         return Err(TimelineError::NoState(picked.first()));
     };
@@ -218,8 +217,6 @@ struct Gathered {
     opening: Option<Opening>,
     /// Whether states that were asked for had no room.
     is_cut: bool,
-    /// Whether they are a choice of the recording's.
-    is_chosen: bool,
 }
 
 /// Renders states, as many as there is room for.
@@ -293,7 +290,6 @@ fn gather(
         tally,
         opening,
         is_cut,
-        is_chosen: matches!(picked, Picked::Chosen(_)),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::state::known;
 use super::{Hex, Register, story};
-use crate::again::{LastStep, again};
+use crate::again::{LastStep, again, blamed_frame};
 use crate::json::{
     CauseLine, EndLine, FrameLine, VerdictLine, cause_line, frame_line, judged_end_line,
     verdict_line,
@@ -152,7 +152,18 @@ impl Walk {
         // The chain has the words that were read, but neither the registers nor the step that found
         // no frame; they are computed again.
         let again = again(view, engine, setting, outcome, cache);
-        let blame = Blame::of(view, outcome, &rows);
+
+        // Said at the step that applied the row to blame.
+        let blamed = blamed_frame(outcome, &rows);
+        let mark = |step: &mut Step, applied: Option<usize>| {
+            if let Some(diagnosis) = &outcome.diagnosis
+                && applied.is_some()
+                && applied == blamed
+            {
+                step.blamed = true;
+                step.text.push_str(&story::blame(view, diagnosis));
+            }
+        };
 
         // The first frame was found by the row of the last frame that was skipped.
         let skipped = outcome
@@ -177,7 +188,7 @@ impl Walk {
             // that frame's.
             let mut step = frame_step(view, engine, (last, index, outcome.chain.step(index)), row);
             step.carried = registers.map(known).unwrap_or_default();
-            blame.mark(&mut step, index.checked_sub(1));
+            mark(&mut step, index.checked_sub(1));
             let missing = before[index].iter().map(|&truth| missing_step(view, truth));
             missing.chain([step]).collect::<Vec<_>>()
         };
@@ -195,7 +206,7 @@ impl Walk {
 
         if let Some(last) = &again.last {
             let mut step = rejected_step(view, engine, last, frames.last().map(|f| f.pc));
-            blame.mark(&mut step, frames.len().checked_sub(1));
+            mark(&mut step, frames.len().checked_sub(1));
             steps.push(step);
         }
 
@@ -311,39 +322,6 @@ fn rejected_step(
         table: table_bytes(view, &step.row.source),
         reads: step.words.iter().map(|word| Hex(word.address)).collect(),
         ..Step::new(StepKind::Rejected, text)
-    }
-}
-
-/// The frame whose row is to blame, which may lie before the one where the walk goes wrong.
-struct Blame {
-    /// The number of the frame in the walk.
-    frame: Option<usize>,
-    /// What is wrong, in a sentence.
-    text: String,
-}
-
-impl Blame {
-    fn of(view: &View<'_>, outcome: &Outcome, rows: &[Row]) -> Blame {
-        let Some(diagnosis) = &outcome.diagnosis else {
-            return Blame {
-                frame: None,
-                text: String::new(),
-            };
-        };
-        let is_it =
-            |row: &&Row| matches!(**row, Row::Same { truth, .. } if truth == diagnosis.frame);
-        Blame {
-            frame: rows.iter().find(is_it).and_then(|row| row.found()),
-            text: story::blame(view, diagnosis),
-        }
-    }
-
-    /// Marks the step at which the row of frame `of` was applied, if that is the one.
-    fn mark(&self, step: &mut Step, of: Option<usize>) {
-        if of.is_some() && of == self.frame {
-            step.blamed = true;
-            step.text.push_str(&self.text);
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a step of a walk did, in a sentence.
 
-use crate::again::LastStep;
+use crate::again::{LastStep, distance_from_rsp};
 use crate::text::event_line;
 use unwind_sim_judge::diagnose::Diagnosis;
 use unwind_sim_judge::engine::{Engine, Outcome};
@@ -14,8 +14,6 @@ use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::row::RowSource;
 use unwind_sim_unwind::rule::{Base, Rule, RuleKind, Value};
 
-/// The distance from rsp, in bytes, up to which an address is given by it.
-const NEAR: u64 = 1 << 20;
 /// The number of missing frames that are named.
 const NAMED_MAX: usize = 4;
 
@@ -251,10 +249,8 @@ fn slot_text(view: &View<'_>, frame: &Step<'_>) -> String {
 
 /// `0x7ffe08 (rsp+8)`.
 fn near_rsp(view: &View<'_>, slot: u64) -> String {
-    let distance = slot.wrapping_sub(view.live().rsp()) as i64;
-    if distance.unsigned_abs() < NEAR {
-        format!("{slot:#x} (rsp{distance:+})")
-    } else {
-        format!("{slot:#x}, on another stack")
+    match distance_from_rsp(view, slot) {
+        Some(distance) => format!("{slot:#x} (rsp{distance:+})"),
+        None => format!("{slot:#x}, on another stack"),
     }
 }

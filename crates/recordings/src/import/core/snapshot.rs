@@ -112,20 +112,8 @@ pub fn snapshot(bytes: &[u8]) -> Result<Snapshot, ImportError> {
         file: place(f.range.start),
     });
 
-    let mut areas: Vec<Area> = of_segments.chain(of_files).collect();
-    areas.retain(|a| !a.range.is_empty());
-    areas.sort_by_key(|a| a.range.start);
-
-    // In a damaged core they may overlap; the one that starts first counts.
-    let mut end = 0;
-    areas.retain(|a| {
-        let apart = a.range.start >= end;
-        // One that is dropped hides nothing behind it.
-        if apart {
-            end = a.range.end;
-        }
-        apart
-    });
+    let areas: Vec<Area> = of_segments.chain(of_files).collect();
+    let areas = apart(areas);
 
     let threads = notes.threads.into_iter().map(|t| ThreadState {
         tid: t.tid,
@@ -141,4 +129,48 @@ pub fn snapshot(bytes: &[u8]) -> Result<Snapshot, ImportError> {
         areas,
         threads: threads.collect(),
     })
+}
+
+/// The areas in the order of their addresses. In a damaged core they may overlap: then the one that
+/// starts first counts.
+fn apart(mut areas: Vec<Area>) -> Vec<Area> {
+    areas.retain(|a| !a.range.is_empty());
+    areas.sort_by_key(|a| a.range.start);
+
+    let mut end = 0;
+    areas.retain(|a| {
+        let apart = a.range.start >= end;
+        // One that is dropped hides nothing behind it.
+        if apart {
+            end = a.range.end;
+        }
+        apart
+    });
+    areas
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_area_hides_no_other() {
+        let area = |range: Range<u64>| Area {
+            range,
+            readable: true,
+            writable: false,
+            executable: false,
+            dumped: 0..0,
+            file: None,
+        };
+        let ranges = [
+            0x5000..0x6000,
+            0x1000..0x3000,
+            0x2000..0x9000,
+            0x4000..0x4000,
+        ];
+        let kept = apart(ranges.map(area).to_vec());
+        let kept: Vec<_> = kept.into_iter().map(|area| area.range).collect();
+        assert_eq!(kept, [0x1000..0x3000, 0x5000..0x6000]);
+    }
 }
