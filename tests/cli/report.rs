@@ -99,6 +99,45 @@ fn the_states_of_a_case() {
     );
 }
 
+/// Of 2,920 samples dwarf is wrong at 44, none of them among the first 40; fp is wrong at nearly all.
+#[test]
+fn a_page_has_what_is_wrong_and_opens_there() {
+    let few = page(&["--count", "40", "--unwinder", "fp,dwarf", THROWS]);
+    is_sound(&few);
+    assert!(few.contains("40 of 2920 samples, chosen from 0 to "));
+    assert!(few.contains("<option selected>dwarf</option>"));
+
+    // The state in the page without script is one of them, and fp's kinds are behind dwarf's.
+    let text = outline(&few);
+    let state = text
+        .split_once("What each unwinder makes of it")
+        .expect("a state")
+        .1;
+    let verdict = state.lines().find(|line| line.starts_with(" | dwarf | "));
+    assert!(
+        verdict.is_some_and(|line| !line.contains("ok")),
+        "{verdict:?}"
+    );
+    let findings = text.split_once("# Findings").expect("findings").1;
+    let first = |name: &str| findings.find(&format!(" | {name} | "));
+    assert!(
+        first("dwarf").is_some() && first("dwarf") < first("fp"),
+        "{findings}"
+    );
+
+    let asked = page(&[
+        "--from",
+        "3",
+        "--count",
+        "2",
+        "--unwinder",
+        "fp,dwarf",
+        THROWS,
+    ]);
+    assert!(asked.contains("2 of 2920 samples, number 3 to 4"));
+    assert!(asked.contains("data-opening=\"3\""));
+}
+
 /// Writes a page twice under the same name.
 #[test]
 fn the_same_input_gives_the_same_page() {

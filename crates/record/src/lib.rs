@@ -112,6 +112,15 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
         let calls = sample.branches.iter().flat_map(|ring| &ring.entries);
         let calls = calls.map(|branch| branch.from);
         self.want_text(sample.pid, pcs.chain(live).chain(calls));
+
+        // Without the true frames any word on the stack that is an address of code may be a frame's:
+        // whether a chain is whole is decided by the code there.
+        if !sample.truth.is_complete() {
+            let space = self.world.space(sample.pid);
+            let words = sample.regions.iter().flat_map(words_of);
+            let addresses: Vec<u64> = words.filter(|&word| space.is_text(word)).collect();
+            self.want_text(sample.pid, addresses.into_iter());
+        }
         self.writer.sample(sample)
     }
 
@@ -217,6 +226,14 @@ impl<'a, W: Write> TraceRecorder<'a, W> {
     }
 }
 
+/// The words of a region, as far as they are whole, each at a multiple of 8 bytes.
+fn words_of(region: &model::Region<'_>) -> impl Iterator<Item = u64> {
+    let ahead = region.address.wrapping_neg() as usize % 8;
+    let bytes = region.bytes.get(ahead..).unwrap_or_default();
+    let (words, _) = bytes.as_chunks::<8>();
+    words.iter().map(|word| u64::from_le_bytes(*word))
+}
+
 /// Size of a line of text, bytes. Text is kept in whole lines.
 const TEXT_LINE: u64 = 64;
 
@@ -264,5 +281,100 @@ pub fn parse_number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
         None => text.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::borrow::Cow;
+    use unwind_sim_recordings::model::{Region, RegionRole, Sample};
+    use unwind_sim_recordings::trace::{Meta, Trace};
+    use unwind_sim_unwind::regs::Regs;
+    use unwind_sim_unwind::start::SampleRegs;
+    use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
+
+    /// The image of a trace with one sample, whose stack has one address of its code.
+    fn image_of(truth: Truth) -> Arc<Image> {
+        const BIAS: u64 = 0x7f00_0000_0000;
+        let image = Image::new(ImageParts {
+            name: "/bin/prog".into(),
+            text: std::iter::once(0x1000..0x9000).collect(),
+            sections: vec![Section {
+                kind: SectionKind::Text,
+                address: 0x1000,
+                data: Bytes::from_vec(vec![0x90; 0x8000]),
+            }],
+            ..ImageParts::default()
+        });
+
+        let mut writer = TraceWriter::new(Vec::new(), &Meta::default()).expect("memory");
+        let mut recorder = TraceRecorder::new(&mut writer, FinderOptions::default());
+        let request = MappingRequest {
+            pid: 1,
+            name: "/bin/prog",
+            range: BIAS + 0x1000..BIAS + 0x9000,
+            file_offset: 0,
+            executable: true,
+            build_id: &[],
+        };
+        let mapped = recorder.map(&request, (Some(Arc::new(image)), BIAS));
+        mapped.expect("it is written to memory");
+
+        // The region does not begin at a multiple of 8, as the stack's words do.
+        let mut bytes = vec![0; 4];
+        for word in [7, BIAS + 0x5000, u64::MAX] {
+            bytes.extend(word.to_le_bytes());
+        }
+        let sample = Sample {
+            pid: 1,
+            tid: 1,
+            time: 0,
+            regs: SampleRegs::hardware(Regs::frame(BIAS + 0x2000, 0x7004, 0)),
+            regions: vec![Region {
+                role: RegionRole::Stack,
+                bounds: 0..0,
+                next_sp: 0,
+                address: 0x7004,
+                bytes: Cow::Owned(bytes),
+            }],
+            truth,
+            recorded: Vec::new(),
+            branches: Vec::new(),
+            kernel: None,
+            process_memory: None,
+        };
+        recorder
+            .sample(&sample, None)
+            .expect("it is written to memory");
+        recorder.write_text().expect("it is written to memory");
+        let bytes = writer.finish().expect("it is written to memory");
+        let trace = Trace::from_bytes(bytes).expect("it was written just now");
+        trace.images()[0].clone()
+    }
+
+    #[test]
+    fn without_truth_the_code_at_all_addresses_on_the_stack_is_kept() {
+        let image = image_of(Truth::Unknown);
+        let has = |svma| !image.text_bytes(svma, 1).is_empty();
+        assert!(has(0x2000), "the sampled instruction");
+        assert!(
+            has(0x4fff) && has(0x5000),
+            "around the address on the stack"
+        );
+        assert!(!has(0x8000), "code that nothing leads to");
+    }
+
+    #[test]
+    fn with_truth_only_its_code_is_kept() {
+        let frame = TrueFrame {
+            pc: 0x7f00_0000_2000,
+            cfa: 0x7010,
+            kind: TrueKind::Top,
+            saved: None,
+        };
+        let image = image_of(Truth::Complete(vec![frame]));
+        let has = |svma| !image.text_bytes(svma, 1).is_empty();
+        assert!(has(0x2000) && !has(0x5000));
     }
 }

@@ -116,8 +116,8 @@ const fn remedies(kind: Kind) -> &'static [Remedy] {
         Kind::Jit => &[JitFramePointers, BetterUnwinder, RecordFp],
         // Of cores and of profiles: a remedy for the one has no text for the other.
         Kind::NotRecorded => &[
-            CoreFilter,
             WhatIsLacking,
+            CoreFilter,
             BetterUnwinder,
             RecordFp,
             RecordDwarf,
@@ -347,6 +347,11 @@ impl Remedy {
             }),
             // What is missing in a core is the case of `CoreFilter`.
             Remedy::WhatIsLacking => match s.lack? {
+                Lack::Code => Some(
+                    "the recording has only pieces of the code: record again, which keeps the \
+                     code at all addresses on the stack"
+                        .into(),
+                ),
                 _ if !s.is_profile() => None,
                 Lack::Register => Some(
                     "record all registers: leave out --user-regs, or name the missing one there"

@@ -72,6 +72,8 @@ pub(super) enum Lack {
     Register,
     /// The copy of its stack.
     Copy,
+    /// The code at an address of the stack.
+    Code,
 }
 
 impl Fault {
@@ -323,7 +325,13 @@ pub(super) fn of_doubt(view: &View<'_>, doubt: Doubt) -> Fault {
     let kind = match doubt.why {
         Why::NoCode => match Kind::of(Code::NoImage, view.space, doubt.pc) {
             kind @ (Kind::NoFile | Kind::Jit | Kind::NotElf) => kind,
-            _ => Kind::NoFile,
+            // The file is known, but the recording has only pieces of its code.
+            _ => {
+                return Fault {
+                    lack: Some(Lack::Code),
+                    ..Fault::at(Kind::NotRecorded, Code::EndUnknown, doubt.pc)
+                };
+            }
         },
         Why::FramePointer => Kind::UnclearFramePointer,
         Why::OtherFile => Kind::OtherFile,

@@ -327,7 +327,9 @@ fn finish(
     }
 
     let problem = source.problem(&complaint.image);
-    let problem = problem.filter(|_| matches!(complaint.kind, Kind::NoFile | Kind::NoTable));
+    let lacks_code = lack == Some(Lack::Code);
+    let problem =
+        problem.filter(|_| lacks_code || matches!(complaint.kind, Kind::NoFile | Kind::NoTable));
     if problem.is_some() {
         // Of a missing file, a core may have a part without table.
         complaint.kind = Kind::NoFile;

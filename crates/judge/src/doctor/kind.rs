@@ -164,7 +164,7 @@ impl Kind {
             Kind::NoFile => "a missing file",
             Kind::NoNote => "a core without a list of its files (NT_FILE)",
             Kind::Jit => "generated code without unwind table",
-            Kind::NotRecorded => "registers or memory that were not recorded",
+            Kind::NotRecorded => "registers, memory or code that was not recorded",
             Kind::BranchRecords => "more calls than branch records",
             Kind::UnreadableFile => "a file that cannot be read",
             Kind::ChainCut => "callchains that the kernel cut at its limit",

@@ -420,6 +420,13 @@ fn a_missing_register_and_a_missing_copy_are_told_apart() {
         "{copy}"
     );
     assert!(!of(None).contains("--user-regs"), "{}", of(None));
+
+    // The file is there: to install it would change nothing.
+    let code = of(Some(Lack::Code));
+    assert!(
+        code.contains("record again") && !code.contains("install"),
+        "{code}"
+    );
 }
 
 /// What cannot be measured in the recording is said to be so; what was measured has its numbers.
