@@ -4,10 +4,12 @@ use super::args::open_file;
 use super::output::{self, tell};
 use super::states::{Shown, StateArgs, Subject};
 use super::status::Status;
+use super::stdin;
 use anyhow::{Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::PathBuf;
+use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_serve::debuggee::Debuggee;
 use unwind_sim_serve::gdb::{self, Once};
@@ -39,8 +41,7 @@ pub(crate) struct Args {
     /// free. It is printed.
     #[arg(value_name = ":PORT|-", value_hint = clap::ValueHint::Other)]
     at: Option<OsString>,
-    /// A trace, a perf.data, an ELF core, a capture, or a case (.s).
-    #[arg(value_name = "TRACE|CASE", value_hint = clap::ValueHint::AnyPath)]
+    #[arg(value_name = "TRACE|CASE", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath, help = stdin::help(FileKind::is_recording))]
     path: Option<PathBuf>,
     /// A program and its arguments, or a recording or case.
     #[arg(value_name = "PROG", last = true, conflicts_with = "path")]
@@ -82,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let at = args.at.as_deref().map(place).transpose()?.flatten();
     let path = match (&args.at, at, &args.path) {
         // A single word that is not a place is the recording.
-        (Some(word), None, None) if args.program.is_empty() => Some(PathBuf::from(word)),
+        (Some(word), None, None) if args.program.is_empty() => Some(stdin::named(word.clone())?),
         (Some(word), None, _) => {
             bail!(
                 "`{}` is not a port such as :1234",
@@ -91,6 +92,13 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         }
         (_, _, path) => path.clone(),
     };
+
+    if at == Some(At::Streams) && path.as_deref().is_some_and(stdin::is_named_by) {
+        bail!(
+            "standard input cannot be both the recording and what gdb sends; give the recording by its \
+             name, or a port such as :1234"
+        );
+    }
 
     // A path is opened here, once, because a pipe can be read only once.
     let named = match &path {

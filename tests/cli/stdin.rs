@@ -253,6 +253,22 @@ fn every_other_input_comes_through_a_pipe() {
     let _ = (page, &names, &scenario, &kallsyms, &checked);
 }
 
+/// gdb talks through standard input, so no recording comes from there.
+#[test]
+#[cfg(feature = "serve")]
+fn standard_input_is_not_both_gdbs_and_a_recording() {
+    for recording in ["-", "/dev/stdin"] {
+        let output = crate::cli::run(&["gdbserver", "-", recording]);
+        assert_eq!(status(&output), 2);
+        assert!(
+            stderr(&output).contains("cannot be both"),
+            "{}",
+            stderr(&output)
+        );
+        assert_eq!(stdout(&output), "");
+    }
+}
+
 /// A case is known by its name, which a pipe has not: there its claim says what it is.
 #[test]
 #[cfg(all(target_os = "linux", feature = "machine"))]

@@ -109,6 +109,7 @@ pub(super) const VIEWS: &[&str] = &[
     "step --script @keys -- @program",
     "step --script @keys @case.s",
     "gdbserver - @trace",
+    "gdbserver - -",
     "gdbserver - @gone",
     "gdbserver % @trace",
     "gdbserver - -- @program",
