@@ -5,9 +5,10 @@
 
 use crate::none;
 use crate::repository::{File, files, text};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// The list: one path on each line, with ` slow` after it where `.ci/environment` runs it seldom.
+/// The list: one path on each line, with ` slow` after it where `.ci/environment` runs it seldom, and ` timed`
+/// where time matters.
 const LIST: &str = "tests/environment.txt";
 
 /// What starts programs, or touches files, clocks, terminals or other processes.
@@ -25,6 +26,23 @@ const SIGNS: [&str; 13] = [
     "crate::cli::",
     "cli::snapshot",
     "std::fs::write",
+];
+
+/// What waits, reads a clock, ends or traces a process, or uses a terminal, so that a busy machine may
+/// change its outcome.
+const TIMED: [&str; 12] = [
+    "Instant::now",
+    "SystemTime::now",
+    "Duration::from_",
+    "may_trace(",
+    "no_ptrace",
+    "Stepper::new() {",
+    "/dev/ptmx",
+    "--timeout",
+    "sleep(",
+    "SIGKILL",
+    "SIGTERM",
+    "kill(",
 ];
 
 /// Folders whose files are shared by tests, or are not tests.
@@ -51,14 +69,23 @@ fn depends(file: &File) -> bool {
     SIGNS.iter().any(|sign| file.text.contains(sign))
 }
 
+fn is_timed(file: &File) -> bool {
+    TIMED.iter().any(|sign| file.text.contains(sign))
+}
+
 #[test]
 fn every_test_of_its_surroundings_is_listed() {
     let list = text(LIST).expect("text");
-    let listed: BTreeSet<&str> = list
+    let lines = list
         .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .map(|line| line.strip_suffix(" slow").unwrap_or(line))
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let marked: BTreeMap<&str, Vec<&str>> = lines
+        .filter_map(|line| {
+            let mut words = line.split(' ');
+            Some((words.next()?, words.collect()))
+        })
         .collect();
+    let listed: BTreeSet<&str> = marked.keys().copied().collect();
     let all = files(".rs");
     let found: BTreeSet<&str> = all
         .iter()
@@ -72,6 +99,16 @@ fn every_test_of_its_surroundings_is_listed() {
     for path in listed.difference(&found) {
         faults.push(format!("{LIST}: {path} is not such a test"));
     }
+    for file in &all {
+        let Some(marks) = marked.get(file.path.as_str()) else {
+            continue;
+        };
+        if marks.contains(&"timed") != is_timed(file) {
+            faults.push(format!("{LIST}: {}: `timed` is wrong", file.path));
+        }
+        let unknown = marks.iter().find(|mark| !["slow", "timed"].contains(mark));
+        faults.extend(unknown.map(|mark| format!("{LIST}: {}: no mark `{mark}`", file.path)));
+    }
     none(&faults);
 }
 
@@ -83,6 +120,8 @@ fn tests_of_their_surroundings_are_found() {
     };
     assert!(depends(&file("let a = Command::new(\"cc\");")));
     assert!(!depends(&file("assert_eq!(1 + 1, 2);")));
+    assert!(is_timed(&file("let begin = Instant::now();")));
+    assert!(!is_timed(&file("let a = Command::new(\"cc\");")));
     for path in [
         "tests/cli/files.rs",
         "crates/host/tests/record.rs",
