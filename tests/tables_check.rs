@@ -399,6 +399,32 @@ fn what_cannot_be_checked_is_an_error_or_status_3() {
     assert_eq!(check(&[], &object).status.code(), Some(3));
 }
 
+/// What `*.so` matches has scripts of the linker among it; the files behind them are checked, too.
+#[test]
+fn a_file_that_cannot_be_read_does_not_keep_the_others_from_being_checked() {
+    let scratch = Scratch::new();
+    let text = scratch.path("libc.so");
+    std::fs::write(&text, "GROUP ( libc.so.6 )\n").expect("the folder is writable");
+    let text = text.to_str().expect("UTF-8");
+    let gone = scratch.path("gone.so");
+
+    let output = check(
+        &["--json", text, gone.to_str().expect("UTF-8")],
+        &late(&scratch),
+    );
+    assert_eq!(output.status.code(), Some(2));
+    let wrong = |line: &Value| line["type"] == "wrong_row";
+    assert_eq!(lines(&output).iter().filter(|line| wrong(line)).count(), 1);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    for part in [
+        "libc.so is a text file",
+        "cannot open",
+        "2 of 3 files could not be checked",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
 /// Programs of the system: nearly all of their rows can be proven, and what cannot has a reason.
 #[test]
 fn nearly_all_rows_of_real_programs_are_proven() {

@@ -6,10 +6,12 @@ mod quiz;
 mod run;
 mod show;
 
-use super::status::Status;
+use super::error_text::cause_text;
+use super::status::{self, Status};
 use anyhow::{Context, Result, bail};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use unwind_sim_judge::cases::{self, carried};
+use unwind_sim_judge::cases::{self, CaseFailure, carried};
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
@@ -69,6 +71,58 @@ struct OneArgs {
     /// The case: its name, a part that no other name has, or its path.
     #[arg(value_name = "NAME")]
     name: Option<String>,
+}
+
+/// The outcome of a command that goes through several cases.
+struct Outcome {
+    /// How many cases there are.
+    cases: usize,
+    /// Whether a case is not what it states.
+    differs: bool,
+    /// How many could not be judged.
+    unjudged: usize,
+}
+
+impl Outcome {
+    /// No case was judged yet, of `cases`.
+    fn of(cases: usize) -> Outcome {
+        Outcome {
+            cases,
+            differs: false,
+            unjudged: 0,
+        }
+    }
+
+    /// Prints why a case failed, after `word` if it was judged. The others are still judged.
+    fn failed(&mut self, out: &mut impl Write, word: &str, failure: &CaseFailure) -> Result<()> {
+        let text = cause_text(failure);
+        if failure.is_judged() {
+            self.differs = true;
+            // `found` keeps the status if the reader goes away.
+            status::found();
+            writeln!(out, "{word} {text}")?;
+        } else {
+            self.unjudged += 1;
+            writeln!(out, "ERROR {text}")?;
+        }
+        Ok(())
+    }
+
+    /// The status of the command. What could not be judged is an error, whatever was found beside it.
+    fn status(self) -> Result<Status> {
+        if self.unjudged > 0 {
+            bail!(
+                "{} of {} cases could not be judged; the lines that begin with ERROR say why",
+                self.unjudged,
+                self.cases
+            );
+        }
+        Ok(if self.differs {
+            Status::Difference
+        } else {
+            Status::AsExpected
+        })
+    }
 }
 
 /// Where the cases are.

@@ -127,7 +127,7 @@ fn painted(line: &str) -> String {
                 out.push_str(&word[plain.len()..]);
             }
             _ if is_first && is_mark(word, next(i)) => in_style(&mut out, WRONG, word),
-            _ if is_first && i == 0 && ["FAIL", "REFUSED"].contains(&word) => {
+            _ if is_first && i == 0 && ["FAIL", "REFUSED", "ERROR"].contains(&word) => {
                 in_style(&mut out, WRONG, word);
             }
             _ if is_first && i == 0 && word == "ok" => in_style(&mut out, RIGHT, word),

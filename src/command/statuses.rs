@@ -114,13 +114,13 @@ const MEANINGS: [Meanings; 38] = [
     row(
         "cases run",
         "everything that the cases state holds",
-        "a case fails",
+        "a case fails, and all could be judged",
         "",
     ),
     row(
         "cases bless",
         "the expectations are those of today",
-        "a case cannot be blessed",
+        "a case cannot be blessed, and all could be judged",
         "",
     ),
     row("cases show", "the case was shown", "", ""),

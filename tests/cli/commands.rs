@@ -352,6 +352,39 @@ fn what_a_case_prints_fails_again() {
     );
 }
 
+/// A case that cannot be judged says nothing about unwinders, so it is not the status of a difference.
+#[test]
+fn a_case_that_cannot_be_judged_is_an_error_and_the_others_are_judged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).expect("a case");
+    };
+    write("a-malformed.s", "#! bogus: 1\n");
+    write(
+        "b-not-assembled.s",
+        "#! claim: x\n#! source: y\nno_such_instruction\n",
+    );
+    let right = include_str!("../../corpus/cases/frame/enter-and-leave-make-a-frame.s");
+    write(
+        "c-differs.s",
+        &right.replace("after: leaf < mid", "after: leaf"),
+    );
+    write(
+        "prelude.inc",
+        include_str!("../../corpus/cases/prelude.inc"),
+    );
+    let below = folder.path().to_str().expect("UTF-8");
+
+    for (command, word) in [("run", "FAIL "), ("bless", "REFUSED ")] {
+        let all = run(&["cases", command, "--folder", below]);
+        let (text, told) = (stdout(&all), stderr(&all));
+        assert_eq!(status(&all), 2, "{command}: {text}{told}");
+        assert_eq!(text.matches("ERROR ").count(), 2, "{command}: {text}");
+        assert_eq!(text.matches(word).count(), 1, "{command}: {text}");
+        assert!(told.contains("2 of 3 cases could not be judged"), "{told}");
+    }
+}
+
 #[test]
 fn what_fuzzing_prints_breaks_the_same_rule() {
     let args = [

@@ -1,10 +1,9 @@
 //! `cases bless`: writes the expectations of cases anew.
 
-use super::{Corpus, SomeArgs};
+use super::{Corpus, Outcome, SomeArgs};
 use crate::command::case_limits::CaseLimitArgs;
-use crate::command::error_text::cause_text;
 use crate::command::output;
-use crate::command::status::{self, Status};
+use crate::command::status::Status;
 use anyhow::Result;
 use std::io::Write;
 use std::path::Path;
@@ -29,7 +28,7 @@ pub(super) struct Args {
 pub(super) fn run(corpus: &Corpus<'_>, args: &Args) -> Result<Status> {
     let paths = corpus.some(&args.cases, true)?;
     let mut out = output::stdout();
-    let mut status = Status::AsExpected;
+    let mut outcome = Outcome::of(paths.len());
 
     for path in paths {
         let accept = accepted(&path, &args.accept);
@@ -39,19 +38,13 @@ pub(super) fn run(corpus: &Corpus<'_>, args: &Args) -> Result<Status> {
                 let changes = blessed.changes.join("\n");
                 writeln!(out, "blessed {}\n{changes}", blessed.name)?;
             }
-            Err(error) => {
-                // The other cases are still blessed; `found` keeps the status if the reader goes
-                // away.
-                status = Status::Difference;
-                status::found();
-                writeln!(out, "REFUSED {}", cause_text(&error))?;
-            }
+            Err(failure) => outcome.failed(&mut out, "REFUSED ", &failure)?,
         }
         // After each case, so that a reader sees the outcome while the next one runs.
         out.flush()?;
     }
 
-    Ok(status)
+    outcome.status()
 }
 
 /// The unwinders that `--accept` names for this case.

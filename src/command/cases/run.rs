@@ -1,11 +1,10 @@
 //! `cases run`: checks everything that cases state.
 
-use super::{Corpus, SomeArgs};
+use super::{Corpus, Outcome, SomeArgs};
 use crate::command::case_limits::CaseLimitArgs;
-use crate::command::error_text::cause_text;
 use crate::command::machine::CpuArgs;
 use crate::command::output;
-use crate::command::status::{self, Status};
+use crate::command::status::Status;
 use anyhow::Result;
 use std::io::Write;
 use unwind_sim_judge::cases;
@@ -30,20 +29,19 @@ pub(super) struct Args {
 pub(super) fn run(corpus: &Corpus<'_>, args: &Args) -> Result<Status> {
     let paths = corpus.some(&args.cases, false)?;
     let mut out = output::stdout();
-    let mut status = Status::AsExpected;
+    let mut outcome = Outcome::of(paths.len());
 
     for path in paths {
         match cases::check_on(&path, args.cpu.processor(), &args.limits.limits()) {
             Ok(()) => writeln!(out, "ok   {}", path.printable())?,
-            Err(error) => {
-                status = Status::Difference;
-                status::found();
-                writeln!(out, "FAIL {}\n{}", path.printable(), cause_text(&error))?;
+            Err(failure) => {
+                let word = format!("FAIL {}\n", path.printable());
+                outcome.failed(&mut out, &word, &failure)?;
             }
         }
         // After each case, so that a reader sees the outcome while the next one runs.
         out.flush()?;
     }
 
-    Ok(status)
+    outcome.status()
 }

@@ -1,6 +1,7 @@
 //! `tables check`: proves the rows of files from their code.
 
 use super::super::args::threads;
+use super::super::error_text::message;
 use super::super::output::{self, tell};
 use super::super::status::Status;
 use super::super::stdin;
@@ -233,8 +234,18 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
     let mut status = Status::NothingJudged;
 
+    let mut unread = 0;
     for path in &args.paths {
-        let file = open(path)?;
+        let file = match open(path).map_err(anyhow::Error::from) {
+            Ok(file) => file,
+            Err(error) if args.paths.len() == 1 => return Err(error),
+            // Among the files that a pattern matches may be scripts of a linker, and links to nothing.
+            Err(error) => {
+                unread += 1;
+                tell!("unwind-sim: {}", message(&error));
+                continue;
+            }
+        };
         for error in file.unpack_errors() {
             tell!("{}: {error}", file.name());
         }
@@ -277,6 +288,12 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     }
 
     out.flush()?;
+    if unread > 0 {
+        bail!(
+            "{unread} of {} files could not be checked; why is said above",
+            args.paths.len()
+        );
+    }
     Ok(status)
 }
 

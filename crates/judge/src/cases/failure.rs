@@ -49,6 +49,13 @@ impl CaseFailure {
         }
     }
 
+    /// Whether the case was built and run, so that it is the case that is not as it says. Otherwise
+    /// nothing is known of it.
+    #[must_use]
+    pub fn is_judged(&self) -> bool {
+        matches!(self, CaseFailure::Run { .. } | CaseFailure::Differs { .. })
+    }
+
     /// The failure of a case whose results differ from its file.
     pub(super) fn differs(case: &Case, differences: &[String]) -> CaseFailure {
         CaseFailure::Differs {
