@@ -113,6 +113,12 @@ impl Cache {
         self.hot.bytes() + self.rules.bytes() + lists + units + self.commons.allocation_size()
     }
 
+    /// Frees memory that rows and units have to spare, where no more will be added.
+    pub fn shrink_to_fit(&mut self) {
+        self.rows.shrink_to_fit();
+        self.units.shrink_to_fit();
+    }
+
     /// Drops units, rows and hot addresses and frees their memory. They are compiled again when
     /// needed, and that cost is counted anew. Existing [`UnitId`]s and [`RowId`]s become invalid.
     pub fn forget_units(&mut self) {

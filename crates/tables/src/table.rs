@@ -93,6 +93,10 @@ impl Table {
             _ => return None,
         }
         table.functions.sort_by_key(|f| (f.range.start, f.offset));
+
+        // Nothing more is read, and lists that grew have up to twice the memory that they need.
+        table.functions.shrink_to_fit();
+        table.cache.shrink_to_fit();
         Some(table)
     }
 

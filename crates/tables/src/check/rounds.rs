@@ -33,6 +33,10 @@ pub(crate) struct FollowOutcome {
     pub(crate) steps: u32,
 }
 
+/// By function: none for parts, and for those without code. A list of pointers, since it is made anew
+/// whenever it grows.
+pub(crate) type Outcomes = Vec<Option<Box<FollowOutcome>>>;
+
 /// What was found in a function, whoever led there.
 pub(crate) struct FunctionOutcome {
     pub(crate) function: usize,
@@ -44,13 +48,12 @@ pub(crate) struct FunctionOutcome {
     pub(crate) marks: Vec<(usize, Vec<u8>)>,
 }
 
-/// Follows all functions of `program`, and learns how they are entered. By function; none for parts,
-/// and for those without code.
-pub(crate) fn follow(program: &mut Program<'_>, threads: usize) -> Vec<Option<FollowOutcome>> {
+/// Follows all functions of `program`, and learns how they are entered.
+pub(crate) fn follow(program: &mut Program<'_>, threads: usize) -> Outcomes {
     let count = program.functions.len();
 
     // A slot for each function: an outcome is replaced when its function is followed again.
-    let mut outcomes: Vec<Option<FollowOutcome>> = Vec::new();
+    let mut outcomes: Outcomes = Vec::new();
     outcomes.resize_with(count, || None);
     // Parts are followed from the functions that jump into them.
     let mut todo: Vec<usize> = (0..count)
@@ -85,7 +88,10 @@ pub(crate) fn follow(program: &mut Program<'_>, threads: usize) -> Vec<Option<Fo
 
 /// Changes the entries of functions for which only another way in is possible. Returns what is to be
 /// followed again.
-fn reconsider(program: &mut Program<'_>, outcomes: &mut [Option<FollowOutcome>]) -> Vec<usize> {
+fn reconsider(
+    program: &mut Program<'_>,
+    outcomes: &mut [Option<Box<FollowOutcome>>],
+) -> Vec<usize> {
     // What all outcomes together show of each function: who leads to it, and how.
     let mut is_led_to = vec![false; outcomes.len()];
     let mut jumped: HashSet<u64> = HashSet::new();
@@ -114,7 +120,7 @@ fn reconsider(program: &mut Program<'_>, outcomes: &mut [Option<FollowOutcome>])
             is_jumped_to: jumped.contains(&unit.range.start),
             is_proven: outcomes[index]
                 .as_ref()
-                .is_some_and(FollowOutcome::is_proven),
+                .is_some_and(|outcome| outcome.is_proven()),
             pops_error_code: outcomes[index].as_ref().is_some_and(|o| o.pops_error_code),
         };
 
@@ -132,7 +138,7 @@ fn reconsider(program: &mut Program<'_>, outcomes: &mut [Option<FollowOutcome>])
             program.set_returns(index, Returns::Maybe);
             let jumps_here = |o: &FollowOutcome| o.jumped.contains(&start);
             let all = outcomes.iter().enumerate();
-            let jumpers = all.filter(|(_, o)| o.as_ref().is_some_and(jumps_here));
+            let jumpers = all.filter(|(_, o)| o.as_deref().is_some_and(jumps_here));
             todo.extend(jumpers.map(|(jumper, _)| jumper));
         } else {
             todo.push(index);
@@ -160,12 +166,15 @@ fn follow_all(
     program: &Program<'_>,
     todo: &[usize],
     threads: usize,
-    outcomes: &mut [Option<FollowOutcome>],
+    outcomes: &mut [Option<Box<FollowOutcome>>],
 ) {
     let worker = || Walker::new(program);
     let done = batches::work(todo, (threads, BATCH), worker, |walker, index| {
         let followed = walker.follow(index);
-        (index, followed.map(|f| outcome(program, f, walker)))
+        (
+            index,
+            followed.map(|f| Box::new(outcome(program, f, walker))),
+        )
     });
     for (index, outcome) in done {
         outcomes[index] = outcome;
@@ -248,7 +257,7 @@ fn outcome(
 fn callers_of_news(
     program: &Program<'_>,
     todo: &[usize],
-    outcomes: &[Option<FollowOutcome>],
+    outcomes: &[Option<Box<FollowOutcome>>],
     about_returns: bool,
 ) -> Vec<usize> {
     // The starts (svma) of functions that turned out never to return, or to do otherwise.
@@ -290,7 +299,7 @@ fn callers_of_news(
     };
 
     let all = outcomes.iter().enumerate();
-    all.filter(|(_, o)| o.as_ref().is_some_and(calls_news))
+    all.filter(|(_, o)| o.as_deref().is_some_and(calls_news))
         .map(|(index, _)| index)
         .collect()
 }

@@ -1,7 +1,7 @@
 //! Runs the proof over all functions of a file.
 
 use super::cover::gaps;
-use super::rounds::{FollowOutcome, FunctionOutcome, follow};
+use super::rounds::{FollowOutcome, FunctionOutcome, Outcomes, follow};
 use super::{Checked, Report, Unchecked};
 use crate::file::File;
 use crate::index;
@@ -64,7 +64,7 @@ pub(crate) fn prove<'f>(mut program: Program<'f>, options: &Options) -> Proven<'
 /// What following all functions of `program` gave.
 pub(crate) fn proven<'f>(
     program: Program<'f>,
-    outcomes: Vec<Option<FollowOutcome>>,
+    outcomes: Outcomes,
     options: &Options,
 ) -> Proven<'f> {
     let steps = outcomes.iter().flatten().map(|o| u64::from(o.steps)).sum();
@@ -128,11 +128,7 @@ impl<'f> Proven<'f> {
 }
 
 /// Puts together what each function's own analysis and those of others found in it.
-fn merge(
-    program: &Program<'_>,
-    outcomes: Vec<Option<FollowOutcome>>,
-    options: &Options,
-) -> Vec<Checked> {
+fn merge(program: &Program<'_>, outcomes: Outcomes, options: &Options) -> Vec<Checked> {
     let mut merged: Vec<Option<FunctionOutcome>> = Vec::new();
     merged.resize_with(outcomes.len(), || None);
 
@@ -228,9 +224,9 @@ fn merge(
 /// For each function, whether it is called, though marked as a signal frame, and walks read a wrong
 /// row for its callers because of that: they look up the return address itself. There, the frame is
 /// that of the call only if the function returns, and pops nothing.
-fn misread(program: &Program<'_>, outcomes: &[Option<FollowOutcome>]) -> Vec<bool> {
+fn misread(program: &Program<'_>, outcomes: &[Option<Box<FollowOutcome>>]) -> Vec<bool> {
     let functions = program.functions.iter().zip(outcomes);
-    let is_misread = |(unit, outcome): (&Unit, &Option<FollowOutcome>)| {
+    let is_misread = |(unit, outcome): (&Unit, &Option<Box<FollowOutcome>>)| {
         let table = program.tables.get(unit.table);
         let row = table.and_then(|table| table.row_at(unit.range.start));
         let is_marked = row.is_some_and(|row| row.rule.kind == RuleKind::Signal);

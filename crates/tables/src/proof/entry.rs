@@ -48,6 +48,9 @@ pub struct EntryEvidence {
     pub pops_error_code: bool,
 }
 
+/// The number of addresses for which there is room at first.
+const NAMED_MIN: usize = 1024;
+
 /// What the instructions of a program name, reached or not.
 #[derive(Debug, Default)]
 pub struct References {
@@ -101,7 +104,7 @@ impl References {
                     }
                 } else if let Some(address) = address(&insn) {
                     // What code names may be a function, or a jump table.
-                    out.named.push(address);
+                    out.name(address);
                     if starts.contains(&address) {
                         out.addresses.insert(address);
                     }
@@ -109,7 +112,7 @@ impl References {
 
                 // `jmp *table(,%rax,8)`
                 if insn.op_count() > 0 && insn.memory_index() != iced_x86::Register::None {
-                    out.named.push(insn.memory_displacement64());
+                    out.name(insn.memory_displacement64());
                 }
             }
         }
@@ -136,6 +139,19 @@ impl References {
         out.jumps.sort_unstable();
         out.jumps.dedup();
         out
+    }
+
+    /// Something starts at `address` (svma). Most addresses are named many times, so the list gets more
+    /// memory only if it is half full without repetitions.
+    fn name(&mut self, address: u64) {
+        if self.named.len() == self.named.capacity() {
+            self.named.sort_unstable();
+            self.named.dedup();
+            if self.named.len() * 2 >= self.named.capacity() {
+                self.named.reserve(self.named.capacity().max(NAMED_MIN));
+            }
+        }
+        self.named.push(address);
     }
 
     /// Whether a direct call leads to `address` (svma).

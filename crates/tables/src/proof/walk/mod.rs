@@ -329,11 +329,14 @@ impl<'p, 'f> Walker<'p, 'f> {
             if self.machine.stored_anywhere {
                 verdict.assumptions.add(Assumption::Stores);
             }
+            // `collect` would keep the memory of the rows, as much as 23 tables' marks need.
+            let mut marks = Vec::with_capacity(part.rows.len());
+            marks.extend(part.rows.into_iter().map(|r| (r.number, r.marks)));
             found.push(FunctionFindings {
                 function: part.function,
                 verdict,
                 body: part.body,
-                marks: part.rows.into_iter().map(|r| (r.number, r.marks)).collect(),
+                marks,
             });
         }
 
