@@ -90,7 +90,7 @@ functions = {s.name: s["st_value"] for s in file.get_section_by_name(".symtab").
 print(sum(any(a <= pc < b for a, b in ranges) for pc in functions.values()), len(functions))
 END
 
-export GOROOT=$dir/root/usr/lib/go-1.24 GOCACHE=$dir/cache GOPATH=$dir/go HOME=$dir GOFLAGS= \
+export GOROOT=$dir/root/usr/lib/go-1.24 GOCACHE=$dir/cache GOPATH=$dir/go HOME=$dir GOFLAGS='' \
     GOTOOLCHAIN=local GOENV=off GO111MODULE=off CGO_ENABLED=1 CC=gcc
 "$GOROOT/bin/go" version
 cat <<'END'
@@ -100,9 +100,9 @@ END
 found=
 for mode in internal external; do
     # Internal is what Go chooses here by itself.
-    options=
-    [ $mode = internal ] || options=-linkmode=external
-    "$GOROOT/bin/go" build "-ldflags=$options" -o "$dir/lookup" "$dir/lookup.go" >"$dir/log" 2>&1 ||
+    link=''
+    [ $mode = internal ] || link=-linkmode=external
+    "$GOROOT/bin/go" build "-ldflags=$link" -o "$dir/lookup" "$dir/lookup.go" >"$dir/log" 2>&1 ||
         unavailable "$(tail -n 1 "$dir/log")"
     counts=$(PYTHONPATH=$dir/python python3 "$dir/count.py" "$dir/lookup")
     printf 'seen, %s: rows for %s of %s C functions of net\n' "$mode" "${counts% *}" "${counts#* }"
