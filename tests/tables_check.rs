@@ -399,6 +399,32 @@ fn what_cannot_be_checked_is_an_error_or_status_3() {
     assert_eq!(check(&[], &object).status.code(), Some(3));
 }
 
+/// Where nothing relocates the rows of an object, they are right for the layout of the file, as in what
+/// wasmtime compiles ahead.
+#[test]
+fn an_object_that_nothing_relocates_is_used_as_it_lies_in_the_file() {
+    let scratch = Scratch::new();
+    let source = include_str!("tables_check/late.s");
+    let options = ["-shared", "-nostdlib", "-Wl,-z,noseparate-code"];
+    let library = scratch.cc("late.s", source, &options).expect("cc links");
+    let linked = lines(&check(&["--json"], &library));
+
+    // `e_type` of what was linked becomes ET_REL; its addresses are then those of its sections' offsets.
+    let mut bytes = std::fs::read(&library).expect("the library");
+    bytes[16] = 1;
+    let object = scratch.path("final.o");
+    std::fs::write(&object, bytes).expect("the folder is writable");
+    let output = check(&["--json"], &object);
+    assert_eq!(output.status.code(), Some(1));
+
+    let sum = |lines: &[Value]| {
+        let last = lines.last().expect("a summary");
+        (last["proven"].clone(), last["contradicted"].clone())
+    };
+    assert_eq!(sum(&lines(&output)), sum(&linked));
+    assert_eq!(sum(&linked).1["functions"], 1);
+}
+
 /// What `*.so` matches has scripts of the linker among it; the files behind them are checked, too.
 #[test]
 fn a_file_that_cannot_be_read_does_not_keep_the_others_from_being_checked() {

@@ -183,6 +183,14 @@ pub struct Symbol {
 }
 
 impl Symbol {
+    /// Whether the name says that it is a part of a function, which a compiler put elsewhere: nobody
+    /// calls it. GCC names it `NAME.cold`; LLVM so, `NAME.eh` if landing pads are in it, or
+    /// `NAME.__part.N` (`MachineBasicBlock::getSymbol`).
+    #[must_use]
+    pub fn is_named_as_part(name: &str) -> bool {
+        name.contains(".cold") || name.contains(".__part.") || name.ends_with(".eh")
+    }
+
     /// What conventions are found by.
     pub(crate) fn named(&self) -> Named<'_> {
         (self.address, self.size, &self.name)

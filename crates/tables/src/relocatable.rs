@@ -23,6 +23,8 @@ const FIRST_ADDRESS: u64 = 0x1000;
 const ALIGN_MIN: u64 = 16;
 /// The largest alignment that is honoured, bytes.
 const ALIGN_MAX: u64 = 1 << 21;
+/// The length of the zero that ends `.eh_frame`, bytes.
+const TERMINATOR_SIZE: u64 = 4;
 /// The total size of sections without bytes in the file, bytes.
 const SIZE_MAX: u64 = 1 << 40;
 /// The maximum number of words filled with addresses of other objects; the largest kernel modules have
@@ -158,9 +160,38 @@ impl<'a> Layout<'a> {
         }
     }
 
+    /// Whether the rows of `.eh_frame` say already how far away their functions are, since nothing
+    /// relocates them: then the object is used as it lies in the file. Code that Cranelift compiled ahead
+    /// (wasmtime's `.cwasm`) is such an object, with sections in memory at their offsets.
+    fn is_final(&self) -> bool {
+        let rows = self.sections.enumerate().find(|(_, section)| {
+            section.sh_size(LE) > TERMINATOR_SIZE
+                && kind(&self.name(section)) == Some(SectionKind::EhFrame)
+        });
+        let is_relocated = |rows: SectionIndex| {
+            let mut all = self.sections.iter();
+            all.any(|s| s.sh_type(LE) == elf::SHT_RELA && s.info_link(LE) == rows)
+        };
+        rows.is_some_and(|(rows, _)| !is_relocated(rows)) && self.is_in_order()
+    }
+
+    /// Whether the sections in memory lie one behind the other in the file, with all their bytes, so that
+    /// their offsets can be addresses.
+    fn is_in_order(&self) -> bool {
+        let mut all = self.sections.iter().filter(|s| self.has_address(s));
+        let mut end = 0;
+        all.all(|section| {
+            let start = section.sh_offset(LE);
+            let is_behind = start >= end && section.sh_type(LE) != elf::SHT_NOBITS;
+            end = start.saturating_add(section.sh_size(LE));
+            is_behind
+        })
+    }
+
     /// Gives every section in memory an address, in the order of the file. `.debug_frame` is not
     /// in memory and gets 0.
     fn place(&mut self) -> Result<(), ObjectError> {
+        let is_final = self.is_final();
         let mut next = FIRST_ADDRESS;
         for (index, section) in self.sections.enumerate() {
             if kind(&self.name(section)) == Some(SectionKind::DebugFrame) {
@@ -171,15 +202,20 @@ impl<'a> Layout<'a> {
             }
             let align = section.sh_addralign(LE).clamp(ALIGN_MIN, ALIGN_MAX);
             let align = align.checked_next_power_of_two().unwrap_or(ALIGN_MIN);
-            let address = next.next_multiple_of(align);
             let size = section.sh_size(LE);
+            let address = if is_final {
+                FIRST_ADDRESS.saturating_add(section.sh_offset(LE))
+            } else {
+                next.next_multiple_of(align)
+            };
             let in_file = section.data(LE, self.data).is_ok();
             // The gap tells the end of a section from the start of the next.
-            next = address
+            let end = address
                 .checked_add(size)
                 .and_then(|end| end.checked_add(1))
                 .filter(|&end| in_file && end < SIZE_MAX)
                 .ok_or_else(|| self.wrong("not within the file", section))?;
+            next = end;
             self.addresses.insert(index.0, address);
         }
         Ok(())

@@ -233,7 +233,7 @@ pub(super) fn may_lead(image: &Image, target: u64, to: &Symbol) -> bool {
 /// The function that states its size and holds `at`. Parts that a compiler put elsewhere are none.
 pub(super) fn function(image: &Image, at: u64) -> Option<&Symbol> {
     let symbol = image.symbol(at)?;
-    let is_part = symbol.name.contains(".cold");
+    let is_part = Symbol::is_named_as_part(&symbol.name);
     (symbol.size > 0 && !is_part).then_some(symbol)
 }
 

@@ -5,6 +5,7 @@ use crate::file::File;
 use crate::proof::program::{Entry, Program};
 use std::collections::BTreeSet;
 use std::ops::Range;
+use unwind_sim_unwind::image::Symbol;
 
 /// The maximum length of a function whose end is not known, bytes.
 const OPEN_LEN_MAX: u64 = 1 << 20;
@@ -206,11 +207,13 @@ pub fn is_untyped(file: &File, address: u64) -> bool {
         .is_ok()
 }
 
-/// The cold part of a function is entered by jumps out of it only (GCC's `-freorder-blocks-and-partition`
-/// and LLVM's hot-cold splitting name it so).
+/// A part of a function is entered by jumps out of it only.
 fn entry(name: &str) -> Entry {
-    let is_part = name.ends_with(".cold") || name.contains(".cold.");
-    if is_part { Entry::Part } else { Entry::Call }
+    if Symbol::is_named_as_part(name) {
+        Entry::Part
+    } else {
+        Entry::Call
+    }
 }
 
 fn name(file: &File, start: u64) -> String {

@@ -11,6 +11,7 @@ use crate::table::{Function, Table};
 use hashbrown::HashSet;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use std::ops::Range;
+use unwind_sim_unwind::image::Symbol;
 use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::rule::{Rule, RuleKind, Value};
 
@@ -382,5 +383,5 @@ pub fn instructions<'f>(
 /// Whether the name of a symbol at `address` says that this is a part of a function.
 fn is_named_as_part(file: &File, address: u64) -> bool {
     let mut names = file.names_at(address);
-    names.any(|name| name.contains(".cold"))
+    names.any(Symbol::is_named_as_part)
 }

@@ -11,6 +11,7 @@ use crate::proof::body::Body;
 use crate::table::{Function, Row, Table};
 use hashbrown::HashSet;
 use std::ops::Range;
+use unwind_sim_unwind::image::Symbol;
 use unwind_sim_unwind::row::TableKind;
 
 /// Where functions of one table share code.
@@ -214,7 +215,7 @@ pub(super) fn by_symbols(file: &File) -> Vec<Unit> {
             range: symbol.address..end,
             own_end: end,
             lsda: None,
-            entry: if symbol.name.contains(".cold") {
+            entry: if Symbol::is_named_as_part(&symbol.name) {
                 Entry::Part
             } else {
                 Entry::Call
