@@ -92,7 +92,7 @@ pub fn walk(data: &[u8]) {
     let sframe = |profile| Sframe::new(profile, Tables::RealOrDerived);
 
     // Each kind with real and derived tables, and the ones that need no table.
-    let unwinders: [Box<dyn Unwinder>; 10] = [
+    let unwinders: Vec<Box<dyn Unwinder>> = vec![
         Box::new(Dwarf::new()),
         Box::new(sframe(Profile::Spec)),
         Box::new(sframe(Profile::KernelV3)),

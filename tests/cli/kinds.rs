@@ -24,7 +24,7 @@ fn files(folder: &Path) -> Vec<(String, FileKind)> {
     let mut core = elf.clone();
     core[16] = 4;
 
-    let files: [(&str, Vec<u8>, FileKind); 12] = [
+    let files: Vec<(&str, Vec<u8>, FileKind)> = vec![
         ("trace", corpus("traces/seed-004.bin"), FileKind::Trace),
         ("perf", corpus("perfdata/dwarf.data"), FileKind::PerfData),
         ("core", core, FileKind::Core),

@@ -80,6 +80,11 @@ fn each_code_is_shown_by_its_smallest_case() {
             ));
         }
 
+        // What the commands print is written by another test at the same time.
+        if is_updating() {
+            continue;
+        }
+
         let given = step.output.unwrap_or_default().join("\n");
         if !given.contains(code.as_str()) {
             faults.push(format!("{code}: {name} does not give it:\n{given}"));

@@ -6,12 +6,26 @@ mod planted;
 use planted::{Secrets, decoded, frames};
 use std::collections::BTreeSet;
 use std::path::Path;
+use unwind_sim_judge::unwinders::TABLES;
 
-/// What `compare` says of a recording, without the places of its files.
+/// What `compare` says of a recording, without the places of its files. The row of an unwinder without a
+/// table may give any word, and so a secret: of those it is only compared that they give one.
 fn compared(tool: impl Fn(&[&str]) -> std::process::Output, file: &str) -> String {
     let output = tool(&["compare", "--unwinder", "all", file]);
     let text = String::from_utf8(output.stdout).expect("text");
-    text.replace(file, "FILE")
+    let text = text.replace(file, "FILE");
+
+    let mut has_table = true;
+    let plain = text.lines().map(|line| {
+        if let Some((name, _)) = line.split_once(": first divergences") {
+            has_table = TABLES.contains(&name);
+        }
+        match line.split_once(", the row gives ") {
+            Some((before, _)) if !has_table => format!("{before}, the row gives another\n"),
+            _ => format!("{line}\n"),
+        }
+    });
+    plain.collect()
 }
 
 /// Every secret of which eight bytes in a row are in the file: as it is, in what it has compressed,

@@ -16,6 +16,7 @@ mod repository;
 #[path = "../common/skip.rs"]
 mod skip;
 mod source;
+mod ways;
 
 /// Fails with one line for each of `faults`.
 fn none(faults: &[String]) {

@@ -59,6 +59,34 @@ impl Default for Version {
 }
 
 /// The compiled rows and hot addresses of one unwinder and one worker.
+///
+/// Keep one for each unwinder and thread, for as long as you like: the first walk through a function
+/// compiles its rows, later ones find them. What a walk gives does not depend on it.
+///
+/// ```
+/// use unwind_sim_unwind::{AddressSpace, Cache, FramePointer, Mapping, MemoryCopy};
+/// use unwind_sim_unwind::{Regs, Stack, Start, Unwinder};
+///
+/// /// Heap bytes at which the cache is emptied.
+/// const CACHE_BYTES_MAX: usize = 64 << 20;
+///
+/// let bytes: Vec<u8> = [0u64, 0x401200].iter().flat_map(|word| word.to_le_bytes()).collect();
+/// let memory = MemoryCopy::new(0x7000, &bytes);
+/// let mut space = AddressSpace::new();
+/// space.map(Mapping { range: 0x400000..0x500000, bias: 0, image: None, name: "program".into() });
+///
+/// let mut cache = Cache::new();
+/// for pc in [0x401100, 0x401104, 0x401100] {
+///     let start = Start::from_regs(Regs::frame(pc, 0x7000, 0x7000));
+///     let chain = FramePointer.walk(&Stack::new(&start, &space, &memory), &mut cache);
+///     assert_eq!(chain.frames.len(), 2);
+///     if cache.bytes() > CACHE_BYTES_MAX {
+///         cache.forget_units();
+///     }
+/// }
+/// // The addresses that were looked up: two pcs and one return address.
+/// assert_eq!(cache.hot_len(), 3);
+/// ```
 #[derive(Debug, Default)]
 pub struct Cache {
     version: Version,

@@ -242,6 +242,40 @@ pub fn image_from_elf(name: &str, owner: Owner, options: &ReadOptions) -> Result
 
 /// Reads an x86-64 executable, shared object or debug file.
 ///
+/// The rows of every function, here of this program's own file:
+///
+/// ```
+/// # #[cfg(all(target_os = "linux", target_arch = "x86_64"))] {
+/// use std::sync::Arc;
+/// use unwind_sim_unwind::elf::{self, ReadOptions};
+/// use unwind_sim_unwind::row::TableKind;
+/// use unwind_sim_unwind::{Cache, dwarf};
+///
+/// let bytes = std::fs::read("/proc/self/exe").expect("this program's file");
+/// let file = elf::read("example", Arc::new(bytes), &ReadOptions::default());
+/// let image = file.expect("an ELF file").into_image();
+///
+/// let (mut cache, mut rows) = (Cache::new(), 0);
+/// for fde in dwarf::units(&image, TableKind::EhFrame) {
+///     // Both give the reason if an FDE is damaged; the others are still read.
+///     let Ok(fde) = fde else { continue };
+///     let unit = dwarf::compile_unit(&image, TableKind::EhFrame, fde.offset, &mut cache);
+///     let Ok(unit) = unit else { continue };
+///
+///     for row in cache.unit_rows(unit) {
+///         let (source, rule) = (cache.source(row), cache.rule(row));
+///         // Such as `0x1139..0x113a: call cfa=rsp+8 ra=*(cfa-8)`.
+///         let line = format!("{:#x}..{:#x}: {rule}", source.start, source.end);
+///         assert!(fde.range.contains(&source.start), "{line}");
+///         rows += 1;
+///     }
+/// }
+/// assert!(rows > 100, "{rows}");
+/// # }
+/// ```
+///
+/// One address at a time, and for any table, they are found by [`find_row`](crate::step::find_row).
+///
 /// # Errors
 /// If the file is of another kind, or neither program headers nor section headers can be read.
 pub fn read(name: &str, owner: Owner, options: &ReadOptions) -> Result<Elf, ElfError> {

@@ -9,6 +9,15 @@
 //! rule ([`rule::Rule`]) and continues with the caller. [`unwinder::Unwinder`] is the interface of
 //! every unwinder, including those without a table (guess, LBR) and your own. Nothing here does
 //! I/O, reads a clock, or starts a thread.
+//!
+//! # Where to begin
+//!
+//! - [`elf::read`] and [`step::find_row`]: the rows of an ELF file;
+//! - [`Unwinder::walk`]: one stack, as above; [`walk::walk`] gives each frame to a [`chain::Sink`];
+//! - [`memory::MappedMemory`]: a thread of a core;
+//! - [`Cache`]: what to keep from walk to walk;
+//! - [`finder::Finder`]: an unwinder of your own;
+//! - [`verdict::judge`]: whether a chain is the true one.
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;

@@ -185,6 +185,36 @@ impl Ground {
 }
 
 /// Judges `chain` against the frames of `truth` from index `from`.
+///
+/// Frame pointers see two of these three frames, since the innermost function has not yet saved rbp:
+///
+/// ```
+/// use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
+/// use unwind_sim_unwind::verdict::{Verdict, judge};
+/// use unwind_sim_unwind::{AddressSpace, Cache, FramePointer, Mapping, MemoryCopy};
+/// use unwind_sim_unwind::{Regs, Stack, Start, Unwinder};
+///
+/// let words: [u64; 3] = [0x401200, 0, 0x401300];
+/// let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+/// let memory = MemoryCopy::new(0x7000, &bytes);
+/// let mut space = AddressSpace::new();
+/// space.map(Mapping { range: 0x400000..0x500000, bias: 0, image: None, name: "program".into() });
+///
+/// let start = Start::from_regs(Regs::frame(0x401100, 0x7000, 0x7008));
+/// let chain = FramePointer.walk(&Stack::new(&start, &space, &memory), &mut Cache::new());
+///
+/// // What a shadow stack knows: each frame's pc, and rsp after its return.
+/// let frame = |pc, cfa, kind| TrueFrame { pc, cfa, kind, saved: None };
+/// let truth = Truth::Complete(vec![
+///     frame(0x401100, 0x7008, TrueKind::Top),
+///     frame(0x401200, 0x7018, TrueKind::Call),
+///     frame(0x401300, 0, TrueKind::Call),
+/// ]);
+///
+/// let (verdict, ground) = judge(&chain, &truth, 0);
+/// assert_eq!(verdict, Verdict::Missing { count: 1, at: 1 });
+/// assert_eq!((ground.found, ground.known), (2, 3));
+/// ```
 pub fn judge(chain: &Chain, truth: &Truth, from: usize) -> (Verdict, Ground) {
     let found: Vec<Link> = chain.frames.iter().map(link).collect();
     let truth_links = true_links(truth, from).collect::<Vec<_>>();

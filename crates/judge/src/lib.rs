@@ -7,6 +7,38 @@
 //! machine.
 //!
 //! Text and JSON are in `unwind-sim-view`, recording is in `unwind-sim-record`.
+//!
+//! Unwinders on all samples of a recording:
+//!
+//! ```
+//! use std::path::Path;
+//! use unwind_sim_judge::compare::GroupBy;
+//! use unwind_sim_judge::engine::Setting;
+//! use unwind_sim_judge::input::Input;
+//! use unwind_sim_judge::run::{Against, Run};
+//! use unwind_sim_judge::spec;
+//! use unwind_sim_recordings::convert::OpenOptions;
+//! use unwind_sim_recordings::view::Filter;
+//!
+//! let input = Input::open(Path::new("corpus/traces/seed-004.bin"), &OpenOptions::default())?;
+//! let run = Run {
+//!     engines: spec::engines(&["dwarf".to_owned(), "fp".to_owned()])?,
+//!     variants: Vec::new(),
+//!     setting: Setting::default(),
+//!     against: Against::Truth,
+//!     group_by: GroupBy::Cause,
+//! };
+//!
+//! let comparison = run.compare(&input, &Filter::default())?;
+//! assert_eq!(comparison.samples, 3);
+//! // Whatever dwarf has wrong would be here; its code has no frame pointers, so fp has.
+//! assert!(comparison.column_groups(0).is_empty());
+//! for (_, group) in comparison.column_groups(1) {
+//!     println!("{} stacks, the first is sample {}", group.count, group.sample);
+//! }
+//! # assert_eq!(comparison.column_groups(1).len(), 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod baseline;

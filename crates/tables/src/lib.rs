@@ -19,6 +19,33 @@
 //! - [`mod@write`]: the bytes of each format;
 //! - [`elf_write`]: an ELF file with a section added or replaced;
 //! - [`selftest`]: what the proof does with wrong rows.
+//!
+//! The rows of a file, and which of them its code proves:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use unwind_sim_tables::check::{self, check};
+//! use unwind_sim_tables::file::File;
+//! use unwind_sim_tables::table::Table;
+//! use unwind_sim_unwind::row::TableKind;
+//!
+//! let bytes = std::fs::read("corpus/sframe/t_2.46")?;
+//! let file = File::read("t_2.46", Arc::new(bytes))?;
+//!
+//! let table = Table::read(&file, TableKind::Sframe).expect("it has one");
+//! for function in table.functions() {
+//!     for row in table.rows(function) {
+//!         println!("{:#x}..{:#x}: {}", row.start, row.end, row.rule);
+//!     }
+//! }
+//!
+//! let report = check(&file, &check::Options::default());
+//! let totals = report.totals();
+//! // A linker described an entry of the procedure linkage table by the formula for other entries.
+//! assert_eq!(totals.contradicted.functions, 1);
+//! assert_eq!((totals.rows_proven, totals.all.rows), (39, 40));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod batches;

@@ -117,6 +117,23 @@ struct LoadedProgram {
 impl Kernel {
     /// Starts the program at a path below the root; it may be a script.
     ///
+    /// ```
+    /// # #[cfg(all(target_os = "linux", target_arch = "x86_64"))] {
+    /// use unwind_sim_emulator::linux::{Kernel, Outcome, ProcessOptions};
+    ///
+    /// let options = ProcessOptions {
+    ///     args: vec![b"echo".to_vec(), b"hello".to_vec()],
+    ///     ..ProcessOptions::default()
+    /// };
+    /// let mut kernel = Kernel::start(b"/bin/echo", options).expect("a program for x86-64");
+    ///
+    /// // An observer in place of `()` sees each instruction.
+    /// assert_eq!(kernel.run(10_000_000, &mut ()), Outcome::Exited(0));
+    /// assert_eq!(kernel.stdout(), b"hello\n");
+    /// println!("{} instructions", kernel.executed());
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If the program, its interpreter or the working directory cannot be used.
     pub fn start(path: &[u8], options: ProcessOptions) -> Result<Kernel, StartError> {

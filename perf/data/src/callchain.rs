@@ -105,6 +105,17 @@ pub enum Entry {
 }
 
 /// The words of a callchain, borrowed from the record.
+///
+/// ```
+/// use unwind_sim_perf_data::Callchain;
+/// use unwind_sim_perf_data::callchain::{Context, PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER};
+///
+/// let words = [PERF_CONTEXT_KERNEL, 0xffff_ffff_8100_0010, PERF_CONTEXT_USER, 0x401100, 0x401200];
+/// let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+/// let chain = Callchain::new(&bytes);
+/// assert!(chain.frames_of(Context::User).eq([0x401100, 0x401200]));
+/// assert_eq!(chain.deferred_cookie(), None);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Callchain<'a> {
     words: &'a [u8],

@@ -106,6 +106,28 @@ enum ChainKind {
 }
 
 /// The printer of a recording.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use unwind_sim_perf_data::{Order, PerfFile};
+/// use unwind_sim_perf_script::symbols::NoSymbols;
+/// use unwind_sim_perf_script::{Options, Script};
+///
+/// let bytes = std::fs::read("corpus/perfdata/dwarf.data")?;
+/// let file = PerfFile::parse(&bytes)?;
+/// // `symbols::Files` finds names in the files that were mapped.
+/// let mut symbols = NoSymbols;
+/// let mut script = Script::new(&file, &Options::default(), &mut symbols, None)?;
+///
+/// let mut text = Vec::new();
+/// file.for_each(Order::Time, |event| {
+///     script.event(&event, &mut text);
+///     ControlFlow::Continue(())
+/// });
+/// script.finish(&mut text);
+/// assert!(!text.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Script<'f, 's, O: Output = Text> {
     pub(super) file: &'f PerfFile<'f>,
     pub(super) output: O,

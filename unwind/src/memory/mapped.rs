@@ -22,6 +22,45 @@ impl Extent {
 }
 
 /// Memory of a process, read in place; a word is found by binary search.
+///
+/// A core has it in its `PT_LOAD` segments, and each thread's registers in a note `NT_PRSTATUS`. The
+/// package `unwind-sim-recordings` finds both in the file; a thread is then walked so:
+///
+/// ```
+/// use unwind_sim_unwind::chain::Chain;
+/// use unwind_sim_unwind::image::Bytes;
+/// use unwind_sim_unwind::memory::MappedMemory;
+/// use unwind_sim_unwind::pt_regs::regs_from;
+/// use unwind_sim_unwind::{AddressSpace, Cache, FramePointer, Mapping, Stack, Start, Unwinder};
+///
+/// /// Offset of `pr_reg` in `struct elf_prstatus` (Linux `include/linux/elfcore.h`), bytes.
+/// const PR_REG: usize = 112;
+///
+/// fn thread(prstatus: &[u8], memory: &MappedMemory, space: &AddressSpace) -> Chain {
+///     let start = Start::from_regs(regs_from(&prstatus[PR_REG..]));
+///     // Any other unwinder finds its tables in the images of the mappings.
+///     FramePointer.walk(&Stack::new(&start, space, memory), &mut Cache::new())
+/// }
+///
+/// let words: [u64; 4] = [0x7010, 0x401200, 0, 0x401300];
+/// let stack = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+/// // The stack, and a segment that the walk does not touch.
+/// let segments = [(0x7000, Bytes::from_vec(stack)), (0x60_0000, Bytes::from_vec(vec![0; 64]))];
+/// let memory = MappedMemory::new(segments);
+/// let mut space = AddressSpace::new();
+/// space.map(Mapping { range: 0x400000..0x500000, bias: 0, image: None, name: "program".into() });
+///
+/// # use unwind_sim_unwind::pt_regs::{PT_REGS_LEN, offset_of};
+/// # use unwind_sim_unwind::Reg;
+/// # let mut prstatus = vec![0; PR_REG + PT_REGS_LEN as usize];
+/// # for (reg, value) in [(Reg::Rip, 0x401100u64), (Reg::Rsp, 0x7000), (Reg::Rbp, 0x7000)] {
+/// #     let at = PR_REG + offset_of(reg) as usize;
+/// #     prstatus[at..at + 8].copy_from_slice(&value.to_le_bytes());
+/// # }
+/// let chain = thread(&prstatus, &memory, &space);
+/// let pcs: Vec<u64> = chain.frames.iter().map(|frame| frame.pc.value()).collect();
+/// assert_eq!(pcs, [0x401100, 0x401200, 0x401300]);
+/// ```
 #[derive(Clone, Default)]
 pub struct MappedMemory {
     /// Sorted by address, without overlaps, none empty.

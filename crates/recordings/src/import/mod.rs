@@ -93,7 +93,7 @@ type Read = fn(Owner, &ImportOptions, &mut Sink<'_>) -> Result<Imported, ImportE
 
 /// The table of importers. A new one needs a row here, its folder, declared above, and a row in the table of
 /// file kinds (`file_kind.rs`).
-const FORMATS: [Format; 4] = [
+const FORMATS: &[Format] = &[
     Format {
         kind: FileKind::PerfData,
         // The second is that of another byte order, which its reader refuses.
@@ -122,8 +122,7 @@ const FORMATS: [Format; 4] = [
 ];
 
 fn format_of(among: impl Fn(&Format) -> bool, bytes: &[u8]) -> Option<&'static Format> {
-    const ALL: &[Format] = &FORMATS;
-    let mut formats = ALL.iter().filter(|format| among(format));
+    let mut formats = FORMATS.iter().filter(|format| among(format));
     formats.find(|format| (format.is)(bytes))
 }
 

@@ -399,6 +399,24 @@ impl Stitcher {
 }
 
 /// Stitches a whole stream.
+///
+/// ```
+/// use unwind_sim_perf_data::callchain::{PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
+/// use unwind_sim_perf_data::stitch::{Item, ItemKind, Mode, Stitch, stitch};
+///
+/// let item = |key, time, what| Item { key, time: Some(time), tid: 7, event: 0, what };
+/// // A sample in the kernel, whose user frames come when the thread returns to user space.
+/// let chain = vec![0xffff_ffff_8100_0010, PERF_CONTEXT_USER_DEFERRED, 42];
+/// let sample = ItemKind::Sample { defer: true, chain, ip: None };
+/// let record = ItemKind::Record { cookie: Some(42), frames: vec![0x401100, 0x401200] };
+///
+/// let items = [item(0, 1000, sample), item(1, 2000, record)];
+/// let (stitched, counts) = stitch(Mode::Own, items);
+/// assert_eq!(stitched[0].how, Stitch::Stitched { record: 1 });
+/// let chain = [0xffff_ffff_8100_0010, PERF_CONTEXT_USER, 0x401100, 0x401200];
+/// assert_eq!(stitched[0].chain, chain);
+/// assert_eq!((counts.deferred, counts.orphans), (1, 0));
+/// ```
 pub fn stitch(mode: Mode, items: impl IntoIterator<Item = Item>) -> (Vec<Stitched>, Counts) {
     let mut stitcher = Stitcher::new(mode);
     for item in items {
