@@ -41,6 +41,8 @@ pub mod kernel;
 pub mod merge;
 mod pointers;
 pub mod proof;
+#[path = "../tests/common/random.rs"]
+mod random;
 pub mod relocatable;
 pub mod selftest;
 pub mod table;
