@@ -4,6 +4,7 @@
 //! A limit of address space is the oracle: it does not depend on how fast or busy the machine is.
 
 mod bombs;
+mod captures;
 mod core;
 mod elf;
 mod perfdata;
@@ -23,6 +24,8 @@ struct Sizes {
     functions: u64,
     mappings: u64,
     samples: u64,
+    /// Stops of a captured kernel, 4 KB each.
+    stops: u64,
     name_bytes: usize,
     expressions: u64,
     /// What a bomb unpacks to.
@@ -35,6 +38,7 @@ const SMALL: Sizes = Sizes {
     functions: 100_000,
     mappings: 2_000,
     samples: 5_000,
+    stops: 3_000,
     // Deeper than the stack of a reader that knows no limit; to demangle it takes time squared.
     name_bytes: 3_000,
     expressions: 30,
@@ -46,6 +50,7 @@ const LARGE: Sizes = Sizes {
     functions: 1_000_000,
     mappings: 100_000,
     samples: 1_000_000,
+    stops: 12_500,
     // Names of more than 64 KiB are not read.
     name_bytes: 30_000,
     expressions: 3_000,
@@ -161,6 +166,28 @@ fn samples(sizes: Sizes, scratch: &Scratch) {
             for command in ["replay --threads 1", "compare --threads 1", "doctor"] {
                 run(command, &trace, size(&trace) + 64);
             }
+        },
+    );
+}
+
+/// A capture is read stop by stop, and never held as a tree of values.
+fn captures(sizes: Sizes, scratch: &Scratch) {
+    let map = scratch.path("System.map-6.12.0");
+    captures::write_map(&map).expect("a file");
+    let kernel = format!("--system-map {}", map.display());
+    let trace = scratch.path("captured");
+
+    with_file(
+        scratch,
+        "capture",
+        |path| captures::write(path, sizes.stops).expect("a file"),
+        |path| {
+            // As a tree it would take 13 times the size of the file.
+            let memory = size(path) + 32;
+            run("inspect", path, memory);
+            run(&format!("replay --threads 1 {kernel}"), path, memory);
+            let import = format!("import {kernel} -o {}", trace.display());
+            run(&import, path, memory);
         },
     );
 }
@@ -362,6 +389,7 @@ fn all(sizes: Sizes) {
     functions(sizes, &scratch);
     mappings(sizes, &scratch);
     samples(sizes, &scratch);
+    captures(sizes, &scratch);
     names(sizes, &scratch);
     expressions(sizes, &scratch);
     claims(&scratch);
