@@ -130,21 +130,6 @@ impl Score {
         total
     }
 
-    /// Adds the score of another file.
-    pub fn add(&mut self, other: Score) {
-        for ((_, mine), (_, theirs)) in self.kinds.iter_mut().zip(other.kinds) {
-            mine.add(theirs);
-        }
-        for ((_, mine), (_, theirs)) in self.arguments.iter_mut().zip(other.arguments) {
-            *mine += theirs;
-        }
-        let left = MISSES_MAX.saturating_sub(self.misses.len());
-        self.misses.extend(other.misses.into_iter().take(left));
-        let left = MISSES_MAX.saturating_sub(self.conflicts.len());
-        self.conflicts
-            .extend(other.conflicts.into_iter().take(left));
-    }
-
     fn count(&mut self, kind: Kind, outcome: DefectOutcome) {
         let Some((_, tally)) = self.kinds.iter_mut().find(|k| k.0 == kind) else {
             return;
