@@ -108,7 +108,7 @@ fn functions(sizes: Sizes, scratch: &Scratch) {
     with_file(
         scratch,
         "functions",
-        |path| elf::write(path, elf::functions(sizes.functions)).expect("a file"),
+        |path| elf::write(path, &elf::functions(sizes.functions)).expect("a file"),
         |path| {
             run("inspect", path, size(path) + mib(INSPECTED));
             run("tables dump", path, size(path) + mib(INSPECTED));
@@ -141,7 +141,7 @@ fn mappings(sizes: Sizes, scratch: &Scratch) {
 
 fn samples(sizes: Sizes, scratch: &Scratch) {
     let program = scratch.path("program");
-    elf::write(&program, elf::functions(1000)).expect("a file");
+    elf::write(&program, &elf::functions(1000)).expect("a file");
 
     with_file(
         scratch,
@@ -212,14 +212,16 @@ fn names(sizes: Sizes, scratch: &Scratch) {
 
     // Back references that double the length of a name each time.
     let all = [&all[..], &[doubling()]].concat();
-    let mut sections = elf::symbols(all.iter().cloned().zip(0..));
-    sections.extend(elf::frames(all.len() as u64, |_| Vec::new()));
+    let mut program = elf::symbols(all.iter().cloned().zip(0..));
+    program
+        .sections
+        .extend(elf::frames(all.len() as u64, |_| Vec::new()));
 
     // Memory may grow with the file, but not with what names become when written out.
     with_file(
         scratch,
         "names",
-        |path| elf::write(path, sections).expect("a file"),
+        |path| elf::write(path, &program).expect("a file"),
         |path| {
             for command in ["inspect", "tables dump", "tables check --threads 1"] {
                 run(command, path, 4 * size(path) + 64);
@@ -271,13 +273,13 @@ fn expressions(sizes: Sizes, scratch: &Scratch) {
     };
 
     let functions = (0..sizes.expressions).map(|number| (format!("f{number}"), number));
-    let mut sections = elf::symbols(functions);
-    sections.extend(elf::frames(sizes.expressions, row));
+    let mut program = elf::symbols(functions);
+    program.sections.extend(elf::frames(sizes.expressions, row));
 
     with_file(
         scratch,
         "expressions",
-        |path| elf::write(path, sections).expect("a file"),
+        |path| elf::write(path, &program).expect("a file"),
         |path| {
             for command in ["inspect", "tables dump", "tables check --threads 1"] {
                 run(command, path, size(path) + 64);
@@ -296,12 +298,12 @@ fn claims(scratch: &Scratch) {
         bytes.extend(*b"none");
         elf::Section::debug(".debug_frame", elf::SHF_COMPRESSED, bytes)
     };
-    let mut sections = elf::functions(10);
-    sections.extend((0..100).map(section));
+    let mut program = elf::functions(10);
+    program.sections.extend((0..100).map(section));
     with_file(
         scratch,
         "claims",
-        |path| elf::write(path, sections).expect("a file"),
+        |path| elf::write(path, &program).expect("a file"),
         |path| {
             run("inspect", path, 64);
             run("tables check --threads 1", path, 64);
@@ -346,13 +348,13 @@ fn unpacked(sizes: Sizes, scratch: &Scratch) {
     for (name, sections, count) in [("mini", mini, 1), ("rows", rows, 20)] {
         // All sections together unpack to the limit at most.
         let memory = 2 * (bytes * count).min(1 << 30) + (64 << 20);
-        let mut all = elf::text(10);
-        all.extend(sections);
+        let mut program = elf::text(10);
+        program.sections.extend(sections);
 
         with_file(
             scratch,
             name,
-            |path| elf::write(path, all).expect("a file"),
+            |path| elf::write(path, &program).expect("a file"),
             |path| {
                 run("inspect", path, 64);
                 run("tables check --threads 1", path, memory >> 20);

@@ -45,7 +45,7 @@ impl BuiltProgram {
             data,
             entry,
         } = &self.code;
-        Ok(elf::write(layout, data, *entry, tables))
+        Ok(elf::write(layout, data, *entry, &tables))
     }
 
     /// A readable form of an address: function and offset.
