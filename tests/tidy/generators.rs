@@ -5,7 +5,7 @@ use crate::random::Random;
 use crate::repository::{File, files};
 
 /// Where the numbers of a generator stand.
-const GENERATORS: [(&str, &str); 4] = [
+const GENERATORS: [(&str, &str); 5] = [
     (
         "tests/common/random.rs",
         "tests, and commands that test with random inputs",
@@ -13,6 +13,10 @@ const GENERATORS: [(&str, &str); 4] = [
     (
         "emulator/src/random.rs",
         "what programs get in the emulated machine, which uses no test's file",
+    ),
+    (
+        "emulator/compare/src/differential/values.rs",
+        "the draws that `snapshots/abstraction-known.snap` counts, which are compared over time",
     ),
     (
         "src/perf/bpf/sample.rs",

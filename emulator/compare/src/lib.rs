@@ -9,6 +9,3 @@ pub mod differential;
 pub mod flat;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod lockstep;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-#[path = "../tests/common/random.rs"]
-mod random;

@@ -3,7 +3,7 @@
 
 use super::generate::in_window;
 use super::subject::{AREA_SIZE, TestInstruction, address};
-use crate::random::Random;
+use super::values::Random;
 use iced_x86::{Code, Mnemonic};
 use unwind_sim_emulator_native::single::NativeCase;
 
@@ -152,7 +152,7 @@ pub(super) fn far(subject: &TestInstruction, random: &mut Random, case: &mut Nat
     // In 64-bit mode, `iret` always pops rip, cs, rflags, rsp and ss (SDM volume 2, IRET).
     if subject.is_iret() {
         put(2, random.bits() & LOADED);
-        let stack = if random.chance(128, 256) {
+        let stack = if random.chance(128) {
             window
         } else {
             random.bits()
@@ -167,7 +167,7 @@ fn selector(random: &mut Random, usual: u16) -> u16 {
     const OTHERS: [u16; 12] = [0, 1, 2, 3, 0x10, 0x2b, 0x33, 0x28, 0x30, 0x32, 0x37, 0x7b];
     let bits = random.bits();
     let other = match bits >> 56 {
-        0..16 => random.pick(&OTHERS),
+        0..16 => *random.pick(&OTHERS),
         16..24 => bits as u16,
         _ => return usual,
     };

@@ -1,7 +1,7 @@
 //! Bytes without regard to what they mean: every opcode and prefix, in forms that are not
 //! instructions as well as in those that are. `encodings` makes only what iced decodes to a code.
 
-use crate::random::Random;
+use super::values::Random;
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction};
 use std::collections::HashSet;
 use unwind_sim_emulator::Processor;
@@ -43,7 +43,7 @@ pub(super) fn random(
 
     let mut at = 0;
     for _ in 0..prefixes {
-        put(bytes, &mut at, random.pick(&PREFIXES));
+        put(bytes, &mut at, *random.pick(&PREFIXES));
     }
 
     let rex = 0x40 | (choice >> 16 & 15) as u8;

@@ -1,7 +1,7 @@
 //! All instructions as bytes: every encoding of each of iced's `Code` values that its decoder knows
 //! in 64-bit mode, except those with EVEX, XOP and the like.
 
-use crate::random::Random;
+use super::values::Random;
 use iced_x86::{Code, Decoder, EncodingKind, Instruction};
 use unwind_sim_emulator::Processor;
 
@@ -217,15 +217,15 @@ impl Templates {
     }
 
     fn pick(&self, random: &mut Random) -> Option<&Template> {
-        let lists = if random.chance(48, 256) {
+        let lists = if random.chance(48) {
             [&self.more, &self.register, &self.memory]
-        } else if random.chance(128, 256) {
+        } else if random.chance(128) {
             [&self.register, &self.memory, &self.more]
         } else {
             [&self.memory, &self.register, &self.more]
         };
         let list = lists.into_iter().find(|list| !list.is_empty())?;
-        list.get(random.below(list.len()))
+        Some(random.pick(list))
     }
 }
 
@@ -319,7 +319,7 @@ impl Template {
             };
 
             if choice & 15 == 0 {
-                add(random.pick(&SEGMENTS));
+                add(*random.pick(&SEGMENTS));
             }
             if choice >> 4 & 15 == 0 && self.memory {
                 add(0x67);

@@ -4,8 +4,7 @@
 use super::areas;
 use super::relate;
 use super::subject::{AREA_SIZE, Access, AddressRegister, Jump, TestInstruction};
-use super::values::{self, Element};
-use crate::random::Random;
+use super::values::{self, Element, Random};
 use iced_x86::{Instruction, Mnemonic, Register};
 use unwind_sim_emulator_native::Extended;
 use unwind_sim_emulator_native::single::{
@@ -40,10 +39,10 @@ pub(super) struct Pools {
 }
 
 /// How many of 256 cases with memory have it over the boundary between two pages.
-const WITH_MIDDLE: usize = 24;
+const WITH_MIDDLE: u8 = 24;
 const PAGE: u64 = 0x1000;
 /// How many of 256 cases of x87 and SSE instructions have the AVX state, too.
-const WITH_UPPER: usize = 24;
+const WITH_UPPER: u8 = 24;
 const INTEGERS: usize = 8192;
 const VECTORS: usize = 2048;
 const EXTENDED: usize = 1024;
@@ -212,7 +211,7 @@ pub(super) fn case(
     case.code_len = subject.len();
     case.mode = subject.mode;
     case.memory = memory;
-    case.middle = memory && random.chance(WITH_MIDDLE, 256);
+    case.middle = memory && random.chance(WITH_MIDDLE);
 
     let state = &mut case.state;
     pools.registers(random, &mut state.gpr);
@@ -235,7 +234,7 @@ pub(super) fn case(
         pools.fx(subject.element, random, &mut state.fx.legacy);
         // Instructions of SSE keep the upper halves.
         let needs_upper = subject.mode == Mode::Avx || subject.has_area();
-        if pools.avx && (needs_upper || random.chance(WITH_UPPER, 256)) {
+        if pools.avx && (needs_upper || random.chance(WITH_UPPER)) {
             case.mode = Mode::Avx;
             pools.upper(subject.element, random, &mut state.fx);
         }
@@ -282,7 +281,7 @@ pub(super) fn case(
 fn operands(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
     let gpr = &mut case.state.gpr;
     match insn.mnemonic() {
-        Mnemonic::Div | Mnemonic::Idiv if !random.chance(24, 256) => {
+        Mnemonic::Div | Mnemonic::Idiv if !random.chance(24) => {
             // Usually a quotient that fits.
             let signed = insn.mnemonic() == Mnemonic::Idiv;
             let size = match insn.op0_register() {
@@ -304,7 +303,7 @@ fn operands(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
 
             let negative = gpr[RAX] << (64 - 8 * size) >> 63 != 0;
             gpr[RDX] = if signed && negative { u64::MAX } else { 0 };
-            if random.chance(128, 256) {
+            if random.chance(128) {
                 gpr[RDX] ^= random.bits() >> 62;
             }
         }
@@ -319,7 +318,7 @@ fn gather(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
     let fx = &mut case.state.fx;
     let number = insn.memory_index().number();
 
-    if !random.chance(8, 256) {
+    if !random.chance(8) {
         let mut halves = [0; 2];
         // An index for each element.
         for half in &mut halves {
@@ -327,7 +326,7 @@ fn gather(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
                 // Nothing is mapped after the window.
                 let near = (random.below(80) as i128 - 64) as u128;
 
-                let value = if random.chance(6, 256) {
+                let value = if random.chance(6) {
                     random.bits().into()
                 } else {
                     near
@@ -344,7 +343,7 @@ fn gather(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
     }
 
     // The mask: all elements are loaded.
-    if random.chance(128, 256) && insn.op2_register().is_vector_register() {
+    if random.chance(128) && insn.op2_register().is_vector_register() {
         fx.set_ymm(insn.op2_register().number(), [u128::MAX; 2]);
     }
 }
@@ -459,12 +458,12 @@ fn string(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
             160
         };
 
-        let any = random.chance(8, 256) && case.state.rflags & DIRECTION == 0;
+        let any = random.chance(8) && case.state.rflags & DIRECTION == 0;
         // Otherwise the count is any number, which leads out of the window.
         if !any {
-            gpr[RCX] = random.below(most) as u64 * u64::from(!random.chance(16, 256));
+            gpr[RCX] = random.below(most) as u64 * u64::from(!random.chance(16));
         }
-        if any && random.chance(128, 256) {
+        if any && random.chance(128) {
             gpr[RCX] &= 0xffff_ffff;
         }
     }
@@ -473,7 +472,7 @@ fn string(insn: &Instruction, random: &mut Random, case: &mut NativeCase) {
         insn.mnemonic(),
         Mnemonic::Bt | Mnemonic::Bts | Mnemonic::Btr | Mnemonic::Btc
     );
-    if bit && case.memory && insn.op1_register().is_gpr() && !random.chance(8, 256) {
+    if bit && case.memory && insn.op1_register().is_gpr() && !random.chance(8) {
         let register = insn.op1_register();
         let address = [insn.memory_base(), insn.memory_index()];
         if !address

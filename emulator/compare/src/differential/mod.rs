@@ -19,7 +19,6 @@ mod relate;
 mod subject;
 mod values;
 
-pub use crate::random::Random;
 pub use compare::Verdict;
 pub use coverage::{Coverage, TRAITS, excluded};
 pub use encodings::Encodings;
@@ -27,6 +26,7 @@ pub use file::{CaseFile, CaseFileError};
 pub use hold::{CaseResult, Failure, hold};
 pub use machine::{CaseEnd, Emulated};
 pub use subject::{Access, AddressRegister, TestInstruction, address, mode};
+pub use values::Random;
 
 use generate::Pools;
 use iced_x86::{Code, EncodingKind, Instruction, InstructionInfoFactory};
@@ -41,7 +41,7 @@ use unwind_sim_emulator_native::single::{
 /// Number of states tried for each encoding.
 const STATES: usize = 8;
 /// How many of 256 instructions are random bytes.
-const WITH_BYTES: usize = 24;
+const WITH_BYTES: u8 = 24;
 /// Number of encodings of a code tried in the machine before it counts as not modelled.
 const PROBES: usize = 40;
 
@@ -165,7 +165,7 @@ impl Fuzzer {
             let mut bytes = [0; 15];
             let place = Native::place(first);
             let processor = self.emulated.processor();
-            let insn = if self.bytes.is_some() && self.random.chance(WITH_BYTES, 256) {
+            let insn = if self.bytes.is_some() && self.random.chance(WITH_BYTES) {
                 self.any(place, &mut bytes)
             } else {
                 self.encodings

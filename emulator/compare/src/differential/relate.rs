@@ -4,13 +4,12 @@
 
 use super::generate::in_window;
 use super::subject::TestInstruction;
-use super::values::Element;
-use crate::random::Random;
+use super::values::{Element, Random};
 use iced_x86::{CpuidFeature, Mnemonic};
 use unwind_sim_emulator_native::single::{Mode, NativeCase};
 
 /// How many of 256 cases get related operands.
-const RELATED: usize = 80;
+const RELATED: u8 = 80;
 /// Size of the largest operand, bytes.
 const SIZE: usize = 32;
 
@@ -38,7 +37,7 @@ pub(super) fn relate(
     let is_shift = shifts(insn.mnemonic());
 
     // Independent operands hardly ever cancel, are equal, or differ by one bit.
-    if !random.chance(if is_shift { 128 } else { RELATED }, 256) {
+    if !random.chance(if is_shift { 128 } else { RELATED }) {
         return;
     }
 
@@ -74,7 +73,7 @@ pub(super) fn relate(
     };
 
     let (mut from, mut to) = (get(case, *source), get(case, *target));
-    if is_fused && random.chance(160, 256) {
+    if is_fused && random.chance(160) {
         let other = get(case, places[random.below(places.len())]);
         product(subject.element, random, &mut from, &other);
     }
@@ -197,7 +196,7 @@ fn product(element: Element, random: &mut Random, x: &mut [u8; SIZE], y: &[u8; S
         }
     }
     // The sign of the addend decides whether it cancels.
-    if random.chance(128, 256) {
+    if random.chance(128) {
         let size = if element == Element::Single { 4 } else { 8 };
         x.chunks_mut(size).for_each(|x| x[size - 1] ^= 0x80);
     }

@@ -1,7 +1,44 @@
-//! Random operand values: some arbitrary, many near points where behaviour changes,
+//! Random numbers, and operand values: some arbitrary, many near points where behaviour changes,
 //! such as small numbers, powers of two, and the limits of a format.
 
-use crate::random::Random;
+/// A random number generator (wyrand). The same seed gives the same numbers.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A generator with this seed.
+    pub fn new(seed: u64) -> Random {
+        let mut random = Random(seed ^ 0x9e37_79b9_7f4a_7c15);
+        random.bits();
+        random
+    }
+
+    /// 64 random bits.
+    #[inline]
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0xa076_1d64_78bd_642f);
+        let wide = u128::from(self.0) * u128::from(self.0 ^ 0xe703_7ed1_a0b4_28db);
+        (wide >> 64) as u64 ^ wide as u64
+    }
+
+    /// A number below `end`, which must not be 0.
+    #[inline]
+    pub fn below(&mut self, end: usize) -> usize {
+        ((u128::from(self.bits()) * end as u128) >> 64) as usize
+    }
+
+    /// True with probability `parts` / 256.
+    #[inline]
+    pub fn chance(&mut self, parts: u8) -> bool {
+        (self.bits() >> 56) as u8 <= parts.wrapping_sub(1) && parts != 0
+    }
+
+    /// A random element.
+    #[inline]
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len())]
+    }
+}
 
 /// A value for a general register.
 pub(super) fn integer(random: &mut Random) -> u64 {
@@ -17,7 +54,7 @@ pub(super) fn integer(random: &mut Random) -> u64 {
         12 => random.bits() >> shift,
         13 => random.bits() as i64 as i32 as u64,
         14 => (bits >> 16 & 0xff) * 0x0101_0101_0101_0101,
-        _ => random.pick(&EDGES),
+        _ => *random.pick(&EDGES),
     }
 }
 
@@ -94,7 +131,7 @@ pub(super) fn single(random: &mut Random) -> u32 {
     let (small, large) = ((bits >> 8 & 31) as u32, (bits >> 41) as u32);
 
     match bits & 15 {
-        0..3 => random.pick(&SINGLES) | sign,
+        0..3 => *random.pick(&SINGLES) | sign,
         // Neighbours of the special values.
         3 | 4 => {
             random
@@ -128,7 +165,7 @@ pub(super) fn double(random: &mut Random) -> u64 {
     let large = bits >> 12;
 
     match bits & 15 {
-        0..3 => random.pick(&DOUBLES) | sign,
+        0..3 => *random.pick(&DOUBLES) | sign,
         // Neighbours of the special values.
         3 | 4 => {
             random
@@ -190,7 +227,7 @@ pub(super) fn extended(random: &mut Random) -> (u16, u64) {
     let normal = random.bits() | 1 << 63;
     match bits & 7 {
         0 | 1 => {
-            let (exponent, significand) = random.pick(&EXTENDED);
+            let (exponent, significand) = *random.pick(&EXTENDED);
             (exponent | sign, significand)
         }
         2 => {

@@ -63,7 +63,7 @@ impl Case {
         let is_wide = sizes.max().is_some_and(|size| size >= ALIGNED_SIZE);
 
         // Large operands often need alignment.
-        let align = (is_wide && random.chance(192, 256)).then(|| random.pick(&ALIGNMENTS));
+        let align = (is_wide && random.chance(192)).then(|| *random.pick(&ALIGNMENTS));
 
         let mut case = Case {
             is_partial: is_partial(&subject.insn, factory),
@@ -111,14 +111,14 @@ impl Case {
     }
 
     fn draw_anchors(&mut self, random: &mut Random) {
-        if !random.chance(96, 256) {
+        if !random.chance(96) {
             return;
         }
         let of = Value::frame(-8 * (1 + random.below(12)) as i32);
         self.anchors.push(Anchor::Aligned { of, align: 32 });
-        if random.chance(160, 256) {
+        if random.chance(160) {
             // One by the instruction itself, when it was executed before.
-            let at = if random.chance(96, 256) {
+            let at = if random.chance(96) {
                 self.subject.insn.ip()
             } else {
                 0x1000
@@ -130,11 +130,11 @@ impl Case {
     /// An address on the stack.
     fn stack_source(&self, random: &mut Random) -> Source {
         let place = SLOTS.0 + 8 * random.below(((SLOTS.1 - SLOTS.0) / 8) as usize) as i64;
-        if !self.anchors.is_empty() && random.chance(96, 256) {
+        if !self.anchors.is_empty() && random.chance(96) {
             let anchor = random.below(self.anchors.len()) as u16;
             return Source::Below(anchor, place.clamp(-64, 16));
         }
-        let odd = if random.chance(16, 256) {
+        let odd = if random.chance(16) {
             random.below(8)
         } else {
             0
@@ -145,11 +145,11 @@ impl Case {
     fn source(&self, reg: Reg, random: &mut Random) -> Source {
         match random.below(16) {
             0..4 => Source::Entry(reg, 0),
-            4 => Source::Entry(random.pick(&Reg::CALLEE_SAVED), 0),
+            4 => Source::Entry(*random.pick(&Reg::CALLEE_SAVED), 0),
             5..8 => self.stack_source(random),
             8 => Source::Return,
             9 => Source::Number(random.below(300) as u64),
-            10 => Source::Number(random.pick(&[0, 1, u64::MAX, 8, 0xffff_ffff, u64::MAX - 7])),
+            10 => Source::Number(*random.pick(&[0, 1, u64::MAX, 8, 0xffff_ffff, u64::MAX - 7])),
             11 => Source::Heap,
             12 => Source::Number(HEAP.start + 8 * random.below(8) as u64),
             _ => Source::Random,
@@ -205,7 +205,7 @@ impl Case {
         let mut source = source;
         let value = self.known(&mut source, random);
         self.regs[reg as usize] = source;
-        if random.chance(12, 256) && reg != Reg::Rsp {
+        if random.chance(12) && reg != Reg::Rsp {
             self.state.set_loaded(reg, value);
         } else {
             self.state.set(reg, value);
@@ -215,7 +215,7 @@ impl Case {
     /// Usually makes a memory operand one on the stack, at a place that is known.
     fn steer(&mut self, number: usize, random: &mut Random) {
         let access = self.subject.accesses[number];
-        let (AddressRegister::Register(base), false) = (access.base, random.chance(48, 256)) else {
+        let (AddressRegister::Register(base), false) = (access.base, random.chance(48)) else {
             return;
         };
 
@@ -279,10 +279,10 @@ impl Case {
         let mut wanted = vec![(return_address.0, 8, return_address.1)];
         for _ in 0..random.below(7) {
             // Near where a register leads, or anywhere.
-            let near = if around.is_empty() || random.chance(96, 256) {
+            let near = if around.is_empty() || random.chance(96) {
                 self.stack_source(random)
             } else {
-                random.pick(&around)
+                *random.pick(&around)
             };
 
             let shift =
@@ -303,7 +303,7 @@ impl Case {
                 0 => (4, Source::Number(random.below(300) as u64)),
                 1 => (8, self.stack_source(random)),
                 2 => (8, Source::Return),
-                _ => (8, Source::Entry(random.pick(&Reg::CALLEE_SAVED), 0)),
+                _ => (8, Source::Entry(*random.pick(&Reg::CALLEE_SAVED), 0)),
             };
             wanted.push((at, size, source));
         }
@@ -337,17 +337,17 @@ impl Case {
     }
 
     fn draw_flags(&mut self, random: &mut Random) {
-        let saved = Source::Entry(random.pick(&Reg::CALLEE_SAVED), 0);
-        if random.chance(24, 256) {
+        let saved = Source::Entry(*random.pick(&Reg::CALLEE_SAVED), 0);
+        if random.chance(24) {
             self.state.is_elsewhere = true;
-            self.vectors = random.chance(160, 256).then_some(saved);
+            self.vectors = random.chance(160).then_some(saved);
         }
-        if random.chance(24, 256) {
+        if random.chance(24) {
             self.state.is_lossy = true;
-            self.forgotten = random.chance(160, 256).then_some(saved);
+            self.forgotten = random.chance(160).then_some(saved);
         }
         let is_conditional = self.subject.insn.is_jcc_short_or_near() || self.is_loop();
-        if random.chance(if is_conditional { 224 } else { 24 }, 256) {
+        if random.chance(if is_conditional { 224 } else { 24 }) {
             self.compared = Some(self.draw_comparison(random));
             self.state.comparison = self.compared.map(|compared| compared.what);
         }
@@ -359,8 +359,8 @@ impl Case {
     }
 
     fn draw_comparison(&mut self, random: &mut Random) -> ComparedOperand {
-        let reg = random.pick(&Reg::ALL[..16]);
-        let place = match (self.words.is_empty(), random.chance(64, 256)) {
+        let reg = *random.pick(&Reg::ALL[..16]);
+        let place = match (self.words.is_empty(), random.chance(64)) {
             (false, true) => ComparedPlace::Memory(random.pick(&self.words).at),
             _ => ComparedPlace::Reg(reg),
         };
@@ -390,7 +390,7 @@ impl Case {
             // Mostly whole registers.
             what: Comparison {
                 place,
-                width: random.pick(&[8, 8, 8, 4, 4, 2, 1]),
+                width: *random.pick(&[8, 8, 8, 4, 4, 2, 1]),
                 with: self.known(&mut with, random),
             },
             with,
@@ -441,7 +441,7 @@ fn index(number: u64, random: &mut Random) -> Option<Value> {
     let is_multiple = number.trailing_zeros() >= shift.into();
     is_multiple.then_some(Value::Index {
         shift,
-        width: random.pick(&[8, 8, 4]),
+        width: *random.pick(&[8, 8, 4]),
         max,
     })
 }

@@ -211,7 +211,7 @@ impl ConcreteContext {
 
 /// An address that is not in the frame.
 fn heap(random: &mut Random) -> u64 {
-    let odd = if random.chance(64, 256) {
+    let odd = if random.chance(64) {
         random.bits() & 15
     } else {
         0

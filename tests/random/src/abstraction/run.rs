@@ -111,7 +111,7 @@ impl ConcreteRun {
         for chunk in state.window.as_chunks_mut::<8>().0 {
             // Where nothing is known, the caller's values may be all the same: half of these words
             // hold one.
-            let source = case.forgotten.filter(|_| random.chance(128, 256));
+            let source = case.forgotten.filter(|_| random.chance(128));
             let value = world.give(source.unwrap_or(Source::Random), random);
             *chunk = value.to_le_bytes();
         }
@@ -148,7 +148,7 @@ impl ConcreteRun {
         flags |= match case.state.direction {
             Direction::Up => 0,
             Direction::Down => DIRECTION,
-            Direction::Unknown => DIRECTION * u64::from(random.chance(128, 256)),
+            Direction::Unknown => DIRECTION * u64::from(random.chance(128)),
         };
         if let Some(compared) = case.compared {
             self.with = self.world.give(compared.with, random);
@@ -159,11 +159,7 @@ impl ConcreteRun {
             flags |= (u64::from(carry) * CARRY) | (u64::from(zero) * ZERO);
             // One of the two, if it is less.
             if is_less(value.unwrap_or(0), self.with, size) {
-                flags |= if random.chance(128, 256) {
-                    SIGN
-                } else {
-                    OVERFLOW
-                };
+                flags |= if random.chance(128) { SIGN } else { OVERFLOW };
             }
         }
         self.before.state.rflags = 0x202 | flags;
