@@ -2,6 +2,7 @@
 //! atomic instruction on random numbers, with all changed registers folded into the result; and
 //! which accesses to a perf event's context the verifier allows.
 
+use crate::common::random::Random;
 use crate::common::skip::skip;
 use unwind_sim_host::bpf::{BpfError, KernelProgram, ProgramType};
 use unwind_sim_perf_model::bpf::{
@@ -29,22 +30,12 @@ fn ours(insns: &[Insn]) -> u32 {
     outcome.unwrap_or_else(|fault| panic!("{fault}")).value()
 }
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn number(&mut self) -> i64 {
-        match self.next() % 4 {
-            0 => (self.next() % 9) as i64 - 4,
-            1 => [i64::MIN, i64::MAX, 1 << 31, -(1 << 31), 0xffff_ffff][(self.next() % 5) as usize],
-            _ => self.next() as i64,
-        }
+/// Small numbers, limits of types, and anything.
+fn number(random: &mut Random) -> i64 {
+    match random.below(4) {
+        0 => random.below(9) as i64 - 4,
+        1 => random.pick(&[i64::MIN, i64::MAX, 1 << 31, -(1 << 31), 0xffff_ffff]),
+        _ => random.bits() as i64,
     }
 }
 
@@ -56,7 +47,7 @@ fn instructions(random: &mut Random) -> Vec<Insn> {
     for class in [4_u8, 7] {
         let width = if class == 7 { 63 } else { 31 };
         for op in (0..=0xc).map(|op: u8| op << 4) {
-            let imm = random.number() as i32;
+            let imm = number(random) as i32;
             // 0x30 and 0x90 are division and remainder: offset 1 makes them signed, and the
             // verifier refuses the constant 0.
             match op {
@@ -107,7 +98,7 @@ fn instructions(random: &mut Random) -> Vec<Insn> {
     for class in [5, 6] {
         for op in [1, 2, 3, 4, 5, 6, 7, 0xa, 0xb, 0xc, 0xd_u8] {
             all.push(Insn::new(op << 4 | 8 | class, 1, 2, 1, 0));
-            all.push(Insn::new(op << 4 | class, 1, 0, 1, random.number() as i32));
+            all.push(Insn::new(op << 4 | class, 1, 0, 1, number(random) as i32));
         }
     }
 
@@ -124,7 +115,7 @@ fn instructions(random: &mut Random) -> Vec<Insn> {
 
     for size in [0, 0x08, 0x10, 0x18] {
         all.push(Insn::new(0x61 | size, 1, 10, -8, 0));
-        all.push(Insn::new(0x62 | size, 10, 0, -8, random.number() as i32));
+        all.push(Insn::new(0x62 | size, 10, 0, -8, number(random) as i32));
         all.push(Insn::new(0x63 | size, 10, 2, -8, 0));
         all.push(Insn::new(0xc3 | size, 1, 10, -8, 0x100));
         all.push(Insn::new(0xc3 | size, 10, 2, -8, 0x110));
@@ -140,9 +131,9 @@ fn instructions(random: &mut Random) -> Vec<Insn> {
 /// A program around one instruction. Its result is the lower or upper half of everything that the
 /// instruction may change.
 fn program(tested: Insn, random: &mut Random, upper: bool) -> Vec<Insn> {
-    let numbers = [random.number(), random.number(), random.number()];
+    let numbers = [number(random), number(random), number(random)];
     // Sometimes the value to compare and exchange is equal, or two operands are.
-    let memory = [numbers[0], numbers[1], random.number()][(random.next() % 3) as usize];
+    let memory = [numbers[0], numbers[1], number(random)][random.below(3)];
     let mut insns = Vec::new();
     for (register, number) in (0..).zip(numbers) {
         insns.extend(Insn::ld_imm64(register, number));
@@ -169,13 +160,13 @@ fn instructions_do_what_they_do_in_the_kernel() {
     let mut refused = std::collections::BTreeMap::new();
 
     for seed in 1..=12_u64 {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = Random::new(seed);
         for tested in instructions(&mut random) {
-            let state = random.next();
+            let state = random.bits();
             for upper in [false, true] {
                 // Both programs get the same numbers; one returns the lower half of the result, one
                 // the upper.
-                let insns = program(tested, &mut Random(state), upper);
+                let insns = program(tested, &mut Random::new(state), upper);
                 let Some(loaded) = kernel(TEST, ProgramType::SocketFilter, &insns) else {
                     return;
                 };

@@ -261,6 +261,7 @@ mod tests {
     use super::*;
     use crate::address_space::{AddressSpace, PAGE_SIZE, Permissions};
     use crate::machine::{Exit, Machine};
+    use crate::test_random::Random;
 
     fn of(bytes: &[u8]) -> Effects {
         let processor = Processor::default();
@@ -349,15 +350,7 @@ mod tests {
         const DATA: u64 = 0x50_0000;
         const MIDDLE: u64 = DATA + PAGE_SIZE / 2;
         const RSP: u8 = reg::RSP as u8;
-        let mut seed = 2026u64;
-
-        // splitmix64: the same cases in every run.
-        let mut random = move || {
-            seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let z = (seed ^ seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ z >> 31
-        };
+        let mut random = Random::new(2026);
 
         let mut info = InstructionInfoFactory::new();
         let mut space = AddressSpace::default();
@@ -369,7 +362,7 @@ mod tests {
         let mut machine = Machine::new(Core::new(space));
 
         for _ in 0..40_000 {
-            let code: Vec<u8> = (0..2).flat_map(|_| random().to_le_bytes()).collect();
+            let code: Vec<u8> = (0..2).flat_map(|_| random.bits().to_le_bytes()).collect();
 
             // All bytes are equal, so that a change shows.
             let data = vec![0x5a; PAGE_SIZE as usize];
@@ -379,7 +372,7 @@ mod tests {
             machine.core.state.set_rflags(0x202);
             for number in 0..16 {
                 // Into the data page, so that most memory operands are mapped.
-                let pointer = MIDDLE + random() % 64 * 8;
+                let pointer = MIDDLE + random.below_u64(64) * 8;
                 machine.core.state.set_gpr(number, pointer);
             }
 

@@ -62,10 +62,14 @@ pub mod machine;
 mod op;
 mod operands;
 pub mod processor;
+mod random;
 pub mod ring0;
 pub mod single;
 pub mod state;
 pub mod stop;
+#[cfg(test)]
+#[path = "../tests/common/random.rs"]
+mod test_random;
 
 pub use self::core::Core;
 pub use address_space::{

@@ -1,6 +1,7 @@
 //! A machine that nobody observes executes several instructions with one operation. It must do the
 //! same as one that is observed, instruction by instruction, also at faults and limits.
 
+use crate::random::Random;
 use unwind_sim_emulator::machine::BlockId;
 use unwind_sim_emulator::state::reg;
 use unwind_sim_emulator::{AddressSpace, Core, Executed, Exit, Machine, Observer, Permissions};
@@ -12,20 +13,12 @@ const PAGE: u64 = 0x1000;
 const SEEDS: u64 = 4000;
 const INSTRUCTIONS: usize = 24;
 
-/// SplitMix64.
-struct Random(u64);
+/// Random instructions.
+struct Draw(Random);
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
+impl Draw {
     fn below(&mut self, n: u64) -> u8 {
-        (self.next() % n) as u8
+        self.0.below_u64(n) as u8
     }
 
     /// A register; rsp is rare.
@@ -102,7 +95,7 @@ impl Random {
 }
 
 /// Random instructions and forward branches, then `hlt`.
-fn program(random: &mut Random) -> Vec<u8> {
+fn program(random: &mut Draw) -> Vec<u8> {
     let mut code = Vec::new();
     for _ in 0..INSTRUCTIONS {
         let insn = random.instruction();
@@ -118,7 +111,7 @@ fn program(random: &mut Random) -> Vec<u8> {
     code
 }
 
-fn machine(code: &[u8], random: &mut Random) -> Machine {
+fn machine(code: &[u8], random: &mut Draw) -> Machine {
     let mut memory = AddressSpace::default();
     let text = CODE..CODE + PAGE;
     memory.map(text, Permissions::READ_EXECUTE).expect("free");
@@ -126,7 +119,7 @@ fn machine(code: &[u8], random: &mut Random) -> Machine {
     let data = DATA..DATA + PAGE;
     memory.map(data, Permissions::READ_WRITE).expect("free");
     let words: Vec<u8> = (0..PAGE / 8)
-        .flat_map(|_| random.next().to_le_bytes())
+        .flat_map(|_| random.0.bits().to_le_bytes())
         .collect();
     memory.poke(DATA, &words).expect("mapped");
     let mut machine = Machine::new(Core::new(memory));
@@ -137,8 +130,8 @@ fn machine(code: &[u8], random: &mut Random) -> Machine {
         let offset = offset[usize::from(random.below(6))];
         state.set_gpr(register, DATA + offset + u64::from(random.below(2)));
     }
-    state.set_gpr(reg::RAX, random.next() % 3);
-    state.set_gpr(reg::RCX, random.next());
+    state.set_gpr(reg::RAX, random.0.below_u64(3));
+    state.set_gpr(reg::RCX, random.0.bits());
     state.rip = CODE;
     machine
 }
@@ -219,7 +212,7 @@ fn joined_instructions_do_what_each_does() {
     let (mut seen, mut within, mut all) = (0, 0, 0);
 
     for seed in 0..SEEDS {
-        let mut random = Random(seed);
+        let mut random = Draw(Random::new(seed));
         let code = program(&mut random);
         let first = machine(&code, &mut random);
         // A limit may fall between two joined instructions.

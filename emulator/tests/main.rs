@@ -1,5 +1,7 @@
 //! Tests of the machine from outside: whole programs, memory, snapshots.
 
+#[path = "common/random.rs"]
+mod random;
 #[path = "common/skip.rs"]
 mod skip;
 

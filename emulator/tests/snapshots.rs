@@ -1,6 +1,7 @@
 //! Random code that changes its memory and itself, with random snapshots of the machine: a restored
 //! machine must equal a copy made at that time, and so must everything it does afterwards.
 
+use crate::random::Random;
 use unwind_sim_emulator::{AddressSpace, Core, Exit, Machine, Permissions, RestoreError};
 
 const PAGE: u64 = 4096;
@@ -11,21 +12,6 @@ const DATA: u64 = 0x50_0000;
 const DATA_PAGES: u64 = 8;
 /// Maximum number of snapshots held.
 const HELD_MAX: usize = 6;
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 /// Everything visible of a machine.
 #[derive(PartialEq, Debug)]
@@ -85,7 +71,7 @@ fn machine(random: &mut Random) -> Machine {
         .map(data, Permissions::READ_WRITE)
         .expect("user space");
     let bytes: Vec<u8> = (0..CODE_PAGES * PAGE / 8)
-        .flat_map(|_| random.next().to_le_bytes())
+        .flat_map(|_| random.bits().to_le_bytes())
         .collect();
     memory.poke(CODE, &bytes).expect("mapped");
     let mut machine = Machine::new(Core::new(memory));
@@ -95,11 +81,11 @@ fn machine(random: &mut Random) -> Machine {
 
 /// Moves to another instruction, with pointers to code and data in the registers.
 fn scatter(machine: &mut Machine, random: &mut Random) {
-    machine.core.state.rip = CODE + random.below(CODE_PAGES * PAGE);
+    machine.core.state.rip = CODE + random.below_u64(CODE_PAGES * PAGE);
     for number in 0..16 {
-        let pointer = match random.below(3) {
-            0 => CODE + random.below(CODE_PAGES * PAGE),
-            _ => DATA + random.below(DATA_PAGES * PAGE),
+        let pointer = match random.below_u64(3) {
+            0 => CODE + random.below_u64(CODE_PAGES * PAGE),
+            _ => DATA + random.below_u64(DATA_PAGES * PAGE),
         };
         machine.core.state.set_gpr(number, pointer);
     }
@@ -108,12 +94,12 @@ fn scatter(machine: &mut Machine, random: &mut Random) {
 
 /// Changes the machine, by running it or as a kernel or a debugger would.
 fn advance(machine: &mut Machine, seed: u64) {
-    let random = &mut Random(seed);
-    let page = DATA + random.below(DATA_PAGES) * PAGE;
-    let pages = page..page + PAGE * (1 + random.below(2));
-    let code = CODE + random.below(CODE_PAGES) * PAGE;
+    let random = &mut Random::new(seed);
+    let page = DATA + random.below_u64(DATA_PAGES) * PAGE;
+    let pages = page..page + PAGE * (1 + random.below_u64(2));
+    let code = CODE + random.below_u64(CODE_PAGES) * PAGE;
     let memory = &mut machine.core.memory;
-    match random.below(24) {
+    match random.below_u64(24) {
         0 => memory.unmap(pages).expect("user space"),
         1 => memory
             .map(pages, Permissions::READ_WRITE)
@@ -122,8 +108,11 @@ fn advance(machine: &mut Machine, seed: u64) {
         2 => drop(memory.protect(pages, Permissions::READ)),
         3 => drop(memory.protect(pages, Permissions::READ_WRITE)),
         4 => memory.discard(pages).expect("user space"),
-        5 => drop(memory.poke(page + 3, &random.next().to_le_bytes())),
-        6 => drop(memory.poke(code + random.below(PAGE - 8), &random.next().to_le_bytes())),
+        5 => drop(memory.poke(page + 3, &random.bits().to_le_bytes())),
+        6 => drop(memory.poke(
+            code + random.below_u64(PAGE - 8),
+            &random.bits().to_le_bytes(),
+        )),
         7 => drop(memory.protect(code..code + PAGE, Permissions::READ)),
         8 => drop(memory.protect(code..code + PAGE, Permissions::ALL)),
         // Code of zero bytes, which adds al to memory at rax.
@@ -132,7 +121,7 @@ fn advance(machine: &mut Machine, seed: u64) {
     }
 
     for _ in 0..8 {
-        if machine.run(1 + random.below(40), &mut ()) != Exit::Limit {
+        if machine.run(1 + random.below_u64(40), &mut ()) != Exit::Limit {
             scatter(machine, random);
         }
     }
@@ -142,19 +131,19 @@ fn advance(machine: &mut Machine, seed: u64) {
 fn what_is_restored_is_what_a_copy_is() {
     let (mut restored, mut stored) = (0, 0);
     for seed in 0..12 {
-        let random = &mut Random(seed);
+        let random = &mut Random::new(seed);
         let mut machine = machine(random);
         let mut held = Vec::new();
         for step in 0..150 {
-            match random.below(5) {
+            match random.below_u64(5) {
                 0 => {
                     held.push((machine.snapshot(), machine.clone()));
                     if held.len() > HELD_MAX {
-                        held.remove(random.below(HELD_MAX as u64) as usize);
+                        held.remove(random.below(HELD_MAX));
                     }
                 }
                 1 if !held.is_empty() => {
-                    let index = random.below(held.len() as u64) as usize;
+                    let index = random.below(held.len());
                     let (snapshot, copy) = &held[index];
                     machine.restore(snapshot).expect("there is a way back");
                     assert_eq!(seen(&machine), seen(copy), "seed {seed}, step {step}");
@@ -164,7 +153,7 @@ fn what_is_restored_is_what_a_copy_is() {
                     // Both continue in the same way, which may differ from what the machine did
                     // before.
                     let mut copy = held[index].1.clone();
-                    let future = random.next();
+                    let future = random.bits();
                     advance(&mut machine, future);
                     advance(&mut copy, future);
                     assert_eq!(seen(&machine), seen(&copy), "seed {seed}, step {step}");
@@ -172,7 +161,7 @@ fn what_is_restored_is_what_a_copy_is() {
                 }
                 _ => {
                     let before = machine.core.memory.history_bytes();
-                    advance(&mut machine, random.next());
+                    advance(&mut machine, random.bits());
                     stored += usize::from(machine.core.memory.history_bytes() > before);
                 }
             }
@@ -181,7 +170,7 @@ fn what_is_restored_is_what_a_copy_is() {
         // Without a snapshot nothing is kept, not even for one that was dropped just now.
         held.clear();
         drop(machine.snapshot());
-        advance(&mut machine, random.next());
+        advance(&mut machine, random.bits());
         drop(machine.snapshot());
         assert_eq!(machine.core.memory.history_bytes(), 0, "no snapshot exists");
     }

@@ -2,6 +2,7 @@
 //!
 //! The mutations come from a fixed seed: a failure names the run, and can be reproduced.
 
+use crate::random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use unwind_sim_recordings::file_kind::FileKind;
@@ -14,44 +15,31 @@ const SAVED_BYTES_MAX: u64 = 2_000_000;
 /// Maximum number of changes to one input.
 const CHANGES_MAX: u64 = 8;
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end.max(1)
-    }
-
-    /// A byte that tends to be interesting: a limit, a single bit, or arbitrary.
-    fn byte(&mut self) -> u8 {
-        match self.below(4) {
-            0 => [0, 0xff, 0x7f, 0x80][self.below(4) as usize],
-            1 => 1 << self.below(8),
-            _ => self.below(256) as u8,
-        }
+/// A byte that tends to be interesting: a limit, a single bit, or arbitrary.
+fn byte(random: &mut Random) -> u8 {
+    match random.below(4) {
+        0 => random.pick(&[0, 0xff, 0x7f, 0x80]),
+        1 => 1 << random.below(8),
+        _ => random.below(256) as u8,
     }
 }
 
 fn change(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
-    for _ in 0..=random.below(CHANGES_MAX) {
-        let at = random.below(bytes.len() as u64) as usize;
+    for _ in 0..=random.below_u64(CHANGES_MAX) {
+        let at = random.below(bytes.len());
         match random.below(8) {
             0 => bytes.truncate(at),
-            1 => bytes.insert(at.min(bytes.len()), random.byte()),
+            1 => bytes.insert(at.min(bytes.len()), byte(random)),
             2 if !bytes.is_empty() => drop(bytes.remove(at)),
             3 => {
-                let from = random.below(other.len() as u64) as usize;
-                let len = random.below(64) as usize;
+                let from = random.below(other.len());
+                let len = random.below(64);
                 let part = &other[from..(from + len).min(other.len())];
                 let end = (at + part.len()).min(bytes.len());
                 bytes.splice(at.min(end)..end, part.iter().copied());
             }
             _ => {
-                let byte = random.byte();
+                let byte = byte(random);
                 bytes.get_mut(at).into_iter().for_each(|old| *old = byte);
             }
         }
@@ -82,9 +70,8 @@ fn run(name: &str, target: fn(&[u8])) {
     target(&[]);
     let runs = std::env::var(RUNS_VARIABLE).map_or(RUNS, |n| n.parse().expect("a number"));
     for run in 0..runs {
-        let mut random = Random(run);
-        let [(_, bytes), (_, other)] =
-            [(); 2].map(|()| &saved[random.below(saved.len() as u64) as usize]);
+        let mut random = Random::new(run);
+        let [(_, bytes), (_, other)] = [(); 2].map(|()| &saved[random.below(saved.len())]);
         let mut bytes = bytes.clone();
         change(&mut bytes, other, &mut random);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| target(&bytes))) {

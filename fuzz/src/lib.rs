@@ -16,6 +16,8 @@ mod input;
 mod kernels;
 mod machine;
 mod proofs;
+#[path = "../tests/common/random.rs"]
+mod random;
 mod scenarios;
 mod stitches;
 mod syscalls;

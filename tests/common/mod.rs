@@ -3,6 +3,7 @@
 
 pub(crate) mod compiler;
 pub(crate) mod decode;
+pub(crate) mod random;
 pub(crate) mod skip;
 pub(crate) mod tools;
 

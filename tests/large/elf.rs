@@ -2,8 +2,9 @@
 //! sections.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write as _};
 use std::path::Path;
+use unwind_sim_tables::elf_write::{NewFile, NewFileSection, NewFileSymbol};
 
 /// The address of the first function.
 pub(crate) const TEXT: u64 = 0x0010_0000;
@@ -17,12 +18,6 @@ const ROWS: [u8; 13] = [
     0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6, 0x41, 0x0c, 7, 8, 0xc6,
 ];
 const PAGE: u64 = 4096;
-const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-const SHT_PROGBITS: u32 = 1;
-const SHT_SYMTAB: u32 = 2;
-const SHT_STRTAB: u32 = 3;
-const SHF_ALLOC: u64 = 2;
-const SHF_EXECINSTR: u64 = 4;
 /// `SHF_COMPRESSED`: the section starts with a header that names the format and the size.
 pub(crate) const SHF_COMPRESSED: u64 = 1 << 11;
 
@@ -30,12 +25,8 @@ pub(crate) const SHF_COMPRESSED: u64 = 1 << 11;
 #[derive(Clone)]
 pub(crate) struct Section {
     name: &'static str,
-    kind: u32,
     flags: u64,
     address: u64,
-    entry: u64,
-    /// The index of the section that this one refers to.
-    link: u32,
     bytes: Vec<u8>,
 }
 
@@ -44,69 +35,48 @@ impl Section {
     pub(crate) fn debug(name: &'static str, flags: u64, bytes: Vec<u8>) -> Section {
         Section {
             name,
-            kind: SHT_PROGBITS,
             flags,
             address: 0,
-            entry: 0,
-            link: 0,
             bytes,
         }
     }
 }
 
+/// A program: sections, and functions by name and number.
+#[derive(Clone, Default)]
+pub(crate) struct Program {
+    pub(crate) sections: Vec<Section>,
+    symbols: Vec<(String, u64)>,
+}
+
 /// A program of `functions` functions, each with a symbol and an FDE.
-pub(crate) fn functions(functions: u64) -> Vec<Section> {
-    let name = |number: u64| format!("f{number}");
-    let mut all = symbols((0..functions).map(|number| (name(number), number)));
-    all.splice(1..1, frames(functions, |_| ROWS.to_vec()));
-    // The names' section is behind the table of symbols, which is behind two others now.
-    all[3].link = 5;
+pub(crate) fn functions(functions: u64) -> Program {
+    let mut all = symbols((0..functions).map(|number| (format!("f{number}"), number)));
+    all.sections.extend(frames(functions, |_| ROWS.to_vec()));
     all
 }
 
 /// A program with these symbols, each of a function with its number.
-pub(crate) fn symbols(names: impl Iterator<Item = (String, u64)>) -> Vec<Section> {
-    // Symbol 0 and name 0 are empty (gABI).
-    let (mut table, mut strings) = (vec![0; 24], vec![0]);
-    let mut functions = 0;
-    for (name, number) in names {
-        table.extend(
-            u32::try_from(strings.len())
-                .expect("strings of 4 GB")
-                .to_le_bytes(),
-        );
-        // STB_GLOBAL, STT_FUNC, in the first section.
-        table.extend([0x12, 0, 1, 0]);
-        table.extend((TEXT + number * FUNCTION).to_le_bytes());
-        table.extend(FUNCTION.to_le_bytes());
-        strings.extend(name.as_bytes());
-        strings.push(0);
-        functions = functions.max(number + 1);
+pub(crate) fn symbols(names: impl Iterator<Item = (String, u64)>) -> Program {
+    let symbols: Vec<(String, u64)> = names.collect();
+    let functions = symbols.iter().map(|(_, number)| number + 1).max();
+    Program {
+        symbols,
+        ..text(functions.unwrap_or(0))
     }
-
-    let symtab = Section {
-        kind: SHT_SYMTAB,
-        entry: 24,
-        // `sh_link` of a symbol table is the section of its names: the null section is 0, code 1,
-        // this one 2.
-        link: 3,
-        ..Section::debug(".symtab", 0, table)
-    };
-    let strtab = Section {
-        kind: SHT_STRTAB,
-        ..Section::debug(".strtab", 0, strings)
-    };
-
-    [text(functions), vec![symtab, strtab]].concat()
 }
 
 /// A program of `functions` functions, without symbols.
-pub(crate) fn text(functions: u64) -> Vec<Section> {
-    vec![Section {
-        flags: SHF_ALLOC | SHF_EXECINSTR,
+pub(crate) fn text(functions: u64) -> Program {
+    let code = Section {
+        flags: NewFileSection::CODE,
         address: TEXT,
         ..Section::debug(".text", 0, CODE.repeat(functions as usize))
-    }]
+    };
+    Program {
+        sections: vec![code],
+        symbols: Vec::new(),
+    }
 }
 
 /// `.eh_frame` and its index for `functions` functions; `rows` are the instructions of each.
@@ -157,98 +127,30 @@ pub(crate) fn frames(functions: u64, rows: impl Fn(u64) -> Vec<u8>) -> [Section;
         (".eh_frame_hdr", header_address, header),
     ]
     .map(|(name, address, bytes)| Section {
-        flags: SHF_ALLOC,
+        flags: NewFileSection::READ_ONLY,
         address,
         ..Section::debug(name, 0, bytes)
     })
 }
 
-/// Writes an executable with these sections, of which those with an address are loaded.
-pub(crate) fn write(path: &Path, sections: Vec<Section>) -> io::Result<()> {
-    let mut names = vec![0];
-    let loaded: Vec<&Section> = sections.iter().filter(|s| s.address != 0).collect();
+/// Writes an executable, of whose sections those with an address are loaded.
+pub(crate) fn write(path: &Path, program: &Program) -> io::Result<()> {
+    let sections = program.sections.iter();
+    let sections = sections.map(|section| {
+        NewFileSection::new(section.name, &section.bytes).at(section.address, section.flags)
+    });
+    let symbols = program.symbols.iter().map(|(name, number)| NewFileSymbol {
+        name,
+        address: TEXT + number * FUNCTION,
+        size: FUNCTION,
+        section: Some(0),
+    });
+    let file = NewFile {
+        entry: Some(TEXT),
+        sections: sections.collect(),
+        symbols: symbols.collect(),
+    };
 
-    // An ELF header of 64 bytes, and a program header of 56 for each loaded section (elf(5)).
-    let first = (64 + 56 * (loaded.len() as u64 + 1)).next_multiple_of(PAGE);
-    let mut at = first;
-
-    // The first section header is empty (elf(5)).
-    let (mut headers, mut programs) = (vec![0; 64], Vec::new());
-
-    for section in &sections {
-        let len = section.bytes.len() as u64;
-        headers.extend((names.len() as u32).to_le_bytes());
-        headers.extend(section.kind.to_le_bytes());
-        for word in [section.flags, section.address, at, len] {
-            headers.extend(word.to_le_bytes());
-        }
-        headers.extend(section.link.to_le_bytes());
-        // One more than the last local symbol.
-        headers.extend(u32::from(section.kind == SHT_SYMTAB).to_le_bytes());
-        headers.extend(8u64.to_le_bytes());
-        headers.extend(section.entry.to_le_bytes());
-        names.extend(section.name.as_bytes());
-        names.push(0);
-        if section.address != 0 {
-            let flags = if section.flags & SHF_EXECINSTR != 0 {
-                5u32
-            } else {
-                4
-            };
-            let is_index = section.name == ".eh_frame_hdr";
-
-            // PT_LOAD, and for the table of `.eh_frame` its own header, by which unwinders find it.
-            for kind in [Some(1u32), is_index.then_some(PT_GNU_EH_FRAME)]
-                .into_iter()
-                .flatten()
-            {
-                programs.extend(kind.to_le_bytes());
-                programs.extend(flags.to_le_bytes());
-                for word in [at, section.address, section.address, len, len, PAGE] {
-                    programs.extend(word.to_le_bytes());
-                }
-            }
-        }
-
-        // Each section has its own pages, so that its offset and its address are congruent.
-        at += len.next_multiple_of(PAGE);
-    }
-
-    let names_name = names.len() as u32;
-    names.extend(b".shstrtab\0");
-    headers.extend(names_name.to_le_bytes());
-    headers.extend(SHT_STRTAB.to_le_bytes());
-    for word in [0, 0, at, names.len() as u64, 0, 1, 0] {
-        headers.extend(word.to_le_bytes());
-    }
-
-    let mut out = BufWriter::new(File::create(path)?);
-
-    // Type 2 is an executable, machine 62 is x86-64.
-    let mut header = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
-    let section_headers = at + (names.len() as u64).next_multiple_of(8);
-    for word in [TEXT, 64, section_headers] {
-        header.extend(word.to_le_bytes());
-    }
-    header.extend(0u32.to_le_bytes());
-    let count = sections.len() as u16 + 2;
-
-    // Sizes and counts of the headers; the last is the index of the names of sections.
-    for half in [64, 56, (programs.len() / 56) as u16, 64, count, count - 1] {
-        header.extend(half.to_le_bytes());
-    }
-    header.extend(programs);
-    header.resize(first as usize, 0);
-    out.write_all(&header)?;
-    for section in &sections {
-        out.write_all(&section.bytes)?;
-        let len = section.bytes.len() as u64;
-        out.write_all(&vec![0; (len.next_multiple_of(PAGE) - len) as usize])?;
-    }
-
-    // Section headers are aligned to 8 bytes.
-    names.resize(names.len().next_multiple_of(8), 0);
-    out.write_all(&names)?;
-    out.write_all(&headers)?;
-    out.flush()
+    let bytes = file.bytes(u64::MAX).map_err(io::Error::other)?;
+    File::create(path)?.write_all(&bytes)
 }

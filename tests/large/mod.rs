@@ -4,6 +4,7 @@
 //! A limit of address space is the oracle: it does not depend on how fast or busy the machine is.
 
 mod bombs;
+mod captures;
 mod core;
 mod elf;
 mod perfdata;
@@ -23,6 +24,8 @@ struct Sizes {
     functions: u64,
     mappings: u64,
     samples: u64,
+    /// Stops of a captured kernel, 4 KB each.
+    stops: u64,
     name_bytes: usize,
     expressions: u64,
     /// What a bomb unpacks to.
@@ -35,6 +38,7 @@ const SMALL: Sizes = Sizes {
     functions: 100_000,
     mappings: 2_000,
     samples: 5_000,
+    stops: 3_000,
     // Deeper than the stack of a reader that knows no limit; to demangle it takes time squared.
     name_bytes: 3_000,
     expressions: 30,
@@ -46,6 +50,7 @@ const LARGE: Sizes = Sizes {
     functions: 1_000_000,
     mappings: 100_000,
     samples: 1_000_000,
+    stops: 12_500,
     // Names of more than 64 KiB are not read.
     name_bytes: 30_000,
     expressions: 3_000,
@@ -103,7 +108,7 @@ fn functions(sizes: Sizes, scratch: &Scratch) {
     with_file(
         scratch,
         "functions",
-        |path| elf::write(path, elf::functions(sizes.functions)).expect("a file"),
+        |path| elf::write(path, &elf::functions(sizes.functions)).expect("a file"),
         |path| {
             run("inspect", path, size(path) + mib(INSPECTED));
             run("tables dump", path, size(path) + mib(INSPECTED));
@@ -136,7 +141,7 @@ fn mappings(sizes: Sizes, scratch: &Scratch) {
 
 fn samples(sizes: Sizes, scratch: &Scratch) {
     let program = scratch.path("program");
-    elf::write(&program, elf::functions(1000)).expect("a file");
+    elf::write(&program, &elf::functions(1000)).expect("a file");
 
     with_file(
         scratch,
@@ -165,6 +170,28 @@ fn samples(sizes: Sizes, scratch: &Scratch) {
     );
 }
 
+/// A capture is read stop by stop, and never held as a tree of values.
+fn captures(sizes: Sizes, scratch: &Scratch) {
+    let map = scratch.path("System.map-6.12.0");
+    captures::write_map(&map).expect("a file");
+    let kernel = format!("--system-map {}", map.display());
+    let trace = scratch.path("captured");
+
+    with_file(
+        scratch,
+        "capture",
+        |path| captures::write(path, sizes.stops).expect("a file"),
+        |path| {
+            // As a tree it would take 13 times the size of the file.
+            let memory = size(path) + 32;
+            run("inspect", path, memory);
+            run(&format!("replay --threads 1 {kernel}"), path, memory);
+            let import = format!("import {kernel} -o {}", trace.display());
+            run(&import, path, memory);
+        },
+    );
+}
+
 /// Names that nest as deep as they are long, in the manglings of C++ and Rust.
 fn names(sizes: Sizes, scratch: &Scratch) {
     let n = sizes.name_bytes;
@@ -185,14 +212,16 @@ fn names(sizes: Sizes, scratch: &Scratch) {
 
     // Back references that double the length of a name each time.
     let all = [&all[..], &[doubling()]].concat();
-    let mut sections = elf::symbols(all.iter().cloned().zip(0..));
-    sections.extend(elf::frames(all.len() as u64, |_| Vec::new()));
+    let mut program = elf::symbols(all.iter().cloned().zip(0..));
+    program
+        .sections
+        .extend(elf::frames(all.len() as u64, |_| Vec::new()));
 
     // Memory may grow with the file, but not with what names become when written out.
     with_file(
         scratch,
         "names",
-        |path| elf::write(path, sections).expect("a file"),
+        |path| elf::write(path, &program).expect("a file"),
         |path| {
             for command in ["inspect", "tables dump", "tables check --threads 1"] {
                 run(command, path, 4 * size(path) + 64);
@@ -244,13 +273,13 @@ fn expressions(sizes: Sizes, scratch: &Scratch) {
     };
 
     let functions = (0..sizes.expressions).map(|number| (format!("f{number}"), number));
-    let mut sections = elf::symbols(functions);
-    sections.extend(elf::frames(sizes.expressions, row));
+    let mut program = elf::symbols(functions);
+    program.sections.extend(elf::frames(sizes.expressions, row));
 
     with_file(
         scratch,
         "expressions",
-        |path| elf::write(path, sections).expect("a file"),
+        |path| elf::write(path, &program).expect("a file"),
         |path| {
             for command in ["inspect", "tables dump", "tables check --threads 1"] {
                 run(command, path, size(path) + 64);
@@ -269,12 +298,12 @@ fn claims(scratch: &Scratch) {
         bytes.extend(*b"none");
         elf::Section::debug(".debug_frame", elf::SHF_COMPRESSED, bytes)
     };
-    let mut sections = elf::functions(10);
-    sections.extend((0..100).map(section));
+    let mut program = elf::functions(10);
+    program.sections.extend((0..100).map(section));
     with_file(
         scratch,
         "claims",
-        |path| elf::write(path, sections).expect("a file"),
+        |path| elf::write(path, &program).expect("a file"),
         |path| {
             run("inspect", path, 64);
             run("tables check --threads 1", path, 64);
@@ -319,13 +348,13 @@ fn unpacked(sizes: Sizes, scratch: &Scratch) {
     for (name, sections, count) in [("mini", mini, 1), ("rows", rows, 20)] {
         // All sections together unpack to the limit at most.
         let memory = 2 * (bytes * count).min(1 << 30) + (64 << 20);
-        let mut all = elf::text(10);
-        all.extend(sections);
+        let mut program = elf::text(10);
+        program.sections.extend(sections);
 
         with_file(
             scratch,
             name,
-            |path| elf::write(path, all).expect("a file"),
+            |path| elf::write(path, &program).expect("a file"),
             |path| {
                 run("inspect", path, 64);
                 run("tables check --threads 1", path, memory >> 20);
@@ -362,6 +391,7 @@ fn all(sizes: Sizes) {
     functions(sizes, &scratch);
     mappings(sizes, &scratch);
     samples(sizes, &scratch);
+    captures(sizes, &scratch);
     names(sizes, &scratch);
     expressions(sizes, &scratch);
     claims(&scratch);

@@ -1,5 +1,6 @@
 //! Secrets, and where they are found again.
 
+use crate::common::random::Random;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -29,16 +30,8 @@ impl Secrets {
     /// The secrets of a seed.
     pub(super) fn new(seed: u64) -> Secrets {
         const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
-        let mut state = seed;
-        // Splitmix64 (Steele, Lea and Flood, 2014).
-        let mut next = move || {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
-        };
-        let mut letter = || LETTERS[next() as usize % LETTERS.len()] as char;
+        let mut random = Random::new(seed);
+        let mut letter = || random.pick(LETTERS) as char;
         let texts: Vec<String> = (0..SECRETS)
             .map(|_| (0..LENGTH).map(|_| letter()).collect())
             .collect();

@@ -1,5 +1,6 @@
 //! Screens of programs, by scripts.
 
+use crate::common::random::Random;
 use crate::step::{CASE, play, root, run, shown};
 
 #[track_caller]
@@ -122,14 +123,7 @@ fn any_keys_on_a_program() {
         "?", "Enter", "Escape", "Tab", "Up", "PageDown", "End", "Home", "\"main\"", "\"4 2\"",
     ];
 
-    let mut seed = 0x2026_1125_u64;
-    let mut random = |below: usize| {
-        // xorshift64, Marsaglia 2003.
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed as usize % below
-    };
+    let mut random = Random::new(2026_1125);
 
     let rounds = if std::env::var_os("UNWIND_SIM_SLOW").is_some() {
         60
@@ -140,13 +134,13 @@ fn any_keys_on_a_program() {
     for round in 0..rounds {
         let lines: Vec<String> = (0..8)
             .map(|_| {
-                let keys: Vec<&str> = (0..6).map(|_| KEYS[random(KEYS.len())]).collect();
+                let keys: Vec<&str> = (0..6).map(|_| random.pick(&KEYS)).collect();
                 keys.join(" ")
             })
             .collect();
 
         // Down to one character: a layout must not count on any room.
-        let size = format!("{}x{}", 1 + random(210), 1 + random(70));
+        let size = format!("{}x{}", 1 + random.below(210), 1 + random.below(70));
         let script = lines.join("\n");
         match round % 2 {
             0 => play(&script, &size, &[CASE]),

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_tables::dump::sframe::write;
 use unwind_sim_tables::dump::{DumpSummary, Filter};
+use unwind_sim_tables::elf_write::{NewFile, NewFileSection};
 use unwind_sim_tables::file::File;
 
 fn ours(path: &Path) -> (String, DumpSummary) {
@@ -52,28 +53,12 @@ fn bare_sections_of_every_version_are_shown_as_by_objdump() {
 
 /// A shared object that has only this section.
 pub(super) fn with_section(name: &str, address: u64, bytes: &[u8]) -> Vec<u8> {
-    let names = format!("\0{name}\0.shstrtab\0");
-    let (start, headers) = (64, 64 + bytes.len() + names.len());
-    let mut out = vec![0; 64];
-    out[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
-    let mut put = |at: usize, value: &[u8]| out[at..at + value.len()].copy_from_slice(value);
-    put(16, &[3, 0, 62, 0, 1]);
-    put(40, &headers.to_le_bytes());
-    put(52, &[64, 0, 56, 0, 0, 0, 64, 0, 3, 0, 2, 0]);
-    out.extend_from_slice(bytes);
-    out.extend_from_slice(names.as_bytes());
-    let mut section = |name: u32, kind: u32, flags: u64, address: u64, at: usize, len: usize| {
-        out.extend_from_slice(&name.to_le_bytes());
-        out.extend_from_slice(&kind.to_le_bytes());
-        for word in [flags, address, at as u64, len as u64, 0, 8, 0] {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
+    let section = NewFileSection::new(name, bytes).at(address, NewFileSection::READ_ONLY);
+    let file = NewFile {
+        sections: vec![section],
+        ..NewFile::default()
     };
-    section(0, 0, 0, 0, 0, 0);
-    section(1, 1, 2, address, start, bytes.len());
-    let offset = name.len() as u32 + 2;
-    section(offset, 3, 0, 0, start + bytes.len(), names.len());
-    out
+    file.bytes(u64::MAX).expect("a small file")
 }
 
 const SOURCE: &str = "

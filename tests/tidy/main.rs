@@ -9,9 +9,12 @@ mod builds;
 mod cases;
 mod circles;
 mod environment;
+mod generators;
 mod machine;
 mod packages;
 mod pages;
+#[path = "../common/random.rs"]
+mod random;
 mod repository;
 #[path = "../common/skip.rs"]
 mod skip;

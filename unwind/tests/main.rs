@@ -1,6 +1,8 @@
 //! Tests of the package from outside, on files of this machine and of the corpus.
 
 mod common;
+#[path = "../../tests/common/random.rs"]
+mod random;
 
 mod dwarf_gimli;
 mod dwarf_readelf;

@@ -1,5 +1,6 @@
 //! ORC tables in every layout: entries, searches, detection, damage.
 
+use crate::random::Random;
 use quickcheck::{Gen, QuickCheck};
 use std::sync::Arc;
 use unwind_sim_unwind::cache::Cache;
@@ -406,13 +407,7 @@ fn before_the_first_entry_the_first_one_holds() {
 
 /// Many entries, some at the same address, generated from `seed`.
 fn many(seed: u64) -> Vec<(u64, Entry)> {
-    let mut state = seed;
-    let mut next = |n: u64| {
-        state = state
-            .wrapping_mul(0x5851_f42d_4c95_7f2d)
-            .wrapping_add(0x1405_7b7e_f767_814f);
-        (state >> 33) % n
-    };
+    let mut random = Random::new(seed);
     let kinds = [
         CALL,
         REGS,
@@ -423,8 +418,8 @@ fn many(seed: u64) -> Vec<(u64, Entry)> {
     ];
     let mut ip = TEXT;
     let entry = |_| {
-        ip += next(40);
-        (ip, kinds[next(6) as usize])
+        ip += random.below_u64(40);
+        (ip, random.pick(&kinds))
     };
     (0..700).map(entry).collect()
 }

@@ -19,6 +19,9 @@ pub mod gdb;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod memory;
 pub mod plan;
+#[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
+#[path = "../tests/common/random.rs"]
+mod random;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod recorder;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

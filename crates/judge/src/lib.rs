@@ -63,6 +63,9 @@ pub mod input;
 pub mod kernel;
 pub mod own;
 mod precise;
+#[cfg(test)]
+#[path = "../tests/common/random.rs"]
+mod random;
 mod root;
 pub mod run;
 pub mod scrub;

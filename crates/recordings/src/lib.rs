@@ -68,6 +68,9 @@ pub mod parts;
 mod perf_directory;
 pub mod printable;
 pub mod progress;
+#[cfg(test)]
+#[path = "../tests/common/random.rs"]
+mod random;
 pub mod recording;
 pub mod registered;
 pub mod runtime;

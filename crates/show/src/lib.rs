@@ -9,6 +9,9 @@ pub mod cast;
 pub mod demo;
 pub mod picture;
 pub mod quiz;
+#[cfg(all(test, feature = "report"))]
+#[path = "../tests/common/random.rs"]
+mod random;
 #[cfg(feature = "report")]
 pub mod report;
 #[cfg(feature = "terminal")]

@@ -17,7 +17,7 @@
 //! - [`kernel`]: what kernel modules say of their code beside the code;
 //! - [`merge`]: several SFrame tables in one section into one;
 //! - [`mod@write`]: the bytes of each format;
-//! - [`elf_write`]: an ELF file with a section added or replaced;
+//! - [`elf_write`]: an ELF file with a section added or replaced, or a new one;
 //! - [`selftest`]: what the proof does with wrong rows.
 //!
 //! The rows of a file, and which of them its code proves:
@@ -68,6 +68,8 @@ pub mod kernel;
 pub mod merge;
 mod pointers;
 pub mod proof;
+#[path = "../tests/common/random.rs"]
+mod random;
 pub mod relocatable;
 pub mod selftest;
 pub mod table;

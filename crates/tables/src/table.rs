@@ -215,7 +215,7 @@ impl Table {
     /// Replaces the rows of function `number` of [`Table::functions`], and the addresses that it
     /// covers, which must start where they did. Returns the function as it was, for
     /// [`Table::restore`]; `None` if there is no such function.
-    pub fn replace(
+    pub(crate) fn replace(
         &mut self,
         number: usize,
         range: Range<u64>,
@@ -237,7 +237,7 @@ impl Table {
     }
 
     /// Undoes [`Table::replace`].
-    pub fn restore(&mut self, number: usize, former: Function) {
+    pub(crate) fn restore(&mut self, number: usize, former: Function) {
         if let Some(function) = self.functions.get_mut(number) {
             *function = former;
         }

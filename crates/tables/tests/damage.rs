@@ -1,6 +1,7 @@
 //! Damaged files: conversions and merges fail with an error or succeed, but never panic, and what
 //! they write can be read again.
 
+use crate::random::Random;
 use std::path::Path;
 use std::sync::Arc;
 use unwind_sim_tables::check::{self, check};
@@ -16,30 +17,17 @@ const COPIES_SLOW: u64 = 20_000;
 /// Changes of a copy.
 const CHANGES_MAX: u64 = 12;
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end.max(1)
-    }
-}
-
 fn damaged(data: &[u8], random: &mut Random) -> Vec<u8> {
     let mut copy = data.to_vec();
     if random.below(8) == 0 {
-        copy.truncate(random.below(copy.len() as u64) as usize);
+        copy.truncate(random.below(copy.len()));
     }
-    for _ in 0..=random.below(CHANGES_MAX) {
+    for _ in 0..=random.below_u64(CHANGES_MAX) {
         // Half of the changes in the headers.
-        let end = [copy.len() as u64, 1200][random.below(2) as usize];
-        let at = random.below(end.min(copy.len() as u64)) as usize;
+        let end = random.pick(&[copy.len(), 1200]);
+        let at = random.below(end.min(copy.len()));
         let value = [0, 0xff, 0x7f, 0x80, random.below(256) as u8];
-        let value = value[random.below(5) as usize];
+        let value = random.pick(&value);
         copy.get_mut(at).into_iter().for_each(|byte| *byte = value);
     }
     copy
@@ -85,7 +73,7 @@ fn damage_never_panics_and_never_changes_what_a_table_says() {
         let data = std::fs::read(corpus.join(name)).expect("a file of the corpus");
         let mut done = 0;
         for seed in 0..copies {
-            done += try_all(&damaged(&data, &mut Random(seed)), seed);
+            done += try_all(&damaged(&data, &mut Random::new(seed)), seed);
         }
         println!("{name}: {copies} damaged copies, {done} conversions succeeded");
         assert!(done > copies, "{name}: nearly nothing was converted");
@@ -101,7 +89,7 @@ fn damage_never_stops_the_proof() {
         let data = std::fs::read(corpus.join(name)).expect("a file of the corpus");
         let mut functions = 0;
         for seed in 0..copies {
-            let copy = damaged(&data, &mut Random(seed));
+            let copy = damaged(&data, &mut Random::new(seed));
             let Ok(file) = File::read("damaged", Arc::new(copy)) else {
                 continue;
             };

@@ -2,6 +2,8 @@
 
 #[path = "common/made.rs"]
 mod made;
+#[path = "common/random.rs"]
+mod random;
 #[path = "common/skip.rs"]
 mod skip;
 

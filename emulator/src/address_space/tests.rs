@@ -1,6 +1,7 @@
 //! Mapping, protecting and accessing memory, compared with a model that is one byte array.
 
 use super::*;
+use crate::test_random::Random;
 
 mod model;
 
@@ -229,27 +230,24 @@ fn free_room_is_found_from_the_top_down() {
 fn many_operations_agree_with_a_plain_model() {
     const PAGES: u64 = 16;
 
-    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-    // xorshift64: the same steps in every run.
-    let mut random = move |below: u64| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed % below
-    };
+    let mut random = Random::new(1);
 
     let mut space = AddressSpace::default();
     let mut model: Vec<Option<(Permissions, Vec<u8>)>> = vec![None; PAGES as usize];
 
     for _ in 0..4000 {
-        let first = random(PAGES);
-        let count = 1 + random(PAGES - first);
+        let first = random.below_u64(PAGES);
+        let count = 1 + random.below_u64(PAGES - first);
         let range = BASE + first * P..BASE + (first + count) * P;
         let pages = first as usize..(first + count) as usize;
 
         // Any combination, also pages that nobody may touch.
-        let permissions = Permissions::new(random(2) == 0, random(2) == 0, random(2) == 0);
-        match random(6) {
+        let permissions = Permissions::new(
+            random.below_u64(2) == 0,
+            random.below_u64(2) == 0,
+            random.below_u64(2) == 0,
+        );
+        match random.below_u64(6) {
             0 => {
                 space.map(range, permissions).expect("in range");
                 model[pages].fill(Some((permissions, vec![0; P as usize])));
@@ -268,8 +266,8 @@ fn many_operations_agree_with_a_plain_model() {
             }
             // Accesses are more frequent than changes.
             _ => {
-                let at = random(PAGES * P - 16);
-                let byte = [random(256) as u8; 16];
+                let at = random.below_u64(PAGES * P - 16);
+                let byte = [random.below_u64(256) as u8; 16];
                 let (a, b) = ((at / P) as usize, ((at + 15) / P) as usize);
 
                 // A store over two pages is done on both or on none.

@@ -5,16 +5,18 @@ mod native;
 mod sse_vectors;
 mod x87_vectors;
 
-/// A fixed sequence of numbers (SplitMix64).
-struct Sequence(u64);
+use crate::test_random::Random;
+
+/// A fixed sequence of numbers.
+struct Sequence(Random);
 
 impl Sequence {
+    fn new(seed: u64) -> Sequence {
+        Sequence(Random::new(seed))
+    }
+
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// Half of the numbers have few bits set, so that exact results and ties occur.

@@ -1,12 +1,11 @@
-//! rdrand and rdseed: numbers from the run's seed and the time, so that a run can be repeated.
-//!
-//! Source of the sequence: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), one step for each
-//! instruction executed.
+//! rdrand and rdseed: numbers from the run's seed and the time, so that a run can be repeated. The sequence
+//! takes one step for each instruction executed.
 
 use crate::core::Core;
 use crate::flags::{self, Flags};
 use crate::op::{Flow, Op, Run};
 use crate::operands::width;
+use crate::random::number;
 use iced_x86::{Instruction, Mnemonic};
 
 /// Make the numbers of the two instructions, and those of the system calls, differ.
@@ -29,11 +28,8 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
 /// in the block.
 fn random<const SOURCE: u64, const W: u32>(core: &mut Core, op: &Op) -> Flow {
     let time = core.time.wrapping_add(op.imm());
-    let step = time.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut value = (core.seed ^ SOURCE).wrapping_add(step);
-    value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    core.state.set::<W>(op.dst, value ^ value >> 31);
+    let value = number(core.seed ^ SOURCE, time);
+    core.state.set::<W>(op.dst, value);
     core.state.flags = Flags::from_bits(flags::CF);
     Flow::Next
 }

@@ -45,9 +45,9 @@ pub(super) use table::Table;
 
 use super::errno::{Answer, Errno};
 use super::identity::{Identity, KEEP};
-use super::random::Random;
 use super::streams::Streams;
 use super::{INIT, PID};
+use crate::random::Random;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;

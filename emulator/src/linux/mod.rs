@@ -42,7 +42,6 @@ mod outcome;
 mod process;
 mod program;
 mod quota;
-mod random;
 mod resources;
 mod rseq;
 mod run;

@@ -1,8 +1,8 @@
 //! How long the running thread may run: a number of instructions that the run's seed gives, or the
 //! current turn of a given schedule. Not here: which thread is next (`schedule`).
 
-use super::random::Random;
 use super::turns::{Turn, TurnRecord};
+use crate::random::Random;
 use std::sync::Arc;
 
 /// Instructions that a thread runs at most before another one does. On average it is half of it.

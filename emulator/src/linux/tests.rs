@@ -75,7 +75,7 @@ fn call(process: &mut Kernel, number: u64, args: [u64; 6]) -> Option<i64> {
 
 #[test]
 fn no_arguments_panic_or_take_more_than_the_limits() {
-    let mut random = super::random::Random::new(20_250_101);
+    let mut random = crate::random::Random::new(20_250_101);
     let mut number = move || {
         let mut bytes = [0; 8];
         random.fill(&mut bytes);

@@ -2,6 +2,7 @@
 //! that of an uninterrupted run after the same number of instructions.
 
 use super::{build, options, start};
+use crate::random::Random;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -17,17 +18,6 @@ const LOOKED_AT: u64 = 32 * PAGE;
 const STEP: u64 = 211;
 /// Maximum number of snapshots held.
 const HELD_MAX: usize = 8;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % n
-    }
-}
 
 /// Everything visible of a process; memory as a hash.
 #[derive(Clone, PartialEq, Debug)]
@@ -114,22 +104,22 @@ fn same_as_straight(name: &str, arguments: &[&str], steps: u64) {
 
     // The seed follows from the program, so a failure can be repeated.
     let last = straight.executed();
-    let random = &mut Random(last);
+    let random = &mut Random::new(last);
     let mut process = begin();
     let mut held = Vec::new();
     let mut restored = 0;
     for step in 0..steps {
         let at = process.executed();
-        match random.below(4) {
+        match random.below_u64(4) {
             // A copy is taken with each snapshot: both hold the same state.
             0 => {
                 held.push((process.snapshot(), process.clone()));
                 if held.len() > HELD_MAX {
-                    held.remove(random.below(HELD_MAX as u64) as usize);
+                    held.remove(random.below(HELD_MAX));
                 }
             }
             1 if !held.is_empty() => {
-                let index = random.below(held.len() as u64) as usize;
+                let index = random.below(held.len());
                 let (snapshot, copy) = &mut held[index];
                 process.restore(snapshot).expect("there is a way back");
                 assert_eq!(process.executed(), snapshot.executed());
@@ -145,7 +135,7 @@ fn same_as_straight(name: &str, arguments: &[&str], steps: u64) {
             }
             // Always to a multiple of the step, where the expected state is known.
             _ => {
-                let further = at + STEP * (1 + random.below(last / STEP / 8 + 1));
+                let further = at + STEP * (1 + random.below_u64(last / STEP / 8 + 1));
                 run_to(&mut process, further / STEP * STEP);
             }
         }

@@ -1,10 +1,13 @@
 //! Choices from bytes: first the bytes themselves, so that a fuzzer steers them, then numbers drawn
 //! from a seed that all bytes together make.
 
+use crate::random::Random;
+
 /// The source of all choices of one run.
 pub(super) struct Choices<'a> {
     rest: &'a [u8],
-    state: u64,
+    /// The numbers after the end of the bytes.
+    further: Random,
     /// Whether unlikely choices are made at all: most runs are to reach what is behind the checks.
     is_wild: bool,
 }
@@ -13,22 +16,18 @@ impl<'a> Choices<'a> {
     pub(super) fn new(data: &'a [u8]) -> Choices<'a> {
         Choices {
             rest: data,
-            state: u64::from(crc32c::crc32c(data)),
+            further: Random::new(crc32c::crc32c(data).into()),
             is_wild: true,
         }
     }
 
-    /// The next two bytes; numbers of SplitMix64 after the end.
+    /// The next two bytes; random numbers after the end.
     fn next(&mut self) -> u64 {
         if let Some((first, rest)) = self.rest.split_first_chunk::<2>() {
             self.rest = rest;
             return u16::from_le_bytes(*first).into();
         }
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.further.bits()
     }
 
     /// The number that follows all bytes.

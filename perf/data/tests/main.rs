@@ -1,6 +1,8 @@
 //! Tests of the package from outside: files of perf's and files that its writer made.
 
 mod common;
+#[path = "../../../tests/common/random.rs"]
+mod random;
 #[path = "../../../tests/common/skip.rs"]
 mod skip;
 

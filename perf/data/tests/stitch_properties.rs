@@ -4,6 +4,7 @@
 //! duplicated and delayed, cookies are reused, threads end. The truth is recorded independently of
 //! the stitcher.
 
+use crate::random::Random;
 use std::collections::HashMap;
 
 use quickcheck::{QuickCheck, TestResult};
@@ -14,22 +15,6 @@ use unwind_sim_perf_data::stitch::{
     COOKIE_ROUND_NS, Counts, Item, ItemKind, MissingReason, Mode, Stitch, Stitched, Stitcher,
     stitch,
 };
-
-/// xorshift64*, from a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % limit
-    }
-
-    fn one_in(&mut self, of: u64) -> bool {
-        of != 0 && self.below(of) == 0
-    }
-}
 
 /// Frequency of each kind of trouble: once in this many chances, 0 for never.
 #[derive(Clone, Copy)]
@@ -81,7 +66,7 @@ struct World {
 impl World {
     fn new(seed: u64, troubles: Troubles) -> Self {
         Self {
-            random: Random(seed | 1),
+            random: Random::new(seed),
             troubles,
             time: 1000,
             next_key: 0,
@@ -91,6 +76,11 @@ impl World {
             stays: (0..4).map(|_| Stay::default()).collect(),
             late: 0,
         }
+    }
+
+    /// True once in `of` times, never for 0.
+    fn one_in(&mut self, of: u64) -> bool {
+        of != 0 && self.random.below_u64(of) == 0
     }
 
     fn emit(&mut self, tid: usize, what: ItemKind) -> u64 {
@@ -107,7 +97,7 @@ impl World {
     }
 
     fn enter(&mut self, tid: usize) {
-        let cpu = self.random.below(2) as usize;
+        let cpu = self.random.below(2);
         // The kernel's counter. When it wraps around, the time that this takes has passed.
         self.counters[cpu] += 2;
         if self.counters[cpu] > 2 * self.troubles.cookies {
@@ -115,7 +105,7 @@ impl World {
             self.time += COOKIE_ROUND_NS;
         }
         let cookie = self.counters[cpu] << 32 | (cpu as u64 + 1);
-        let depth = self.random.below(4);
+        let depth = self.random.below_u64(4);
         let frames = (0..depth)
             .map(|i| 0x400000 + self.next_key * 64 + i)
             .collect();
@@ -159,36 +149,36 @@ impl World {
             cookie: self.troubles.has_cookies.then_some(stay.cookie),
             frames: stay.frames.clone(),
         };
-        if self.random.one_in(self.troubles.lost) {
+        if self.one_in(self.troubles.lost) {
             self.emit(tid, ItemKind::Lost { count: 1 });
             return;
         }
-        if self.random.one_in(self.troubles.doubled) {
+        if self.one_in(self.troubles.doubled) {
             self.emit(tid, record.clone());
         }
         self.emit(tid, record);
     }
 
     fn step(&mut self) {
-        self.time += 1 + self.random.below(50);
-        let tid = self.random.below(self.stays.len() as u64) as usize;
+        self.time += 1 + self.random.below_u64(50);
+        let tid = self.random.below(self.stays.len());
         if !self.stays[tid].in_kernel {
             self.enter(tid);
             self.sample(tid);
             return;
         }
         let recorded = self.stays[tid].recorded;
-        match self.random.below(4) {
+        match self.random.below_u64(4) {
             // Without cookies, a sample after the record requests another one.
             0 if !recorded || self.troubles.has_cookies => self.sample(tid),
             1 if !recorded => self.record(tid),
             2 if recorded => self.stays[tid].in_kernel = false,
-            3 if !recorded && self.random.one_in(self.troubles.exit) => {
+            3 if !recorded && self.one_in(self.troubles.exit) => {
                 self.emit(tid, ItemKind::Exit);
                 self.stays[tid].in_kernel = false;
                 self.emit(tid, ItemKind::Fork);
             }
-            3 if !recorded && self.random.one_in(self.troubles.exec) => self.exec(tid),
+            3 if !recorded && self.one_in(self.troubles.exec) => self.exec(tid),
             _ => {}
         }
     }
@@ -203,7 +193,7 @@ impl World {
         }
         self.stays[tid].frames = vec![0x7000_0000 + self.next_key];
         self.stays[tid].execed = true;
-        if self.random.one_in(2) {
+        if self.one_in(2) {
             self.sample(tid);
         }
         self.emit(tid, ItemKind::Vdso);
@@ -215,7 +205,7 @@ impl World {
             let is_record = matches!(self.items[at - 1].what, ItemKind::Record { .. });
             let is_sample = matches!(self.items[at].what, ItemKind::Sample { .. });
             let is_near = self.items[at].time < self.items[at - 1].time.map(|time| time + 1000);
-            if is_record && is_sample && is_near && self.random.one_in(self.troubles.delayed) {
+            if is_record && is_sample && is_near && self.one_in(self.troubles.delayed) {
                 self.items.swap(at - 1, at);
                 let time = self.items[at].time;
                 self.items[at].time = self.items[at - 1].time;

@@ -1,6 +1,10 @@
 //! Branch records: the ring by the manual's words, the kernel's switches by the shape of what was
 //! reported in 2020, and stitched stacks by the true calls.
 
+#[path = "common/random.rs"]
+mod random;
+
+use random::Random;
 use unwind_sim_perf_data::lbr_stitch::{LbrStitcher, Stack};
 use unwind_sim_perf_lbr::{
     Branch, CONTEXT_HEADER_BYTES, Depth, Kernel, Kind, Layout, Mutation, Ring, Select, SelectError,
@@ -301,34 +305,21 @@ fn longjmp_leaves_records_of_frames_that_are_gone() {
     assert_eq!(chain[1..5], [5, 4, 3, 2].map(|n| call(n).from));
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end.max(1)
-    }
-}
-
 /// Whatever a file says of its branch stacks: no panic, and chains within a bound.
 #[test]
 fn stitching_of_hostile_branch_stacks_is_bounded() {
     const LONGEST: usize = 1 + 40 + 1024;
     let mut longest = 0;
     for seed in 0..300 {
-        let mut random = Random(seed);
-        let depth = [0, 1, 8, 32, u32::MAX][random.below(5) as usize];
+        let mut random = Random::new(seed);
+        let depth = random.pick(&[0, 1, 8, 32, u32::MAX]);
 
         // A depth of 0 and indexes beyond it come from a damaged file.
         let mut stitcher: LbrStitcher<Branch> = LbrStitcher::new(depth);
         for _ in 0..200 {
-            let hw_index = match random.below(8) {
-                0 => u64::MAX - random.below(3),
-                _ => random.below(u64::from(depth.min(40)) + 2),
+            let hw_index = match random.below_u64(8) {
+                0 => u64::MAX - random.below_u64(3),
+                _ => random.below_u64(u64::from(depth.min(40)) + 2),
             };
             let entry = |from| Branch {
                 from,
@@ -336,10 +327,10 @@ fn stitching_of_hostile_branch_stacks_is_bounded() {
                 kind: Kind::Call,
                 task: 1,
             };
-            let len = random.below(41);
+            let len = random.below_u64(41);
 
             // Only two different branches, so that stacks often seem to continue each other.
-            let entries = (0..len).map(|_| entry(random.below(2))).collect();
+            let entries = (0..len).map(|_| entry(random.below_u64(2))).collect();
             let chain = stitcher.chain(0x1, Stack { entries, hw_index });
             assert!(chain.len() <= LONGEST, "seed {seed}");
             longest = longest.max(chain.len());

@@ -14,6 +14,8 @@ mod mutant;
 mod oracle;
 mod perf_data;
 mod programs;
+#[path = "../tests/common/random.rs"]
+mod random;
 mod record;
 mod refused;
 mod registers;

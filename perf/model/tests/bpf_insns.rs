@@ -2,32 +2,17 @@
 //! (no atomics, no sign extension, no signed division), and edge cases with the results that RFC
 //! 9669 states for all. The running kernel is asked by `tests/bpf_kernel.rs` of the whole.
 
+use crate::random::Random;
 use unwind_sim_perf_model::bpf::{
     Context, Fault, FaultKind, Handlers, Insn, Limits, LoadErrorKind, Object, PlainEnv,
 };
 
-/// A xorshift generator, so that a failing seed can be run again.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    /// Small numbers, limits of types, and anything.
-    fn number(&mut self) -> i64 {
-        match self.below(4) {
-            0 => self.below(9) as i64 - 4,
-            1 => [i64::MIN, i64::MAX, 1 << 31, -(1 << 31), 0xffff_ffff][self.below(5) as usize],
-            _ => self.next() as i64,
-        }
+/// Small numbers, limits of types, and anything.
+fn number(random: &mut Random) -> i64 {
+    match random.below(4) {
+        0 => random.below(9) as i64 - 4,
+        1 => random.pick(&[i64::MIN, i64::MAX, 1 << 31, -(1 << 31), 0xffff_ffff]),
+        _ => random.bits() as i64,
     }
 }
 
@@ -44,7 +29,7 @@ fn random_program(random: &mut Random) -> Vec<Insn> {
 
     // All registers and the stack are written first: what is read is never undefined.
     for register in 0..10 {
-        insns.extend(Insn::ld_imm64(register, random.number()));
+        insns.extend(Insn::ld_imm64(register, number(random)));
     }
     for slot in 1..=4 {
         insns.push(Insn::new(0x7b, 10, slot, -8 * i16::from(slot), 0));
@@ -55,9 +40,9 @@ fn random_program(random: &mut Random) -> Vec<Insn> {
     for at in 0..length {
         let (dst, src) = (random.below(10) as u8, random.below(10) as u8);
         let is_x = random.below(2) as u8 * 8;
-        let imm = random.number() as i32;
+        let imm = number(random) as i32;
         let operand = |imm: i32| if is_x == 8 { (src, 0) } else { (0, imm) };
-        let class = [4, 7][random.below(2) as usize];
+        let class = [4, 7][random.below(2)];
         insns.push(match random.below(5) {
             0 | 1 => {
                 let op = random.below(13) as u8 * 0x10;
@@ -78,13 +63,13 @@ fn random_program(random: &mut Random) -> Vec<Insn> {
                 Insn::new(class | is_x | op, dst, src, 0, imm)
             }
             2 => {
-                let width = [16, 32, 64][random.below(3) as usize];
+                let width = [16, 32, 64][random.below(3)];
                 Insn::new(0xd4 | is_x, dst, 0, 0, width)
             }
             3 => {
                 let (src, imm) = operand(imm);
-                let op = [1, 2, 3, 4, 5, 6, 7, 0xa, 0xb, 0xc, 0xd][random.below(11) as usize];
-                let class = [5, 6][random.below(2) as usize];
+                let op = [1, 2, 3, 4, 5, 6, 7, 0xa, 0xb, 0xc, 0xd][random.below(11)];
+                let class = [5, 6][random.below(2)];
                 // rbpf extends the immediates of 64-bit unsigned comparisons with zeros, where
                 // RFC 9669 has their sign.
                 let imm = if class == 5 { imm & i32::MAX } else { imm };
@@ -94,7 +79,7 @@ fn random_program(random: &mut Random) -> Vec<Insn> {
             _ => {
                 let size = random.below(4) as u8;
                 let bytes = [4, 2, 1, 8][usize::from(size)];
-                let off = -(bytes * (1 + random.below(32 / bytes as u64) as i16));
+                let off = -(bytes * (1 + random.below(32 / bytes as usize) as i16));
                 match random.below(3) {
                     0 => Insn::new(0x61 | size << 3, dst, 10, off, 0),
                     1 => Insn::new(0x62 | size << 3, 10, 0, off, imm),
@@ -120,7 +105,7 @@ fn random_program(random: &mut Random) -> Vec<Insn> {
 #[test]
 fn random_programs_end_as_in_rbpf() {
     for seed in 1..=2000_u64 {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = Random::new(seed);
         let insns = random_program(&mut random);
         let bytes: Vec<u8> = insns.iter().flat_map(|insn| insn.encode()).collect();
         let theirs = rbpf::EbpfVmNoData::new(Some(&bytes))

@@ -1,5 +1,7 @@
 //! Tests of the model from outside: scenarios, BPF programs, and what perf reads of its runs.
 
+#[path = "common/random.rs"]
+mod random;
 #[path = "common/skip.rs"]
 mod skip;
 

@@ -78,12 +78,13 @@ pub(super) fn padded(out: &mut Vec<u8>, text: &[u8], width: usize, fill: u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     #[test]
     fn numbers_are_those_of_the_standard_library() {
-        let mut value: u64 = 1;
+        let mut random = Random::new(1);
         for step in 0..200u64 {
-            value = value.wrapping_mul(6364136223846793005).wrapping_add(step) >> (step % 64);
+            let value = random.bits() >> (step % 64);
             for width in [0, 7, 16, 22, 32, 40] {
                 let mut out = Vec::new();
                 decimal(&mut out, value, width, b' ');

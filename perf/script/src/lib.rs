@@ -37,6 +37,9 @@ mod losses;
 mod output;
 #[cfg(feature = "text")]
 mod printer;
+#[cfg(test)]
+#[path = "../tests/common/random.rs"]
+mod random;
 pub mod symbols;
 #[cfg(feature = "text")]
 mod tasks;

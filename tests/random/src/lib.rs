@@ -8,3 +8,5 @@
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod abstraction;
 pub mod programs;
+#[path = "../tests/common/random.rs"]
+mod random;

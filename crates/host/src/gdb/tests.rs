@@ -5,6 +5,7 @@ use super::{
     Client, ClientOptions, Decoder, Frame, GdbError, Layout, OtherThreads, PACKET_MAX,
     PacketProblem, encode,
 };
+use crate::random::Random;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -451,13 +452,7 @@ fn a_stub_that_dies_is_an_error() {
 /// Whatever arrives, the decoder does not panic, stays bounded, and terminates.
 #[test]
 fn any_bytes_are_survived() {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut random = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut random = Random::new(1);
 
     // The characters of packets, so that most bytes lead somewhere.
     const LIKELY: &[u8] = b"$#}*%+-0123456789abcdefOKTE\xff ";
@@ -466,10 +461,8 @@ fn any_bytes_are_survived() {
     for _ in 0..2000 {
         let mut decoder = Decoder::default();
         let mut left = 200;
-        for _ in 0..random() % 8 {
-            let bytes: Vec<u8> = (0..random() % 40)
-                .map(|_| LIKELY[random() as usize % LIKELY.len()])
-                .collect();
+        for _ in 0..random.below(8) {
+            let bytes: Vec<u8> = (0..random.below(40)).map(|_| random.pick(LIKELY)).collect();
             decoder.push(&bytes);
             while let Some(frame) = decoder.frame() {
                 left -= 1;

@@ -18,8 +18,8 @@ use crate::files::ImageFinder;
 use crate::kernel::{self, KernelImage};
 use crate::model::{Event, Item, KernelSample, RecordedChain, Region, RegionRole, Sample};
 use crate::printable::PrintableName as _;
-use json::Object;
 pub use json::Problem;
+use json::{Object, UNPACKED_MAX};
 use parts::{
     graph, inactive_regs, kaslr, own_regs, put_word, region, registers, request, stacks, user_space,
 };
@@ -50,13 +50,11 @@ pub(super) fn import(
     options: &ImportOptions,
     sink: &mut Sink<'_>,
 ) -> Result<Imported, ImportError> {
-    let value = serde_json::from_slice(bytes)
-        .map_err(|e| ImportError::Capture(Problem::syntax(e.to_string())))?;
-    let root = Object::root(&value)?;
+    let root = Object::root(bytes)?;
 
     let mut finder = ImageFinder::new(options.files.clone());
     let mut capture = Capture {
-        release: release(root.string("kernel")?.unwrap_or_default()),
+        release: release(&root.string("kernel")?.unwrap_or_default()),
         output: Output::new(&mut finder, sink),
         number: 0,
         image: None,
@@ -66,8 +64,7 @@ pub(super) fn import(
         space: AddressSpace::new(),
         code: None,
         kind: None,
-        // Replaced once the kernel's image is known.
-        steps: Steps::new(&root, None, 0)?,
+        steps: Steps::unseen(),
     };
 
     // The sink may stop the import at any item.
@@ -78,6 +75,7 @@ pub(super) fn import(
     // A fixed order, so that the numbers of samples do not depend on that of the members.
     for kind in ["points", "samples", "steps"] {
         for entry in root.objects(kind)? {
+            let entry = entry?;
             let sample = match kind {
                 "samples" => capture.perf_sample(&entry)?,
                 "steps" => capture.step(&entry)?,
@@ -204,15 +202,17 @@ impl Capture<'_, '_> {
             return Ok(ControlFlow::Break(()));
         }
 
+        let mut room = UNPACKED_MAX;
         for module in root.objects("modules")? {
-            if self.module(&module)?.is_break() {
+            if self.module(&module?, &mut room)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
 
         for code in root.objects("generated")? {
+            let code = code?;
             let range = code.needed("start")?..code.needed("end")?;
-            let name = code.string("name")?.unwrap_or_default().to_owned();
+            let name = code.string("name")?.unwrap_or_default();
             // The name says what kind of code it is, which decides how it is unwound.
             if Generated::from_name(&name).is_none() {
                 return Err(code
@@ -235,6 +235,7 @@ impl Capture<'_, '_> {
         self.code = Some(Code::new(&self.space, self.version(), self.encoding));
 
         for mapping in root.objects("mappings")? {
+            let mapping = mapping?;
             let start = mapping.needed("start")?;
             let offset = mapping.number("offset")?.unwrap_or(0);
             let pid = mapping.needed("pid")?;
@@ -245,7 +246,7 @@ impl Capture<'_, '_> {
                 // Without an image, SVMAs are file offsets.
                 bias: start.wrapping_sub(offset),
                 image: None,
-                name: mapping.string("name")?.unwrap_or_default().to_owned(),
+                name: mapping.string("name")?.unwrap_or_default(),
             };
             if self.output.item(Item::Event(event)).is_break() {
                 return Ok(ControlFlow::Break(()));
@@ -283,7 +284,7 @@ impl Capture<'_, '_> {
         // An image without a build ID cannot be refused for it.
         match own.is_empty() || told.eq_ignore_ascii_case(&own) {
             true => Ok(()),
-            false => Err(Problem::other_image("build_id", "build id", told, &own)),
+            false => Err(Problem::other_image("build_id", "build id", &told, &own)),
         }
     }
 
@@ -378,11 +379,19 @@ impl Capture<'_, '_> {
         }))
     }
 
-    /// Maps a module from its loaded table.
-    fn module(&mut self, module: &Object<'_>) -> Result<ControlFlow<()>, ImportError> {
-        let name = module.string("name")?.unwrap_or("module").to_owned();
+    /// Maps a module from its loaded table, for which there are `room` bytes left.
+    fn module(
+        &mut self,
+        module: &Object<'_>,
+        room: &mut usize,
+    ) -> Result<ControlFlow<()>, ImportError> {
+        let name = module.string("name")?.unwrap_or("module".into());
         let (ips, entries) = (module.memory("ip")?, module.memory("orc")?);
         let ips_at = module.needed("ip_at")?;
+        // All tables are kept, and each unpacks to more than it has in the file.
+        *room = room
+            .checked_sub(ips.len() + entries.len())
+            .ok_or_else(|| module.problem("orc", "more than 64 MiB of tables"))?;
 
         // Its code is where its entries are.
         let ips_of = ips.as_chunks::<4>().0.iter().enumerate().map(|(i, ip)| {
@@ -527,8 +536,8 @@ impl Capture<'_, '_> {
                 return Err(step.problem("stack_bounds", "not two addresses").into());
             };
             // Most steps are on the stack of their task.
-            let name = step.string("stack_type")?.unwrap_or("TASK");
-            let kind = StackType::from_name(name);
+            let name = step.string("stack_type")?;
+            let kind = StackType::from_name(name.as_deref().unwrap_or("TASK"));
             let kind = kind.ok_or_else(|| step.problem("stack_type", "not a stack type"))?;
             task.stacks.push(StackInfo {
                 kind,
@@ -631,6 +640,7 @@ impl Capture<'_, '_> {
             task.graph = graph(from, self.version())?;
         }
         for rethook in from.objects("rethooks")? {
+            let rethook = rethook?;
             task.rethooks.push(Rethook {
                 ret_addr: rethook.needed("ret_addr")?,
                 frame: rethook.needed("frame")?,

@@ -188,6 +188,7 @@ fn difference(last: &[u32], ids: &[u32], mut known: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
     use std::io::Read;
 
     /// Reads the entries as `page.js` does.
@@ -237,11 +238,7 @@ mod tests {
     #[test]
     fn entries_are_read_back() {
         // The same entries in every run, so that a failure can be repeated.
-        let mut random = 1_u64;
-        let mut next = |below: u64| {
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
-            (random >> 33) % below
-        };
+        let mut random = Random::new(1);
 
         // Entries that differ a little from the one before, as states of a run do.
         let mut entries = Entries::new();
@@ -249,11 +246,11 @@ mod tests {
         let mut words: Vec<u64> = (0..30).collect();
 
         for number in 0..200 {
-            for _ in 0..next(4) {
-                let at = next(words.len() as u64) as usize;
-                match next(3) {
-                    0 => words[at] = next(1000),
-                    1 => words.insert(at, next(50)),
+            for _ in 0..random.below(4) {
+                let at = random.below(words.len());
+                match random.below(3) {
+                    0 => words[at] = random.below_u64(1000),
+                    1 => words.insert(at, random.below_u64(50)),
                     _ => drop(words.remove(at)),
                 }
             }

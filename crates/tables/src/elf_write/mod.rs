@@ -1,6 +1,6 @@
-//! Adds sections to an ELF file, or replaces them.
+//! Adds sections to an ELF file, or replaces them: [`Editor`]; or writes a new file: [`NewFile`].
 //!
-//! What is in the file keeps its place, in the file and in memory. New sections go into a new
+//! What is in an edited file keeps its place, in the file and in memory. New sections go into a new
 //! read-only `PT_LOAD` segment at the end, after the highest address. Its program header needs room
 //! in the program header table, and there is none between that table and what follows it; so the
 //! whole table moves to the start of the new segment, and `PT_PHDR` says where it is. The old table
@@ -16,8 +16,10 @@
 //! `elf/dl-load.c`.
 
 mod headers;
+mod new_file;
 
 pub use headers::ElfWriteError;
+pub use new_file::{NewFile, NewFileError, NewFileSection, NewFileSymbol};
 
 use crate::write::sframe::SHT_GNU_SFRAME;
 use crate::write::{NewSection, aligned};

@@ -1,7 +1,8 @@
 //! Defects: one wrong row, or range, of a function.
 
 use super::code::FunctionCode;
-use super::random::Random;
+use super::draw::{below, one};
+use crate::random::Random;
 use std::ops::Range;
 use unwind_sim_unwind::cache::NewRow;
 use unwind_sim_unwind::regs::Reg;
@@ -89,7 +90,7 @@ impl MutationTarget<'_> {
         match kind {
             Kind::CfaOffset => self.in_row(random, |row, random| {
                 // Small errors, by words or within one, and some that are far off.
-                let by = *random.one(&[8, -8, 16, -16, 24, -24, 1, 4, 64, 4096])?;
+                let by = *one(random, &[8, -8, 16, -16, 24, -24, 1, 4, 64, 4096])?;
                 if let Value::Offset { offset, .. } = &mut row.rule.cfa {
                     *offset = offset.checked_add(by)?;
                     return Some(());
@@ -98,8 +99,10 @@ impl MutationTarget<'_> {
             }),
             Kind::CfaRegister => self.in_row(random, |row, random| {
                 // rsp and rbp are the usual bases, so they are drawn more often.
-                let to =
-                    *random.one(&[Reg::Rsp, Reg::Rbp, Reg::Rsp, Reg::Rbp, Reg::Rbx, Reg::R10])?;
+                let to = *one(
+                    random,
+                    &[Reg::Rsp, Reg::Rbp, Reg::Rsp, Reg::Rbp, Reg::Rbx, Reg::R10],
+                )?;
                 match &mut row.rule.cfa {
                     Value::Offset {
                         base: Base::Reg(reg),
@@ -112,7 +115,7 @@ impl MutationTarget<'_> {
                 }
             }),
             Kind::WrongSlot => self.in_row(random, |row, random| {
-                let by = *random.one(&[8, -8, 16, -16])?;
+                let by = *one(random, &[8, -8, 16, -16])?;
                 let slot = one_slot(row, random)?;
                 if let Value::Load { offset, .. } = slot {
                     *offset = offset.checked_add(by)?;
@@ -145,7 +148,7 @@ impl MutationTarget<'_> {
             Kind::SwappedFde => self.swapped(),
             Kind::ShortenedRange => {
                 // The range ends at the start of an instruction.
-                let end = random.one(self.code.insns.get(1..)?)?.ip();
+                let end = one(random, self.code.insns.get(1..)?)?.ip();
                 let rows = self.rows.iter().filter(|row| row.start < end);
                 Some(Defect {
                     row: end,
@@ -184,7 +187,7 @@ impl MutationTarget<'_> {
     /// A random row but the first.
     fn later_row(&self, random: &mut Random) -> Option<usize> {
         let count = self.rows.len().checked_sub(1).filter(|&count| count > 0)?;
-        Some(random.below(count) + 1)
+        Some(below(random, count) + 1)
     }
 
     /// Changes one row that describes a call.
@@ -194,7 +197,7 @@ impl MutationTarget<'_> {
         change: impl FnOnce(&mut NewRow, &mut Random) -> Option<()>,
     ) -> Option<Defect> {
         let mut rows = self.rows.to_vec();
-        let index = random.below(rows.len());
+        let index = below(random, rows.len());
         let row = rows.get_mut(index)?;
         if row.rule.kind != RuleKind::Call {
             return None;
@@ -232,7 +235,7 @@ impl MutationTarget<'_> {
         let dropped: Vec<usize> = (0..6)
             .filter(|&i| is_slot(before.saved[i]) && is_unchanged(row.rule.saved[i]))
             .collect();
-        let reg = *random.one(&dropped)?;
+        let reg = *one(random, &dropped)?;
         row.rule.saved[reg] = before.saved[reg];
         let start = row.start;
         Some(self.with(start, rows))
@@ -257,7 +260,7 @@ impl MutationTarget<'_> {
 /// A random register of the row that has a slot.
 fn one_slot<'a>(row: &'a mut NewRow, random: &mut Random) -> Option<&'a mut Value> {
     let slots: Vec<usize> = (0..6).filter(|&i| is_slot(row.rule.saved[i])).collect();
-    let reg = *random.one(&slots)?;
+    let reg = *one(random, &slots)?;
     row.rule.saved.get_mut(reg)
 }
 

@@ -3,8 +3,8 @@
 
 use super::code::{FunctionCode, Targets, ends_way, is_filler};
 use super::machine::Machine;
-use super::random::Random;
 use super::unwritten::is_unwritten;
+use crate::random::Random;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
 use std::ops::Range;
 use unwind_sim_unwind::cache::NewRow;

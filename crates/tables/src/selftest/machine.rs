@@ -3,8 +3,8 @@
 //! It shares nothing with the proof. What it does not know becomes a random number, so that no
 //! rule can be right by accident.
 
-use super::random::Random;
 use crate::proof::claims::Claims;
+use crate::random::Random;
 use hashbrown::HashMap;
 use iced_x86::{
     FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
@@ -36,20 +36,20 @@ impl Machine {
         }
 
         // A generator of its own: the state must not depend on how many numbers others drew.
-        let mut random = Random::new(random.number());
+        let mut random = Random::new(random.bits());
         // psABI 3.2.2: a call is made with rsp, and so the CFA, at a multiple of 16.
-        let cfa = STACK + ((random.number() & 0xff_ffff) << 4);
+        let cfa = STACK + ((random.bits() & 0xff_ffff) << 4);
         let mut machine = Machine {
-            regs: std::array::from_fn(|_| random.number()),
+            regs: std::array::from_fn(|_| random.bits()),
             words: HashMap::new(),
             cfa,
-            return_address: random.number(),
-            saved: std::array::from_fn(|_| random.number()),
+            return_address: random.bits(),
+            saved: std::array::from_fn(|_| random.bits()),
             random,
         };
 
         // How deep rsp is below the CFA is random: a rule by rsp sets it below.
-        let depth = 0x10_0000 + (machine.random.number() & 0xfff8);
+        let depth = 0x10_0000 + (machine.random.bits() & 0xfff8);
         machine.set(Reg::Rsp, cfa - depth);
 
         let Value::Offset {
@@ -160,15 +160,15 @@ impl Machine {
     fn read(&mut self, register: Register) -> u64 {
         match whole(register) {
             Some(reg) => self.reg(reg),
-            None => self.random.number(),
+            None => self.random.bits(),
         }
     }
 
     fn address(&mut self, insn: &Instruction) -> u64 {
         if matches!(insn.segment_prefix(), Register::FS | Register::GS) {
-            return self.random.number();
+            return self.random.bits();
         }
-        let (regs, any) = (self.regs, self.random.number());
+        let (regs, any) = (self.regs, self.random.bits());
         let value = |register: Register, _, _| match whole(register) {
             Some(reg) => Some(regs[reg as usize & 15]),
             None => register.is_segment_register().then_some(0),
@@ -183,7 +183,7 @@ impl Machine {
         match self.words.get(&at) {
             Some(word) => *word,
             None => {
-                let word = self.random.number();
+                let word = self.random.bits();
                 self.words.insert(at, word);
                 word
             }
@@ -288,7 +288,7 @@ impl Machine {
         self.words.retain(|&word, _| word >= sp);
         for reg in Reg::ALL.into_iter().take(16) {
             if reg != Reg::Rsp && !preserved.contains(reg) {
-                let value = self.random.number();
+                let value = self.random.bits();
                 self.set(reg, value);
             }
         }
@@ -323,7 +323,7 @@ impl Machine {
             .iter()
             .filter(|used| writes(used.access()))
         {
-            let value = self.random.number();
+            let value = self.random.bits();
             self.write(used.register(), value);
         }
     }

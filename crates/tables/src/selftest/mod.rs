@@ -11,10 +11,10 @@
 
 mod code;
 mod defect;
+mod draw;
 mod equal;
 mod ground;
 mod machine;
-mod random;
 #[cfg(test)]
 mod tests;
 mod unwritten;
@@ -24,11 +24,12 @@ pub use equal::Argument;
 
 use crate::file::File;
 use crate::proof::claims::UserChoice;
+use crate::random::Random;
 use code::{BYTES_MAX, FunctionCode};
 use defect::MutationTarget;
+use draw::one;
 use equal::MutatedFunction;
 use ground::{Ground, ProofAnswer};
-use random::Random;
 
 /// The maximum number of draws for one defect: not every row has a place for every kind.
 const DRAWS_MAX: usize = 1000;
@@ -129,21 +130,6 @@ impl Score {
         total
     }
 
-    /// Adds the score of another file.
-    pub fn add(&mut self, other: Score) {
-        for ((_, mine), (_, theirs)) in self.kinds.iter_mut().zip(other.kinds) {
-            mine.add(theirs);
-        }
-        for ((_, mine), (_, theirs)) in self.arguments.iter_mut().zip(other.arguments) {
-            *mine += theirs;
-        }
-        let left = MISSES_MAX.saturating_sub(self.misses.len());
-        self.misses.extend(other.misses.into_iter().take(left));
-        let left = MISSES_MAX.saturating_sub(self.conflicts.len());
-        self.conflicts
-            .extend(other.conflicts.into_iter().take(left));
-    }
-
     fn count(&mut self, kind: Kind, outcome: DefectOutcome) {
         let Some((_, tally)) = self.kinds.iter_mut().find(|k| k.0 == kind) else {
             return;
@@ -204,8 +190,8 @@ pub fn run(file: &File, options: &Options) -> Option<Score> {
     for kind in Kind::ALL.into_iter().cycle().take(options.defects) {
         // A row drawn may have no place for this kind, so it is drawn again, but not for ever.
         for _ in 0..DRAWS_MAX {
-            let index = *random.one(&victims)?;
-            let other = *random.one(&victims)?;
+            let index = *one(&mut random, &victims)?;
+            let other = *one(&mut random, &victims)?;
             if let Some(outcome) = try_one(&mut ground, &targets, (index, other), kind, &mut random)
             {
                 score.count(kind, outcome);
@@ -258,7 +244,7 @@ fn try_one(
     let answer = ground.ask(index, &pair);
     // Looked for in any case: an argument for a row that was contradicted shows that one of both is
     // wrong.
-    let argument = pair.argument(random.number());
+    let argument = pair.argument(random.bits());
 
     let rule = |rows, end| equal::rule_at(rows, end, defect.row).map(ToString::to_string);
     let show = |rule: Option<String>| rule.unwrap_or_else(|| "no row".to_owned());

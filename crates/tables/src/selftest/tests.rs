@@ -3,9 +3,9 @@
 use super::code::{FunctionCode, Targets};
 use super::defect::{Kind, MutationTarget};
 use super::equal::{Argument, MutatedFunction};
-use super::random::Random;
 use super::{DefectOutcome, Score, Tally, UncaughtDefect};
 use crate::proof::claims::Claims;
+use crate::random::Random;
 use hashbrown::HashSet;
 use iced_x86::{Decoder, DecoderOptions};
 use unwind_sim_unwind::cache::NewRow;

@@ -2,7 +2,8 @@
 
 use crate::proof::build::{Scratch, compile, open};
 use crate::proof::expect::subject;
-use crate::proof::random_c::{Dice, program};
+use crate::proof::random_c::program;
+use crate::random::Random;
 use crate::skip::skip;
 use std::path::Path;
 use unwind_sim_tables::check::{Options, check};
@@ -41,10 +42,10 @@ fn compilers() -> Vec<(&'static str, &'static str)> {
 }
 
 impl CompilerSetup {
-    fn random(dice: &mut Dice, compilers: &[(&'static str, &'static str)]) -> CompilerSetup {
-        let (c, cpp) = dice.one(compilers);
-        let is_cpp = dice.below(3) == 0;
-        let level = dice.one(&["-O0", "-O1", "-O2", "-O2", "-O3", "-Os"]);
+    fn random(random: &mut Random, compilers: &[(&'static str, &'static str)]) -> CompilerSetup {
+        let (c, cpp) = random.pick(compilers);
+        let is_cpp = random.below(3) == 0;
+        let level = random.pick(&["-O0", "-O1", "-O2", "-O2", "-O3", "-Os"]);
         let choices: [&[&str]; 7] = [
             &["", "-fomit-frame-pointer", "-fno-omit-frame-pointer"],
             &["-fcf-protection=none", "-fcf-protection=full"],
@@ -74,7 +75,7 @@ impl CompilerSetup {
         ];
         let mut flags = vec!["-w", level];
         for choice in choices {
-            let words = dice.one(choice);
+            let words = random.pick(choice);
             if words == "-fno-exceptions" && is_cpp {
                 continue;
             }
@@ -161,7 +162,7 @@ fn run(programs: u64, skipper: &str) {
     let scratch = Scratch::new(skipper);
     let mut count = Count::default();
     for seed in 1..=programs {
-        let way = CompilerSetup::random(&mut Dice::new(seed), &compilers);
+        let way = CompilerSetup::random(&mut Random::new(seed), &compilers);
         let ending = if way.is_cpp { "cc" } else { "c" };
         let source = scratch.path(&format!("{seed}.{ending}"));
         std::fs::write(&source, program(seed, way.is_cpp, FUNCTIONS)).expect("writable");

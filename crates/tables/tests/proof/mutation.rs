@@ -50,9 +50,21 @@ fn test(files: &[&str], defects: usize) -> Score {
         };
         let total = found.total();
         println!("{path}: {} defects, {:.2?} %", total.all(), total.score());
-        score.add(found);
+        add(&mut score, found);
     }
     score
+}
+
+/// Adds the score of another file.
+fn add(all: &mut Score, of_file: Score) {
+    for ((_, all), (_, of_file)) in all.kinds.iter_mut().zip(of_file.kinds) {
+        all.add(of_file);
+    }
+    for ((_, all), (_, of_file)) in all.arguments.iter_mut().zip(of_file.arguments) {
+        *all += of_file;
+    }
+    all.misses.extend(of_file.misses);
+    all.conflicts.extend(of_file.conflicts);
 }
 
 fn print(score: &Score) {

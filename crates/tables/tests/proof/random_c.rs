@@ -1,27 +1,8 @@
 //! Random programs in C and C++, for compilers. They need not be run, only to be compiled, and use
 //! whatever makes compilers write unusual frames.
 
+use crate::random::Random;
 use std::fmt::Write as _;
-
-/// A generator of random numbers (Marsaglia, "Xorshift RNGs", 2003).
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Dice {
-        Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1)
-    }
-
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % limit
-    }
-
-    pub(crate) fn one<T: Copy>(&mut self, things: &[T]) -> T {
-        things[self.below(things.len() as u64) as usize]
-    }
-}
 
 /// Whether a switch may be over `x & 15` and have fewer cases and an unreachable default. Its table
 /// is shorter than the mask says, and the proof reads on behind it (fixture `good_masked_switch`).
@@ -49,7 +30,7 @@ typedef __builtin_va_list list;
 
 /// Writes one program.
 struct Writer {
-    dice: Dice,
+    random: Random,
     text: String,
     is_cpp: bool,
     /// The functions written so far, each with its kind of parameters.
@@ -71,7 +52,7 @@ enum Shape {
 /// A program in C, or in C++.
 pub(crate) fn program(seed: u64, is_cpp: bool, functions: u32) -> String {
     let mut writer = Writer {
-        dice: Dice::new(seed),
+        random: Random::new(seed),
         text: HEAD.to_owned(),
         is_cpp,
         functions: Vec::new(),
@@ -113,10 +94,10 @@ impl Writer {
             Shape::Structs,
             Shape::Variable,
         ];
-        let shape = self.dice.one(&shapes);
+        let shape = self.random.pick(&shapes);
         let inline = self
-            .dice
-            .one(&["", "", "static ", "__attribute__((noinline)) "]);
+            .random
+            .pick(&["", "", "static ", "__attribute__((noinline)) "]);
         let parameters = match shape {
             Shape::Longs => "long a, long b",
             Shape::Many => "long a, long b, long c, long d, long e, double f, long g, long h",
@@ -136,7 +117,7 @@ impl Writer {
             Shape::Longs => {}
         }
         self.locals();
-        self.budget = 6 + self.dice.below(24) as u32;
+        self.budget = 6 + self.random.below(24) as u32;
         self.depth = 0;
         while self.budget > 0 {
             self.statement();
@@ -146,7 +127,7 @@ impl Writer {
     }
 
     fn locals(&mut self) {
-        let line = match self.dice.below(10) {
+        let line = match self.random.below(10) {
             0 => "char buffer[20000]; use(buffer, buffer[a & 15]);",
             1 => "long vector[8] __attribute__((aligned(64))) = {0}; use(vector); y += vector[1];",
             2 => "char vla[(a & 63) + 1]; use(vla); y += vla[0];",
@@ -160,20 +141,20 @@ impl Writer {
     }
 
     fn place(&mut self) -> &'static str {
-        self.dice.one(&["x", "y", "z"])
+        self.random.pick(&["x", "y", "z"])
     }
 
     fn expression(&mut self) -> String {
         let (a, b) = (self.place(), self.place());
-        let number = self.dice.below(1000);
-        match self.dice.below(8) {
+        let number = self.random.below(1000);
+        match self.random.below(8) {
             0 => format!("{a} * {b} + {number}"),
             1 => format!("({a} ^ {b}) >> {}", number % 30),
             2 => format!("{a} / ({b} | 1)"),
             3 => format!("{a} < {b} ? {a} : {b} - {number}"),
             4 => format!("(long)(w * {number}.25) - {a}"),
             5 | 6 if !self.functions.is_empty() => {
-                let callee = self.dice.below(self.functions.len() as u64) as usize;
+                let callee = self.random.below(self.functions.len());
                 self.call_of(callee).replace("$x", a).replace("$y", b)
             }
             _ => format!("other({a}, {b}, {number}, x, y, z, {a} + 1, {b} + 2)"),
@@ -195,7 +176,7 @@ impl Writer {
 
     fn block(&mut self) {
         self.depth += 1;
-        for _ in 0..1 + self.dice.below(3) {
+        for _ in 0..1 + self.random.below(3) {
             if self.budget > 0 {
                 self.statement();
             }
@@ -208,14 +189,14 @@ impl Writer {
         if self.depth > 3 {
             return self.assignment();
         }
-        match self.dice.below(if self.is_cpp { 17 } else { 13 }) {
+        match self.random.below(if self.is_cpp { 17 } else { 13 }) {
             0..=2 => self.assignment(),
             3 | 4 => self.branch(),
             5 => self.repeat(),
             6 | 7 => self.switch(),
             8 => self.computed_goto(),
             9 => {
-                let (a, b) = (self.place(), self.dice.below(90));
+                let (a, b) = (self.place(), self.random.below(90));
                 self.line(&format!(
                     "if (__builtin_expect({a} == {b}, 0)) die(\"no %ld\", {a});"
                 ));
@@ -232,9 +213,11 @@ impl Writer {
             }
             12 => {
                 let a = self.place();
-                let end =
-                    self.dice
-                        .one(&["abort();", "__builtin_trap();", "__builtin_unreachable();"]);
+                let end = self.random.pick(&[
+                    "abort();",
+                    "__builtin_trap();",
+                    "__builtin_unreachable();",
+                ]);
                 self.line(&format!("if ({a} == -5) {{ use(&z); {end} }}"));
             }
             13 | 14 => self.attempt(),
@@ -252,7 +235,7 @@ impl Writer {
 
     fn assignment(&mut self) {
         let (to, value) = (self.place(), self.expression());
-        let operator = self.dice.one(&["=", "+=", "^=", "-="]);
+        let operator = self.random.pick(&["=", "+=", "^=", "-="]);
         self.line(&format!("{to} {operator} {value};"));
     }
 
@@ -260,7 +243,7 @@ impl Writer {
         let (a, b) = (self.place(), self.place());
         self.line(&format!("if ({a} < {b}) {{"));
         self.block();
-        if self.dice.below(2) == 0 {
+        if self.random.below(2) == 0 {
             self.line("} else {");
             self.block();
         }
@@ -269,7 +252,7 @@ impl Writer {
 
     fn repeat(&mut self) {
         let (n, a) = (self.label(), self.place());
-        let head = match self.dice.below(3) {
+        let head = match self.random.below(3) {
             0 => format!("for (long i{n} = 0; i{n} < {a}; i{n}++) {{"),
             1 => format!("while ({a}-- > 0) {{"),
             _ => format!("for (;;) {{ if ({a}++ > 10) break;"),
@@ -280,23 +263,23 @@ impl Writer {
     }
 
     fn switch(&mut self) {
-        let (a, cases) = (self.place(), 4 + self.dice.below(10));
-        let mask = self.dice.one(&["", " & 7", " & 15"]);
+        let (a, cases) = (self.place(), 4 + self.random.below(10));
+        let mask = self.random.pick(&["", " & 7", " & 15"]);
         self.line(&format!("switch ({a}{mask}) {{"));
         for case in 0..cases {
             self.line(&format!("case {case}:"));
-            if self.budget > 0 && self.dice.below(3) == 0 {
+            if self.budget > 0 && self.random.below(3) == 0 {
                 self.block();
             } else {
                 self.assignment();
             }
-            if self.dice.below(4) != 0 {
+            if self.random.below(4) != 0 {
                 self.line("break;");
             }
         }
         let end = self
-            .dice
-            .one(&["", "default: __builtin_unreachable();", "default: x++;"]);
+            .random
+            .pick(&["", "default: __builtin_unreachable();", "default: x++;"]);
         let end = if mask.is_empty() || HAS_MASKED_SWITCHES {
             end
         } else {
@@ -327,7 +310,7 @@ impl Writer {
         self.block();
         self.line("} catch (Error &e) { x += e.code;");
         self.block();
-        match self.dice.below(3) {
+        match self.random.below(3) {
             0 => self.line("} catch (...) { use(&x); throw; }"),
             1 => self.line("} catch (...) { y++; }"),
             _ => self.line("}"),

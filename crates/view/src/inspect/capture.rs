@@ -1,16 +1,29 @@
 //! Shows a capture of a kernel.
 
 use super::{InspectError, map};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use unwind_sim_recordings::file_kind::{FileKind, WrongKind};
 use unwind_sim_recordings::input_file::InputFile;
+
+/// The members of a capture, by their keys.
+type Members<'a> = BTreeMap<String, &'a RawValue>;
+
+/// A member, if it is there and has this form.
+fn parsed<'a, T: Deserialize<'a>>(members: &Members<'a>, key: &str) -> Option<T> {
+    serde_json::from_str(members.get(key)?.get()).ok()
+}
 
 /// The kernel, and the numbers of stops, samples and modules.
 pub(super) fn show(file: &InputFile) -> Result<String, InspectError> {
     // Not the importer: it refuses what it cannot replay, while here anything that is there is
     // counted.
     let owner = map(file)?;
-    let Ok(value) = serde_json::from_slice::<serde_json::Value>((*owner).as_ref()) else {
+    // What is not shown is not parsed, only checked.
+    let Ok(members) = serde_json::from_slice::<Members<'_>>((*owner).as_ref()) else {
         return Err(InspectError::Kind(WrongKind {
             path: file.path().into(),
             kind: FileKind::Text,
@@ -20,7 +33,7 @@ pub(super) fn show(file: &InputFile) -> Result<String, InspectError> {
 
     let mut out = "a kernel's capture\n".to_owned();
     for key in ["kernel", "scenario", "func"] {
-        if let Some(text) = value[key].as_str() {
+        if let Some(text) = parsed::<String>(&members, key) {
             let _ = writeln!(out, "{key}: {text}");
         }
     }
@@ -33,7 +46,7 @@ pub(super) fn show(file: &InputFile) -> Result<String, InspectError> {
         ("modules", "modules"),
         ("generated", "pieces of generated code"),
     ] {
-        if let Some(list) = value[key].as_array() {
+        if let Some(list) = parsed::<Vec<IgnoredAny>>(&members, key) {
             let _ = writeln!(out, "{key}: {} {what}", list.len());
         }
     }

@@ -179,22 +179,22 @@ fn random_bytes_never_panic() {
     let Some(mut native) = spawn("random_bytes_never_panic") else {
         return;
     };
-    let mut random = Random(0xbad_c0de);
+    let mut random = Random::new(0xbad_c0de);
     let mut outcomes = [0_u32; 4];
     for _ in 0..40 {
         let cases: Vec<NativeCase> = (0..Native::BATCH)
             .map(|_| {
                 // Bytes may be anything, also jumps out of the slot and stores all over the child.
-                let mode = [Mode::Plain, Mode::Fx, Mode::Step][random.next() as usize % 3];
+                let mode = random.pick(&[Mode::Plain, Mode::Fx, Mode::Step]);
                 let mut code = [0; 15];
                 random.fill(&mut code);
                 let mut case = NativeCase::new(mode, &code);
-                case.state.rflags = random.next();
+                case.state.rflags = random.bits();
                 for register in &mut case.state.gpr {
-                    let within = WINDOW + random.next() % WINDOW_SIZE as u64;
+                    let within = WINDOW + random.below_u64(WINDOW_SIZE as u64);
 
                     // Half of the registers point into the window, so that accesses often succeed.
-                    *register = [within, random.next()][random.next() as usize % 2];
+                    *register = [within, random.bits()][random.below(2)];
                 }
                 case
             })

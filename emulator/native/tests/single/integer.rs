@@ -10,7 +10,7 @@ fn nothing_changes_what_a_nop_finds() {
     for mode in [Mode::Fx, whole(), Mode::Step] {
         for seed in 1..20 {
             let mut nop = full(mode, seed);
-            nop.state.rflags = Random(seed).next() & (STATUS | DF | AC | ID);
+            nop.state.rflags = Random::new(seed).bits() & (STATUS | DF | AC | ID);
             let mut expected = nop.state;
             expected.rip = Native::place(1) + 1;
             expected.rflags |= ALWAYS;
@@ -54,16 +54,16 @@ fn the_same_instructions_in_this_process_agree() {
         return;
     };
 
-    let mut random = Random(0x5eed);
+    let mut random = Random::new(0x5eed);
     let shld = [0x48, 0x0f, 0xa5, 0xd8]; // shld rax, rbx, cl
 
     // Several batches, the last of which is not full.
     let cases: Vec<NativeCase> = (0..3 * Native::BATCH + 100)
         .map(|_| {
-            let values = [(RAX, random.next()), (RBX, random.next())];
+            let values = [(RAX, random.bits()), (RBX, random.bits())];
             let mut case = case(Mode::Plain, &shld, &values);
-            case.state.gpr[RCX] = random.next() % 63 + 1;
-            case.state.rflags = random.next() & (STATUS | DF);
+            case.state.gpr[RCX] = random.bits() % 63 + 1;
+            case.state.rflags = random.bits() & (STATUS | DF);
             case.memory = false;
             case
         })

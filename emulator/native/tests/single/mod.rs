@@ -1,6 +1,7 @@
 //! Single instructions on the processor: their results, their faults, and that no case affects the
 //! next. The expected values come from the Intel SDM, volumes 1 and 2.
 
+use crate::random::Random;
 use unwind_sim_emulator_native::single::{
     CODE_RANGE, Mode, Native, NativeCase, NativeError, NativeState, Outcome, WINDOW, WINDOW_PAGE,
     WINDOW_SIZE,
@@ -103,27 +104,11 @@ fn done(native: &mut Native, case: NativeCase) -> NativeState {
     state
 }
 
-/// A small random number generator (xorshift64*), for arbitrary states.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) {
-        bytes.fill_with(|| (self.next() >> 56) as u8);
-    }
-}
-
 /// A `nop` that starts with a different value everywhere.
 fn full(mode: Mode, seed: u64) -> NativeCase {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut case = NativeCase::new(mode, &[0x90]);
-    case.state.gpr.fill_with(|| random.next());
+    case.state.gpr.fill_with(|| random.bits());
     random.fill(&mut case.state.window);
     let fx = &mut case.state.fx.legacy;
     fx[2..4].copy_from_slice(&0x3800_u16.to_le_bytes()); // FSW: TOP is 7
@@ -141,7 +126,7 @@ fn full(mode: Mode, seed: u64) -> NativeCase {
         case.state
             .fx
             .upper
-            .fill_with(|| u128::from(random.next()) << 64 | 1);
+            .fill_with(|| u128::from(random.bits()) << 64 | 1);
     }
     case
 }

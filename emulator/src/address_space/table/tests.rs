@@ -1,6 +1,7 @@
 //! Tables that share nodes, compared with maps; the counts of live links and owners.
 
 use super::*;
+use crate::test_random::Random;
 use std::collections::BTreeMap;
 
 /// Checks that the counts of all nodes and frames are those that follow from the live tables.
@@ -67,21 +68,14 @@ fn content(table: &Table) -> BTreeMap<u64, u32> {
 
 #[test]
 fn tables_agree_with_maps() {
-    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-    // xorshift64: the same steps in every run.
-    let mut random = move |below: u64| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed % below
-    };
+    let mut random = Random::new(1);
 
     // Pages on both sides of the ends of leaves and branches, and the last one.
-    let mut page = move || match random(4) {
-        0 => (1 << 15) - 4 + random(8),
-        1 => (1 << 29) - 4 + random(8),
-        2 => random(600),
-        _ => PAGES - 1 - random(3),
+    let mut page = move || match random.below_u64(4) {
+        0 => (1 << 15) - 4 + random.below_u64(8),
+        1 => (1 << 29) - 4 + random.below_u64(8),
+        2 => random.below_u64(600),
+        _ => PAGES - 1 - random.below_u64(3),
     };
 
     let mut frames = Frames::new(1 << 20);

@@ -3,6 +3,7 @@
 
 use super::super::table::tests::audit;
 use super::super::*;
+use crate::test_random::Random;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -16,17 +17,6 @@ const OBJECT: u64 = 6;
 const BLOCK: u64 = 32;
 const SPACES_MAX: usize = 5;
 const SNAPSHOTS_MAX: usize = 4;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % n
-    }
-}
 
 #[derive(Clone, PartialEq)]
 enum Kind {
@@ -136,7 +126,7 @@ impl Test {
     fn new(seed: u64) -> Test {
         let memory = AddressSpace::default();
         Test {
-            random: Random(seed),
+            random: Random::new(seed),
             model: Model {
                 running: memory.id(),
                 spaces: BTreeMap::from([(memory.id(), Space::new())]),
@@ -150,19 +140,21 @@ impl Test {
     }
 
     fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.random.below(256) as u8).collect()
+        (0..count)
+            .map(|_| self.random.below_u64(256) as u8)
+            .collect()
     }
 
     /// A range of pages, as numbers.
     fn pages(&mut self) -> Range<u64> {
-        let first = self.random.below(COUNT);
-        let count = 1 + self.random.below((COUNT - first).min(6));
+        let first = self.random.below_u64(COUNT);
+        let count = 1 + self.random.below_u64((COUNT - first).min(6));
         FIRST + first..FIRST + first + count
     }
 
     fn any<T: Copy>(&mut self, all: impl Iterator<Item = T>) -> Option<T> {
         let all: Vec<T> = all.collect();
-        let index = self.random.below(all.len().max(1) as u64) as usize;
+        let index = self.random.below(all.len().max(1));
         all.get(index).copied()
     }
 
@@ -170,7 +162,7 @@ impl Test {
         let pages = self.pages();
         let range = pages.start * PAGE_SIZE..pages.end * PAGE_SIZE;
 
-        let permissions = match self.random.below(5) {
+        let permissions = match self.random.below_u64(5) {
             0 => Permissions::READ,
             _ => Permissions::ALL,
         };
@@ -179,11 +171,11 @@ impl Test {
 
         // Of an object, of a file, or anonymous: whatever there is to be mapped.
         let object = self.any(objects.keys());
-        let kinds: Vec<Kind> = match (self.random.below(4), object) {
+        let kinds: Vec<Kind> = match (self.random.below_u64(4), object) {
             (0, Some(&object)) | (1, Some(&object)) => {
-                let is_shared = self.random.below(3) != 0;
+                let is_shared = self.random.below_u64(3) != 0;
                 let count = pages.end - pages.start;
-                let first = self.random.below(OBJECT.saturating_sub(count) + 1);
+                let first = self.random.below_u64(OBJECT.saturating_sub(count) + 1);
 
                 let offset = first * PAGE_SIZE;
                 let memory = &mut self.memory;
@@ -206,7 +198,7 @@ impl Test {
                 (first..first + count).map(page).collect()
             }
             (2, _) => {
-                let size = self.random.below(3 * PAGE_SIZE) as usize;
+                let size = self.random.below_u64(3 * PAGE_SIZE) as usize;
                 let mut file = self.bytes(size);
                 let bytes = file.clone();
                 self.memory
@@ -242,14 +234,14 @@ impl Test {
         let pages = self.pages();
         let range = pages.start * PAGE_SIZE..pages.end * PAGE_SIZE;
 
-        match self.random.below(4) {
+        match self.random.below_u64(4) {
             0 => {
                 self.memory.unmap(range).expect("in range");
                 self.model.own().retain(|page, _| !pages.contains(page));
                 self.model.drop_unused();
             }
             1 => {
-                let permissions = match self.random.below(2) {
+                let permissions = match self.random.below_u64(2) {
                     0 => Permissions::READ,
                     _ => Permissions::ALL,
                 };
@@ -272,7 +264,7 @@ impl Test {
                 }
             }
             _ => {
-                let to = FIRST + self.random.below(COUNT - (pages.end - pages.start));
+                let to = FIRST + self.random.below_u64(COUNT - (pages.end - pages.start));
                 let done = self.memory.move_range(range, to * PAGE_SIZE);
 
                 // `move_range` refuses ranges that overlap.
@@ -324,8 +316,8 @@ impl Test {
     }
 
     fn access(&mut self) {
-        let at = FIRST * PAGE_SIZE + self.random.below(COUNT * PAGE_SIZE - 16);
-        let at = match self.random.below(2) {
+        let at = FIRST * PAGE_SIZE + self.random.below_u64(COUNT * PAGE_SIZE - 16);
+        let at = match self.random.below_u64(2) {
             // Often the same words.
             0 => at & !(PAGE_SIZE - 1) | 8,
             _ => at,
@@ -342,7 +334,7 @@ impl Test {
         let may_write = numbers.clone().all(may_write);
 
         let bytes: [u8; 16] = self.bytes(16).try_into().expect("16");
-        match self.random.below(8) {
+        match self.random.below_u64(8) {
             0 => {
                 assert_eq!(self.memory.write(at, &bytes).is_ok(), may_write);
                 if may_write {
@@ -377,8 +369,8 @@ impl Test {
     }
 
     fn decode(&mut self) {
-        let at = FIRST * PAGE_SIZE + self.random.below(COUNT * PAGE_SIZE) / BLOCK * BLOCK;
-        let at = match self.random.below(4) {
+        let at = FIRST * PAGE_SIZE + self.random.below_u64(COUNT * PAGE_SIZE) / BLOCK * BLOCK;
+        let at = match self.random.below_u64(4) {
             0 => at,
             // Where words are often written.
             _ => at & !(PAGE_SIZE - 1),
@@ -396,9 +388,9 @@ impl Test {
     fn change_object(&mut self) {
         let objects = self.model.objects.clone();
         let some = self.any(objects.keys()).copied();
-        match (self.random.below(6), some) {
+        match (self.random.below_u64(6), some) {
             (0, _) if objects.len() < 4 => {
-                let size = self.random.below(OBJECT * PAGE_SIZE) as usize;
+                let size = self.random.below_u64(OBJECT * PAGE_SIZE) as usize;
                 let mut bytes = self.bytes(size);
                 let object = self.memory.create_object(bytes.clone());
                 bytes.resize(OBJECT as usize * PAGE, 0);
@@ -416,7 +408,7 @@ impl Test {
                 self.model.drop_unused();
             }
             (2, Some(object)) => {
-                let size = self.random.below(OBJECT * PAGE_SIZE);
+                let size = self.random.below_u64(OBJECT * PAGE_SIZE);
                 self.memory.truncate_object(object, size).expect("there");
 
                 // What is cut off reads as zeros when it is there again.
@@ -425,8 +417,8 @@ impl Test {
                 behind.for_each(|byte| *byte = 0);
             }
             (_, Some(object)) => {
-                let size = 1 + self.random.below(2 * PAGE_SIZE);
-                let offset = self.random.below(OBJECT * PAGE_SIZE - size);
+                let size = 1 + self.random.below_u64(2 * PAGE_SIZE);
+                let offset = self.random.below_u64(OBJECT * PAGE_SIZE - size);
                 let bytes = self.bytes(size as usize);
                 self.memory
                     .write_object(object, offset, &bytes)
@@ -443,7 +435,7 @@ impl Test {
         let ids: Vec<SpaceId> = self.model.spaces.keys().copied().collect();
         let id = self.any(ids.iter()).copied().expect("one runs");
 
-        match self.random.below(6) {
+        match self.random.below_u64(6) {
             0 | 1 if ids.len() < SPACES_MAX => {
                 let fork = self.memory.fork();
                 let copy = self.model.own().clone();
@@ -453,7 +445,7 @@ impl Test {
                 let created = self.memory.create();
                 self.model.spaces.insert(created, Space::new());
             }
-            3 if self.random.below(2) == 0 => {
+            3 if self.random.below_u64(2) == 0 => {
                 let is_resting = id != self.model.running;
 
                 // The space that runs cannot be removed.
@@ -471,18 +463,18 @@ impl Test {
     }
 
     fn snapshot_or_restore(&mut self) {
-        match self.random.below(6) {
+        match self.random.below_u64(6) {
             0 | 1 => {
                 let snapshot = self.memory.snapshot();
                 self.held.push((snapshot, self.model.clone()));
 
                 if self.held.len() > SNAPSHOTS_MAX {
-                    let index = self.random.below(self.held.len() as u64) as usize;
+                    let index = self.random.below(self.held.len());
                     self.held.remove(index);
                 }
             }
             2 if !self.held.is_empty() => {
-                let index = self.random.below(self.held.len() as u64) as usize;
+                let index = self.random.below(self.held.len());
                 let (snapshot, model) = &self.held[index];
                 self.memory.restore(snapshot).expect("there is a way back");
                 self.model = model.clone();
@@ -493,7 +485,7 @@ impl Test {
                 *self.seen.entry("restored").or_default() += 1;
                 self.compare();
             }
-            3 if self.random.below(4) == 0 => {
+            3 if self.random.below_u64(4) == 0 => {
                 // A copy has none of the snapshots.
                 self.memory = self.memory.clone();
                 self.held.clear();
@@ -562,7 +554,7 @@ impl Test {
         }
 
         for step in 0..steps {
-            match self.random.below(20) {
+            match self.random.below_u64(20) {
                 0 => self.map(),
                 1 => self.change_mappings(),
                 2..5 => self.change_spaces(),

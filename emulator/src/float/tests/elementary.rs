@@ -32,7 +32,7 @@ fn fraction(sequence: &mut Sequence) -> Unpacked {
 
 #[test]
 fn logarithm_undoes_exponential() {
-    let mut sequence = Sequence(5);
+    let mut sequence = Sequence::new(5);
     for _ in 0..ARGUMENTS {
         let x = fraction(&mut sequence);
         assert_close(log2_plus_1(exp2_minus_1(x)), x);
@@ -42,7 +42,7 @@ fn logarithm_undoes_exponential() {
 
 #[test]
 fn the_logarithm_of_a_product_is_a_sum() {
-    let mut sequence = Sequence(6);
+    let mut sequence = Sequence::new(6);
     for _ in 0..ARGUMENTS {
         let (x, y) = (fraction(&mut sequence), fraction(&mut sequence).scale(-20));
         assert_close(log2(x.multiply(y)), sum(log2(x), log2(y)));
@@ -51,7 +51,7 @@ fn the_logarithm_of_a_product_is_a_sum() {
 
 #[test]
 fn sine_and_cosine_are_on_the_circle_at_the_angle_given() {
-    let mut sequence = Sequence(7);
+    let mut sequence = Sequence::new(7);
     for _ in 0..ARGUMENTS {
         let t = fraction(&mut sequence);
         let angle = arc_tangent(t, ONE);

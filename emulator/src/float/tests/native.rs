@@ -32,7 +32,7 @@ fn same32(a: u32, b: f32) -> bool {
 
 #[test]
 fn arithmetic_is_the_hosts_when_rounding_to_nearest() {
-    let mut sequence = Sequence(1);
+    let mut sequence = Sequence::new(1);
     for _ in 0..PAIRS {
         let (a, b) = (sequence.binary64(), sequence.binary64());
         // Rust's operators round to nearest, too.
@@ -93,7 +93,7 @@ fn the_short_way_equals_the_long_one() {
         |a, _, env| sse::square_root(a, env),
     ];
 
-    let mut sequence = Sequence(2);
+    let mut sequence = Sequence::new(2);
     for _ in 0..PAIRS {
         let (a, b) = (sequence.binary64(), sequence.binary64());
         for (index, operation) in operations.iter().enumerate() {
@@ -128,7 +128,7 @@ fn the_short_way_equals_the_long_one() {
 /// The four directions bracket the exact result.
 #[test]
 fn directed_rounding_brackets_the_result() {
-    let mut sequence = Sequence(3);
+    let mut sequence = Sequence::new(3);
     for _ in 0..PAIRS {
         let (a, b) = (sequence.binary64(), sequence.binary64());
 
@@ -207,7 +207,7 @@ fn unmasked_overflow_and_underflow_are_inexact_only_by_the_significand() {
 
 #[test]
 fn comparisons_and_integers_are_the_hosts() {
-    let mut sequence = Sequence(4);
+    let mut sequence = Sequence::new(4);
     for _ in 0..PAIRS {
         let (a, b) = (sequence.binary64(), sequence.binary64());
 

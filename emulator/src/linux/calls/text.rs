@@ -5,8 +5,8 @@ use crate::linux::Kernel;
 use crate::linux::clock::SECOND;
 use crate::linux::cpuinfo::cpuinfo;
 use crate::linux::files::{RELEASE, Text};
-use crate::linux::random::Random;
 use crate::linux::task::Task;
+use crate::random::Random;
 
 /// Memory size that is reported, bytes.
 pub(super) use crate::linux::MEMORY;

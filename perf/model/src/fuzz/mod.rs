@@ -8,6 +8,7 @@ use crate::mutant::Mutant;
 use crate::oracle::Violation;
 use crate::oracle::join;
 use crate::programs::{ObjectRequest, built_in};
+use crate::random::Random;
 use crate::sampling::{Constant, UserOnly};
 use crate::setup::{CgroupSetup, EventSetup, Form, Kind, PMU_PERIOD_MIN, RfcBuffer, Setup};
 use crate::stack::{Leaf, Numbered, Scripted, StackId, StackSource};
@@ -56,7 +57,7 @@ impl Schedule {
 
     /// Grows a schedule while it runs, from actions that are not refused.
     fn grow(seed: u64, actions: usize, mutant: Option<Mutant>) -> (Self, Option<World>) {
-        let mut rng = Rng::new(seed);
+        let mut rng = Random::new(seed);
         let form = match mutant {
             // The defects of cookies and of the cache only exist in this form.
             Some(Mutant::CookieReused | Mutant::StaleCache) => Form::Upstream,
@@ -128,7 +129,7 @@ impl Schedule {
         let count = few + rng.below(kinds.len() + 1 - few);
         // The first event, which takes the records of others, can be of every kind.
         let rotate = rng.below(kinds.len());
-        let is_late = |rng: &mut Rng| has_branches && rng.chance(1, 4);
+        let is_late = |rng: &mut Random| has_branches && rng.chance(1, 4);
 
         let events = (0..count).map(|index| {
             let kind = kinds[(index + rotate) % kinds.len()];
@@ -344,7 +345,7 @@ struct Maker {
     closed: Option<(u16, u16)>,
     /// The next thread number for fork.
     next: i32,
-    rng: Rng,
+    rng: Random,
 }
 
 impl Maker {
@@ -452,34 +453,5 @@ impl Maker {
         let stack = self.stack(tid);
         let leaf = [Leaf::Body, Leaf::Body, Leaf::Entry][self.rng.below(3)];
         Action::Stack { cpu, stack, leaf }
-    }
-}
-
-/// A source of random numbers: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
-/// number generators", 2014).
-#[derive(Clone, Debug)]
-struct Rng(u64);
-
-impl Rng {
-    /// The same seed gives the same numbers.
-    const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    /// A number less than `bound`; 0 if `bound` is 0.
-    fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
-    }
-
-    /// True with probability `part / whole`.
-    fn chance(&mut self, part: usize, whole: usize) -> bool {
-        self.below(whole) < part
     }
 }

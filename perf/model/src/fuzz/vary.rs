@@ -1,8 +1,8 @@
 //! Variants of a schedule: the same actions with disturbances in between.
 
-use super::Rng;
 use super::Schedule;
 use crate::action::Action;
+use crate::random::Random;
 use crate::world::World;
 
 /// The most single steps before a `finish`.
@@ -23,7 +23,7 @@ impl Schedule {
         let mut varying = Varying {
             schedule: self,
             world,
-            rng: Rng::new(seed),
+            rng: Random::new(seed),
             done: Vec::new(),
         };
 
@@ -51,7 +51,7 @@ impl Schedule {
 struct Varying<'a> {
     schedule: &'a Schedule,
     world: World,
-    rng: Rng,
+    rng: Random,
     done: Vec<Action>,
 }
 

@@ -211,6 +211,7 @@ fn entry(line: &[u8], at: usize) -> Option<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     impl Kallsyms {
         fn of(text: &[u8]) -> Self {
@@ -279,24 +280,18 @@ nonsense
     /// list: with equal starts, skipped types, odd lines, modules before the end of the kernel.
     #[test]
     fn what_is_found_in_the_text_is_what_is_parsed() {
-        let mut state: u64 = 88172645463325252;
-        let mut random = |below: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % below
-        };
+        let mut random = Random::new(1);
 
         let mut in_text = 0;
         for round in 0..400 {
             let mut text = String::new();
             let mut at = 0x1000;
-            for number in 0..random(200) {
-                at += random(4);
-                let kind = ["t", "T", "d", "r", "A", "W"][random(6) as usize];
+            for number in 0..random.below_u64(200) {
+                at += random.below_u64(4);
+                let kind = ["t", "T", "d", "r", "A", "W"][random.below(6)];
                 text += &format!("{at:016x} {kind} name_{number}\n");
                 // A round has odd lines of one kind, or none.
-                match (round % 8, random(60)) {
+                match (round % 8, random.below_u64(60)) {
                     (1, 0) => text += "nonsense\n",
                     (2, 0) => text += &format!("{at:x} t short\n"),
                     (3, 0) => text += &format!("{:016x} t back\n", at - 3),
@@ -307,16 +302,20 @@ nonsense
             }
 
             // Modules come at the end, above the kernel or, in some rounds, overlapping it.
-            let modules = if round % 2 == 0 { random(20) } else { 0 };
+            let modules = if round % 2 == 0 {
+                random.below_u64(20)
+            } else {
+                0
+            };
             at = if round % 16 < 14 { at + 5000 } else { at - 20 };
             for number in 0..modules {
-                let start = at + random(50);
-                let module = ["m", "other"][random(2) as usize];
+                let start = at + random.below_u64(50);
+                let module = ["m", "other"][random.below(2)];
                 text += &format!("{start:016x} t name_{number}\t[{module}]\n");
             }
 
             // The last line may have no end.
-            if random(3) == 0 {
+            if random.below_u64(3) == 0 {
                 text.pop();
             }
 

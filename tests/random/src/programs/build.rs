@@ -1,7 +1,7 @@
 //! A program with its addresses: code, data, and the correct table.
 
 use super::code::{self, Code};
-use super::rng::Rng;
+use super::numbers::numbers;
 use super::row::Table;
 use super::{asm::PlacedChunk, cfi, elf, program::RandomProgram};
 
@@ -38,14 +38,14 @@ impl BuiltProgram {
 
     /// The ELF file with the given table.
     pub(super) fn file(&self, table: &Table) -> Result<Vec<u8>, gimli::write::Error> {
-        let mut rng = Rng::new(self.seed, 2);
+        let mut rng = numbers(self.seed, 2);
         let tables = cfi::encode(table, elf::EH_FRAME, elf::EH_FRAME_HDR, &mut rng)?;
         let Code {
             layout,
             data,
             entry,
         } = &self.code;
-        Ok(elf::write(layout, data, *entry, tables))
+        Ok(elf::write(layout, data, *entry, &tables))
     }
 
     /// A readable form of an address: function and offset.

@@ -3,8 +3,8 @@
 //! Where a row can be encoded in several ways, a random one is used: changing part of the CFA
 //! definition or all of it, `same_value` or `restore`, remembering a state or repeating it.
 
-use super::rng::Rng;
 use super::row::{Cfa, Fde, FrameLayout, Gpr, SAVED, Slot, Table};
+use crate::random::Random;
 use gimli::constants::{DW_EH_PE_pcrel, DW_EH_PE_sdata4};
 use gimli::write::{
     Address, CallFrameInstruction, CommonInformationEntry, EhFrame, EndianVec, Expression,
@@ -41,7 +41,7 @@ pub(super) fn encode(
     table: &Table,
     at: u64,
     header_at: u64,
-    rng: &mut Rng,
+    rng: &mut Random,
 ) -> Result<Sections, gimli::write::Error> {
     let mut frames = FrameTable::default();
     let encoding = Encoding {
@@ -128,7 +128,7 @@ fn header(table: &Table, eh_frame: &[u8], at: u64, header_at: u64) -> Vec<u8> {
 
 /// The rows that occur again later, after others, and may be remembered: each one's index, and that
 /// of its recurrence. Properly nested.
-fn remembered(rows: &[(u64, FrameLayout)], rng: &mut Rng) -> Vec<(usize, usize)> {
+fn remembered(rows: &[(u64, FrameLayout)], rng: &mut Random) -> Vec<(usize, usize)> {
     let mut out: Vec<(usize, usize)> = Vec::new();
     let mut open: Vec<usize> = Vec::new();
     for (index, (_, row)) in rows.iter().enumerate() {
@@ -148,7 +148,7 @@ fn remembered(rows: &[(u64, FrameLayout)], rng: &mut Rng) -> Vec<(usize, usize)>
     out
 }
 
-fn program(unit: &Fde, fde: &mut FrameDescriptionEntry, rng: &mut Rng) {
+fn program(unit: &Fde, fde: &mut FrameDescriptionEntry, rng: &mut Random) {
     let mut before = (!unit.signal).then_some(FrameLayout::ENTRY);
     let remembered = remembered(&unit.rows, rng);
     for (index, (address, row)) in unit.rows.iter().enumerate() {
@@ -175,7 +175,7 @@ fn change(
     row: &FrameLayout,
     offset: u32,
     fde: &mut FrameDescriptionEntry,
-    rng: &mut Rng,
+    rng: &mut Random,
 ) {
     let mut add = |instruction| fde.add_instruction(offset, instruction);
     if before.is_none_or(|before| before.cfa != row.cfa) {
@@ -192,7 +192,7 @@ fn change(
     }
 }
 
-fn cfa(before: Option<Cfa>, cfa: Cfa, rng: &mut Rng) -> CallFrameInstruction {
+fn cfa(before: Option<Cfa>, cfa: Cfa, rng: &mut Random) -> CallFrameInstruction {
     match (before, cfa) {
         (Some(Cfa::Offset(old, _)), Cfa::Offset(new, offset)) if old == new && rng.chance(3, 4) => {
             CallFrameInstruction::CfaOffset(offset)
@@ -217,7 +217,7 @@ fn address(base: Gpr, offset: i32) -> Expression {
     expression
 }
 
-fn register(register: Register, slot: Slot, rng: &mut Rng) -> CallFrameInstruction {
+fn register(register: Register, slot: Slot, rng: &mut Random) -> CallFrameInstruction {
     match slot {
         Slot::Same if rng.chance(1, 2) => CallFrameInstruction::SameValue(register),
         Slot::Same => CallFrameInstruction::Restore(register),

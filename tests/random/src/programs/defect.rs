@@ -1,7 +1,7 @@
 //! Defects of tables such as real tools have produced, injected into a program's table.
 
-use super::rng::Rng;
 use super::row::{Cfa, Fde, FrameLayout, Gpr, RBP, RSP, Slot, Table};
+use crate::random::Random;
 use std::collections::HashSet;
 
 /// Kinds of defects.
@@ -104,7 +104,7 @@ pub(super) fn inject(
     table: &Table,
     boundaries: &[u64],
     executed: &HashSet<u64>,
-    rng: &mut Rng,
+    rng: &mut Random,
 ) -> Option<(DefectKind, Table)> {
     let mut any = None;
     for _ in 0..TRIES {
@@ -179,7 +179,7 @@ fn apply(
     table: &mut Table,
     at: usize,
     boundaries: &[u64],
-    rng: &mut Rng,
+    rng: &mut Random,
 ) -> Option<()> {
     let unit = &mut table.0[at];
     let count = unit.rows.len();
@@ -316,7 +316,7 @@ fn apply(
 }
 
 /// Injects a defect in the registers' rules.
-fn registers(kind: DefectKind, unit: &mut Fde, rng: &mut Rng) -> Option<()> {
+fn registers(kind: DefectKind, unit: &mut Fde, rng: &mut Random) -> Option<()> {
     let is_saved = |row: &FrameLayout, index: usize| !matches!(row.saved[index], Slot::Same);
     let all: Vec<usize> = (0..6)
         .filter(|&index| unit.rows.iter().any(|(_, row)| is_saved(row, index)))

@@ -5,7 +5,8 @@ mod jumps;
 
 pub use jumps::{ReturnAddressPush, ReturnAddressSave, ReturnSite};
 
-use super::rng::Rng;
+use super::numbers::numbers;
+use crate::random::Random;
 use jumps::is_doubtful;
 
 /// How a function is called or jumped to.
@@ -262,9 +263,9 @@ const FUNCTIONS_MAX: usize = 12;
 const CALLS_MAX: u32 = 60;
 
 struct Generator {
-    rng: Rng,
+    rng: Random,
     /// Decides about calls by jumps, if there are any.
-    jumps: Option<Rng>,
+    jumps: Option<Random>,
     plain: bool,
     signals: bool,
     /// Number of calls made by a call of each function, including itself; calls with their own
@@ -304,7 +305,7 @@ impl RandomProgram {
 
     /// Generates the program of a seed.
     pub fn random(seed: u64) -> RandomProgram {
-        RandomProgram::generate(seed, Some(Rng::new(seed, 4)))
+        RandomProgram::generate(seed, Some(numbers(seed, 4)))
     }
 
     /// The same with no calls but by call instructions.
@@ -312,8 +313,8 @@ impl RandomProgram {
         RandomProgram::generate(seed, None)
     }
 
-    fn generate(seed: u64, jumps: Option<Rng>) -> RandomProgram {
-        let mut rng = Rng::new(seed, 1);
+    fn generate(seed: u64, jumps: Option<Random>) -> RandomProgram {
+        let mut rng = numbers(seed, 1);
         // A quarter of the programs is plain, so that SFrame and ORC can represent all of their
         // rows.
         let plain = rng.chance(1, 4);
@@ -372,7 +373,7 @@ impl Generator {
             end: End::Return,
             points: Vec::new(),
             restores: self.rng.chance(1, 2),
-            taste: self.rng.next(),
+            taste: self.rng.bits(),
         };
 
         let statements = if frame.is_leaf() || is_handler {

@@ -4,8 +4,8 @@
 use super::build::BuiltProgram;
 use super::case::InjectedDefect;
 use super::defect::DefectKind;
+use super::numbers::numbers;
 use super::program::RandomProgram;
-use super::rng::Rng;
 use super::row::Table;
 use super::watch::TableObserver;
 use std::collections::BTreeSet;
@@ -112,7 +112,7 @@ impl Verifier {
         let built = BuiltProgram::new(program).map_err(setup)?;
         let mut tried = self.right(program, &built)?;
         let executed = self.watch(&built, &built.table)?.executed;
-        let mut rng = Rng::new(program.seed, 3);
+        let mut rng = numbers(program.seed, 3);
         let injected = super::defect::inject(&built.table, &built.boundaries, &executed, &mut rng);
         if let Some((kind, table)) = injected {
             tried.defect = Some((kind, self.wrong(&built, kind, &table)?));
@@ -144,7 +144,7 @@ impl Verifier {
         // Only at executed addresses can a defect be seen.
         let executed = self.watch(&built, &built.table)?.executed;
 
-        let mut rng = Rng::new(program.seed, 3);
+        let mut rng = numbers(program.seed, 3);
         let injected = super::defect::inject(&built.table, &built.boundaries, &executed, &mut rng);
 
         let injected = injected.filter(|_| with_defect);

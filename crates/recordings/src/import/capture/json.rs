@@ -1,13 +1,22 @@
 //! A capture's JSON, with errors that give the location.
+//!
+//! No tree is made of it: the members of an object are parts of the text, and are parsed when somebody asks
+//! for them. So memory does not grow with the number of stops.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::ZlibDecoder;
-use serde_json::{Map, Value};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use std::io::Read;
 
 /// Maximum unpacked size of one piece of memory, bytes: more than all stacks of a processor.
 const MEMORY_MAX: u64 = 1 << 20;
+
+/// Maximum unpacked size of all memory of a kind that is kept at a time, bytes: more than a kernel's code. The
+/// file may have a thousandth of it.
+pub(super) const UNPACKED_MAX: usize = 64 << 20;
 
 /// What is wrong with a capture.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -19,10 +28,11 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(super) fn syntax(what: String) -> Problem {
+    /// The text is not JSON.
+    fn syntax(error: &serde_json::Error) -> Problem {
         Problem {
             place: "JSON".into(),
-            what,
+            what: error.to_string(),
         }
     }
 
@@ -47,19 +57,82 @@ impl Problem {
     }
 }
 
+/// A value whose syntax was checked, but which was not parsed, and its location.
+struct Part<'a> {
+    raw: &'a RawValue,
+    place: String,
+}
+
+impl<'a> Part<'a> {
+    fn problem(&self, what: impl Into<String>) -> Problem {
+        Problem {
+            place: self.place.clone(),
+            what: what.into(),
+        }
+    }
+
+    /// Whether it starts like this. The text has no space around it.
+    fn starts_with(&self, first: char) -> bool {
+        self.raw.get().starts_with(first)
+    }
+
+    fn parsed<T: serde::Deserialize<'a>>(&self) -> Result<T, Problem> {
+        // What can be wrong yet is what has no place in the syntax, such as a number that is too large.
+        serde_json::from_str(self.raw.get()).map_err(|error| {
+            let text = error.to_string();
+            let what = text.split(" at line ").next().unwrap_or_default();
+            self.problem(what)
+        })
+    }
+
+    fn object(self) -> Result<Object<'a>, Problem> {
+        if !self.starts_with('{') {
+            return Err(self.problem("not an object"));
+        }
+        Ok(Object {
+            members: self.parsed()?,
+            place: self.place,
+        })
+    }
+
+    fn string(&self) -> Result<String, Problem> {
+        if !self.starts_with('"') {
+            return Err(self.problem("not a string"));
+        }
+        self.parsed()
+    }
+
+    /// Memory: zlib data in base64.
+    fn memory(&self) -> Result<Vec<u8>, Problem> {
+        let packed = STANDARD
+            .decode(self.string()?)
+            .map_err(|e| self.problem(format!("not base64: {e}")))?;
+
+        // A few bytes may unpack to very many.
+        let mut bytes = Vec::new();
+        let mut unpacked = ZlibDecoder::new(packed.as_slice()).take(MEMORY_MAX + 1);
+        unpacked
+            .read_to_end(&mut bytes)
+            .map_err(|e| self.problem(format!("not zlib: {e}")))?;
+        match bytes.len() as u64 > MEMORY_MAX {
+            true => Err(self.problem("more than 1 MiB of memory")),
+            false => Ok(bytes),
+        }
+    }
+}
+
 /// An object and its location.
 pub(super) struct Object<'a> {
-    map: &'a Map<String, Value>,
+    /// In the order of the keys, so that what is reported first does not depend on the run.
+    members: BTreeMap<String, &'a RawValue>,
     place: String,
 }
 
 impl<'a> Object<'a> {
-    pub(super) fn root(value: &'a Value) -> Result<Object<'a>, Problem> {
-        let map = value
-            .as_object()
-            .ok_or_else(|| Problem::syntax("not an object".into()))?;
+    /// Checks the syntax of all.
+    pub(super) fn root(bytes: &'a [u8]) -> Result<Object<'a>, Problem> {
         Ok(Object {
-            map,
+            members: serde_json::from_slice(bytes).map_err(|e| Problem::syntax(&e))?,
             place: String::new(),
         })
     }
@@ -79,27 +152,33 @@ impl<'a> Object<'a> {
         }
     }
 
-    fn get(&self, key: &str) -> Option<&'a Value> {
-        self.map.get(key).filter(|v| !v.is_null())
+    fn get(&self, key: &str) -> Option<Part<'a>> {
+        let raw = *self.members.get(key)?;
+        (raw.get() != "null").then(|| Part {
+            raw,
+            place: self.at(key),
+        })
     }
 
     pub(super) fn has(&self, key: &str) -> bool {
-        self.get(key).is_some()
+        self.members.get(key).is_some_and(|raw| raw.get() != "null")
     }
 
     /// Is the value of `key` this word?
     pub(super) fn says(&self, key: &str, word: &str) -> bool {
-        self.get(key).and_then(Value::as_str) == Some(word)
+        self.string(key)
+            .is_ok_and(|text| text.as_deref() == Some(word))
     }
 
     /// An unsigned number, decimal or a string `0x...`.
     pub(super) fn number(&self, key: &str) -> Result<Option<u64>, Problem> {
-        let Some(value) = self.get(key) else {
+        let Some(part) = self.get(key) else {
             return Ok(None);
         };
-        unsigned(value)
+        let number = unsigned(&part.parsed()?);
+        number
             .map(Some)
-            .ok_or_else(|| self.problem(key, "not an unsigned number"))
+            .ok_or_else(|| part.problem("not an unsigned number"))
     }
 
     pub(super) fn needed(&self, key: &str) -> Result<u64, Problem> {
@@ -108,37 +187,23 @@ impl<'a> Object<'a> {
     }
 
     pub(super) fn signed(&self, key: &str) -> Result<Option<i64>, Problem> {
-        let Some(value) = self.get(key) else {
+        let Some(part) = self.get(key) else {
             return Ok(None);
         };
+        let value: Value = part.parsed()?;
         value
             .as_i64()
-            .or_else(|| unsigned(value).map(as_int))
+            .or_else(|| unsigned(&value).map(as_int))
             .map(Some)
-            .ok_or_else(|| self.problem(key, "not a number"))
+            .ok_or_else(|| part.problem("not a number"))
     }
 
-    pub(super) fn string(&self, key: &str) -> Result<Option<&'a str>, Problem> {
-        let Some(value) = self.get(key) else {
-            return Ok(None);
-        };
-        value
-            .as_str()
-            .map(Some)
-            .ok_or_else(|| self.problem(key, "not a string"))
+    pub(super) fn string(&self, key: &str) -> Result<Option<String>, Problem> {
+        self.get(key).map(|part| part.string()).transpose()
     }
 
     pub(super) fn object(&self, key: &str) -> Result<Option<Object<'a>>, Problem> {
-        let Some(value) = self.get(key) else {
-            return Ok(None);
-        };
-        let map = value
-            .as_object()
-            .ok_or_else(|| self.problem(key, "not an object"))?;
-        Ok(Some(Object {
-            map,
-            place: self.at(key),
-        }))
+        self.get(key).map(Part::object).transpose()
     }
 
     pub(super) fn required_object(&self, key: &str) -> Result<Object<'a>, Problem> {
@@ -146,82 +211,65 @@ impl<'a> Object<'a> {
             .ok_or_else(|| self.problem(key, "missing"))
     }
 
-    fn list(&self, key: &str) -> Result<&'a [Value], Problem> {
-        let Some(value) = self.get(key) else {
-            return Ok(&[]);
-        };
-        let list = value
-            .as_array()
-            .ok_or_else(|| self.problem(key, "not a list"))?;
-        Ok(list)
+    /// The values of a list; empty if there is no list.
+    fn list<T: serde::Deserialize<'a>>(&self, key: &str) -> Result<Vec<T>, Problem> {
+        match self.get(key) {
+            None => Ok(Vec::new()),
+            Some(part) if !part.starts_with('[') => Err(part.problem("not a list")),
+            Some(part) => part.parsed(),
+        }
     }
 
-    /// The objects of a list; empty if there is no list.
-    pub(super) fn objects(&self, key: &str) -> Result<Vec<Object<'a>>, Problem> {
-        let list = self.list(key)?.iter().enumerate();
-        list.map(|(i, value)| {
-            let place = format!("{}[{i}]", self.at(key));
-            let map = value.as_object().ok_or_else(|| Problem {
-                place: place.clone(),
-                what: "not an object".into(),
-            })?;
-            Ok(Object { map, place })
-        })
-        .collect()
+    /// The objects of a list, one by one; none if there is no list.
+    pub(super) fn objects(
+        &self,
+        key: &str,
+    ) -> Result<impl Iterator<Item = Result<Object<'a>, Problem>> + use<'a>, Problem> {
+        let place = self.at(key);
+        let list = self.list(key)?.into_iter().enumerate();
+        Ok(list.map(move |(i, raw)| {
+            let place = format!("{place}[{i}]");
+            Part { raw, place }.object()
+        }))
     }
 
     /// The numbers of a list.
     pub(super) fn numbers(&self, key: &str) -> Result<Vec<u64>, Problem> {
-        numbers(self.list(key)?).ok_or_else(|| self.problem(key, "not a list of unsigned numbers"))
+        numbers(&self.list(key)?).ok_or_else(|| self.problem(key, "not a list of unsigned numbers"))
     }
 
     /// The numbers of a list of lists.
     pub(super) fn rows(&self, key: &str) -> Result<Vec<Vec<u64>>, Problem> {
-        let rows = self.list(key)?.iter().map(|row| numbers(row.as_array()?));
+        let rows: Vec<Value> = self.list(key)?;
+        let rows = rows.iter().map(|row| numbers(row.as_array()?));
         rows.collect::<Option<_>>()
             .ok_or_else(|| self.problem(key, "not a list of lists of unsigned numbers"))
     }
 
     /// Memory: zlib data in base64. Empty if missing.
     pub(super) fn memory(&self, key: &str) -> Result<Vec<u8>, Problem> {
-        match self.string(key)? {
-            Some(text) => self.unpacked(key, text),
-            None => Ok(Vec::new()),
-        }
+        let memory = self.get(key).map(|part| part.memory()).transpose()?;
+        Ok(memory.unwrap_or_default())
     }
 
-    /// Pieces of memory with their addresses.
-    pub(super) fn memories(&self, key: &str) -> Result<Vec<(u64, Vec<u8>)>, Problem> {
-        let Some(pieces) = self.object(key)? else {
-            return Ok(Vec::new());
-        };
-        let piece = |(at, value): (&String, &Value)| {
-            let digits = at.strip_prefix("0x");
-            let address = match digits {
+    /// Pieces of memory with their addresses, one by one.
+    pub(super) fn memories(
+        &self,
+        key: &str,
+    ) -> Result<impl Iterator<Item = Result<(u64, Vec<u8>), Problem>> + use<'a>, Problem> {
+        let place = self.at(key);
+        let pieces = self.object(key)?;
+        let pieces = pieces.into_iter().flat_map(|pieces| pieces.members);
+        Ok(pieces.map(move |(at, raw)| {
+            let place = format!("{place}.{at}");
+            let part = Part { raw, place };
+            let address = match at.strip_prefix("0x") {
                 Some(digits) => u64::from_str_radix(digits, 16),
                 None => at.parse(),
             };
-            let address = address.map_err(|_| pieces.problem(at, "not an address"))?;
-            let text = value.as_str();
-            let text = text.ok_or_else(|| pieces.problem(at, "not a string"))?;
-            Ok((address, pieces.unpacked(at, text)?))
-        };
-        pieces.map.iter().map(piece).collect()
-    }
-
-    fn unpacked(&self, key: &str, text: &str) -> Result<Vec<u8>, Problem> {
-        let packed = STANDARD
-            .decode(text)
-            .map_err(|e| self.problem(key, &format!("not base64: {e}")))?;
-        let mut bytes = Vec::new();
-        let mut unpacked = ZlibDecoder::new(packed.as_slice()).take(MEMORY_MAX + 1);
-        unpacked
-            .read_to_end(&mut bytes)
-            .map_err(|e| self.problem(key, &format!("not zlib: {e}")))?;
-        match bytes.len() as u64 > MEMORY_MAX {
-            true => Err(self.problem(key, "more than 1 MiB of memory")),
-            false => Ok(bytes),
-        }
+            let address = address.map_err(|_| part.problem("not an address"))?;
+            Ok((address, part.memory()?))
+        }))
     }
 }
 

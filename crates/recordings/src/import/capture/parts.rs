@@ -1,6 +1,6 @@
 //! The parts of a stop: registers, stacks, words, return addresses taken by tracers.
 
-use super::json::{Object, Problem};
+use super::json::{Object, Problem, UNPACKED_MAX};
 use super::states;
 use crate::import::error::ImportError;
 use crate::kernel::KernelImage;
@@ -138,8 +138,9 @@ pub(super) fn stacks(
     regions: &mut Vec<Region<'static>>,
 ) -> Result<(), Problem> {
     for stack in from.objects("stacks")? {
+        let stack = stack?;
         let name = stack.string("type")?.unwrap_or_default();
-        let kind = StackType::from_name(name);
+        let kind = StackType::from_name(&name);
         let kind = kind.ok_or_else(|| stack.problem("type", "not a stack type"))?;
 
         let (begin, end) = (stack.needed("begin")?, stack.needed("end")?);
@@ -179,8 +180,13 @@ pub(super) fn user_space(
         return Ok(None);
     };
 
+    let mut room = UNPACKED_MAX;
     for memory in user.objects("memory")? {
+        let memory = memory?;
         let (address, bytes) = (memory.needed("at")?, memory.memory("data")?);
+        room = room
+            .checked_sub(bytes.len())
+            .ok_or_else(|| user.problem("memory", "more than 64 MiB of memory"))?;
         // User memory has no bounds: these are for the kernel's stacks.
         let mut piece = region(address, bytes, 0..0, 0);
         piece.role = RegionRole::User;
@@ -269,14 +275,14 @@ pub(super) fn registers(from: &Object<'_>) -> Result<Regs, Problem> {
 pub(super) fn kaslr(root: &Object<'_>, image: &KernelImage) -> Result<u64, ImportError> {
     let mut addresses = Vec::new();
     for point in root.objects("points")? {
-        let states = states::all(&point, "kernel", None)?;
+        let states = states::all(&point?, "kernel", None)?;
         addresses.extend(states.iter().filter_map(|s| match s {
             State::Orc(s) if !s.signal => Some(s.ip),
             _ => None,
         }));
     }
     for sample in root.objects("samples")? {
-        addresses.extend(sample.numbers("result")?.into_iter().skip(1));
+        addresses.extend(sample?.numbers("result")?.into_iter().skip(1));
     }
     Ok(image.kaslr(&addresses).unwrap_or(0))
 }
@@ -308,8 +314,8 @@ mod tests {
         let taken = [(0x10, 0x1000), (0x20, 0x2000)];
         let taken = taken.map(|(ret, retp)| GraphReturn { ret, retp });
         for (current, n) in [(-1, 0), (0, 1), (1, 2)] {
-            let task = json!({"ret_stack": packed, "curr_ret_stack": current});
-            let task = Object::root(&task).unwrap_or_else(|_| panic!("an object"));
+            let task = json!({"ret_stack": packed, "curr_ret_stack": current}).to_string();
+            let task = Object::root(task.as_bytes()).unwrap_or_else(|_| panic!("an object"));
             let found = graph(&task, version).unwrap_or_else(|_| panic!("a stack"));
             assert_eq!(found, taken[..n], "{current}");
         }
@@ -323,8 +329,8 @@ mod tests {
         let entry = Regs::frame(0x40, 0x1008, 0x2000);
         let state = |kind| {
             let first = json!({"type": 1, "ip": "0x1", "sp": "0x2", "bp": "0x3"});
-            let value = json!({"kernel": [first]});
-            let root = Object::root(&value).unwrap_or_else(|_| panic!("an object"));
+            let text = json!({"kernel": [first]}).to_string();
+            let root = Object::root(text.as_bytes()).unwrap_or_else(|_| panic!("an object"));
             states::all(&root, "kernel", Some(kind)).unwrap_or_else(|_| panic!("states"))
         };
         let stack = || memory(0x1000, &[0xbad, 0x50]);

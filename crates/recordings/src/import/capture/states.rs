@@ -15,16 +15,22 @@ pub(super) fn all(
     told: Option<UnwinderKind>,
 ) -> Result<Vec<State>, Problem> {
     let states = from.objects(key)?;
-    states.iter().map(|s| state(s, told)).collect()
+    states.map(|s| state(&s?, told)).collect()
 }
 
 /// Members that only one unwinder's state has.
 const OF_ORC: [&str; 3] = ["signal", "full_regs", "prev_regs"];
 const OF_FP: [&str; 3] = ["got_irq", "orig_sp", "next_bp"];
 
-/// Does a state in the list have one of these members?
-fn has_any(states: &[Object<'_>], members: &[&str]) -> bool {
-    states.iter().any(|s| members.iter().any(|m| s.has(m)))
+/// Does a state of the list `key` have one of these members?
+fn has_any(from: &Object<'_>, key: &str, members: &[&str]) -> Result<bool, Problem> {
+    for state in from.objects(key)? {
+        let state = state?;
+        if members.iter().any(|member| state.has(member)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The unwinder of a capture's states if the kernel's image has no ORC table: the frame pointer
@@ -34,16 +40,17 @@ fn has_any(states: &[Object<'_>], members: &[&str]) -> bool {
 pub(super) fn without_orc(root: &Object<'_>) -> Result<Option<UnwinderKind>, Problem> {
     for (list, key) in [("points", "kernel"), ("samples", "states")] {
         for entry in root.objects(list)? {
-            if has_any(&entry.objects(key)?, &OF_FP) {
+            if has_any(&entry?, key, &OF_FP)? {
                 return Ok(Some(UnwinderKind::Fp));
             }
         }
     }
-    let steps = root.objects("steps")?;
-    Ok(steps
-        .iter()
-        .any(|step| step.has("kernel"))
-        .then_some(UnwinderKind::Fp))
+    for step in root.objects("steps")? {
+        if step?.has("kernel") {
+            return Ok(Some(UnwinderKind::Fp));
+        }
+    }
+    Ok(None)
 }
 
 /// Parses the brief form: lists of ip, sp, bp, type, error, signal, full_regs. Members that an

@@ -3,7 +3,7 @@
 //! The contents of the stack before the first step are unknown. Calls, interrupts and entries from
 //! then on are known, until a step is missing.
 
-use super::json::{Object, Problem};
+use super::json::{Object, Problem, UNPACKED_MAX};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use unwind_sim_unwind::image::Image;
@@ -80,6 +80,17 @@ enum Before {
 }
 
 impl Steps {
+    /// None yet.
+    pub(super) fn unseen() -> Steps {
+        Steps {
+            code: Stepped::default(),
+            syscall_entry: None,
+            shadow: Shadow::new(Vec::new()),
+            before: Before::Unseen,
+            number: None,
+        }
+    }
+
     /// Reads the `code` of a capture of the kernel `image`, whose KASLR offset is `bias`.
     pub(super) fn new(
         root: &Object<'_>,
@@ -92,11 +103,16 @@ impl Steps {
             bias,
         };
 
-        for (at, bytes) in root.memories("code")? {
-            // The number of pieces is from the file.
+        let mut room = UNPACKED_MAX;
+        for piece in root.memories("code")? {
+            // The number of pieces is from the file, and each unpacks to more than it has there.
             if code.pieces.len() == PIECES_MAX {
                 return Err(root.problem("code", "more than 4096 pieces"));
             }
+            let (at, bytes) = piece?;
+            room = room
+                .checked_sub(bytes.len())
+                .ok_or_else(|| root.problem("code", "more than 64 MiB of memory"))?;
             code.pieces.insert(at, bytes);
         }
 
@@ -108,8 +124,7 @@ impl Steps {
             syscall_entry: code.symbol(SYSCALL_ENTRY),
             code,
             shadow,
-            before: Before::Unseen,
-            number: None,
+            ..Steps::unseen()
         })
     }
 

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use unwind_sim_unwind::kernel::{RegsPtr, State, UnwinderKind, Uretprobes};
+use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::truth::{TrueKind, Truth};
 
 /// A kernel of version 6.1.0 with ORC tables.
@@ -402,4 +403,89 @@ fn what_the_kernel_was_asked_for_and_what_probes_took_are_read() {
         error.contains("callchain_request.max_stack: more than 32 bits"),
         "{error}"
     );
+}
+
+#[test]
+fn errors_of_values_have_their_place() {
+    let deep = format!(
+        r#"{{"points":[{{"regs":{{"rip":{}0{}}}}}]}}"#,
+        "[".repeat(10_000),
+        "]".repeat(10_000)
+    );
+    for (text, error) in [
+        (
+            r#"{"points":[{"regs":{"rip":1e999}}]}"#,
+            "points[0].regs.rip: number out of range",
+        ),
+        (
+            r#"{"points":[{"regs":{"rip":0}},7]}"#,
+            "points[1]: not an object",
+        ),
+        (r#"{"points":{}}"#, "points: not a list"),
+        (r#"{"kernel":7}"#, "kernel: not a string"),
+        (
+            r#"{"kernel":"\ud800"}"#,
+            "kernel: unexpected end of hex escape",
+        ),
+        (&deep, "points[0].regs.rip: recursion limit exceeded"),
+        // Only what is no JSON at all has a line and a column.
+        (
+            "{\"points\":[\n}",
+            "JSON: expected value at line 2 column 1",
+        ),
+    ] {
+        let bytes = Arc::new(text.as_bytes().to_vec());
+        let imported = import_bytes(bytes, &options(), &mut |_| ControlFlow::Continue(()));
+        let found = imported.expect_err(error).to_string();
+        assert_eq!(found, format!("capture: {error}"));
+    }
+}
+
+/// What nobody asks for is only checked, and of two values with one key the last counts.
+#[test]
+fn other_keys_are_ignored() {
+    let text = r#"{"mine":[1e999,"\ud800"],"points":7,"points":[{"regs":{"rip":1,"rip":2}}]}"#;
+    let mut rip = None;
+    let bytes = Arc::new(text.as_bytes().to_vec());
+    let imported = import_bytes(bytes, &options(), &mut |item| {
+        if let ImportItem::Item(Item::Sample(sample)) = item {
+            rip = sample.regs.sampled.get(Reg::Rip);
+        }
+        ControlFlow::Continue(())
+    });
+    assert!(imported.is_ok(), "{imported:?}");
+    assert_eq!(rip, Some(2));
+}
+
+#[test]
+fn what_unpacks_to_very_much_is_refused() {
+    // 1 MiB, of which the capture has a thousandth.
+    let piece = packed(&vec![0; 1 << 20]);
+    let error = |capture: Value| import(&capture, &options()).map(|_| ()).err();
+
+    let code = |count: u64| -> Value {
+        let pieces = (0..count).map(|n| (format!("{:#x}", TEXT + (n << 20)), json!(piece)));
+        json!({"code": serde_json::Map::from_iter(pieces)})
+    };
+    assert_eq!(error(code(64)), None);
+    let refused = Some("capture: code: more than 64 MiB of memory".to_owned());
+    assert_eq!(error(code(65)), refused);
+
+    let memory = |count: u64| {
+        let mut capture = point(json!({"type": 1, "full_regs": 0}));
+        let pieces = (0..count).map(|n| json!({"at": n << 20, "data": piece}));
+        capture["points"][0]["user"] = json!({"memory": Value::from_iter(pieces)});
+        capture
+    };
+    assert_eq!(error(memory(64)), None);
+    let refused = Some("capture: points[0].user.memory: more than 64 MiB of memory".to_owned());
+    assert_eq!(error(memory(65)), refused);
+
+    let modules = |count: u64| {
+        let module = json!({"ip_at": "0xffffffffc0000000", "ip": piece, "orc": piece});
+        json!({"modules": Value::from_iter((0..count).map(|_| module.clone()))})
+    };
+    assert_eq!(error(modules(32)), None);
+    let refused = Some("capture: modules[32].orc: more than 64 MiB of tables".to_owned());
+    assert_eq!(error(modules(33)), refused);
 }

@@ -10,22 +10,6 @@ use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 
-/// Reproducible pseudorandom numbers (xorshift).
-pub(in crate::trace) struct Numbers(pub(in crate::trace) u64);
-
-impl Numbers {
-    pub(in crate::trace) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub(in crate::trace) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
-
 pub(in crate::trace) fn uncompressed() -> OutputOptions {
     OutputOptions {
         level: None,

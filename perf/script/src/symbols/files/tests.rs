@@ -3,6 +3,7 @@
 
 use super::super::helper::tests::PLAIN;
 use super::*;
+use crate::random::Random;
 use object::read::elf::SectionHeader;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -83,13 +84,7 @@ fn cut_files_have_an_answer() {
 
 #[test]
 fn files_with_flipped_bits_have_an_answer() {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as usize
-    };
+    let mut random = Random::new(1);
 
     // The seed is fixed, so that a failure can be repeated.
     for whole in files() {
@@ -99,11 +94,11 @@ fn files_with_flipped_bits_have_an_answer() {
             // In the header, in the section headers, or anywhere.
             for _ in 0..1 + turn % 3 {
                 let at = match turn % 4 {
-                    0 => random(64),
-                    1 | 2 => table + random(bytes.len() - table),
-                    _ => random(bytes.len()),
+                    0 => random.below(64),
+                    1 | 2 => table + random.below(bytes.len() - table),
+                    _ => random.below(bytes.len()),
                 };
-                bytes[at] ^= 1 << random(8);
+                bytes[at] ^= 1 << random.below(8);
             }
             check(&bytes);
         }

@@ -4,6 +4,7 @@ use super::super::files::lines_among;
 use super::super::helper::Owner;
 use super::super::helper::tests::PLAIN;
 use super::*;
+use crate::random::Random;
 use object::elf::FileHeader64;
 use std::path::Path;
 use std::sync::Arc;
@@ -66,15 +67,12 @@ fn damaged_lines_have_an_answer() {
     let (_, section) = table.section(b".debug_line").expect("lines");
     let (start, size) = section.file_range(table.endian).expect("bytes");
 
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = Random::new(1);
     for _ in 0..2000 {
         let mut bytes = whole.clone();
         for _ in 0..3 {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            let place = start + (state >> 33) % size;
-            bytes[place as usize] = (state >> 25) as u8;
+            let place = start + random.below_u64(size);
+            bytes[place as usize] = random.below(256) as u8;
         }
 
         // Every address must have an answer, whatever is left of the lines.

@@ -271,6 +271,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     /// Checks that no red node has a red child and that all paths have the same number of black
     /// nodes.
@@ -302,17 +303,15 @@ mod tests {
     #[test]
     fn the_tree_stays_balanced() {
         let mut tree = Shape::with_capacity(0);
-        let mut state: u64 = 7;
+        let mut random = Random::new(7);
         let mut alive = Vec::new();
         for step in 0..2000 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-            let random = state >> 33;
             if step % 3 == 2 {
-                let at = alive.swap_remove(random as usize % alive.len());
+                let at = alive.swap_remove(random.below(alive.len()));
                 tree.erase(at);
             } else {
                 alive.push(tree.len() as u32);
-                tree.insert(random % 500);
+                tree.insert(random.below_u64(500));
             }
             black_height(&tree, tree.root);
             let mut order = Vec::new();

@@ -2,6 +2,7 @@
 
 use super::super::helper::tests::PLAIN;
 use super::*;
+use crate::random::Random;
 
 fn entry(start: u64, end: u64, name: &str) -> NewSymbol<'_> {
     NewSymbol {
@@ -40,13 +41,7 @@ fn ends_are_filled_in_and_of_duplicates_the_better_name_stays() {
 /// addresses up. Every answer must be that of the tree.
 #[test]
 fn what_is_certain_is_what_the_tree_finds() {
-    let mut state: u64 = 0x1234_5678_9abc_def1;
-    let mut random = |below: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % below
-    };
+    let mut random = Random::new(1);
 
     let (mut certain, mut open) = (0, 0);
     for round in 0..300 {
@@ -55,29 +50,29 @@ fn what_is_certain_is_what_the_tree_finds() {
         // Small sizes leave gaps, large ones overlap.
         let size_max = [2, 6, 40][round % 3];
         for _ in 0..2 {
-            for _ in 0..random(40) {
-                let start = random(300);
+            for _ in 0..random.below_u64(40) {
+                let start = random.below_u64(300);
 
                 // Everything that decides between two symbols at one start.
-                let kind = [NOTYPE, 1, 2][random(3) as usize];
-                let binding = [0, GLOBAL, WEAK][random(3) as usize];
-                let name = ["a", "_b", "__c"][random(3) as usize];
+                let kind = random.pick(&[NOTYPE, 1, 2]);
+                let binding = random.pick(&[0, GLOBAL, WEAK]);
+                let name = random.pick(&["a", "_b", "__c"]);
                 tree.insert(NewSymbol {
                     kind,
                     binding,
-                    ..entry(start, start + random(size_max), name)
+                    ..entry(start, start + random.below_u64(size_max), name)
                 });
             }
             tree.fix();
         }
 
         // Stubs that are added when the list is sorted already.
-        let base = random(300);
-        for number in 0..random(8) {
+        let base = random.below_u64(300);
+        for number in 0..random.below_u64(8) {
             let start = base + 4 * number;
-            let new = tree.insert(entry(start, start + random(5), "stub"));
-            if random(3) == 0 {
-                tree.set_end(new, start + random(9));
+            let new = tree.insert(entry(start, start + random.below_u64(5), "stub"));
+            if random.below_u64(3) == 0 {
+                tree.set_end(new, start + random.below_u64(9));
             }
             let shape = tree.build();
             for address in 0..340 {

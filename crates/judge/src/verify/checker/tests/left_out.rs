@@ -1,7 +1,8 @@
 //! Tests of leaving the check of an instruction out: everything else stays as it is.
 
-use super::stacked::{Function, Random};
+use super::stacked::Function;
 use super::*;
+use crate::random::Random;
 use unwind_sim_emulator::machine::{BlockId, Executed};
 
 /// Checks one of so many instructions, and leaves the others out.
@@ -109,7 +110,7 @@ fn a_check_that_is_left_out_changes_nothing_else() {
         &quiet::rows(24),
     ));
     for seed in 0..50 {
-        let function = Function::new(&mut Random(seed), seed % 2 == 0, 12);
+        let function = Function::new(&mut Random::new(seed), seed % 2 == 0, 12);
         add(compared(&main_of(&[], &function.code), &function.rows));
     }
 

@@ -2,25 +2,9 @@
 //! one.
 
 use super::*;
+use crate::random::Random;
 use std::collections::BTreeMap;
 use unwind_sim_unwind::fp::FramePointer;
-
-/// Numbers that depend on a seed alone (the constants are Knuth's MMIX generator's).
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-
-    fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-}
 
 /// The callee-saved registers, and rax: by hardware number.
 const REGISTERS: [u8; 7] = [3, 5, 12, 13, 14, 15, 0];
@@ -66,8 +50,8 @@ impl Function {
 
     fn step(&mut self, random: &mut Random) {
         let right = self.rule();
-        if !self.jumps || !random.one_in(3) {
-            self.kind = random.below(self.rows_of_wrong);
+        if !self.jumps || !random.chance(1, 3) {
+            self.kind = random.below_u64(self.rows_of_wrong);
         }
 
         // Each is wrong in another thing; the last one claims less, which is not wrong.
@@ -80,10 +64,10 @@ impl Function {
         };
         self.rows.push((F + self.code.len() as u64, row));
 
-        let register = REGISTERS[random.below(7) as usize];
+        let register = random.pick(&REGISTERS);
         let (high, low) = (register >> 3, register & 7);
 
-        match random.below(if self.jumps { 13 } else { 11 }) {
+        match random.below_u64(if self.jumps { 13 } else { 11 }) {
             // push: 50+r, with REX.B for r8 to r15 (Intel SDM, volume 2).
             0..3 => {
                 self.code.extend([0x40 | high, 0x50 | low]);
@@ -93,7 +77,7 @@ impl Function {
                 }
             }
             // It may take the return address.
-            3..5 if self.offset > 8 || random.one_in(8) => {
+            3..5 if self.offset > 8 || random.chance(1, 8) => {
                 self.code.extend([0x40 | high, 0x58 | low]);
                 let slot = -self.offset;
                 self.offset -= 8;
@@ -106,22 +90,22 @@ impl Function {
             }
             // add rsp, 16, or lea rsp, [rsp + 16].
             6 if self.offset > 24 => {
-                match random.one_in(2) {
+                match random.chance(1, 2) {
                     true => self.code.extend([0x48, 0x83, 0xc4, 0x10]),
                     false => self.code.extend([0x48, 0x8d, 0x64, 0x24, 0x10]),
                 }
                 self.offset -= 16;
             }
             // mov rbp, rsp: only right behind the push of rbp does it make a frame pointer.
-            7 if random.one_in(3) => {
+            7 if random.chance(1, 3) => {
                 self.code.extend([0x48, 0x89, 0xe5]);
                 self.by_rbp = self.offset == 16 && self.saved.contains_key(&Reg::Rbp);
             }
             // To or from a word of the frame, or the return address.
             8 | 9 => {
-                let word = random.below(self.offset as u64 / 8 + 1) * 8;
+                let word = random.below_u64(self.offset as u64 / 8 + 1) * 8;
                 let is_last = word + 8 >= self.offset as u64;
-                let opcode = if random.one_in(3) && (!is_last || random.one_in(8)) {
+                let opcode = if random.chance(1, 3) && (!is_last || random.chance(1, 8)) {
                     0x89
                 } else {
                     0x8b
@@ -132,10 +116,10 @@ impl Function {
             // The next instruction begins a block: a jump to it, or over nothing if equal.
             11 | 12 => self
                 .code
-                .extend([if random.one_in(2) { 0xeb } else { 0x74 }, 0]),
+                .extend([if random.chance(1, 2) { 0xeb } else { 0x74 }, 0]),
             // mov of a constant to a register, which may be one that the row calls unchanged.
             _ => {
-                let constant = random.below(1 << 20) as u32;
+                let constant = random.below_u64(1 << 20) as u32;
                 self.code.extend([0x40 | high, 0xb8 | low]);
                 self.code.extend(constant.to_le_bytes());
             }
@@ -155,7 +139,7 @@ impl Function {
             rows: vec![(0, Rule::OUTERMOST)],
         };
 
-        for _ in 0..4 + random.below(24) {
+        for _ in 0..4 + random.below_u64(24) {
             function.step(random);
         }
 
@@ -177,7 +161,7 @@ impl Function {
 
 /// What was found and counted, and the shadow stack at the end.
 fn results(seed: u64, slice: u64, elide: bool) -> (Vec<Told>, String, Results) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     // Where most rows are right, the frame pointer, which is not, is left out.
     let is_right = seed % 2 == 1;
     let function = Function::new(&mut random, seed < 100, if is_right { 50 } else { 12 });
