@@ -1,6 +1,7 @@
 //! `cases`: the cases of the corpus. Each of its subcommands is a file.
 
 mod bless;
+mod choice;
 mod list;
 mod quiz;
 mod run;

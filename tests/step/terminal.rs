@@ -133,7 +133,7 @@ fn a_session_in_a_real_terminal() {
     let tmux = Tmux::start("session", (100, 30));
     tmux.step(CASE);
     tmux.wait_until("all panes", 60, |screen| {
-        let panes = ["unwinders", "code _start", "stack"];
+        let panes = ["unwinders", "code outer", "stack"];
         panes.iter().all(|pane| screen.contains(pane))
     });
     tmux.wait("wrong places");

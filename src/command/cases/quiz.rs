@@ -1,13 +1,11 @@
 //! `cases quiz`: shows a case without its answer, and judges the reader's chain.
 
-mod choice;
-
+use super::choice::{self, Level, Random};
 use super::{Corpus, OneArgs, show};
 use crate::command::case_limits::CaseLimitArgs;
 use crate::command::output;
 use crate::command::status::Status;
 use anyhow::{Context as _, Result, bail};
-use choice::{Level, Random};
 use std::io::{BufRead as _, Read as _, Write};
 use unwind_sim_judge::case::{Chain, Frame};
 use unwind_sim_judge::cases::{self, Recorded};

@@ -13,8 +13,6 @@ use unwind_sim_view::timeline::{Step, StepKind};
 /// The width of an unwinder's name, and of a verdict.
 const NAME: usize = 12;
 const VERDICT: usize = 8;
-/// That the row at this instruction is wrong.
-const ROW_WRONG: &str = " row wrong";
 
 impl Painter<'_, '_, '_> {
     /// The number of rows of the matrix.
@@ -129,10 +127,7 @@ impl Painter<'_, '_, '_> {
                 .iter()
                 .any(|fault| fault.unwinder == *name)
             {
-                // Where that does not fit, a mark.
-                let used: usize = spans.iter().map(Span::width).sum();
-                let is_room = used + ROW_WRONG.len() <= usize::from(inside.width);
-                spans.push(self.span(if is_room { ROW_WRONG } else { " !" }, BAD));
+                spans.push(self.span(" row wrong", BAD));
             }
             lines.push(Line::from(spans));
         }
