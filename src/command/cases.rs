@@ -1,6 +1,7 @@
 //! `cases`: the cases of the corpus. Each of its subcommands is a file.
 
 mod bless;
+mod choice;
 mod list;
 mod quiz;
 mod run;
@@ -11,7 +12,9 @@ use super::status::{self, Status};
 use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use unwind_sim_judge::case::Case;
 use unwind_sim_judge::cases::{self, CaseFailure, carried};
+use unwind_sim_judge::shell::quoted;
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
@@ -149,6 +152,20 @@ impl Corpus<'_> {
         let name = args.name.as_deref();
         let paths = self.find(name, false)?;
         the_one(name, &paths).map(Path::to_owned)
+    }
+
+    /// How a case is called in what is printed: as it was named if that was by its path, because a name
+    /// alone does not find a case outside of the folder.
+    fn called(args: &OneArgs, path: &Path, case: &Case) -> String {
+        let is_path = args
+            .name
+            .as_deref()
+            .is_some_and(|name| Path::new(name) == path);
+        if is_path {
+            quoted(path)
+        } else {
+            case.name.clone()
+        }
     }
 
     /// The files of the cases that have `name` in their path, or of the one whose path it is.

@@ -34,7 +34,9 @@ Examples:
   echo 's s c' | unwind-sim step --script - --size 80x24 \\
       corpus/cases/frame/fp-loses-the-caller-before-push-rbp.s")]
 pub(crate) struct Args {
-    /// The first state: a number of instructions executed or of a sample, or a function.
+    /// The first state: a number of instructions executed or of a sample, or a function. Without it
+    /// and --walk, the stepper opens at the first finding of an unwinder whose errors count, or else of
+    /// any; 0 is the start, where --json begins.
     #[arg(long, value_name = "N|FUNCTION")]
     from: Option<String>,
     /// Write a window of states as JSON.

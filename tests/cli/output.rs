@@ -209,7 +209,7 @@ fn colour() {
     assert_eq!(stdout(&output.expect("it runs")), plain);
     let always = ends_with(0, &["--color", "always", "demo", "seed-004"]);
     assert_eq!(without_colour(&always), plain);
-    assert!(always.contains("\x1b[36mUS501\x1b[0m"), "{always}");
+    assert!(always.contains("\x1b[1mUS501\x1b[0m"), "{always}");
     // JSON is for programs, so it is never coloured.
     let json = run(&["--color", "always", "replay", SEED, "--json"]);
     assert!(!stdout(&json).contains('\x1b'));

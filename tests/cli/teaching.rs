@@ -249,6 +249,188 @@ fn a_quiz_hides_the_answer_and_judges_the_readers() {
     }
 }
 
+/// Runs `cases quiz` with these words and this standard input.
+fn quiz_with(words: &[&str], input: &str) -> (i32, String, String) {
+    let args = [&["cases", "quiz"], words].concat();
+    let mut asked = tool(&args);
+    asked
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut asked = asked.spawn().expect("it starts");
+    let mut stdin = asked.stdin.take().expect("its input");
+    // It may not read all of it.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    let output = asked.wait_with_output().expect("it ends");
+    (
+        status(&output),
+        stdout(&output).to_owned(),
+        stderr(&output).to_owned(),
+    )
+}
+
+/// The chain of a fake start begins elsewhere than where rip is: the question says so, and nothing that is
+/// said of an answer contradicts the picture.
+#[test]
+fn a_quiz_of_a_fake_start_is_true() {
+    const TRUE: &str = "caller < outer < _start";
+    for (case, fetching) in [
+        ("fake-v5-2-skips-the-tracing-functions", "perf_trace_event"),
+        ("fake-v5-2-on-a-second-stack", "perf_trace_event"),
+        (
+            "fake-v5-2-works-with-frame-pointers-too",
+            "perf_trace_event",
+        ),
+        ("fake-v5-1-suits-a-frame-pointer-kernel", "perf_trace_event"),
+        ("fake-v3-2019-skips-up-to-the-live-rsp", "perf_trace_event"),
+        ("fake-always-ip-says-the-caller-twice", "perf_trace_event"),
+    ] {
+        let words = [case, "--at", "fetch/in_unwinder"];
+        let (status, told, errors) = quiz_with(&words, TRUE);
+        assert_eq!(status, 0, "{case}: {told}{errors}");
+        let (question, _) = told.split_once("right: .").expect("the verdict");
+        let said = format!("{fetching} fetched some that describe its");
+        assert!(
+            question.contains("A fake start") && question.contains(&said),
+            "{question}"
+        );
+        assert!(!question.contains("are active here"), "{question}");
+
+        // The chain from rip on is the answer to another question.
+        let (status, told, _) = quiz_with(&words, &format!("unwind_start < {TRUE}"));
+        assert_eq!(status, 1, "{told}");
+        let said = format!("The chain begins with the caller of {fetching}");
+        assert!(
+            told.contains(&said) && told.contains("which is caller+0x"),
+            "{told}"
+        );
+        assert!(!told.contains("the function that rip is in."), "{told}");
+    }
+
+    // At the point of the unwinder itself, rip tells where the chain begins.
+    let hardware = "fake-v5-2-skips-the-tracing-functions";
+    let (_, told, _) = quiz_with(&[hardware, "--at", "in_unwinder"], TRUE);
+    assert!(!told.contains("A fake start"), "{told}");
+    assert!(told.contains("the function that rip is in."), "{told}");
+
+    // A precise sample has another rip than the frame that its registers are of.
+    let precise = "precise-sample-has-the-registers-of-after-the-call";
+    let (status, told, _) = quiz_with(&[precise], "leaf < mid < _start");
+    assert_eq!(status, 0, "{told}");
+    assert!(
+        told.contains("rip is the address of the sampled instruction, in mid"),
+        "{told}"
+    );
+    let (_, told, _) = quiz_with(&[precise], "mid < _start");
+    assert!(!told.contains("the function that rip is in."), "{told}");
+}
+
+/// A case that is named by its path is called by it: the command that is told finds it.
+#[test]
+fn a_case_by_its_path_is_called_by_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let prelude = root("corpus/cases/prelude.inc");
+    std::fs::copy(prelude, folder.path().join("prelude.inc")).expect("a copy");
+    let path = folder.path().join("case.s");
+    let case = root("corpus/cases/frame/fp-loses-the-caller-after-pop-rbp.s");
+    std::fs::copy(case, &path).expect("a copy");
+    let path = path.to_str().expect("a path");
+
+    let (status, told, _) = quiz_with(&[path], "leaf");
+    assert_eq!(status, 1, "{told}");
+    let (_, command) = told
+        .split_once("with its names: unwind-sim ")
+        .expect("a command");
+    let words: Vec<&str> = command.split_whitespace().collect();
+    assert_eq!(words[2], path);
+    let output = run(&words);
+    assert_eq!(super::status(&output), 0, "{}", stderr(&output));
+    let shown = stdout(&output);
+    assert!(shown.starts_with(&format!("{path}: ")), "{shown}");
+}
+
+/// Without a name a case is drawn, by a seed that is printed, and answers are counted.
+#[test]
+fn a_quiz_draws_cases_and_counts() {
+    let wrong = ["nobody\n"; 3].concat();
+    let (status, told, errors) = quiz_with(&["--seed", "7", "--level", "easy"], &wrong);
+    assert_eq!(status, 1, "{told}{errors}");
+    assert!(told.starts_with("seed 7; the same again: "), "{told}");
+    assert!(told.ends_with("score: 0 of 1 right\n"), "{told}");
+
+    // The printed command asks the same.
+    let (first, _) = told.split_once('\n').expect("lines");
+    let (_, command) = first
+        .split_once("unwind-sim cases quiz ")
+        .expect("a command");
+    let words: Vec<&str> = command.split_whitespace().collect();
+    assert_eq!(quiz_with(&words, &wrong).1, told);
+
+    // The right answer is in the picture that is told.
+    let (_, command) = told
+        .split_once("with its names: unwind-sim ")
+        .expect("a command");
+    let words: Vec<&str> = command
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    assert!(
+        root("corpus/cases/frame")
+            .join(format!("{}.s", words[2]))
+            .exists(),
+        "{words:?}"
+    );
+    let shown = run(&[&words[..], &["--chains"]].concat());
+    let truth = stdout(&shown).lines().next().unwrap_or_default().to_owned();
+    let truth = truth
+        .strip_prefix("truth")
+        .expect("the truth")
+        .trim()
+        .to_owned();
+    let (status, right, _) = quiz_with(&["--seed", "7", "--level", "easy", "--answer", &truth], "");
+    assert_eq!(status, 0, "{truth}: {right}");
+    assert!(right.ends_with("score: 1 of 1 right\n"), "{right}");
+
+    // `--next` goes on until the input ends; what is not a chain is asked for again.
+    let answers = format!("{truth}\n\nleaf < < mid\nnobody\nnobody\n");
+    let (status, told, errors) = quiz_with(&["--seed", "7", "--level", "easy", "--next"], &answers);
+    assert_eq!(status, 1, "{told}{errors}");
+    assert!(told.contains("cannot read the chain"), "{told}");
+    assert!(told.ends_with("score: 1 of 3 right\n"), "{told}");
+    let asked: Vec<&str> = told
+        .lines()
+        .filter(|line| line.starts_with("That was "))
+        .collect();
+    assert_eq!(asked.len(), 3);
+    assert!(asked[0] != asked[1] && asked[1] != asked[2], "{asked:?}");
+
+    // Another seed asks another case.
+    let name = |seed: &str| {
+        let (_, told, _) = quiz_with(&["--seed", seed], "nobody");
+        let line = told
+            .lines()
+            .find(|line| line.starts_with("That was "))
+            .map(str::to_owned);
+        line.expect("its name")
+    };
+    assert!(["1", "2", "3"].iter().any(|seed| name(seed) != name("0")));
+
+    for (words, wanted) in [
+        (&["--answer", "leaf"][..], "--answer needs the case"),
+        (&["--at", "leaf"], "--at names a point of a case"),
+        (&["--level", "none"], "easy, medium, hard"),
+        (&["--next", "--answer", "leaf"], "cannot be used with"),
+        (&["--seed", "1"], "no answer"),
+    ] {
+        let (status, _, told) = quiz_with(words, "");
+        assert_eq!(status, 2, "{words:?}: {told}");
+        assert!(told.contains(wanted), "{words:?}: {told}");
+    }
+}
+
 #[test]
 fn a_wrong_point_name_or_option_says_what_there_is() {
     const CASE: &str = "fp-loses-the-caller-before-push-rbp";

@@ -2,8 +2,9 @@
 //!
 //! In a `sh` block each line is a command. In a `console` block commands start with `$ `, and the
 //! lines below are exactly what they print to standard output; a line `...` matches any lines. A
-//! command ends with status 0, or as a comment after it says: `# exit status 1`, `# exit status 0
-//! or 1`. The blocks of one page run in order, in one copy of the repository.
+//! command ends with status 0, or as a comment after it says: `# exit status 1`. Where the status depends
+//! on the machine, a line `<!-- exit status 0 or 1 -->` right before the block says so, which readers do not
+//! see. The blocks of one page run in order, in one copy of the repository.
 //!
 //! `INSTA_UPDATE=always cargo test --test suite docs_commands` writes into the pages what their commands
 //! print now, except where a line `...` stands, and the names of the reason codes into the lists and headings

@@ -16,6 +16,8 @@ pub(crate) struct Step {
 pub(crate) fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let (mut block, mut inside, mut indent) = (None, false, 0);
+    // Of the block, and of the next one.
+    let (mut usual, mut told) = (vec![0], None);
 
     for (index, line) in page.lines().enumerate() {
         if let Some(kind) = line.trim_start().strip_prefix("```") {
@@ -23,6 +25,15 @@ pub(crate) fn steps(page: &str) -> Vec<Step> {
             inside = !inside;
             block = Some(kind).filter(|kind| inside && ["sh", "console"].contains(kind));
             indent = line.len() - line.trim_start().len();
+            usual = told.take().unwrap_or_else(|| vec![0]);
+            continue;
+        }
+
+        // What ends with one status here and another there is said where readers do not see it.
+        if !inside {
+            let comment = line.trim().strip_prefix("<!-- ");
+            let comment = comment.and_then(|rest| rest.strip_suffix(" -->"));
+            told = comment.and_then(statuses);
             continue;
         }
 
@@ -40,10 +51,15 @@ pub(crate) fn steps(page: &str) -> Vec<Step> {
             (Some(command), _) => {
                 // What follows `#` may say the status.
                 let (command, comment) = command.split_once(" # ").unwrap_or((command, ""));
+                let own = statuses(comment.trim());
+                assert!(
+                    own.as_ref().is_none_or(|own| own.len() == 1),
+                    "{command}: several statuses are said in a comment right before the block"
+                );
                 steps.push(Step {
                     line: index + 1,
                     command: command.trim().to_owned(),
-                    statuses: statuses(comment.trim()),
+                    statuses: own.unwrap_or_else(|| usual.clone()),
                     output: console.then(Vec::new),
                     indent,
                 });
@@ -62,15 +78,15 @@ pub(crate) fn steps(page: &str) -> Vec<Step> {
     steps
 }
 
-/// The statuses allowed by a comment: `exit status 1`, `exit status 0 or 1`.
-fn statuses(comment: &str) -> Vec<i32> {
-    match comment.strip_prefix("exit status ") {
-        None => vec![0],
-        Some(list) => list
-            .split(" or ")
+/// The statuses allowed by a comment, if it is about them: `exit status 1`, `exit status 0 or 1`.
+fn statuses(comment: &str) -> Option<Vec<i32>> {
+    let list = comment.strip_prefix("exit status ")?;
+    let numbers = list.split(" or ");
+    Some(
+        numbers
             .map(|n| n.parse().expect("an exit status"))
             .collect(),
-    }
+    )
 }
 
 /// Whether `given` matches `stated`, in which `...` matches any lines.
@@ -102,11 +118,13 @@ pub(crate) fn with_output(page: &str, step: &Step, given: &[&str]) -> String {
 
 #[test]
 fn commands_are_found_with_what_they_print() {
-    let page = "text\n```sh\na b # why\n\n# no command\nf # exit status 0 or 1\n```\n$ not\n\
-                \x20 ```console\n  $ c\n  d\n  ...\n  $ e\n  ```\n```asm\n$ f\n```\n";
+    let page = "text\n```sh\na b # why\n\n# no command\nf # exit status 3\n```\n$ not\n\
+                \x20 ```console\n  $ c\n  d\n  ...\n  $ e\n  ```\n```asm\n$ f\n```\n\
+                <!-- exit status 0 or 1 -->\n```sh\ng\nh # exit status 3\n```\n\
+                <!-- exit status 0 or 1 -->\n\n```sh\ni\n```\n";
 
-    // Three blocks and a line outside of any: only `sh` and `console` have commands, and the
-    // comment and the `asm` block have none.
+    // Five blocks and a line outside of any: only `sh` and `console` have commands, and the
+    // comment and the `asm` block have none. What is said of a status stands right before a block.
     let found = steps(page);
     let words: Vec<_> = found
         .iter()
@@ -121,16 +139,19 @@ fn commands_are_found_with_what_they_print() {
         .collect();
     let indents: Vec<usize> = found.iter().map(|step| step.indent).collect();
     // The indent is put back when a page is written anew with what its commands print.
-    assert_eq!(indents, [0, 0, 2, 2]);
+    assert_eq!(indents, [0, 0, 2, 2, 0, 0, 0]);
 
     let printed = ["d".to_owned(), "...".to_owned()];
     /// Line, command, statuses, output.
     type StatedStep<'a> = (usize, &'a str, &'a [i32], Option<&'a [String]>);
-    let expected: [StatedStep<'_>; 4] = [
+    let expected: [StatedStep<'_>; 7] = [
         (3, "a b", &[0], None),
-        (6, "f", &[0, 1], None),
+        (6, "f", &[3], None),
         (10, "c", &[0], Some(&printed)),
         (13, "e", &[0], Some(&[])),
+        (20, "g", &[0, 1], None),
+        (21, "h", &[3], None),
+        (26, "i", &[0], None),
     ];
 
     assert_eq!(words, expected);

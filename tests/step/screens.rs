@@ -15,7 +15,11 @@ fn check(name: &str, text: &str) {
 #[test]
 fn a_case_at_three_sizes() {
     for size in ["80x24", "200x60", "40x10"] {
-        let text = play("c\n4 f f\nEnter\nEnter S\nN c y", size, &[CASE]);
+        let text = play(
+            "c\n4 f f\nEnter\nEnter S\nN c y",
+            size,
+            &["--from", "0", CASE],
+        );
         check(&format!("case-{size}"), &text);
     }
 }
@@ -25,6 +29,7 @@ fn a_case_at_three_sizes() {
 fn a_case_with_fake_registers() {
     let case = "corpus/cases/start/fake-v5-2-on-a-second-stack.s";
     let regs = ["--regs", "hw,fake:v5.1,fake:v5.2", "-u", "orc,fp", case];
+    let regs = [&["--from", "0"], &regs[..]].concat();
     // The sample points are recorded on this computer's processor, in a process of its own.
     let text = play("s\nr r f f f", "100x30", &regs);
     let lines = text
@@ -36,7 +41,10 @@ fn a_case_with_fake_registers() {
 #[test]
 fn a_kernels_case_shows_its_sample_points() {
     let case = "corpus/cases/kernel/every-instruction-with-frame-pointers.s";
-    check("case-kernel", &play("s s s\nc", "100x24", &[case]));
+    check(
+        "case-kernel",
+        &play("s s s\nc", "100x24", &["--from", "0", case]),
+    );
 }
 
 /// The true chain of every state, in one line each: the shadow stack of the case's author.
@@ -77,9 +85,11 @@ fn forwards_and_backwards_are_the_same() {
 /// `main` is found in a program without symbols, from before and from behind it.
 #[test]
 fn main_is_found_without_symbols() {
-    let program = ["--clear-env", "--", "/bin/true"];
+    let start = ["--from", "0", "--clear-env", "--", "/bin/true"];
+    let program = &start[2..];
     let place = |args: &[&str], script: &str| {
-        let text = play(script, "200x40", &[args, &program].concat());
+        let words = if args.is_empty() { &start[..] } else { program };
+        let text = play(script, "200x40", &[args, words].concat());
         let screen = text.rsplit(&("-".repeat(200) + "\n")).next();
         let head = screen.and_then(|screen| screen.lines().next());
         head.expect("a screen").to_owned()
@@ -104,7 +114,7 @@ fn main_is_found_without_symbols() {
 /// Threads and processes: another one runs, and is listed.
 #[test]
 fn processes_are_listed() {
-    let program = ["--clear-env", "--env", "PATH=/usr/bin:/bin"];
+    let program = ["--from", "0", "--clear-env", "--env", "PATH=/usr/bin:/bin"];
     let words = ["--", "/bin/sh", "-c", "echo a | cat"];
     let text = play("t\nt\nTab\nT", "120x40", &[&program[..], &words].concat());
     assert!(text.contains("process 1001, thread 1001"), "{text}");
@@ -232,6 +242,10 @@ fn demos_can_be_stepped_through() {
 
         assert_eq!(output.status.code(), Some(0), "{name}: {errors}");
         let text = String::from_utf8(output.stdout).expect("text");
+        // The demo's words are beside the panes.
+        let notes = told.notes();
+        let words: Vec<&str> = notes[0].text.split_whitespace().take(4).collect();
+        assert!(text.contains(&words.join(" ")), "{name}: {text}");
         for (_, part) in about.iter().filter(|(demo, _)| *demo == name) {
             assert!(text.contains(part), "{name}: {text}");
         }
@@ -260,7 +274,9 @@ fn demos_can_be_stepped_through() {
             let lines: Vec<String> = screen.lines().map(str::to_owned).collect();
 
             // Without the first line, which names the file, and the last, which has the message.
-            lines[1..39].to_vec()
+            // Without the right column, where the demo tells something.
+            let left = |line: &String| line.chars().take(132).collect::<String>();
+            lines[1..39].iter().map(left).collect::<Vec<_>>()
         };
         assert_eq!(body(&again), body(&text), "{step}");
     }
@@ -269,4 +285,80 @@ fn demos_can_be_stepped_through() {
     let output = demo(&["fp", "--script", script]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("--step --script"), "{errors}");
+}
+
+/// Without `--from` it opens where an unwinder is wrong whose errors count, else where any is.
+#[test]
+fn it_opens_at_the_first_finding() {
+    let screen = play("", "100x30", &[CASE]);
+    assert!(screen.contains("4>fp"), "{screen}");
+    assert!(
+        screen.contains("the first finding, which is expected of fp"),
+        "{screen}"
+    );
+    let start = play("c", "100x30", &["--from", "0", CASE]);
+    let head = |screen: &str| screen.lines().next().unwrap_or_default().to_owned();
+    let number = |screen: &str| head(screen).split_whitespace().nth(1).map(str::to_owned);
+    assert_eq!(number(&screen), number(&start));
+
+    // fp is wrong earlier, but that counts for nothing beside a wrong row.
+    let late = "corpus/cases/defect/late-row-behind-a-push.s";
+    let screen = play("", "100x30", &["--defect", late]);
+    assert!(
+        screen.contains("1>dwarf") && screen.contains("dwarf is wrong"),
+        "{screen}"
+    );
+    let fp = play("", "100x30", &["--defect", "-u", "fp", late]);
+    let number = |screen: &str| number(screen).and_then(|number| number.parse::<u64>().ok());
+    assert!(number(&fp) < number(&screen), "{fp}");
+
+    // What a derived table cannot hold is not an error, either.
+    let lossy = "corpus/cases/dwarf/lazy-resolver-hangs-its-cfa-on-rbx.s";
+    let screen = play("", "100x30", &["-u", "sframe,orc", lossy]);
+    assert!(screen.contains("which is expected of orc"), "{screen}");
+    let screen = play("", "100x30", &["-u", "dwarf", lossy]);
+    assert!(screen.contains("no unwinder is wrong anywhere"), "{screen}");
+
+    // Whoever names a state or a walk sees that.
+    for named in [["--from", "3"], ["--walk", "orc"]] {
+        let screen = play("", "100x30", &[&named[..], &[CASE]].concat());
+        assert!(!screen.contains("the first finding"), "{screen}");
+    }
+}
+
+/// The first lesson of docs/step.md, with the keys in its text and what it says of each.
+#[test]
+fn the_first_lesson_is_as_written() {
+    let page = std::fs::read_to_string(root("docs/step.md")).expect("the page");
+    let (_, lesson) = page.split_once("## A first lesson").expect("the lesson");
+    let lesson = lesson.split("\n## ").next().unwrap_or_default();
+
+    // Each step is an item: its keys, and in bold what is then on the screen.
+    let mut keys = Vec::new();
+    let mut seen = Vec::new();
+    for item in lesson.split("\n- ").skip(1) {
+        let (mut pressed, mut rest) = (Vec::new(), item);
+        while let Some((key, behind)) = rest.strip_prefix('`').and_then(|r| r.split_once('`')) {
+            pressed.push(key);
+            rest = behind.trim_start();
+        }
+        keys.push(pressed.join(" "));
+        let bold = item.split("**").skip(1).step_by(2);
+        let bold = bold.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
+        seen.push(bold.collect::<Vec<_>>());
+    }
+    assert!(
+        keys.len() > 4 && seen.iter().all(|seen| !seen.is_empty()),
+        "{keys:?}"
+    );
+
+    let text = play(&keys.join("\n"), "100x30", &[CASE]);
+    let line = "-".repeat(100) + "\n";
+    let screens: Vec<&str> = text.split(&line).collect();
+    assert_eq!(screens.len(), keys.len(), "{text}");
+    for ((screen, seen), keys) in screens.iter().zip(&seen).zip(&keys) {
+        for part in seen {
+            assert!(screen.contains(part), "{keys}: no {part:?} in\n{screen}");
+        }
+    }
 }

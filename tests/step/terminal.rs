@@ -133,7 +133,7 @@ fn a_session_in_a_real_terminal() {
     let tmux = Tmux::start("session", (100, 30));
     tmux.step(CASE);
     tmux.wait_until("all panes", 60, |screen| {
-        let panes = ["unwinders", "code _start", "stack"];
+        let panes = ["unwinders", "code outer", "stack"];
         panes.iter().all(|pane| screen.contains(pane))
     });
     tmux.wait("wrong places");
@@ -201,6 +201,65 @@ fn no_color_has_no_colour() {
     tmux.wait("unwinders");
     let coloured = tmux.tmux(&["capture-pane", "-p", "-e"]);
     assert!(!has_colour(&coloured), "{coloured}");
+}
+
+/// Ctrl-Z, and a signal from outside: the shell has its terminal back, and after `fg` the stepper is there
+/// again.
+#[test]
+fn it_can_be_suspended() {
+    if is_missing("it_can_be_suspended") {
+        return;
+    }
+    let tmux = Tmux::start("suspend", (90, 24));
+    tmux.step(CASE);
+    tmux.wait("wrong places");
+    let child = tmux.in_front();
+
+    for by_signal in [false, true] {
+        if by_signal {
+            let stopped = Command::new("kill").args(["-TSTP", &child]).status();
+            assert!(stopped.is_ok_and(|status| status.success()), "{child}");
+        } else {
+            tmux.send(&["C-z"]);
+        }
+        let screen = tmux.wait("ready>");
+        assert!(!screen.contains("unwinders"), "{screen}");
+
+        // The line discipline echoes again, which raw mode does not, and the cursor is there.
+        tmux.send(&["clear; stty -a | grep -c -w icanon; jobs", "Enter"]);
+        tmux.wait_until("a stopped job", 20, |screen| {
+            is_canonical(screen) && screen.contains("Stopped")
+        });
+        assert_eq!(
+            tmux.tmux(&["display-message", "-p", "#{cursor_flag}"])
+                .trim(),
+            "1"
+        );
+
+        tmux.send(&["fg", "Enter"]);
+        tmux.wait_until("all panes", 60, |screen| {
+            let panes = ["unwinders", "code ", "stack", "registers"];
+            panes.iter().all(|pane| screen.contains(pane))
+        });
+        // And it takes keys.
+        tmux.send(&["1", "f", "f"]);
+        tmux.wait("step 2 of");
+        tmux.send(&["2"]);
+        tmux.wait("2>sframe");
+    }
+
+    // Somebody else has written to the terminal: a signal to go on draws everything anew.
+    tmux.send(&["-R"]);
+    tmux.wait_until("an empty screen", 20, |screen| {
+        !screen.contains("registers")
+    });
+    let continued = Command::new("kill").args(["-CONT", &child]).status();
+    assert!(continued.is_ok_and(|status| status.success()), "{child}");
+    tmux.wait("registers");
+
+    tmux.send(&["q"]);
+    let screen = tmux.wait("ready>");
+    assert!(!screen.contains("unwinders"), "{screen}");
 }
 
 #[test]

@@ -17,6 +17,8 @@ mod error;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod gdb;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod job;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod memory;
 pub mod plan;
 #[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
@@ -29,6 +31,8 @@ mod signals;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use error::HostError;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub use job::{JobControl, suspend, watch_job_control};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub use memory::ProcessMemory;
 pub use plan::{At, FetchFrame, Plan, Point};

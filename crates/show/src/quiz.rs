@@ -1,6 +1,7 @@
-//! Judges a chain that a reader gave by names, and says why its first wrong frame is wrong.
+//! Asks for the chain of a stack, judges the one that a reader gave by names, and says why its first wrong
+//! frame is wrong.
 
-use crate::picture::{Name, found_names, place, true_names, value};
+use crate::picture::{Name, found_names, function, place, true_function, true_names, value};
 use std::fmt;
 use unwind_sim_judge::engine::Outcome;
 use unwind_sim_recordings::view::View;
@@ -8,6 +9,7 @@ use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::chain::{Chain, FoundBy, Frame};
 use unwind_sim_unwind::memory::Memory as _;
 use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::truth::TrueKind;
 use unwind_sim_unwind::verdict::{self, Verdict};
 
@@ -52,6 +54,49 @@ impl fmt::Display for AnswerCheck {
             }
         }
     }
+}
+
+/// What is asked about a stack whose chain begins with true frame `from`.
+pub fn question(view: &View<'_>, from: usize) -> String {
+    let mut out = String::new();
+    let mut what = "Which functions are active here?";
+
+    if let Some(fetching) = fetching(view, from) {
+        // Where `rip` is says nothing of where the chain begins.
+        out = format!(
+            "A fake start: no interrupt has saved registers, so {fetching} fetched some that describe its\n\
+             caller, and the chain of this sample begins with that caller. {fetching} and what it has called,\n\
+             up to the function that rip is in, take the sample and are not in the chain.\n\n"
+        );
+        what = "Which functions are in the chain?";
+    } else if let Some(sampled) = sampled(view, from) {
+        out = format!(
+            "rip is the address of the sampled instruction, in {sampled}. The other registers are those of\n\
+             after it, and so is the chain that is asked for.\n\n"
+        );
+    }
+    format!("{out}{what} Innermost first, such as: leaf < mid < _start")
+}
+
+/// Whether a reader can find the chain: all of it is known, and the registers are those of its innermost
+/// frame.
+pub fn can_be_asked(view: &View<'_>, from: usize) -> bool {
+    let is_known = view.sample.truth.is_complete() && view.live().get(Reg::Rsp).is_some();
+    is_known && from < view.sample.truth.frames().len() && sampled(view, from).is_none()
+}
+
+/// The function that fetched the registers of a fake start.
+fn fetching(view: &View<'_>, from: usize) -> Option<String> {
+    Some(true_function(view, from.checked_sub(1)?))
+}
+
+/// The function of the sampled instruction, if a precise event has stored its address beside the registers
+/// of after it.
+fn sampled(view: &View<'_>, from: usize) -> Option<String> {
+    let top = view.sample.truth.frames().first()?;
+    let rip = view.live().get(Reg::Rip)?;
+    let is_precise = from == 0 && rip != top.pc;
+    is_precise.then(|| function(view, CodeAddress::Instruction(rip)))
 }
 
 /// Compares `names`, innermost first, with the true frames from number `from` on.
@@ -171,10 +216,32 @@ fn why(view: &View<'_>, from: usize, all: &[Name], names: &[String], verdict: Ve
             ),
         });
     } else if at == 0 {
-        out.push_str(" The innermost frame is the function that rip is in.");
+        out.push_str(&innermost(view, from, word));
     }
 
     out
+}
+
+/// Where the innermost frame of a chain that begins with true frame `from` is found. `word` is the one
+/// that leads to it, if it is a caller.
+fn innermost(view: &View<'_>, from: usize, word: Option<(u64, u64)>) -> String {
+    if let Some(fetching) = fetching(view, from) {
+        let returns = word.map(|(slot, word)| {
+            let (place, value) = (place(view, slot), value(view, word, true));
+            format!(" It returns by the word at {place}, which is {value}.")
+        });
+        let returns = returns.unwrap_or_default();
+        return format!(
+            " The chain begins with the caller of {fetching}, the fetching function.{returns}"
+        );
+    }
+    match sampled(view, from) {
+        Some(sampled) => format!(
+            " rip is the address of the sampled instruction, in {sampled}; the other registers are those of \
+             after it."
+        ),
+        None => " The innermost frame is the function that rip is in.".to_owned(),
+    }
 }
 
 fn last(all: &[Name]) -> &str {

@@ -54,6 +54,11 @@ pub(super) struct PointArgs {
 }
 
 impl PointArgs {
+    /// Whether a point was chosen.
+    pub(super) fn has_point(&self) -> bool {
+        self.at.is_some()
+    }
+
     /// The number of the chosen point.
     ///
     /// # Errors
@@ -137,7 +142,8 @@ pub(super) fn run(corpus: &Corpus<'_>, args: &Args) -> Result<Status> {
 
     if !args.chains {
         let claim = Printable::new(&case.header.claim);
-        writeln!(out, "{}: {claim}", Printable::new(&case.name))?;
+        let called = Corpus::called(&args.case, &path, case);
+        writeln!(out, "{}: {claim}", Printable::new(&called))?;
     }
     if args.program {
         write!(out, "\n{}", program(case))?;

@@ -13,21 +13,48 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use unwind_sim_recordings::open;
 use unwind_sim_recordings::printable::PrintableName as _;
-use unwind_sim_show::demo::Demo;
+use unwind_sim_show::demo::{Demo, DemoNote};
 use unwind_sim_show::stepper::script::play;
-use unwind_sim_show::stepper::{Stepper, StepperPosition, terminal};
+use unwind_sim_show::stepper::terminal::{self, Jobs, SessionOptions};
+use unwind_sim_show::stepper::{Stepper, StepperPosition};
 use unwind_sim_view::timeline::Builder;
 
 /// The size of the largest script, bytes.
 const SCRIPT_MAX: u64 = 1 << 20;
 
-/// Plays the script, or lends the terminal.
+/// Where the stepper opens.
+struct Opening {
+    /// The state.
+    first: u64,
+    /// Look for the first finding, and go there.
+    is_at_finding: bool,
+    /// What a demo tells.
+    notes: Vec<DemoNote>,
+}
+
+/// Plays the script, or lends the terminal, from state `first` on. If neither that nor a walk was asked
+/// for, it opens at the first finding.
 pub(super) fn show(
     args: &Args,
     given: &Given<'_>,
     words: &[OsString],
     shown: Shown<'_>,
     first: u64,
+) -> Result<Status> {
+    let opening = Opening {
+        first,
+        is_at_finding: args.from.is_none() && args.walk.is_none(),
+        notes: Vec::new(),
+    };
+    open_at(args, given, words, shown, opening)
+}
+
+fn open_at(
+    args: &Args,
+    given: &Given<'_>,
+    words: &[OsString],
+    shown: Shown<'_>,
+    opening: Opening,
 ) -> Result<Status> {
     let script = args.play.script.as_deref().map(read_script).transpose()?;
 
@@ -59,11 +86,12 @@ pub(super) fn show(
 
     let builder = Builder::new(shown.run);
     let (states, index) = (shown.states, shown.index);
-    let stepper = Stepper::new(states, index, builder, Box::new(again), first)?;
+    let stepper = Stepper::new(states, index, builder, Box::new(again), opening.first)?;
     let Some(mut stepper) = stepper else {
         bail!("there is nothing to step through: no sample, no instruction");
     };
 
+    stepper.tell_beside(opening.notes);
     if let Some(walk) = &args.walk
         && !stepper.tell(walk, args.at_step)
     {
@@ -74,12 +102,21 @@ pub(super) fn show(
         Some(script) => {
             // Screens of a script are compared as text, so they have no colours.
             let mut out = output::plain_stdout();
+            if opening.is_at_finding {
+                stepper.open_at_finding()?;
+            }
             play(&mut stepper, &script, args.play.size, &mut out)?;
             out.flush()?;
         }
         None => {
-            let colour = output::is_coloured();
-            terminal::interact(&mut stepper, colour, &shown.stop, ended())?;
+            let options = SessionOptions {
+                colour: output::is_coloured(),
+                stop: &shown.stop,
+                ended: ended(),
+                jobs: jobs(),
+                opens_at_finding: opening.is_at_finding,
+            };
+            terminal::interact(&mut stepper, &options)?;
             // The terminal is as it was: now the signal may do what it does.
             #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
             unwind_sim_host::end_by_signal();
@@ -104,9 +141,33 @@ pub(crate) fn demo(demo: &Demo, play: PlayArgs, tool: &clap::Command) -> Result<
     let mut args = Args::from_arg_matches(matches)?;
     args.play = play;
     let given = Given::new(tool, matches).after(&format!("unwind-sim demo {name} -o {file}"));
+    // What is told comes first, not what is wrong.
+    let notes = demo.notes();
+    let opening = Opening {
+        first: notes.first().map_or(0, |note| note.sample),
+        is_at_finding: false,
+        notes,
+    };
     args.states.of_opened(demo.input()?, file.clone(), |shown| {
-        show(&args, &given, &[file.into()], shown, 0)
+        open_at(&args, &given, &[file.into()], shown, opening)
     })
+}
+
+/// How this process is suspended.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn jobs() -> Option<Jobs> {
+    let watched = unwind_sim_host::watch_job_control();
+    Some(Jobs {
+        asked: watched.asked,
+        continued: watched.continued,
+        suspend: unwind_sim_host::suspend,
+    })
+}
+
+/// Signals stop this process at once, and Ctrl-Z is a key like others.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+fn jobs() -> Option<Jobs> {
+    None
 }
 
 /// Becomes true when a signal wants the end.

@@ -11,8 +11,6 @@ use crate::engine::Engine;
 use crate::input::{Input, InputError};
 use crate::run::Run;
 #[cfg(feature = "machine")]
-use crate::unwinders::may_err;
-#[cfg(feature = "machine")]
 pub use program::ProgramIndex;
 use unwind_sim_unwind::cache::Cache;
 
@@ -28,6 +26,17 @@ pub struct Wrong {
     pub number: u64,
     /// A bit for each unwinder that became wrong: those of [`Index::unwinders`].
     pub unwinders: u64,
+}
+
+/// What to look at first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// The number of the state.
+    pub number: u64,
+    /// The unwinder that is wrong there: its place in [`Index::unwinders`].
+    pub unwinder: usize,
+    /// Whether that counts. If not, it is expected of the unwinder, and no error counts.
+    pub counts: bool,
 }
 
 /// Something else happened.
@@ -205,23 +214,59 @@ impl<'a> Index<'a> {
 
     /// The state to look at first, and the unwinder that is wrong there (its place in
     /// [`Index::unwinders`]): of a recording, of the most frequent kind of wrong stack among those whose
-    /// errors count; of a program, the first at which an unwinder is wrong. `None` if none is.
+    /// errors count; of a program, the first at which such an unwinder is wrong, by more than what a
+    /// derived table cannot hold. If there is none, that of any unwinder. `None` if none is wrong.
     pub fn first_finding(&self) -> Option<(u64, usize)> {
         match &self.filler {
             Filler::Samples(samples) => samples.interest.first(),
             #[cfg(feature = "machine")]
-            Filler::Program(_) => {
-                let is_counted = |at: &usize| !may_err(&self.unwinders[*at]);
-                let counted = (0..self.unwinders.len()).filter(is_counted);
-                let counted = counted.fold(0, |bits, at| bits | 1 << at);
-                let wrong = &self.marks.wrong;
-                let of_counted = wrong.iter().find(|w| w.unwinders & counted != 0);
-                let (found, bits) = match of_counted {
-                    Some(wrong) => (wrong, wrong.unwinders & counted),
-                    None => wrong.first().map(|wrong| (wrong, wrong.unwinders))?,
+            Filler::Program(program) => {
+                let any = || {
+                    let wrong = self.marks.wrong.first()?;
+                    Some((wrong.number, wrong.unwinders.trailing_zeros() as usize))
                 };
-                Some((found.number, bits.trailing_zeros() as usize))
+                program.first_counted().or_else(any)
             }
+        }
+    }
+
+    /// Indexes until the first finding is known, at most to state `limit`, and gives it: see
+    /// [`Index::first_finding`]. Of a program it is known as soon as an unwinder is wrong whose errors
+    /// count; of a recording, whose most frequent error is looked for, when all is indexed. While the
+    /// states are stopped, nothing is found.
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub fn look_for_finding(
+        &mut self,
+        states: &States,
+        limit: u64,
+    ) -> Result<Option<Finding>, InputError> {
+        while !states.is_stopped() && !self.knows_finding() && self.covered() < limit {
+            if !self.fill(states, 0)? {
+                break;
+            }
+        }
+
+        let counts = match &self.filler {
+            Filler::Samples(samples) => samples.interest.counts(),
+            #[cfg(feature = "machine")]
+            Filler::Program(program) => program.first_counted().is_some(),
+        };
+        let found = self.first_finding().filter(|_| !states.is_stopped());
+        Ok(found.map(|(number, unwinder)| Finding {
+            number,
+            unwinder,
+            counts,
+        }))
+    }
+
+    /// Whether indexing on does not change the first finding.
+    fn knows_finding(&self) -> bool {
+        match &self.filler {
+            Filler::Samples(samples) => samples.is_done,
+            #[cfg(feature = "machine")]
+            Filler::Program(program) => program.first_counted().is_some(),
         }
     }
 

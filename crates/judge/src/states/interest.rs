@@ -96,6 +96,11 @@ impl Interest {
         best.and_then(|(kind, met)| Some((*met.samples.first()?, kind.column)))
     }
 
+    /// Whether there is an error that counts.
+    pub(super) fn counts(&self) -> bool {
+        self.kinds.keys().any(|kind| !kind.is_expected)
+    }
+
     /// At most `count` of the samples 0 to `total`, in order.
     pub(super) fn choose(&self, count: u64, total: u64) -> Vec<u64> {
         if count >= total {
@@ -185,7 +190,7 @@ mod tests {
     #[test]
     fn without_errors_the_choice_is_an_even_spread() {
         let interest = noted(&[]);
-        assert_eq!(interest.first(), None);
+        assert_eq!((interest.first(), interest.counts()), (None, false));
         assert_eq!(interest.choose(4, 1000), [0, 250, 500, 750]);
         assert_eq!(interest.choose(4, 3), [0, 1, 2]);
         assert!(interest.choose(0, 3).is_empty());
@@ -198,7 +203,9 @@ mod tests {
             (6, 1, Code::NoRow, true),
             (7, 0, Code::NoRow, false),
         ]);
-        assert_eq!(interest.first(), Some((7, 0)));
+        assert_eq!((interest.first(), interest.counts()), (Some((7, 0)), true));
+        let expected = noted(&[(5, 1, Code::NoRow, true)]);
+        assert_eq!((expected.first(), expected.counts()), (Some((5, 1)), false));
         assert_eq!(interest.choose(1, 100), [7]);
     }
 }

@@ -16,7 +16,7 @@ mod stops;
 pub use find::addresses_of;
 #[cfg(feature = "machine")]
 pub use index::ProgramIndex;
-pub use index::{Event, EventKind, Index, Marks, Wrong};
+pub use index::{Event, EventKind, Finding, Index, Marks, Wrong};
 #[cfg(feature = "machine")]
 pub use machine::Processor;
 pub use stops::{Access, Goal, Stops, Watch};

@@ -26,6 +26,15 @@ pub struct Demo {
     text: Narration,
 }
 
+/// What a demo tells of a sample.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DemoNote {
+    /// The sample, from 0.
+    pub sample: u64,
+    /// The text: paragraphs between empty lines, whose lines may be joined, and indented lines.
+    pub text: String,
+}
+
 /// How a demo is told.
 enum Narration {
     /// By pictures of its samples.
@@ -55,6 +64,15 @@ impl Demo {
         match &self.text {
             Narration::Pictured(parts) => pictured::options(parts),
             Narration::OfTrace(_) => seed_004::OPTIONS.map(str::to_owned).to_vec(),
+            Narration::Deferral => Vec::new(),
+        }
+    }
+
+    /// What it tells, without the pictures, in the order of the samples; at least one note of a trace.
+    pub fn notes(&self) -> Vec<DemoNote> {
+        match &self.text {
+            Narration::Pictured(parts) => pictured::notes(parts),
+            Narration::OfTrace(_) => vec![seed_004::note()],
             Narration::Deferral => Vec::new(),
         }
     }

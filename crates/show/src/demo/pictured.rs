@@ -1,5 +1,6 @@
 //! A demo as text and pictures of its samples.
 
+use super::DemoNote;
 use crate::picture::{DrawnWalk, Hidden, chains, picture};
 use unwind_sim_judge::engine::{Outcome, Setting};
 use unwind_sim_judge::input::Input;
@@ -76,6 +77,31 @@ pub(super) fn text(input: &Input, parts: &[DemoStep]) -> Result<String, RunError
         }
     }
     Ok(out)
+}
+
+/// What the parts say of each sample: the text before its picture; the last one also what is behind it.
+pub(super) fn notes(parts: &[DemoStep]) -> Vec<DemoNote> {
+    let mut notes: Vec<DemoNote> = Vec::new();
+    let mut said = String::new();
+    for part in parts {
+        match part {
+            DemoStep::Say(text) => said.push_str(text),
+            DemoStep::Show { sample, .. } => {
+                let text = std::mem::take(&mut said);
+                match notes.last_mut() {
+                    Some(last) if last.sample == *sample => last.text.push_str(&text),
+                    _ => notes.push(DemoNote {
+                        sample: *sample,
+                        text,
+                    }),
+                }
+            }
+        }
+    }
+    if let Some(last) = notes.last_mut() {
+        last.text.push_str(&said);
+    }
+    notes
 }
 
 /// The options of `step` that show all that the parts show.

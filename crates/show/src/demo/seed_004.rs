@@ -1,5 +1,6 @@
 //! The case that this project began with, in the form of `perf script`.
 
+use super::DemoNote;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use unwind_sim_judge::engine::Setting;
@@ -68,6 +69,17 @@ pub(super) fn text(input: &Input) -> Result<String, RunError> {
     out.push_str(USER);
     out.push_str(TAIL);
     Ok(out)
+}
+
+/// The sample with fake registers.
+const FAKE: u64 = 2;
+
+/// What is told of the sample with fake registers; the stepper does not show the user part.
+pub(super) fn note() -> DemoNote {
+    DemoNote {
+        sample: FAKE,
+        text: [HEAD, MIDDLE, TAIL].concat(),
+    }
 }
 
 /// What differs in the mail's records of the tracepoint `kmem:mm_page_alloc`.

@@ -57,7 +57,7 @@ pub fn chains(view: &View<'_>, walks: &[DrawnWalk<'_>]) -> String {
 }
 
 /// The function of a code address without its offset, or the address.
-fn function(view: &View<'_>, pc: CodeAddress) -> String {
+pub(crate) fn function(view: &View<'_>, pc: CodeAddress) -> String {
     let place = Location::of(view.space, pc);
     match (place.function, place.image) {
         (Some(name), _) => name,
@@ -72,7 +72,7 @@ fn true_pc(view: &View<'_>, index: usize) -> CodeAddress {
 }
 
 /// The function of true frame `index`; `<signal>` for the frame of a signal's trampoline.
-fn true_function(view: &View<'_>, index: usize) -> String {
+pub(crate) fn true_function(view: &View<'_>, index: usize) -> String {
     let next = view.sample.truth.frames().get(index + 1);
     if next.is_some_and(|f| f.kind == TrueKind::Interrupted) {
         "<signal>".to_owned()

@@ -3,9 +3,53 @@
 use super::{Scroll, Stepper};
 use unwind_sim_judge::input::InputError;
 use unwind_sim_judge::states::{Direction, Target};
-use unwind_sim_view::timeline::State;
+use unwind_sim_view::timeline::{State, Walker};
+
+/// Instructions and samples that are looked through for the first finding, at most.
+const INSTRUCTIONS_LOOKED_MAX: u64 = 1 << 22;
+const SAMPLES_LOOKED_MAX: u64 = 1 << 16;
 
 impl Stepper<'_> {
+    /// Goes to the first finding of an unwinder whose errors count, or else of any, and chooses its
+    /// walk. Without a finding it stays where it is. Either way it says so.
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub fn open_at_finding(&mut self) -> Result<(), InputError> {
+        let limit = if self.states.is_program() {
+            INSTRUCTIONS_LOOKED_MAX
+        } else {
+            SAMPLES_LOOKED_MAX
+        };
+        let found = self.index.look_for_finding(&self.states, limit)?;
+        if self.states.is_stopped() {
+            self.say("stopped");
+            return Ok(());
+        }
+
+        let Some(finding) = found else {
+            self.message = if self.index.is_complete() {
+                "no unwinder is wrong anywhere".to_owned()
+            } else {
+                let states = self.index.covered();
+                format!("no unwinder is wrong in the first {states} states; c looks on")
+            };
+            return Ok(());
+        };
+
+        self.go_or_say(finding.number)?;
+        // The index of a recording has a bit for each column, that of a program for each unwinder.
+        let name = self.index.unwinders()[finding.unwinder].clone();
+        let is_it = |walker: &Walker| name == walker.name() || name == walker.unwinder;
+        self.walker = self.walkers.iter().position(is_it).unwrap_or(self.walker);
+        self.message = if finding.counts {
+            format!("the first finding: {name} is wrong; Home goes to the start")
+        } else {
+            format!("the first finding, which is expected of {name}; Home goes to the start")
+        };
+        Ok(())
+    }
+
     /// Goes to state `number`. If there is none, it stays where it is.
     pub(super) fn go_to(&mut self, number: u64) -> Result<bool, InputError> {
         let Stepper {

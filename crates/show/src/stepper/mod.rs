@@ -12,8 +12,9 @@ mod tests;
 
 pub use key::{Key, KeyError, parse_keys};
 
+use crate::demo::DemoNote;
 use hit::{HitArea, HitTarget, Pane};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use unwind_sim_judge::input::InputError;
 use unwind_sim_judge::states::{Direction, Index, States};
@@ -36,6 +37,8 @@ enum Overlay {
     Page(reason::Code),
     /// The threads.
     Threads,
+    /// All that the demo tells.
+    Prose,
     /// A line that is being typed.
     Prompt(PromptFor, String),
 }
@@ -89,12 +92,16 @@ pub struct Stepper<'a> {
     scroll: Scroll,
     /// Whether words of the stack of which nothing is known are shown.
     all_words: bool,
+    /// What is told beside the panes, in the order of the states.
+    notes: Vec<DemoNote>,
     /// The last text that was looked for.
     sought: String,
     message: String,
     copied: Option<String>,
     /// What was drawn where, for the mouse.
     hits: RefCell<Vec<HitArea>>,
+    /// The last line from which on what covers the panes can be shown, when it was drawn.
+    cover_last: Cell<i32>,
     is_explored: bool,
     is_done: bool,
 }
@@ -125,10 +132,12 @@ impl<'a> Stepper<'a> {
             over: Overlay::Nothing,
             scroll: Scroll::default(),
             all_words: false,
+            notes: Vec::new(),
             sought: String::new(),
             message: String::new(),
             copied: None,
             hits: RefCell::default(),
+            cover_last: Cell::default(),
             is_explored: false,
             is_done: false,
         };
@@ -157,6 +166,24 @@ impl<'a> Stepper<'a> {
         self.walker = found;
         self.step = step.map(|step| step.min(self.walk_len()));
         true
+    }
+
+    /// Shows what a demo tells beside the panes: at each state the last note that is not of a later one.
+    pub fn tell_beside(&mut self, notes: Vec<DemoNote>) {
+        self.notes = notes;
+    }
+
+    /// The note of this state, with its place among all.
+    fn note(&self) -> Option<(usize, &str)> {
+        let number = self.state.number;
+        let until = self.notes.partition_point(|note| note.sample <= number);
+        let nth = until.saturating_sub(1);
+        self.notes.get(nth).map(|note| (nth, note.text.as_str()))
+    }
+
+    /// Says something in the last line, until the next key.
+    pub fn say(&mut self, message: &str) {
+        message.clone_into(&mut self.message);
     }
 
     /// The names of the columns.
@@ -198,11 +225,11 @@ impl<'a> Stepper<'a> {
         self.message.clear();
         match self.over.clone() {
             Overlay::Prompt(ask, typed) => self.type_key(ask, typed, key)?,
-            Overlay::Help | Overlay::Page(_) | Overlay::Threads => match key {
+            Overlay::Help | Overlay::Page(_) | Overlay::Threads | Overlay::Prose => match key {
                 Key::Down => self.scroll.over += 1,
-                Key::Up => self.scroll.over -= 1,
+                Key::Up => self.scroll_cover_up(1),
                 Key::PageDown => self.scroll.over += 16,
-                Key::PageUp => self.scroll.over -= 16,
+                Key::PageUp => self.scroll_cover_up(16),
                 Key::Char('q' | 't' | 'T') if self.over == Overlay::Threads => {
                     self.over = Overlay::Nothing;
                     self.command_key(key)?;
@@ -238,6 +265,8 @@ impl<'a> Stepper<'a> {
             Key::Char('w') => self.all_words = !self.all_words,
             Key::Char('y') => self.copy_command(),
             Key::Char('?') => self.open(Overlay::Help),
+            Key::Char('d') if !self.notes.is_empty() => self.open(Overlay::Prose),
+            Key::Char('d') => self.say("this is not a demo: unwind-sim demo lists them"),
             Key::Enter => self.open_page(),
             Key::Tab => self.open(Overlay::Threads),
             // The panes clamp the scroll when they are drawn: only they know how many lines they
@@ -294,6 +323,12 @@ impl<'a> Stepper<'a> {
             HitTarget::Pane(_) => {}
         }
         Ok(())
+    }
+
+    /// Scrolls up from what is seen, however often Down was pressed at the end.
+    fn scroll_cover_up(&mut self, lines: i32) {
+        let seen = self.scroll.over.min(self.cover_last.get());
+        self.scroll.over = (seen - lines).max(0);
     }
 
     fn open(&mut self, over: Overlay) {

@@ -1,5 +1,5 @@
 //! The terminal of the stepper: keys and mouse in, screens out. It is left as it was found, also
-//! after a panic or a signal that ends the process.
+//! after a panic or a signal that ends the process, and while the process is stopped.
 
 use super::screen::draw;
 use super::{Key, Stepper};
@@ -11,7 +11,9 @@ use ratatui::crossterm::event::{
 };
 use ratatui::crossterm::execute;
 use ratatui::crossterm::style::Print;
-use ratatui::crossterm::terminal::{Clear, ClearType, window_size};
+use ratatui::crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, disable_raw_mode, enable_raw_mode, window_size,
+};
 use std::io::stdout;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -33,6 +35,32 @@ pub enum TerminalError {
     /// The recording cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
+}
+
+/// The job control of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Jobs {
+    /// Becomes true when a signal asks to stop.
+    pub asked: &'static AtomicBool,
+    /// Becomes true when this process was stopped and goes on.
+    pub continued: &'static AtomicBool,
+    /// Stops this process until it is continued.
+    pub suspend: fn(),
+}
+
+/// What a session has besides the stepper.
+#[derive(Debug)]
+pub struct SessionOptions<'a> {
+    /// Whether the screen has colours.
+    pub colour: bool,
+    /// Ends long ways: that of the states.
+    pub stop: &'a Arc<AtomicBool>,
+    /// Becomes true when a signal wants the end.
+    pub ended: &'static AtomicBool,
+    /// Job control, where there is any.
+    pub jobs: Option<Jobs>,
+    /// Go to the first finding before the first key.
+    pub opens_at_finding: bool,
 }
 
 /// Something from outside.
@@ -72,52 +100,51 @@ pub fn lend<T, E: From<std::io::Error>>(
     done
 }
 
-/// Lets the user step until he quits. `stop` is that of the states; `ended` becomes true when a
-/// signal wants the end.
+/// Lets the user step until he quits.
 ///
 /// # Errors
 /// If the terminal cannot be used, or the recording cannot be read.
 pub fn interact(
     stepper: &mut Stepper<'_>,
-    colour: bool,
-    stop: &Arc<AtomicBool>,
-    ended: &'static AtomicBool,
+    options: &SessionOptions<'_>,
 ) -> Result<(), TerminalError> {
     lend(|terminal| {
         let shared = Arc::new(SharedState::default());
         let (sender, receiver) = channel();
-        let (theirs, stop_it) = (shared.clone(), stop.clone());
+        let (theirs, stop_it) = (shared.clone(), options.stop.clone());
+        let ended = options.ended;
         std::thread::spawn(move || read_events(&sender, &theirs, &stop_it, ended));
         let mut session = Session {
             terminal,
             stepper,
-            colour,
-            stop,
+            options,
             shared: &shared,
         };
-        session.run(&receiver, ended)
+        session.run(&receiver)
     })
 }
 
 struct Session<'t, 's> {
     terminal: &'t mut ratatui::DefaultTerminal,
     stepper: &'t mut Stepper<'s>,
-    colour: bool,
-    stop: &'t AtomicBool,
+    options: &'t SessionOptions<'t>,
     shared: &'t SharedState,
 }
 
 impl Session<'_, '_> {
-    fn run(
-        &mut self,
-        events: &Receiver<TerminalEvent>,
-        ended: &AtomicBool,
-    ) -> Result<(), TerminalError> {
-        let mut drawn = Instant::now();
+    fn run(&mut self, events: &Receiver<TerminalEvent>) -> Result<(), TerminalError> {
         self.draw()?;
+        if self.options.opens_at_finding {
+            // It may be a long way, which Escape stops like any other.
+            self.busy(|session| Ok(session.stepper.open_at_finding()?))?;
+            self.draw()?;
+        }
+        let mut drawn = Instant::now();
         let mut is_working = true;
 
         while !self.stepper.is_done() {
+            self.obey_job_control()?;
+
             // Work fills the time in which nothing happens.
             let wait = if is_working { Duration::ZERO } else { TICK };
             match events.recv_timeout(wait) {
@@ -152,7 +179,7 @@ impl Session<'_, '_> {
                     // The thread that reads keys cannot tell: once the terminal is gone, crossterm
                     // 0.29 reads its end for ever.
                     let is_gone = window_size().is_err();
-                    if is_gone || ended.load(Ordering::Relaxed) {
+                    if is_gone || self.options.ended.load(Ordering::Relaxed) {
                         return Ok(());
                     }
                 }
@@ -162,34 +189,91 @@ impl Session<'_, '_> {
     }
 
     fn take(&mut self, event: &Event) -> Result<(), TerminalError> {
-        self.stop.store(false, Ordering::Relaxed);
-        *lock(&self.shared.busy) = Some(Instant::now());
-        let done = match event {
-            Event::Key(key) => key_of(key).map_or(Ok(()), |key| self.stepper.press(key)),
-            Event::Mouse(mouse) => match mouse.kind {
-                MouseEventKind::Down(MouseButton::Left) => {
-                    self.stepper.mouse(mouse.column, mouse.row, 0)
-                }
-                MouseEventKind::ScrollUp => self.stepper.mouse(mouse.column, mouse.row, -3),
-                MouseEventKind::ScrollDown => self.stepper.mouse(mouse.column, mouse.row, 3),
-                _ => Ok(()),
-            },
-            _ => Ok(()),
-        };
-        *lock(&self.shared.busy) = None;
-        self.stop.store(false, Ordering::Relaxed);
-        done?;
+        if is_suspend(event) {
+            return Ok(self.suspend()?);
+        }
+        self.busy(|session| {
+            let stepper = &mut *session.stepper;
+            match event {
+                Event::Key(key) => key_of(key).map_or(Ok(()), |key| stepper.press(key))?,
+                Event::Mouse(mouse) => match mouse.kind {
+                    MouseEventKind::Down(MouseButton::Left) => {
+                        stepper.mouse(mouse.column, mouse.row, 0)?;
+                    }
+                    MouseEventKind::ScrollUp => stepper.mouse(mouse.column, mouse.row, -3)?,
+                    MouseEventKind::ScrollDown => stepper.mouse(mouse.column, mouse.row, 3)?,
+                    _ => {}
+                },
+                _ => {}
+            }
+            Ok(())
+        })?;
         if let Some(text) = self.stepper.take_copied() {
             copy(&text)?;
         }
         Ok(())
     }
 
+    /// Does what may be a long way, which Escape stops.
+    fn busy(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<(), TerminalError>,
+    ) -> Result<(), TerminalError> {
+        let stop = self.options.stop;
+        stop.store(false, Ordering::Relaxed);
+        *lock(&self.shared.busy) = Some(Instant::now());
+        let done = work(self);
+        *lock(&self.shared.busy) = None;
+        stop.store(false, Ordering::Relaxed);
+        done
+    }
+
+    /// Stops if a signal asks for it, and draws everything if this process was stopped and goes on.
+    fn obey_job_control(&mut self) -> Result<(), std::io::Error> {
+        let Some(jobs) = self.options.jobs else {
+            return Ok(());
+        };
+        if jobs.asked.swap(false, Ordering::Relaxed) {
+            self.suspend()?;
+        }
+        if jobs.continued.swap(false, Ordering::Relaxed) {
+            self.reclaim()?;
+        }
+        Ok(())
+    }
+
+    /// Gives the terminal back, and stops this process until it is continued.
+    fn suspend(&mut self) -> Result<(), std::io::Error> {
+        let Some(jobs) = self.options.jobs else {
+            self.stepper.say("this build cannot be suspended");
+            return Ok(());
+        };
+        execute!(stdout(), DisableMouseCapture)?;
+        self.terminal.show_cursor()?;
+        ratatui::try_restore()?;
+
+        (jobs.suspend)();
+
+        jobs.continued.store(false, Ordering::Relaxed);
+        self.reclaim()
+    }
+
+    /// Takes the terminal after this process was stopped, and draws everything anew. Whoever had the
+    /// terminal may have changed its mode.
+    fn reclaim(&mut self) -> Result<(), std::io::Error> {
+        // Without this, crossterm believes that the terminal is still as it left it.
+        let _ = disable_raw_mode();
+        enable_raw_mode()?;
+        execute!(stdout(), EnterAlternateScreen, EnableMouseCapture)?;
+        self.terminal.clear()?;
+        self.draw()
+    }
+
     fn draw(&mut self) -> Result<(), std::io::Error> {
         if self.shared.is_soiled.swap(false, Ordering::Relaxed) {
             self.terminal.clear()?;
         }
-        let (stepper, colour) = (&*self.stepper, self.colour);
+        let (stepper, colour) = (&*self.stepper, self.options.colour);
         self.terminal.draw(|frame| draw(stepper, frame, colour))?;
         Ok(())
     }
@@ -225,6 +309,10 @@ fn read_events(
                 };
                 // Keys wait while the other thread works, but Escape must end that work.
                 let is_busy = lock(&shared.busy).is_some_and(|since| since.elapsed() > LONG);
+                if is_busy && is_suspend(&event) {
+                    // What runs ends early, so that the other thread sees the key.
+                    stop.store(true, Ordering::Relaxed);
+                }
                 if is_busy && is_stop(&event) {
                     stop.store(true, Ordering::Relaxed);
                 } else if sender.send(TerminalEvent::Event(event)).is_err() {
@@ -256,6 +344,18 @@ fn tell_busy(shared: &SharedState) {
         Print("on the way; Escape stops"),
         RestorePosition
     );
+}
+
+/// Whether it is Ctrl-Z, which in raw mode is a key and not a signal.
+fn is_suspend(event: &Event) -> bool {
+    match event {
+        Event::Key(key) => {
+            key.kind != KeyEventKind::Release
+                && key.code == KeyCode::Char('z')
+                && key.modifiers.contains(KeyModifiers::CONTROL)
+        }
+        _ => false,
+    }
 }
 
 fn is_stop(event: &Event) -> bool {

@@ -1,5 +1,7 @@
 //! Screens at three sizes, keys and sizes at random, and recordings that lack something.
 
+mod look;
+
 use super::screen::draw;
 use super::script::play;
 use super::{Key, Stepper, StepperPosition};
@@ -248,7 +250,7 @@ impl Arbitrary for UserInput {
             Key::Home,
             Key::End,
         ];
-        const KEYS: &[u8] = b"sSnNfFcCgtTrw123456789/y?0xmain ";
+        const KEYS: &[u8] = b"sSnNfFcCgtTrwd123456789/y?0xmain ";
 
         // Mostly characters, since most keys are; a few sizes and clicks between.
         match u8::arbitrary(g) % 8 {

@@ -2,7 +2,9 @@
 
 use super::{Event, EventKind, Marks};
 use crate::engine::{Engine, Setting};
+use crate::unwinders::may_err;
 use crate::verify::{Checker, Images, UNWINDERS_MAX};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 use unwind_sim_emulator::linux::RunningProgram;
@@ -49,6 +51,11 @@ impl<'a> ProgramIndex<'a> {
                 task: Task::FIRST,
                 wrong: 0,
                 calls_wrong: [0; UNWINDERS_MAX],
+                counted: (0..).zip(tables).fold(0, |bits, (which, engine)| {
+                    bits | u8::from(!may_err(engine.name())) << which
+                }),
+                first_counted: None,
+                lost: HashSet::new(),
                 marks: Marks::default(),
             },
             limit: limit.min(INDEXED_MAX),
@@ -58,6 +65,12 @@ impl<'a> ProgramIndex<'a> {
 
     pub(super) fn number(&self) -> u64 {
         self.kernel.executed()
+    }
+
+    /// The first state at which an unwinder is wrong whose errors count, by more than what a derived
+    /// table cannot hold, and the unwinder.
+    pub(super) fn first_counted(&self) -> Option<(u64, usize)> {
+        self.marker.first_counted
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -83,7 +96,22 @@ struct Marker<'a> {
     wrong: u8,
     /// The wrong calls of each unwinder so far.
     calls_wrong: [u64; UNWINDERS_MAX],
+    /// The unwinders whose errors count.
+    counted: u8,
+    /// The first state at which one of them is wrong.
+    first_counted: Option<(u64, usize)>,
+    /// Where a derived table of an unwinder has lost something, and nothing else is wrong.
+    lost: HashSet<(WrongAt, usize)>,
     marks: Marks,
+}
+
+/// Where a row is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum WrongAt {
+    /// At the next instruction, which has this address.
+    Instruction(u64),
+    /// At the call of this address, which was just executed.
+    Call(u64),
 }
 
 impl Marker<'_> {
@@ -94,8 +122,34 @@ impl Marker<'_> {
             .add_wrong(self.checker.number(), unwinders.into());
     }
 
+    /// Keeps the first finding: what is wrong with these unwinders counts, or it is only lost.
+    #[cold]
+    fn count(&mut self, core: &Core, place: WrongAt, unwinders: u8) {
+        /// Places that are remembered, at most; what is lost at others is looked at again.
+        const LOST_MAX: usize = 1 << 16;
+
+        let mut left = unwinders & self.counted;
+        while left != 0 && self.first_counted.is_none() {
+            let which = left.trailing_zeros() as usize;
+            left &= left - 1;
+
+            if self.lost.contains(&(place, which)) {
+                continue;
+            }
+            let counts = match place {
+                WrongAt::Instruction(rip) => self.checker.counts_here(core, rip, which),
+                WrongAt::Call(_) => self.checker.counts_at_call(core, which),
+            };
+            if counts {
+                self.first_counted = Some((self.checker.number(), which));
+            } else if self.lost.len() < LOST_MAX {
+                self.lost.insert((place, which));
+            }
+        }
+    }
+
     #[inline(never)]
-    fn called(&mut self) {
+    fn called(&mut self, core: &Core, rip: u64) {
         let mut wrong = 0;
         for (index, count) in self.checker.calls_wrong().enumerate() {
             wrong |= u8::from(count != self.calls_wrong[index]) << index;
@@ -104,6 +158,9 @@ impl Marker<'_> {
         self.marks.add_call(self.checker.number());
         if wrong != 0 {
             self.mark(wrong);
+            if self.first_counted.is_none() {
+                self.count(core, WrongAt::Call(rip), wrong);
+            }
         }
     }
 
@@ -133,6 +190,9 @@ impl Observer for Marker<'_> {
             self.wrong = wrong;
             if new != 0 {
                 self.mark(new);
+                if self.first_counted.is_none() {
+                    self.count(core, WrongAt::Instruction(insn.rip), new);
+                }
             }
         }
     }
@@ -141,7 +201,7 @@ impl Observer for Marker<'_> {
     fn after(&mut self, core: &Core, insn: &Executed, next: u64) {
         self.checker.after(core, insn, next);
         if self.checker.was_call() {
-            self.called();
+            self.called(core, insn.rip);
         }
     }
 }

@@ -119,7 +119,8 @@ impl Checker<'_> {
         }
     }
 
-    fn call_contradictions(
+    /// The contradictions of the row of the caller `held` at its call of `callee`.
+    pub(super) fn call_contradictions(
         &mut self,
         core: &Core,
         which: usize,

@@ -3,6 +3,8 @@
 
 mod cover;
 mod panes;
+mod prose;
+mod text;
 mod threads;
 mod walks;
 
@@ -14,16 +16,32 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph};
 use std::borrow::Cow;
+use text::{columns, fitted, fitted_items, wrapped};
 use unwind_sim_unwind::printable::{Printable, printable};
 use unwind_sim_view::timeline::SourceKind;
 
-const GOOD: Style = Style::new().fg(Color::Green);
-const BAD: Style = Style::new().fg(Color::Red);
-const OPEN: Style = Style::new().fg(Color::Yellow);
-const MARK: Style = Style::new().fg(Color::Cyan);
+// Red is the only colour: terminals with a light and with a dark background can both show it (5.8 and
+// 3.6 times as bright, in xterm's colours). Green, yellow and cyan are hard to read on white. All
+// else has the colour of the terminal's own text.
+const GOOD: Style = Style::new();
+const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+const OPEN: Style = STRONG;
+const MARK: Style = STRONG;
 const NOW: Style = Style::new().add_modifier(Modifier::REVERSED);
 const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
 const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
+
+/// The keys in the last line, as many of them as fit.
+const KEYS: [&str; 8] = [
+    "? help",
+    "q quit",
+    "s/S step",
+    "n/N over",
+    "f/F walk",
+    "c/C wrong",
+    "g go",
+    "/ find",
+];
 
 /// The narrowest screen with panes side by side, in columns.
 const WIDE: u16 = 72;
@@ -88,9 +106,11 @@ impl Painter<'_, '_, '_> {
         };
         let block = Block::new()
             .borders(Borders::TOP | left)
-            .border_style(FAINT)
-            .title(Span::styled(printable(&title), STRONG));
+            .border_style(FAINT);
         let inside = block.inner(area);
+        let title = printable(&title);
+        let title = fitted(&title, usize::from(inside.width));
+        let block = block.title(Span::styled(title, STRONG));
         self.frame.render_widget(block, area);
         inside
     }
@@ -108,7 +128,17 @@ impl Painter<'_, '_, '_> {
         self.stepper.hits.borrow_mut().push(HitArea { area, what });
     }
 
-    fn body(&mut self, body: Rect) {
+    fn body(&mut self, mut body: Rect) {
+        // A screen without room for all panes has the text of a demo below them, in a third of it.
+        let is_small = body.width < WIDE || body.height < HIGH - 2;
+        let rows = self.prose_rows(body.width).min(body.height / 3);
+        if is_small && rows > 2 {
+            let [panes, prose] =
+                Layout::vertical([Constraint::Fill(1), Constraint::Length(rows)]).areas(body);
+            self.prose(prose);
+            body = panes;
+        }
+
         // With the line above the pane.
         let matrix = self.matrix_rows() + 1;
         if body.width >= VERY_WIDE && body.height >= HIGH {
@@ -125,9 +155,11 @@ impl Painter<'_, '_, '_> {
                 Layout::vertical([Constraint::Fill(1), Constraint::Length(8)]).areas(left);
             let [stack, threads] =
                 Layout::vertical([Constraint::Fill(3), Constraint::Fill(2)]).areas(middle);
-            let [unwinders, story] = Layout::vertical([
+            let prose = self.prose_rows(right.width.saturating_sub(1));
+            let [unwinders, story, prose] = Layout::vertical([
                 Constraint::Length(matrix.min(body.height / 2)),
                 Constraint::Fill(1),
+                Constraint::Length(prose.min(body.height / 3)),
             ])
             .areas(right);
 
@@ -137,6 +169,7 @@ impl Painter<'_, '_, '_> {
             self.threads(threads);
             self.matrix(unwinders);
             self.story(story);
+            self.prose(prose);
         } else if body.width >= WIDE && body.height >= HIGH - 2 {
             let [left, right] =
                 Layout::horizontal([Constraint::Percentage(50), Constraint::Fill(1)]).areas(body);
@@ -146,10 +179,15 @@ impl Painter<'_, '_, '_> {
 
             // With few rows, the registers that matter least are cut off.
             let registers = (body.height / 5).clamp(4, 8);
-            let [unwinders, story, registers] = Layout::vertical([
+            // The text of a demo takes their place, unless there is room for both.
+            let prose = self.prose_rows(right.width.saturating_sub(1));
+            let prose = prose.min(body.height * 2 / 5);
+            let has_both = prose == 0 || body.height >= 2 * HIGH;
+            let [unwinders, story, prose, registers] = Layout::vertical([
                 Constraint::Length(matrix.min(body.height / 3)),
                 Constraint::Fill(1),
-                Constraint::Length(registers),
+                Constraint::Length(prose),
+                Constraint::Length(if has_both { registers } else { 0 }),
             ])
             .areas(right);
 
@@ -157,6 +195,7 @@ impl Painter<'_, '_, '_> {
             self.stack(stack);
             self.matrix(unwinders);
             self.story(story);
+            self.prose(prose);
             self.registers(registers);
         } else if body.width >= WIDE {
             // A low screen has room only for what every walk starts from.
@@ -187,8 +226,6 @@ impl Painter<'_, '_, '_> {
             None => String::new(),
         };
 
-        let name = state.name.as_deref().unwrap_or("");
-
         // A complete truth is the usual case and needs no words.
         let truth = match state.truth {
             "complete" => "",
@@ -201,12 +238,31 @@ impl Painter<'_, '_, '_> {
             None => state.place.to_string(),
         };
         let place = format!("{kind} {}{total}  {function}{truth}", state.number);
-        let task = format!("  process {} thread {} {name}", state.pid, state.tid);
+        let place = printable(&place);
+
+        // What does not fit is left out as a whole: first the name of the thread, then its number.
+        let thread = format!("  process {} thread {}", state.pid, state.tid);
+        let named = match state.name.as_deref() {
+            Some(name) if !name.is_empty() => format!("{thread} {}", printable(name)),
+            _ => thread.clone(),
+        };
+        let progress = self.progress();
+        let progress = progress.as_str();
+        let width = usize::from(area.width);
+        let rest = [
+            (named, progress),
+            (thread, progress),
+            (String::new(), progress),
+        ];
+        let fits = |(task, progress): &(String, &str)| {
+            columns(&place) + columns(task) + columns(progress) <= width
+        };
+        let (task, progress) = rest.into_iter().find(fits).unwrap_or_default();
 
         let line = Line::from(vec![
-            self.span(place, STRONG),
+            self.span(fitted(&place, width), STRONG),
             Span::raw(task),
-            self.span(self.progress(), FAINT),
+            self.span(progress, FAINT),
         ]);
         self.lines(vec![line], area);
     }
@@ -240,12 +296,17 @@ impl Painter<'_, '_, '_> {
             }
             (_, "") => {
                 let mut spans = self.letters();
-                let keys =
-                    "  ? help  q quit  s/S step  n/N over  f/F walk  c/C wrong  g go  / find";
+                let used: usize = spans.iter().map(Span::width).sum();
+                let room = usize::from(area.width).saturating_sub(used + 2);
+                let keys = format!("  {}", fitted_items(&KEYS, room));
                 spans.push(self.span(keys, FAINT));
                 Line::from(spans)
             }
-            (_, message) => Line::from(self.span(message, STRONG)),
+            (_, message) => {
+                let message = printable(message);
+                let message = fitted(&message, usize::from(area.width)).into_owned();
+                Line::from(self.span(message, STRONG))
+            }
         };
         self.lines(vec![line], area);
     }
@@ -279,6 +340,12 @@ fn verdict_style(letter: char) -> Style {
     }
 }
 
+/// The first of the lines that are shown so that line `chosen` is among them, from the head on if it
+/// can be.
+fn following(chosen: usize, height: usize) -> usize {
+    (chosen + 1).saturating_sub(height.max(1))
+}
+
 /// The first of the lines that are shown: `first` moved by `scroll`, within what there is.
 fn scrolled(first: usize, scroll: i32, len: usize, height: usize) -> usize {
     let last = len.saturating_sub(height.max(1));
@@ -286,57 +353,6 @@ fn scrolled(first: usize, scroll: i32, len: usize, height: usize) -> usize {
     usize::try_from(moved.max(0))
         .unwrap_or(usize::MAX)
         .min(last)
-}
-
-/// Breaks a text into lines of at most `width` columns, at spaces where possible.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    // With less, a wide character would fit on no line at all.
-    let width = width.max(4);
-    let mut lines: Vec<String> = Vec::new();
-    for part in text.split('\n') {
-        let mut line = String::new();
-
-        for word in part.split(' ') {
-            let mut word = word;
-
-            // Columns are counted, not bytes or characters: a wide character takes two.
-            let used = columns(&line);
-            let space = usize::from(!line.is_empty());
-            if used + space + columns(word) > width && !line.is_empty() {
-                lines.push(std::mem::take(&mut line));
-            } else if !line.is_empty() {
-                line.push(' ');
-            }
-
-            // A word that is wider than the pane is broken, as none would fit.
-            while columns(word) > width {
-                let mut end = 0;
-                let mut used = 0;
-                for (at, c) in word.char_indices() {
-                    used += columns(c.encode_utf8(&mut [0; 4]));
-                    if used > width {
-                        break;
-                    }
-                    end = at + c.len_utf8();
-                }
-
-                // A pane has at least four columns here, so one character always fits and the loop
-                // ends.
-                let (first, rest) = word.split_at(end.max(1));
-                lines.push(first.to_owned());
-                word = rest;
-            }
-
-            line.push_str(word);
-        }
-
-        lines.push(line);
-    }
-    lines
-}
-
-fn columns(text: &str) -> usize {
-    Span::raw(text).width()
 }
 
 /// The rows of an area, from the top.

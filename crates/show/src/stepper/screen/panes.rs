@@ -1,7 +1,7 @@
 //! The panes of the machine: code, stack and registers.
 
 use super::super::hit::{HitTarget, Pane};
-use super::{BAD, FAINT, GOOD, MARK, NOW, OPEN, Painter, row, scrolled};
+use super::{BAD, FAINT, MARK, NOW, OPEN, Painter, STRONG, row, scrolled};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -166,12 +166,12 @@ impl Painter<'_, '_, '_> {
             };
 
             // What the last step has read is stronger than what the whole walk has.
-            let (mark, style) = if now.contains(&address) {
-                ("=>", STRONG_MARK)
+            let mark = if now.contains(&address) {
+                "=>"
             } else if read.contains(&address) {
-                ("->", MARK)
+                "->"
             } else {
-                ("", MARK)
+                ""
             };
             // A word of another stack is far away; there the distance says less than the address.
             let distance = address.wrapping_sub(stack.rsp.0) as i64;
@@ -190,7 +190,7 @@ impl Painter<'_, '_, '_> {
             let content = if is_below { FAINT } else { Style::new() };
             lines.push(Line::from(vec![
                 self.span(format!("{pointer:<3}"), MARK),
-                self.span(format!("{mark:>2}"), style),
+                self.span(format!("{mark:>2}"), MARK),
                 self.span(format!("{distance} "), FAINT),
                 self.span(format!("{value:>12} "), content),
                 self.span(notes(word), note_style(word)),
@@ -298,8 +298,6 @@ impl Painter<'_, '_, '_> {
     }
 }
 
-const STRONG_MARK: Style = MARK.add_modifier(ratatui::style::Modifier::BOLD);
-
 /// The order in which notes are told.
 fn rank(note: &Note) -> u8 {
     match note {
@@ -316,8 +314,8 @@ fn rank(note: &Note) -> u8 {
 
 fn note_style(word: &Word) -> Style {
     match word.notes.iter().min_by_key(|note| rank(note)) {
-        Some(Note::ReturnAddress { .. }) => GOOD,
-        Some(Note::Saved { .. }) => MARK,
+        Some(Note::ReturnAddress { .. }) => STRONG,
+        Some(Note::Saved { .. }) => Style::new(),
         Some(Note::BeyondCopy | Note::BelowCopy) => BAD,
         _ => FAINT,
     }

@@ -1,7 +1,7 @@
 //! The threads with their true chains.
 
 use super::super::hit::HitTarget;
-use super::{FAINT, GOOD, Painter, STRONG, row};
+use super::{FAINT, GOOD, Painter, STRONG, following, row};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Line;
@@ -14,7 +14,12 @@ impl Painter<'_, '_, '_> {
             _ => format!("{count} threads and their true chains"),
         };
         let inside = self.block(title, area);
-        self.thread_list(inside, 0);
+        // With many threads, the one that runs comes into view.
+        let tid = self.stepper.state.tid;
+        let threads = &self.stepper.state.threads;
+        let own = threads.iter().position(|thread| thread.tid == tid);
+        let first = following(own.unwrap_or(0), usize::from(inside.height));
+        self.thread_list(inside, first);
     }
 
     /// The threads in a line each and the true chain of the one that runs, from line `first` on.

@@ -1,7 +1,9 @@
 //! The panes of the unwinders: the matrix of their verdicts, and the story of one walk.
 
 use super::super::hit::{HitTarget, Pane};
-use super::{BAD, FAINT, GOOD, OPEN, Painter, STRONG, row, scrolled, verdict_style, wrapped};
+use super::{
+    BAD, FAINT, GOOD, OPEN, Painter, STRONG, following, row, scrolled, verdict_style, wrapped,
+};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
@@ -35,7 +37,24 @@ impl Painter<'_, '_, '_> {
     pub(super) fn matrix(&mut self, area: Rect) {
         let stepper = self.stepper;
         let starts = self.starts();
-        let inside = self.block("unwinders".to_owned(), area);
+        let unwinders: Vec<(usize, String)> = stepper
+            .unwinders()
+            .iter()
+            .map(|(first, name)| (*first, (*name).to_owned()))
+            .collect();
+
+        // Of many unwinders the first ones are shown, or those up to the chosen one.
+        let height = usize::from(area.height.saturating_sub(1));
+        let height = height.saturating_sub(usize::from(starts.len() > 1));
+        let chosen = unwinders.partition_point(|(first, _)| *first <= stepper.walker);
+        let top = following(chosen.saturating_sub(1), height);
+        let title = if unwinders.len() > height && height > 0 {
+            let (from, to) = (top + 1, top + height);
+            format!("unwinders {from} to {to} of {}", unwinders.len())
+        } else {
+            "unwinders".to_owned()
+        };
+        let inside = self.block(title, area);
 
         let mut lines = Vec::new();
         // With one start there is nothing to distinguish.
@@ -52,12 +71,7 @@ impl Painter<'_, '_, '_> {
             lines.push(Line::from(self.span(head, FAINT)));
         }
 
-        let unwinders: Vec<(usize, String)> = stepper
-            .unwinders()
-            .iter()
-            .map(|(first, name)| (*first, (*name).to_owned()))
-            .collect();
-        for (nth, (first, name)) in unwinders.iter().enumerate() {
+        for (nth, (first, name)) in unwinders.iter().enumerate().skip(top).take(height) {
             // The walks of an unwinder are one behind the other, one for each start.
             let end = unwinders
                 .get(nth + 1)
@@ -182,9 +196,20 @@ impl Painter<'_, '_, '_> {
                 }
             }
         }
-        // The end is of interest, or the step that was made last.
-        let first = lines.len().saturating_sub(height);
+        // The head is shown, or the step that was made last.
+        let first = match stepper.step {
+            Some(_) => following(lines.len().saturating_sub(1), height),
+            None => 0,
+        };
         let first = scrolled(first, stepper.scroll.story, lines.len(), height);
+
+        // The last line says how much there is below it.
+        let below = lines.len().saturating_sub(first + height);
+        if below > 0 && height > 1 {
+            let text = format!("  .. {} below", counted(below as u64 + 1, "line"));
+            let step = lines[first + height - 1].0;
+            lines[first + height - 1] = (step, Line::from(self.span(text, FAINT)));
+        }
 
         let mut shown = Vec::new();
 
