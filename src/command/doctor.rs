@@ -12,6 +12,7 @@ use unwind_sim_judge::doctor::{self, Complaint, PERF, Report};
 use unwind_sim_judge::input::{FileKind, Input};
 use unwind_sim_judge::run::{Against, Run};
 use unwind_sim_judge::shell::path_argument;
+use unwind_sim_recordings::import::Skip;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::trace::Engine;
 use unwind_sim_view::text::plural;
@@ -90,7 +91,15 @@ fn nothing(args: &Args, input: &Input, report: &Report) -> String {
 
     // Advice only where the recording itself shows the cause; for anything else it would be a
     // guess.
+    let gaps = input.gaps();
+    let is_unread = samples == 0 && !(gaps.problems.is_empty() && gaps.later.is_empty());
     let advice = match made.engine {
+        Engine::Import(FileKind::PerfData) if is_unread => {
+            ": it ends, or cannot be read, before its first sample"
+        }
+        Engine::Import(FileKind::PerfData) if gaps.skipped.contains_key(&Skip::Bits32) => {
+            ": the programs that it sampled are not 64-bit ones, and only those can be walked"
+        }
         Engine::Import(FileKind::PerfData) if made.stack_copy == 0 => {
             ": record with `perf record --call-graph dwarf,16384`"
         }

@@ -133,10 +133,23 @@ pub struct Sample<'a> {
 pub struct ProcessMemory {
     /// The memory.
     pub memory: Arc<MappedMemory>,
+    /// The address ranges that were mapped, also those of which the core has nothing; sorted, without
+    /// overlaps.
+    pub mapped: Arc<[Range<u64>]>,
     /// Whether each part ends where its mapping does: the file was not cut.
     pub is_whole: bool,
     /// The thread that crashed, unless a tool wrote the core of a running program.
     pub crash: Option<Crash>,
+}
+
+impl ProcessMemory {
+    /// Whether the core lists a mapping at `address`.
+    pub fn is_mapped(&self, address: u64) -> bool {
+        let at = self.mapped.partition_point(|range| range.end <= address);
+        self.mapped
+            .get(at)
+            .is_some_and(|range| range.contains(&address))
+    }
 }
 
 impl PartialEq for ProcessMemory {

@@ -20,6 +20,8 @@ struct Process {
     space: Arc<AddressSpace>,
     /// Threads known to be alive.
     threads: BTreeSet<u32>,
+    /// It has executed a program while it was recorded.
+    has_executed: bool,
 }
 
 static NOTHING: LazyLock<Arc<AddressSpace>> = LazyLock::new(Arc::default);
@@ -53,6 +55,7 @@ impl World {
             Event::Exec { pid } => {
                 let process = self.process(*pid);
                 process.space = Arc::default();
+                process.has_executed = true;
                 // All other threads are gone; the remaining one has the process's number.
                 process.threads = BTreeSet::from([*pid]);
                 self.names.retain(|(of, tid), _| of != pid || tid == pid);
@@ -116,6 +119,11 @@ impl World {
     pub fn shared_space(&self, pid: u32) -> Arc<AddressSpace> {
         let space = self.processes.get(&pid).map_or(&*NOTHING, |p| &p.space);
         space.clone()
+    }
+
+    /// Whether process `pid` has executed a program while it was recorded.
+    pub fn has_executed(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|p| p.has_executed)
     }
 
     /// The name of a thread, or else that of its process's first thread.
@@ -207,6 +215,7 @@ mod tests {
         assert!(both.space(2).find(0x1000).unwrap().image.is_some());
         assert_ne!(both.space(1).stamp(), both.space(2).stamp());
         let exec = world(&[begin.as_slice(), &[Event::Exec { pid: 2 }]].concat());
+        assert!(exec.has_executed(2) && !exec.has_executed(1) && !exec.has_executed(9));
         assert_eq!((mapped(&exec, 1).len(), mapped(&exec, 2).len()), (1, 0));
         assert!(
             mapped(&world(&[fork(5, 5, 4)]), 5).is_empty(),

@@ -1,6 +1,10 @@
 /* main < top < mid < leaf. Spins, or aborts in leaf with an argument. With ROOM leaf uses the stack. */
 #include <stdlib.h>
 
+#ifndef ROUNDS
+#define ROUNDS 60
+#endif
+
 static int is_crash;
 
 __attribute__((noinline)) long leaf(long n)
@@ -26,7 +30,7 @@ __attribute__((noinline)) long mid(long n)
 __attribute__((noinline)) long top(long n)
 {
     long sum = 0;
-    for (int i = 0; i < 60; i++)
+    for (int i = 0; i < ROUNDS; i++)
         sum += mid(n) + i;
     return sum;
 }

@@ -88,3 +88,10 @@ pub enum ElfErrorKind {
     #[error("unknown compression {0}")]
     Compression(u32),
 }
+
+impl ElfErrorKind {
+    /// Whether the file is valid for all that is known, but of another machine than x86-64.
+    pub const fn is_foreign(&self) -> bool {
+        matches!(self, Self::Class(_) | Self::BigEndian | Self::Machine(_))
+    }
+}

@@ -6,10 +6,11 @@
 
 use super::Subject;
 use super::fault::Lack;
-use super::generated::{self, Generator};
+use super::generated::{self, Generator, MEMFD};
 use super::kind::Kind;
-use super::origin::Origin;
+use super::origin::{Language, Origin};
 use super::proven_row::ProvenRow;
+use crate::whole::is_thread_start;
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::files::{FileProblem, FileProblemKind};
 use unwind_sim_recordings::made::Made;
@@ -45,6 +46,8 @@ pub(super) struct Situation<'a> {
     pub(super) needed: Option<Needed>,
     /// An unwind table has a row for the code to blame, or nothing is known of it.
     pub(super) has_row: bool,
+    /// The function to blame.
+    pub(super) function: &'a str,
     /// What the samples lack, if that is known.
     pub(super) lack: Option<Lack>,
     /// The code belongs to no file.
@@ -89,6 +92,7 @@ enum Remedy {
     MoreFrames,
     FindOverwrite,
     CheckPointer,
+    KeepLoaded,
     StartCode,
     StartFile,
     Trampoline,
@@ -129,6 +133,7 @@ const fn remedies(kind: Kind) -> &'static [Remedy] {
         // The program is at fault, not a table.
         Kind::OverwrittenReturn => &[FindOverwrite],
         Kind::BadJump => &[CheckPointer, WholeCore],
+        Kind::UnmappedCode => &[KeepLoaded],
         Kind::CutCore => &[WholeCore],
         Kind::Other => &[BetterUnwinder, RecordDwarf],
         Kind::StartCode => &[StartCode],
@@ -171,10 +176,11 @@ pub(super) fn advice(situation: &Situation<'_>) -> String {
 fn gain(s: &Situation<'_>, given: &[Remedy], texts: &[String]) -> &'static str {
     const UNSEEN: &str = "; what that gains cannot be seen in this recording";
     // The program is to be mended, or nothing is to be done.
-    const WITHOUT: [Remedy; 9] = [
+    const WITHOUT: [Remedy; 10] = [
         Remedy::EndRecursion,
         Remedy::FindOverwrite,
         Remedy::CheckPointer,
+        Remedy::KeepLoaded,
         Remedy::StartCode,
         Remedy::StartFile,
         Remedy::Trampoline,
@@ -272,6 +278,18 @@ impl Remedy {
     fn text(self, s: &Situation<'_>) -> Option<String> {
         match self {
             Remedy::BuildFramePointers => Some(frame_pointers(s)),
+            // glibc: sysdeps/unix/sysv/linux/x86_64/clone3.S.
+            Remedy::BuildRow if is_thread_start(s.function) => Some(
+                "none: the C library ends the rows of this function before its system call on purpose, \
+                 because they would be wrong in the new thread"
+                    .into(),
+            ),
+            // LLVM: X86IndirectThunks.cpp.
+            Remedy::BuildRow if s.function.starts_with("__llvm_retpoline_") => Some(
+                "none: LLVM writes the thunks of -mretpoline without rows that fit, whatever the options \
+                 are"
+                    .into(),
+            ),
             Remedy::BuildTable | Remedy::BuildRow => Some(s.origin.rows(s.kind)),
             Remedy::ReportRow => Some(wrong_row(s)),
             // Only unwinders that walked these samples: what they gain is measured, not hoped for.
@@ -293,7 +311,10 @@ impl Remedy {
                 })
             }
             // Of code without a row, the longest stack copy is of no use.
-            Remedy::RecordDwarf => (s.is_profile() && s.stack_copy() == 0 && s.has_row)
+            Remedy::RecordDwarf => (s.is_profile()
+                && s.stack_copy() == 0
+                && s.has_row
+                && s.lack != Some(Lack::Mappings))
                 .then(|| "record with `--call-graph dwarf,16384`".into()),
             // If fp did badly here because its walks ran out of the stack copy, that says nothing
             // about the kernel's: it follows rbp in the memory itself. And it cannot replace a
@@ -339,6 +360,7 @@ impl Remedy {
                 Some(generated::advice(s).unwrap_or_else(unknown))
             }
             // core(5): these bits select all mappings but those of DAX.
+            Remedy::CoreFilter if s.lack == Some(Lack::Stack) => None,
             Remedy::CoreFilter => s.is_crash().then(|| {
                 "the core lacks this memory: set /proc/PID/coredump_filter to 0x7f before the next \
                  crash; what the program excluded itself (MADV_DONTDUMP) is left out whatever the \
@@ -352,6 +374,18 @@ impl Remedy {
                      code at all addresses on the stack"
                         .into(),
                 ),
+                Lack::Stack => Some(
+                    "nothing was left out of the core: rsp was overwritten, the stack was unmapped, or it \
+                     overflowed far beyond its end (a large local array)"
+                        .into(),
+                ),
+                Lack::Mappings if s.is_profile() => Some(
+                    "the recording does not say what the process had mapped there: let perf list it (leave \
+                     out --synth), or start the program with `perf record`; if records were lost, give perf \
+                     a larger buffer (-m)"
+                        .into(),
+                ),
+                Lack::Mappings => Some("the recording does not say what was mapped there".into()),
                 _ if !s.is_profile() => None,
                 Lack::Register => Some(
                     "record all registers: leave out --user-regs, or name the missing one there"
@@ -384,6 +418,13 @@ impl Remedy {
             Remedy::CheckPointer => {
                 Some("look at the pointer that the caller called through".into())
             }
+            // dlopen(3): RTLD_NODELETE.
+            Remedy::KeepLoaded => Some(
+                "if a library was there, do not unload it (dlclose) while its functions are on a stack, or \
+                 open it with RTLD_NODELETE; if none was, the word was overwritten: build with \
+                 -fsanitize=address"
+                    .into(),
+            ),
             Remedy::StartCode => Some(
                 "nothing: these stacks have all frames of the program; only what the C library runs \
                  before main is missing"
@@ -416,6 +457,11 @@ impl Remedy {
                     .into(),
             ),
             Remedy::Nothing => Some("nothing: the sample fell into the call of execve".into()),
+            Remedy::EndMark if s.kind == Kind::StackEnd && s.origin.language == Language::Go => Some(
+                "nothing: here a thread of Go's runtime left a goroutine for its own stack; the frames \
+                 of goroutines are on theirs, which a debugger for Go (delve) lists"
+                    .into(),
+            ),
             // One that is known to be the end, and behind it one that only may be.
             Remedy::EndMark if s.kind == Kind::CoroutineEnd => Some(
                 "nothing is missing; its author must mark the end of the stack with `.cfi_undefined \
@@ -559,11 +605,26 @@ fn install(s: &Situation<'_>) -> String {
         "" => "install the same build".to_owned(),
         id => format!("install the same build (debuginfod-find executable {id})"),
     };
+    // No path leads to it any more.
+    if let Some(name) = s
+        .image
+        .strip_prefix('/')
+        .filter(|_| s.image.starts_with(MEMFD))
+    {
+        let name = name.strip_suffix(" (deleted)").unwrap_or(name);
+        return format!(
+            "the file was in a memfd: if it is the program, give it with `--exe FILE`; otherwise name the \
+             folder in which it is called `{name}` with --symfs"
+        );
+    }
     format!("{fetch}, or name the folder with --symfs")
 }
 
 fn make_readable(s: &Situation<'_>) -> String {
     match s.problem.map(|p| &p.kind) {
+        Some(FileProblemKind::Elf(error)) if error.what.is_foreign() => {
+            "none: it is not code for x86-64, and only that can be walked here".into()
+        }
         Some(FileProblemKind::Io(std::io::ErrorKind::PermissionDenied)) => {
             "permission denied: run as a user who may read it, or copy it into a folder for --symfs"
                 .into()

@@ -54,7 +54,9 @@ impl Spot {
             });
         };
         match image.symbol(self.svma).map(|s| s.name.as_str()) {
-            Some(name) if name.ends_with("@plt") => return Origin::by(Author::Linker),
+            Some(name) if name.ends_with("@plt") || name.ends_with("$plt") => {
+                return Origin::by(Author::Linker);
+            }
             Some(name)
                 if place::is_of_gcc(name) && !place::is_beyond_start_file(image, self.svma) =>
             {
@@ -155,8 +157,18 @@ fn of_image(image: &Image, svma: u64, files: &FinderOptions) -> Option<Origin> {
     Some(Origin {
         author,
         language,
+        debug_file: match made {
+            Some(_) => None,
+            None => debug_link(&elf),
+        },
         producer: made.map(|made| made.text),
     })
+}
+
+/// The name of the separate debug file that `.gnu_debuglink` names.
+fn debug_link(elf: &ElfFile64<'_>) -> Option<String> {
+    let (name, _) = elf.gnu_debuglink().ok()??;
+    Some(String::from_utf8_lossy(name).into_owned())
 }
 
 /// The language of a function by how its compiler names functions: `camlMain__fib_12` and

@@ -1,8 +1,9 @@
 //! What broke one stack.
 
+use super::jump::{bad_jump, is_debuggers_call, overwritten_by, unmapped_code};
 use super::kind::Kind;
-use super::recorded::{is_near_root, read_word, row};
-use super::stack::{called_before, has_stack_end, is_at_return, is_endless};
+use super::recorded::{is_near_root, row};
+use super::stack::{has_stack_end, is_at_return, is_endless, stack_bounds};
 use crate::check::Contradiction;
 use crate::engine::Outcome;
 use crate::ground::{Ending, Lost};
@@ -12,6 +13,7 @@ use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::trace::Engine;
 use unwind_sim_recordings::view::View;
+use unwind_sim_tables::ground::NoProof;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::End;
@@ -74,6 +76,10 @@ pub(super) enum Lack {
     Copy,
     /// The code at an address of the stack.
     Code,
+    /// The mappings of its process.
+    Mappings,
+    /// The memory to which rsp points: there is none.
+    Stack,
 }
 
 impl Fault {
@@ -117,10 +123,11 @@ impl<'a> Reading<'a> {
     }
 }
 
+/// What is to be said of a word that should be a return address, if the code does not prove the row that
+/// led to it.
+const OVERWRITTEN_OR_WRONG: &str = "it was overwritten, or a row is wrong";
 /// The depths of Intel's rings (Intel SDM, volume 3, "Last branch records").
 const RING_DEPTHS: [usize; 3] = [8, 16, 32];
-/// Nothing is mapped below (`vm.mmap_min_addr`), so code there is a null pointer with an offset.
-const NULL_PAGE: u64 = 4096;
 
 /// What became of an unwinder's walk.
 pub(super) fn judge(
@@ -143,7 +150,14 @@ pub(super) fn judge(
         (Verdict::Unjudged, Some(Whole::No(found))) => {
             let rest = || leaf_rest(view, outcome, cache);
             // If the walk ended for a reason of its own, that reason is judged below.
-            if let Some(fault) = of_break(view, found, reading, rest) {
+            let frames = Seen::of_chain(&outcome.chain);
+            if let Some(mut fault) = of_break(view, (found, &frames), reading, rest) {
+                // The proof followed the same rules to the same frame, and has no rule for it.
+                let is_proven = reading.proof_ended == Some(Ending::Code(NoProof::NotBehindCall))
+                    && outcome.ground.known as usize == found.frame + 1;
+                if let Some(what) = fault.if_proven.take_if(|_| is_proven) {
+                    (fault.kind, fault.note) = (Kind::OverwrittenReturn, Some(what));
+                }
                 return Judged::Broken(Box::new(fault));
             }
         }
@@ -165,8 +179,12 @@ pub(super) fn judge(
     }
 
     // A pc without code is in no table: nothing that follows from rows is to blame for it.
-    if let Some(fault) = bad_jump(view, outcome, reading) {
-        return Judged::Broken(Box::new(fault));
+    let is_profile = reading.made.engine == Engine::Import(FileKind::PerfData);
+    if let Some(gone) = bad_jump(view, is_profile) {
+        return Judged::Broken(Box::new(Fault {
+            note: Some(gone.note),
+            ..Fault::at(gone.kind, outcome.ended(), gone.pc)
+        }));
     }
 
     let last = outcome.chain.frames.last();
@@ -228,11 +246,24 @@ pub(super) fn judge(
         }
         // execve has unmapped the old program, whose registers the sample still has.
         (_, Reason::NoImage { .. }) if is_exec(view, outcome, reading) => kind = Kind::Exec,
+        (_, Reason::NoImage { .. })
+            if is_profile && lacks_mapping(view, CodeAddress::Instruction(view.live().rip())) =>
+        {
+            kind = Kind::NotRecorded;
+            lack = Some(Lack::Mappings);
+        }
         // The limit is ours; that the recursion has no end is the program's fault.
         (Kind::FrameLimit, _) if is_endless(view, outcome) => kind = Kind::EndlessRecursion,
         (Kind::BelowCopy, _) if reading.made.engine == Engine::Import(FileKind::Core) => {
             kind = Kind::NotRecorded;
-            note = Some("the core has no memory where the stack pointer is".to_owned());
+            let rsp = view.live().rsp();
+            (lack, note) = match is_unmapped(view, rsp) {
+                true => (Some(Lack::Stack), Some(unmapped_stack(rsp))),
+                false => (
+                    None,
+                    Some("the core has no memory where the stack pointer is".to_owned()),
+                ),
+            };
         }
         // No memory has such an address: what was read on the way is no frame pointer or address.
         (Kind::NotRecorded | Kind::CopyTooShort, Reason::Memory(error))
@@ -249,6 +280,25 @@ pub(super) fn judge(
                 error.address(),
                 if is_proven { "" } else { ", or a row is wrong" }
             ));
+        }
+        // The same, where the value of the register is an address, but none of this stack.
+        (Kind::Other, Reason::SpDidNotAdvance { to, .. })
+            if !is_by_frame_pointer && counts_from_saved(view, pc, finder, cache) =>
+        {
+            let is_proven = is_last_proven(outcome, reading);
+            if is_proven {
+                kind = Kind::OverwrittenReturn;
+            }
+            note = Some(format!(
+                "the caller's frame would be at {to:#x}, below this one: a saved register was \
+                 overwritten on the stack{}",
+                if is_proven { "" } else { ", or a row is wrong" }
+            ));
+        }
+        // A core lists what is mapped: what is not there was not left out.
+        (Kind::NotRecorded, Reason::Memory(_)) if is_unmapped(view, view.live().rsp()) => {
+            lack = Some(Lack::Stack);
+            note = Some(unmapped_stack(view.live().rsp()));
         }
         // Before the arm for whole cores: here the word may be in the part that was not written.
         (Kind::NotRecorded | Kind::CopyTooShort, _) if reading.made.is_cut => kind = Kind::CutCore,
@@ -267,11 +317,25 @@ pub(super) fn judge(
                  in memory, or the stack ends there and the row is wrong"
             ));
         }
+        (Kind::Other, Reason::NotText { address }) if is_debuggers_call(view, address) => {
+            note = Some(format!(
+                "the return address is {address:#x}, a breakpoint on the stack: a debugger called this \
+                 function, and the frames where it had stopped lie beyond"
+            ));
+        }
         (Kind::Other, Reason::NotText { address })
             if !is_by_frame_pointer && is_overwritten(view, outcome, reading) =>
         {
-            kind = Kind::OverwrittenReturn;
-            note = Some(overwritten_by(address));
+            (kind, note) = match unmapped_code(view, address) {
+                Some(what) => (Kind::UnmappedCode, Some(what)),
+                None => (Kind::OverwrittenReturn, Some(overwritten_by(address))),
+            };
+        }
+        (Kind::Other, Reason::NotText { address }) if !is_by_frame_pointer => {
+            note = Some(format!(
+                "{}: {OVERWRITTEN_OR_WRONG}",
+                overwritten_by(address)
+            ));
         }
         // The slot is the true one, but another word is there: if the code proves the row, it was
         // overwritten.
@@ -323,6 +387,12 @@ fn lost(ground: &Ground) -> Option<u64> {
 /// What is not known of a stack.
 pub(super) fn of_doubt(view: &View<'_>, doubt: Doubt) -> Fault {
     let kind = match doubt.why {
+        Why::NoCode if lacks_mapping(view, doubt.pc) => {
+            return Fault {
+                lack: Some(Lack::Mappings),
+                ..Fault::at(Kind::NotRecorded, Code::EndUnknown, doubt.pc)
+            };
+        }
         Why::NoCode => match Kind::of(Code::NoImage, view.space, doubt.pc) {
             kind @ (Kind::NoFile | Kind::Jit | Kind::NotElf) => kind,
             // The file is known, but the recording has only pieces of its code.
@@ -363,11 +433,11 @@ pub(super) fn is_rest_whole(
     }
 }
 
-/// What the code shows to be wrong with a chain. `None` if the walk ended for a reason that the
-/// unwinder gave.
+/// What the code shows to be wrong with a chain of `frames`. `None` if the walk ended for a reason that
+/// the unwinder gave.
 pub(super) fn of_break(
     view: &View<'_>,
-    found: Break,
+    (found, frames): (Break, &[Seen]),
     reading: Reading<'_>,
     is_rest_whole: impl FnOnce() -> bool,
 ) -> Option<Fault> {
@@ -394,6 +464,9 @@ pub(super) fn of_break(
         return Some(plain(Kind::StartCode, Code::NoFramePointer));
     }
 
+    let callee = found.frame.checked_sub(1).and_then(|at| frames.get(at));
+    let callee = callee.map(|frame| frame.pc);
+
     Some(match found.what {
         Wrong::NoFramePointer => Fault {
             is_leaf: found.frame == 0 && is_rest_whole(),
@@ -406,6 +479,16 @@ pub(super) fn of_break(
         Wrong::OtherFunction if reading.is_by_frame_pointer => Fault {
             is_leaf: found.frame == 0 && is_rest_whole(),
             ..plain(Kind::NoFramePointer, Code::NoFramePointer)
+        },
+        // GNU Pth and others make coroutines so (Engelschall, "Portable Multithreading", 2000).
+        Wrong::OtherFunction if is_beyond_handler(view, frames, found.frame) => Fault {
+            note: Some(format!(
+                "{}; the frames from the signal on are on another stack than the handler: if its stack \
+                 was entered again after it returned (a coroutine made with sigaltstack), they are not \
+                 its callers, and the chain ends with the handler",
+                found.what
+            )),
+            ..plain(Kind::Other, Code::WrongReturnAddress)
         },
         Wrong::OtherFunction => Fault {
             note: Some(found.what.to_string()),
@@ -423,12 +506,40 @@ pub(super) fn of_break(
                 ..plain(Kind::CoroutineEnd, Code::NotAtRoot)
             }
         }
+        // The frame itself is nothing: the word that led there was read by the row of the frame inside.
+        Wrong::NotBehindCall
+            if !reading.is_by_frame_pointer
+                && let Some(callee) = callee =>
+        {
+            let what = format!(
+                "the return address is {:#x}, which is not behind a call",
+                pc.value()
+            );
+            Fault {
+                note: Some(format!("{what}: {OVERWRITTEN_OR_WRONG}")),
+                if_proven: Some(what),
+                ..Fault::at(Kind::Other, Code::WrongReturnAddress, callee)
+            }
+        }
         Wrong::NotBehindCall | Wrong::BeyondRoot(_) => Fault {
             note: Some(found.what.to_string()),
             ..plain(Kind::Other, Code::WrongReturnAddress)
         },
         Wrong::Ended(_) | Wrong::AfterInstruction => return None,
     })
+}
+
+/// Whether the frame with the number `at` is one that a signal interrupted, or a caller of it, and the
+/// handler ran on another stack.
+fn is_beyond_handler(view: &View<'_>, frames: &[Seen], at: usize) -> bool {
+    let stack = |frame: &Seen| stack_bounds(view, frame.sp);
+    let pairs = frames.iter().zip(frames.iter().skip(1)).take(at);
+    pairs
+        .filter(|(_, outer)| outer.pc.is_instruction())
+        .any(|(inner, outer)| match (stack(inner), stack(outer)) {
+            (Some(inner), Some(outer)) => inner != outer,
+            _ => false,
+        })
 }
 
 /// Whether `pc` is in what runs between the entry and `main`: glibc's or musl's code, or the function
@@ -444,68 +555,57 @@ fn is_main(view: &View<'_>, pc: CodeAddress) -> bool {
     Location::of(view.space, pc).function.as_deref() == Some("main")
 }
 
-/// A sample whose pc is not in code: the program jumped or called there. If it called, the return
-/// address is at rsp, and its caller is to blame.
-fn bad_jump(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> Option<Fault> {
-    let rip = view.sample.regs.live()?.get(Reg::Rip)?;
-    // A profile may lack the mapping; nothing is ever mapped at 0.
-    let is_profile = reading.made.engine == Engine::Import(FileKind::PerfData);
-    let is_elsewhere = !view.space.is_text(rip) && (!is_profile || rip < NULL_PAGE);
-
-    if !is_elsewhere || view.sample.kernel.is_some() {
-        return None;
-    }
-
-    // If it called, the pushed return address is still at rsp: nothing has been executed since.
-    let word = read_word(view, view.live().get(Reg::Rsp)?);
-    let called_from = word.filter(|&word| view.space.is_text(word));
-    let pc = called_from.map_or(CodeAddress::Instruction(rip), CodeAddress::Return);
-
-    // A direct call leads to code, which then jumped without a return address of its own.
-    let called = called_from.and_then(|ret| called_before(view, ret));
-    let called = called.filter(|&called| view.space.is_text(called));
-
-    let from = match called_from {
-        Some(_) if called.is_some() => {
-            let jumped = called.map_or(pc, CodeAddress::Instruction);
-            format!(
-                "; {} called {}, which jumped there",
-                Location::of(view.space, pc),
-                Location::of(view.space, jumped)
-            )
-        }
-        Some(_) => format!(
-            "; the return address at rsp is that of {}",
-            Location::of(view.space, pc)
-        ),
-        None if word.is_none() => "; the word at rsp was not recorded".to_owned(),
-        None => "; the word at rsp is not a return address".to_owned(),
-    };
-
-    let what = if rip < NULL_PAGE {
-        "a null pointer"
-    } else {
-        "not an address of code"
-    };
-
-    Some(Fault {
-        note: Some(format!("the pc is {rip:#x}, {what}{from}")),
-        ..Fault::at(
-            Kind::BadJump,
-            outcome.ended(),
-            called.map_or(pc, CodeAddress::Instruction),
-        )
-    })
-}
-
 /// Whether a profile's sample fell into `execve`: the registers are those of the old program, of which
 /// nothing is mapped any more, and hardly anything of the new one.
 fn is_exec(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> bool {
     const MAPPINGS_MAX: usize = 4;
+    let pid = view.sample.pid;
     view.space.find(view.live().rip()).is_none()
+        && view.world.is_none_or(|world| world.has_executed(pid))
         && reading.made.engine == Engine::Import(FileKind::PerfData)
         && outcome.chain.frames.len() <= 1
         && view.space.mappings().len() <= MAPPINGS_MAX
+}
+
+/// Whether the recording names no mapping at `pc`.
+fn lacks_mapping(view: &View<'_>, pc: CodeAddress) -> bool {
+    view.space.find(pc.symbol_address()).is_none()
+}
+
+/// Whether a core lists no mapping at `address`.
+fn is_unmapped(view: &View<'_>, address: u64) -> bool {
+    let process = view.sample.process_memory.as_ref();
+    process.is_some_and(|process| process.is_whole && !process.is_mapped(address))
+}
+
+fn unmapped_stack(rsp: u64) -> String {
+    format!("rsp is {rsp:#x}, where nothing is mapped")
+}
+
+/// Whether the row at `pc` counts from a register that an inner frame saved, not from rsp.
+fn counts_from_saved(
+    view: &View<'_>,
+    pc: CodeAddress,
+    finder: &dyn Finder,
+    cache: &mut Cache,
+) -> bool {
+    let row = row(view.space, pc, finder, cache);
+    row.is_some_and(|row| {
+        let (Value::Offset { base, .. } | Value::Load { base, .. }) = row.rule.cfa else {
+            return false;
+        };
+        matches!(base, Base::Reg(reg) if Rule::saved_index(reg).is_some())
+    })
+}
+
+/// Whether the code proves the rule of the last frame, too: the proof ended only with what the rule led
+/// to.
+fn is_last_proven(outcome: &Outcome, reading: Reading<'_>) -> bool {
+    let ended = matches!(
+        reading.proof_ended,
+        Some(Ending::NotRecorded(_) | Ending::NotCode | Ending::Limit)
+    );
+    ended && outcome.ground.known as usize >= outcome.chain.frames.len()
 }
 
 /// Where the register was lost that the last rule needed: there the row names a word that is not
@@ -537,10 +637,6 @@ fn is_ring_full(view: &View<'_>, outcome: &Outcome) -> bool {
     let last = outcome.chain.frames.last();
     view.sample.branches.iter().any(is_full)
         && !last.is_some_and(|frame| is_near_root(view.space, frame.pc))
-}
-
-fn overwritten_by(address: u64) -> String {
-    format!("the return address is {address:#x}, which is not in code")
 }
 
 /// Whether the row has the return address at the top of the frame, where a call pushes it. A wrong

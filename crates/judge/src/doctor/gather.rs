@@ -177,8 +177,12 @@ impl Gathered {
         let at = fault.pc.symbol_address();
         let mapping = view.space.find(at);
 
-        // Where a jump led is no place to blame; where it came from is.
-        let has_place = kind.has_place() && (kind != Kind::BadJump || mapping.is_some());
+        // Where a jump or a return led is no place to blame; where it came from is.
+        let is_led = matches!(
+            kind,
+            Kind::BadJump | Kind::OverwrittenReturn | Kind::UnmappedCode
+        );
+        let has_place = kind.has_place() && (!is_led || mapping.is_some());
         let (image, function) = match has_place {
             true => kind::place(view.space, fault.pc),
             false => (String::new(), String::new()),
@@ -246,7 +250,10 @@ impl Gathered {
                     note: fault.note.clone(),
                     if_proven: fault.if_proven.clone(),
                     lack: fault.lack,
-                    generator: Generator::of(view),
+                    generator: Generator {
+                        is_on_stack: mapping.is_some_and(|m| m.range.contains(&view.live().rsp())),
+                        ..Generator::of(view)
+                    },
                     is_generated: mapping.is_some_and(|m| runtime::generated(m).is_some()),
                 }
             });
@@ -327,6 +334,11 @@ fn finish(
     }
 
     let problem = source.problem(&complaint.image);
+    // A memfd that holds an ELF file is no generated code.
+    if complaint.kind == Kind::Jit && problem.is_some_and(|p| !p.build_id.is_empty()) {
+        complaint.kind = Kind::NoFile;
+    }
+
     let lacks_code = lack == Some(Lack::Code);
     let problem =
         problem.filter(|_| lacks_code || matches!(complaint.kind, Kind::NoFile | Kind::NoTable));
@@ -361,7 +373,8 @@ fn finish(
     let is_doubtful = image.as_ref().is_some_and(|image| image.doubt().is_some());
 
     // Without a contradiction that names it, the row is that of the place.
-    if complaint.kind == Kind::WrongRow && complaint.example.row.is_none() {
+    let is_blamed = complaint.kind == Kind::WrongRow || if_proven.is_some();
+    if is_blamed && complaint.example.row.is_none() {
         let found = place
             .as_ref()
             .and_then(|(image, svma)| place::row(image, *svma));
@@ -380,6 +393,7 @@ fn finish(
         function: &complaint.example.function,
         language: origin.language,
         is_proven: row == Some(ProvenRow::Proven),
+        is_contradicted: row == Some(ProvenRow::Contradicted),
         if_proven,
         has_runtime: generator.runtime.is_some(),
         made: &report.made,
@@ -387,6 +401,11 @@ fn finish(
     if let Some((kind, what)) = refined {
         complaint.kind = kind;
         note = what.or(note);
+    }
+
+    // Whatever the linker calls its stubs.
+    if complaint.kind == Kind::NoRow && origin.author == Author::Linker {
+        complaint.kind = Kind::Plt;
     }
 
     // Start files, which have no rows, and rows that the search index hides are mended in other
@@ -421,6 +440,7 @@ fn finish(
         row,
         has_row: place.as_ref().is_none_or(has_row),
         is_fp_cut,
+        function: &complaint.example.function,
         lack,
         generator,
         is_generated,
@@ -432,9 +452,17 @@ fn finish(
     // That a file was not found is the complaint itself.
     let is_news = |p: &&FileProblem| p.kind != FileProblemKind::NotFound;
     let of_file = problem.filter(is_news).or(doubt);
+    let lacks_rows = matches!(complaint.kind, Kind::NoRow | Kind::NoTable);
+    let linked = origin.debug_file.as_ref().filter(|_| lacks_rows);
     complaint.notes = note
         .into_iter()
         .chain(of_file.map(|p| format!("the file: {}", p.kind)))
+        .chain(linked.map(|name| {
+            format!(
+                "its debug information is in {name} (.gnu_debuglink), which was not found and may have \
+                 the rows"
+            )
+        }))
         .collect();
 
     complaint.example.author = origin.author;

@@ -16,6 +16,8 @@ pub(super) struct Generator {
     pub(super) runtime: Option<Runtime>,
     /// A `jit-PID.dump` is mapped.
     pub(super) has_jitdump: bool,
+    /// The code lies on the stack.
+    pub(super) is_on_stack: bool,
 }
 
 impl Generator {
@@ -25,6 +27,7 @@ impl Generator {
         Generator {
             runtime: Runtime::of_names(names()),
             has_jitdump: runtime::has_jitdump(names()),
+            is_on_stack: false,
         }
     }
 }
@@ -38,7 +41,7 @@ fn by_frame_pointers(s: &Situation<'_>) -> &'static str {
 }
 
 /// What the names of mappings of a memfd begin with.
-const MEMFD: &str = "/memfd:";
+pub(super) const MEMFD: &str = "/memfd:";
 
 /// What to do about code of a runtime that is not known, or of which nothing is known.
 pub(super) fn of_unknown(s: &Situation<'_>) -> String {
@@ -74,6 +77,14 @@ pub(super) fn advice(s: &Situation<'_>) -> Option<String> {
     }
 
     let none = |what: &str| format!("none: {what}");
+    // GCC's manual: "Trampolines for nested functions", -Wtrampolines.
+    if s.generator.is_on_stack {
+        return Some(none(
+            "the code is on the stack: what GCC writes there where the address of a nested function is \
+             taken (-Wtrampolines names the places) has no rows",
+        ));
+    }
+
     // Python's trampolines are in anonymous memory; what is in a memfd is somebody else's.
     if s.generator.runtime == Some(Runtime::CPython) && s.image.starts_with(MEMFD) {
         return None;

@@ -45,6 +45,8 @@ pub enum Kind {
     OverwrittenReturn,
     /// A jump or call to an address without code.
     BadJump,
+    /// A return address where nothing is mapped any more, near the code of files.
+    UnmappedCode,
     /// A core's file ends before the memory that is needed.
     CutCore,
     /// The chain ended, or went wrong, for another reason.
@@ -79,7 +81,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 32] = [
+    pub const ALL: [Kind; 33] = [
         Kind::NoFramePointer,
         Kind::CopyTooShort,
         Kind::BelowCopy,
@@ -97,6 +99,7 @@ impl Kind {
         Kind::FrameLimit,
         Kind::OverwrittenReturn,
         Kind::BadJump,
+        Kind::UnmappedCode,
         Kind::CutCore,
         Kind::Other,
         Kind::StartCode,
@@ -134,6 +137,7 @@ impl Kind {
             Kind::FrameLimit => "frame-limit",
             Kind::OverwrittenReturn => "overwritten-return",
             Kind::BadJump => "bad-jump",
+            Kind::UnmappedCode => "unmapped-code",
             Kind::CutCore => "cut-core",
             Kind::Other => "other",
             Kind::StartCode => "start-code",
@@ -172,6 +176,7 @@ impl Kind {
             Kind::FrameLimit => "more frames than the limit",
             Kind::OverwrittenReturn => "an overwritten return address",
             Kind::BadJump => "a jump or call to an address without code",
+            Kind::UnmappedCode => "a return address where nothing is mapped, near code that is",
             Kind::CutCore => "a core that was cut short",
             Kind::Other => "chains that end or go wrong for another reason",
             Kind::StartCode => "start code: all frames of the program are there",
@@ -274,7 +279,8 @@ fn of_code(image: &Image, svma: u64, pc: u64) -> Option<Kind> {
     let symbol = symbol.filter(|symbol| symbol.size > 0 || svma - symbol.address < NEAR);
     let symbol = symbol.filter(|_| !place::is_beyond_start_file(image, svma));
     let name = symbol.map_or("", |symbol| symbol.name.as_str());
-    if name.ends_with("@plt") {
+    // mold calls them `name$plt`.
+    if name.ends_with("@plt") || name.ends_with("$plt") {
         return Some(Kind::Plt);
     }
     // V8's builtins, which it generates when it is built.

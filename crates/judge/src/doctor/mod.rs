@@ -10,6 +10,7 @@ mod author;
 mod fault;
 mod gather;
 mod generated;
+mod jump;
 mod kind;
 mod origin;
 mod place;

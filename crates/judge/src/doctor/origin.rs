@@ -87,6 +87,8 @@ pub(super) struct Origin {
     pub(super) language: Language,
     /// `DW_AT_producer` of its unit.
     pub(super) producer: Option<String>,
+    /// The name of its separate debug file (`.gnu_debuglink`), if no debug information was found.
+    pub(super) debug_file: Option<String>,
 }
 
 impl Origin {
@@ -96,6 +98,7 @@ impl Origin {
             author,
             language: Language::Unknown,
             producer: None,
+            debug_file: None,
         }
     }
 
@@ -145,7 +148,7 @@ impl Origin {
         match (&self.author, self.language) {
         (Author::Assembly(file), _) => format!("its author must write .cfi directives in {file}"),
         (Author::Linker, _) => {
-            "link it with GNU ld and --ld-generated-unwind-info; LLD writes no rows for this code"
+            "link it with GNU ld and --ld-generated-unwind-info; LLD and mold write no rows for this code"
                 .into()
         }
         (Author::Kernel, _) => "a newer kernel may have the row".into(),

@@ -14,7 +14,6 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::End;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::AddressSpace;
-use unwind_sim_unwind::memory::Memory as _;
 use unwind_sim_unwind::reason::{Code, Reason};
 use unwind_sim_unwind::row::Row;
 use unwind_sim_unwind::rule::RuleKind;
@@ -112,7 +111,7 @@ fn judge_alone(
         Whole::Unknown(doubt) => Judged::Unknown(Box::new(of_doubt(view, doubt))),
         Whole::No(found) => {
             let unknown = || Fault::at(Kind::Other, Code::NotAtRoot, last);
-            let fault = of_break(view, found, reading, rest).unwrap_or_else(unknown);
+            let fault = of_break(view, (found, &frames), reading, rest).unwrap_or_else(unknown);
             match (fault.kind, whole::doubtful(view, &frames)) {
                 (Kind::StartCode, None) => Judged::ToMain,
                 (Kind::StartCode, Some((doubt, _))) => {
@@ -155,11 +154,6 @@ pub(super) fn row(
 ) -> Option<Row> {
     let at = pc.lookup(finder.lookup());
     find_row(finder, space.find(at)?, at, cache).ok()
-}
-
-/// A word of the sample's memory.
-pub(super) fn read_word(view: &View<'_>, address: u64) -> Option<u64> {
-    view.sample.memory().read_u64(address).ok()
 }
 
 /// Whether the function at `pc` is a root, or one that only roots call, by its name.

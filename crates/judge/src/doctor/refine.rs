@@ -11,8 +11,9 @@ pub(super) struct Known<'a> {
     pub(super) image: &'a str,
     pub(super) function: &'a str,
     pub(super) language: Language,
-    /// The code proves the row to blame.
+    /// The code proves the row to blame, or contradicts it.
     pub(super) is_proven: bool,
+    pub(super) is_contradicted: bool,
     /// What to say if it does.
     pub(super) if_proven: Option<String>,
     /// It is known what generates code in the process.
@@ -30,6 +31,10 @@ pub(super) fn refined(known: Known<'_>) -> Option<(Kind, Option<String>)> {
             const WHAT: &str = "the code proves the row, so the return address or a saved register was overwritten";
             let note = known.if_proven.unwrap_or_else(|| WHAT.to_owned());
             Some((Kind::OverwrittenReturn, Some(note)))
+        }
+        // The stack alone does not say whether the word or the row is wrong; the code does.
+        Kind::Other if known.if_proven.is_some() && known.is_contradicted => {
+            Some((Kind::WrongRow, known.if_proven))
         }
         Kind::Jit if known.made.is_cut && is_unnamed && !known.has_runtime => {
             Some((Kind::CutCore, None))
@@ -56,6 +61,7 @@ mod tests {
             function: "main",
             language: Language::Gcc,
             is_proven: false,
+            is_contradicted: false,
             if_proven: None,
             has_runtime: false,
             made: &Made::default(),
@@ -77,6 +83,21 @@ mod tests {
         assert_eq!(wrong(false), None);
         // A row that is right says nothing about another kind.
         assert_eq!(kind(|known, _| known.is_proven = true), None);
+    }
+
+    /// A return address that is not behind a call: either the word or the row that led to it is wrong.
+    #[test]
+    fn the_code_says_whether_a_word_or_a_row_is_wrong() {
+        let not_behind_call = |is_proven, is_contradicted| {
+            kind(|known, _| {
+                known.kind = Kind::Other;
+                (known.is_proven, known.is_contradicted) = (is_proven, is_contradicted);
+                known.if_proven = Some("the return address is 0x1234".to_owned());
+            })
+        };
+        assert_eq!(not_behind_call(true, false), Some(Kind::OverwrittenReturn));
+        assert_eq!(not_behind_call(false, true), Some(Kind::WrongRow));
+        assert_eq!(not_behind_call(false, false), None);
     }
 
     #[test]

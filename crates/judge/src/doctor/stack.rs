@@ -1,10 +1,11 @@
 //! What a sample's stack and code show of a break.
 
 use crate::engine::Outcome;
+use std::ops::Range;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
-use unwind_sim_unwind::insn::{self, INSN_BYTES_MAX, Insn};
+use unwind_sim_unwind::insn::{self, INSN_BYTES_MAX, Insn, ends_with_call};
 
 /// The number of innermost frames by which endless recursion is known, and how many different
 /// return addresses they may have at most.
@@ -21,6 +22,24 @@ pub(super) fn called_before(view: &View<'_>, ret: u64) -> Option<u64> {
     };
     let offset = i64::from(i32::from_le_bytes(offset));
     Some(ret.wrapping_add(offset as u64))
+}
+
+/// Whether `address` is behind a call instruction, or its code is not there.
+pub(super) fn may_be_behind_call(view: &View<'_>, address: u64) -> bool {
+    const BEFORE: u64 = 8;
+    let start = address.wrapping_sub(BEFORE);
+    let mapping = view.space.find(start);
+    let code = mapping.and_then(|m| Some(m.image.as_ref()?.text_bytes(m.svma(start), 8)));
+    code.and_then(<[u8]>::first_chunk)
+        .is_none_or(|&bytes| ends_with_call(bytes))
+}
+
+/// The bounds of the memory that holds `sp`, if the recording says.
+pub(super) fn stack_bounds(view: &View<'_>, sp: u64) -> Option<Range<u64>> {
+    let regions = view.sample.regions.iter().map(|region| &region.bounds);
+    let process = view.sample.process_memory.iter();
+    let mapped = process.flat_map(|process| process.mapped.iter());
+    regions.chain(mapped).find(|r| r.contains(&sp)).cloned()
 }
 
 /// Whether the copy of the sampled stack reaches to the stack's end.

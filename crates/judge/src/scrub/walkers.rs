@@ -16,6 +16,8 @@ use unwind_sim_unwind::chain::Chain;
 use unwind_sim_unwind::event::Event;
 use unwind_sim_unwind::kernel::{CallchainOptions, UserWalk, get_perf_callchain};
 use unwind_sim_unwind::memory::Memory as _;
+use unwind_sim_unwind::reason::Reason;
+use unwind_sim_unwind::regs::Reg;
 use unwind_sim_unwind::start::Variant;
 use unwind_sim_unwind::truth::Truth;
 
@@ -130,6 +132,14 @@ impl Walkers {
             }
         }
 
+        // Where the pc is not in code, the doctor looks whether a `ret` took it from below rsp.
+        let live = view.live();
+        let is_elsewhere = live.get(Reg::Rip).is_some_and(|pc| !view.space.is_text(pc));
+        let below = live.get(Reg::Rsp).and_then(|rsp| rsp.checked_sub(8));
+        if let Some(below) = below.filter(|_| is_elsewhere) {
+            let _ = watched.read_u64(below);
+        }
+
         // The return addresses of true frames are kept, whether a walk came there or not.
         let truth = &view.sample.truth;
         for slot in (0..truth.frames().len()).filter_map(|i| truth.slot(i)) {
@@ -233,7 +243,12 @@ impl Walker {
         setting: &Setting,
     ) {
         let Walker { engine, cache } = self;
-        engine.examine_over(view, memory, variant, setting, cache);
+        let outcome = engine.examine_over(view, memory, variant, setting, cache);
+        // The doctor looks whether that is a breakpoint on the stack, to which a debugger's call
+        // returns. Whether it is in the recording does not matter.
+        if let Reason::NotText { address } = outcome.chain.end.reason {
+            let _ = memory.read_u64(address & !7);
+        }
         // A walk may end before frames whose rows another view of the stack lets it check.
         let frames = view.sample.truth.frames().len();
         if let Some(finder) = engine.finder().filter(|f| f.fallback().is_none()) {

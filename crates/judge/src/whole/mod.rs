@@ -22,7 +22,7 @@ pub use root::Root;
 
 pub(crate) use code::{has_frame_pointer, is_called_by_entry};
 pub(crate) use known::Known;
-pub(crate) use root::{is_near_root, is_start_code};
+pub(crate) use root::{is_near_root, is_start_code, is_thread_start};
 pub(crate) use top::is_canonical;
 
 use crate::precise::is_shifted;

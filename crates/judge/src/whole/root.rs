@@ -124,6 +124,11 @@ pub(crate) fn is_start_code(name: &str) -> bool {
     plain.starts_with(START_CODE) || plain == MUSL_START_CODE || THREAD_CODE.contains(&plain)
 }
 
+/// Whether a function is the C library's, in which threads start, by its name.
+pub(crate) fn is_thread_start(name: &str) -> bool {
+    THREADS.contains(&name.split('@').next().unwrap_or_default())
+}
+
 /// Whether a function is a root, or one that only roots call, by its name.
 pub(crate) fn is_near_root(name: &str) -> bool {
     by_name(name).is_some() || is_start_code(name)

@@ -40,6 +40,9 @@ use unwind_sim_unwind::truth::Truth;
 /// Process ID of the address space that kernel samples belong to.
 const PID: u32 = 0;
 
+/// The members that hold what was captured, in the order in which they are numbered.
+const STOPS: [&str; 3] = ["points", "samples", "steps"];
+
 /// Is this the start of a JSON object?
 pub(super) fn is_capture(bytes: &[u8]) -> bool {
     bytes.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{')
@@ -51,6 +54,10 @@ pub(super) fn import(
     sink: &mut Sink<'_>,
 ) -> Result<Imported, ImportError> {
     let root = Object::root(bytes)?;
+    // A profile as JSON, such as speedscope's, is an object, too.
+    if !STOPS.iter().any(|kind| root.has(kind)) {
+        return Err(ImportError::Capture(Problem::not_a_capture()));
+    }
 
     let mut finder = ImageFinder::new(options.files.clone());
     let mut capture = Capture {
@@ -73,7 +80,7 @@ pub(super) fn import(
     }
 
     // A fixed order, so that the numbers of samples do not depend on that of the members.
-    for kind in ["points", "samples", "steps"] {
+    for kind in STOPS {
         for entry in root.objects(kind)? {
             let entry = entry?;
             let sample = match kind {

@@ -21,7 +21,7 @@ pub struct ComplaintLine {
     /// What broke them, or why it is not known: `no-frame-pointer`, `copy-too-short`, `below-copy`, `no-table`, `no-row`,
     /// `wrong-row`, `no-file`, `no-note`, `unreadable-file`, `jit`, `not-recorded`, `branch-records`,
     /// `chain-cut`, `endless-recursion`, `frame-limit`, `overwritten-return`, `bad-jump`,
-    /// `cut-core`, `other`, `start-code`, `start-file`, `plt`, `signal-trampoline`,
+    /// `unmapped-code`, `cut-core`, `other`, `start-code`, `start-file`, `plt`, `signal-trampoline`,
     /// `unreachable-row`, `not-elf`, `exec`, `coroutine-end`; `unclear-frame-pointer`, `stack-end`, `guessed` or
     /// `other-file`.
     kind: &'static str,

@@ -20,6 +20,7 @@ struct Given {
     generator: Generator,
     is_generated: bool,
     lack: Option<Lack>,
+    function: &'static str,
     subjects: Vec<(&'static str, u64, u64)>,
 }
 
@@ -43,6 +44,7 @@ fn given(kind: Kind) -> Given {
         generator: Generator::default(),
         is_generated: false,
         lack: None,
+        function: "work",
         subjects: vec![("dwarf", 10, 10)],
     }
 }
@@ -72,6 +74,7 @@ fn advised(given: &Given) -> String {
         generator: given.generator,
         is_generated: given.is_generated,
         lack: given.lack,
+        function: given.function,
         subjects: &subjects,
         subject: 0,
     })
@@ -367,6 +370,7 @@ fn generated_code_has_the_remedy_of_its_own_runtime() {
         given.generator = Generator {
             runtime,
             has_jitdump,
+            is_on_stack: false,
         };
         advised(&given)
     };
@@ -421,12 +425,98 @@ fn a_missing_register_and_a_missing_copy_are_told_apart() {
     );
     assert!(!of(None).contains("--user-regs"), "{}", of(None));
 
+    // perf attached to a process and was not to list what it had mapped.
+    let mappings = of(Some(Lack::Mappings));
+    assert!(
+        mappings.contains("--synth") && !mappings.contains("install"),
+        "{mappings}"
+    );
+
     // The file is there: to install it would change nothing.
     let code = of(Some(Lack::Code));
     assert!(
         code.contains("record again") && !code.contains("install"),
         "{code}"
     );
+}
+
+/// A core lists all mappings, so no filter has left out what is not among them.
+#[test]
+fn a_stack_that_is_not_mapped_was_not_filtered_out() {
+    let of = |lack| {
+        let mut core = given(Kind::NotRecorded);
+        (core.lack, core.made.engine) = (lack, Engine::Import(FileKind::Core));
+        advised(&core)
+    };
+    let filtered = of(None);
+    assert!(filtered.contains("coredump_filter"), "{filtered}");
+    let unmapped = of(Some(Lack::Stack));
+    assert!(
+        unmapped.contains("rsp was overwritten") && !unmapped.contains("coredump_filter"),
+        "{unmapped}"
+    );
+}
+
+/// What no author can mend is not asked of one.
+#[test]
+fn code_that_has_no_rows_on_purpose_is_left_alone() {
+    let mut clone = given(Kind::NoRow);
+    (clone.image, clone.function) = ("/lib/libc.so.6", "__GI___clone3");
+    clone.origin = Origin::by(Author::Assembly("clone3.S".into()));
+    let text = advised(&clone);
+    assert!(text.starts_with("none") && !text.contains(".cfi"), "{text}");
+    clone.function = "__llvm_retpoline_r11";
+    let thunk = advised(&clone);
+    assert!(thunk.starts_with("none: LLVM"), "{thunk}");
+    clone.function = "memcpy";
+    assert!(advised(&clone).contains(".cfi"), "{}", advised(&clone));
+
+    let mut nested = given(Kind::Jit);
+    nested.generator.is_on_stack = true;
+    assert!(
+        advised(&nested).contains("nested function"),
+        "{}",
+        advised(&nested)
+    );
+}
+
+/// Go's scheduler has left a goroutine there; it is no coroutine whose author could mark its end.
+#[test]
+fn gos_scheduler_has_no_end_to_mark() {
+    let by = |language| in_language(Kind::StackEnd, language, Author::Unknown(Vec::new()));
+    assert!(
+        by(Language::Go).starts_with("nothing"),
+        "{}",
+        by(Language::Go)
+    );
+    assert!(
+        by(Language::Gcc).contains(".cfi_undefined"),
+        "{}",
+        by(Language::Gcc)
+    );
+}
+
+#[test]
+fn a_program_for_another_machine_is_not_to_be_installed_again() {
+    use unwind_sim_unwind::elf;
+    let of = |header: &[u8]| {
+        let mut bytes = header.to_vec();
+        bytes.resize(128, 0);
+        let error = elf::read("", std::sync::Arc::new(bytes), &elf::ReadOptions::default());
+        let error = error.map(drop).expect_err("no such file can be read");
+        let mut file = given(Kind::UnreadableFile);
+        let kind = FileProblemKind::Elf(error);
+        file.problem = Some(FileProblem::new("/bin/prog", &[], kind));
+        advised(&file)
+    };
+    // EI_CLASS is ELFCLASS32 (gABI).
+    let foreign = of(b"\x7fELF\x01\x01");
+    assert!(
+        foreign.starts_with("none") && !foreign.contains("install"),
+        "{foreign}"
+    );
+    let damaged = of(b"not ELF");
+    assert!(damaged.contains("install"), "{damaged}");
 }
 
 /// What cannot be measured in the recording is said to be so; what was measured has its numbers.
@@ -479,7 +569,14 @@ fn what_a_memfd_holds_is_not_said_to_be_pythons() {
         "{}",
         advised(&memfd)
     );
-    memfd.image = "//anon";
+    // Its first page had a build ID, so it is a file.
+    memfd.kind = Kind::NoFile;
+    let file = advised(&memfd);
+    assert!(
+        file.contains("--exe FILE") && file.contains("`memfd:plug` with --symfs"),
+        "{file}"
+    );
+    (memfd.kind, memfd.image) = (Kind::Jit, "//anon");
     assert!(advised(&memfd).contains("-X perf"), "{}", advised(&memfd));
 }
 

@@ -2,6 +2,7 @@
 //! where a walk cannot start.
 
 use super::*;
+use crate::doctor::stack::called_before;
 use crate::engine::Setting;
 use crate::spec;
 use crate::whole::one_row::{RBX, rows};
@@ -58,7 +59,7 @@ fn kind_in(name: &str, unwinder: &str, frame: usize, what: whole::Fault) -> Opti
 
     let made = Made::default();
     // The rest of the chain is not whole either.
-    let fault = of_break(&view, found, Reading::of(unwinder, &made), || false);
+    let fault = of_break(&view, (found, &[]), Reading::of(unwinder, &made), || false);
     fault.map(|fault| fault.kind)
 }
 

@@ -36,6 +36,15 @@ impl Problem {
         }
     }
 
+    pub(super) fn not_a_capture() -> Problem {
+        let what = "not a kernel's capture, which has `points`, `samples` or `steps`; a profile as JSON \
+                    has no registers and stacks to walk";
+        Problem {
+            place: "JSON".into(),
+            what: what.into(),
+        }
+    }
+
     pub(super) fn kernel(release: &str) -> Problem {
         let what = format!("the image of kernel {release} is required; give it with --kernel FILE");
         Problem {

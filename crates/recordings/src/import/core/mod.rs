@@ -208,6 +208,7 @@ impl<'m> Importer<'_, 'm, '_, '_> {
 
         let process = ProcessMemory {
             memory: Arc::new(self.process_memory()),
+            mapped: self.mapped(),
             is_whole: !self.memory.is_cut(),
             crash: notes.crash(),
         };
@@ -219,6 +220,16 @@ impl<'m> Importer<'_, 'm, '_, '_> {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// The mappings that the core lists: its segments, and the files that gdb left out of them.
+    fn mapped(&self) -> Arc<[Range<u64>]> {
+        let segments = self.memory.segments().iter().map(|s| s.range.clone());
+        let files = self.notes.files.iter().map(|file| file.range.clone());
+        let unlisted = files.filter(|range| self.memory.segment(range.start).is_none());
+        let mut all: Vec<Range<u64>> = segments.chain(unlisted).collect();
+        all.sort_by_key(|range| range.start);
+        all.into()
     }
 
     /// All memory of the process: the core's, and what it omits because a file has it.
