@@ -30,7 +30,7 @@ pub mod hex;
 pub mod input;
 pub mod kernel;
 pub mod own;
-mod precise;
+pub mod precise;
 mod root;
 pub mod run;
 pub mod scrub;
