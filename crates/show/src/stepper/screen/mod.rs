@@ -3,6 +3,7 @@
 
 mod cover;
 mod panes;
+mod rules;
 mod threads;
 mod walks;
 
@@ -109,6 +110,10 @@ impl Painter<'_, '_, '_> {
     }
 
     fn body(&mut self, body: Rect) {
+        // Rules need the whole width.
+        if self.stepper.rules.is_some() {
+            return self.rules_body(body);
+        }
         // With the line above the pane.
         let matrix = self.matrix_rows() + 1;
         if body.width >= VERY_WIDE && body.height >= HIGH {
