@@ -15,6 +15,8 @@ use unwind_sim_view::json::Line;
 use unwind_sim_view::timeline;
 
 #[cfg(feature = "terminal")]
+mod editor;
+#[cfg(feature = "terminal")]
 mod terminal;
 #[cfg(feature = "terminal")]
 pub(crate) use terminal::demo;
@@ -100,33 +102,22 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     {
         bail!("standard input cannot be both the recording and the script");
     }
-    let file = args.path.as_deref().map(open_file).transpose()?;
-    (args.states).open(&subject, file.as_ref(), |shown| {
-        show(args, given, &subject.words, shown)
-    })
-}
-
-fn show(
-    args: &Args,
-    given: &Given<'_>,
-    words: &[OsString],
-    mut shown: Shown<'_>,
-) -> Result<Status> {
-    let first = shown.first(args.from.as_deref())?;
     if args.json {
-        return json(args, shown, first);
+        let file = args.path.as_deref().map(open_file).transpose()?;
+        return (args.states).open(&subject, file.as_ref(), |shown| json(args, shown));
     }
     #[cfg(feature = "terminal")]
-    return terminal::show(args, given, words, shown, first);
+    return terminal::run(args, given, &subject);
     #[cfg(not(feature = "terminal"))]
     {
-        let _ = (given, words, &shown.stop);
+        let _ = given;
         bail!("this program was built without the feature `terminal`; --json writes the states")
     }
 }
 
 /// Writes a window of states.
-fn json(args: &Args, shown: Shown<'_>, first: u64) -> Result<Status> {
+fn json(args: &Args, mut shown: Shown<'_>) -> Result<Status> {
+    let first = shown.first(args.from.as_deref())?;
     let Explored {
         about,
         mut states,

@@ -14,6 +14,15 @@ fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
+/// A copy of the case in `folder`, with what it includes.
+fn copy_of_case(folder: &Path) -> PathBuf {
+    let case = folder.join("edited.s");
+    std::fs::copy(root(CASE), &case).expect("a copy");
+    let included = root("corpus/cases/prelude.inc");
+    std::fs::copy(included, folder.join("prelude.inc")).expect("a copy");
+    case
+}
+
 /// The tool, at the repository's root, with nothing in the environment of programs.
 fn tool(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));

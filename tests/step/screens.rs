@@ -1,7 +1,8 @@
 //! Screens of programs, by scripts.
 
 use crate::common::random::Random;
-use crate::step::{CASE, play, root, run, shown};
+use crate::step::{CASE, copy_of_case, play, root, run, shown, tool};
+use std::path::Path;
 
 #[track_caller]
 fn check(name: &str, text: &str) {
@@ -21,6 +22,105 @@ fn a_case_at_three_sizes() {
             &["--from", "0", CASE],
         );
         check(&format!("case-{size}"), &text);
+    }
+}
+
+/// The rules beside the code, what is true there, and what is wrong.
+#[test]
+fn rules_are_beside_the_code() {
+    for size in ["80x24", "200x60", "40x10"] {
+        let text = play("u\nc 4\nf f f\nu", size, &[CASE]);
+        check(&format!("rules-{size}"), &text);
+    }
+}
+
+/// The code pane follows the frame that the walk has reached, and comes back.
+#[test]
+fn the_code_follows_the_walk() {
+    // The walk of dwarf from `leaf`: its start and `leaf`, `mid`, `outer`.
+    let text = play("g \"leaf\" Enter\nf f\nf\nf\nF F F F", "100x30", &[CASE]);
+    let line = "-".repeat(100) + "\n";
+    let titles = text.split(&line).map(|screen| {
+        let title = screen.lines().find(|line| line.starts_with("code"));
+        let title = title.expect("a code pane").split(" (").next();
+        title.unwrap_or_default().to_owned()
+    });
+    let titles: Vec<String> = titles.collect();
+    assert_eq!(
+        titles,
+        [
+            "code leaf+0x0",
+            "code leaf+0x0",
+            "code of frame 1, mid+0x9",
+            "code of frame 2, outer+0x9",
+            "code leaf+0x0",
+        ]
+    );
+    // The call is the marked line.
+    let marked = text.split(&line).nth(2).expect("a screen").lines();
+    let marked = marked.into_iter().find(|line| line.contains(">+"));
+    assert!(marked.expect("a mark").contains("call"), "{text}");
+}
+
+/// `e` runs the editor on the case, which is shown again at the same label.
+#[test]
+fn an_edited_case_is_shown_at_the_same_label() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let case = copy_of_case(folder.path());
+    let script = folder.path().join("script");
+    std::fs::write(&script, "g \"leaf\" Enter s\ne\ns").expect("it is written");
+    let path = |path: &Path| path.to_str().expect("a path").to_owned();
+
+    let play = |editor: &str| {
+        let words = ["--script", &path(&script), "--size", "100x30", &path(&case)];
+        let mut command = tool(&words);
+        command.env("VISUAL", editor).env("EDITOR", "false");
+        command.output().expect("the tool runs")
+    };
+
+    // The state before `mov %rsp, %rbp`, which comes later now, is at the label `between`.
+    let output =
+        play("sed -i -e 's/^FUNC leaf/FUNC leaf; nop/' -e 's/push    %rbp/nop; push %rbp/'");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let line = "-".repeat(100) + "\n";
+    let heads = text.split(&line).map(|screen| {
+        let head = screen.lines().next().expect("a line");
+        let words: Vec<&str> = head.split("  ").collect();
+        words[1].to_owned()
+    });
+    assert_eq!(
+        heads.collect::<Vec<_>>(),
+        ["leaf+0x1", "leaf+0x3", "leaf+0x6"]
+    );
+
+    // What cannot be assembled, or is not edited, is said.
+    let output = play("sed -i 's/^before_push:/before_push: no_such/'");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(errors.contains("no_such"), "{errors}");
+    assert!(
+        errors.contains("the edited case cannot be shown"),
+        "{errors}"
+    );
+    std::fs::copy(root(CASE), &case).expect("a copy");
+    let output = play("false");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains("the editor false ended with exit status: 1"),
+        "{text}"
+    );
+}
+
+/// Only a case has a file to edit.
+#[test]
+fn what_is_not_a_case_is_not_edited() {
+    for words in [&["corpus/traces/throws.bin"][..], &["--", "/bin/true"]] {
+        let text = play("e", "100x30", words);
+        assert!(
+            text.contains("only a case in a file can be edited"),
+            "{text}"
+        );
     }
 }
 
@@ -128,9 +228,9 @@ fn processes_are_listed() {
 /// Random keys on screens of random sizes: it ends with status 0, whatever is pressed.
 #[test]
 fn any_keys_on_a_program() {
-    const KEYS: [&str; 28] = [
-        "s", "S", "n", "N", "f", "F", "c", "C", "t", "T", "r", "1", "2", "4", "9", "g", "/", "y",
-        "?", "Enter", "Escape", "Tab", "Up", "PageDown", "End", "Home", "\"main\"", "\"4 2\"",
+    const KEYS: [&str; 29] = [
+        "u", "s", "S", "n", "N", "f", "F", "c", "C", "t", "T", "r", "1", "2", "4", "9", "g", "/",
+        "y", "?", "Enter", "Escape", "Tab", "Up", "PageDown", "End", "Home", "\"main\"", "\"4 2\"",
     ];
 
     let mut random = Random::new(2026_1125);

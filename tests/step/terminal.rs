@@ -169,6 +169,52 @@ fn a_session_in_a_real_terminal() {
     assert!(is_canonical(&screen), "{screen}");
 }
 
+/// The terminal belongs to the editor, and then to the stepper again.
+#[test]
+fn an_editor_has_the_terminal() {
+    if is_missing("an_editor_has_the_terminal") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let case = crate::step::copy_of_case(folder.path());
+
+    let text = std::fs::read_to_string(&case).expect("text");
+    let text = text.replace("FUNC leaf\n", "FUNC leaf # edited\n");
+    std::fs::write(&case, text).expect("it is written");
+
+    // An editor that reads a line as the terminal gives it: in its usual mode, and all of it.
+    let editor = folder.path().join("editor");
+    let script = "echo \"edits $(stty -a | grep -c -w icanon)\"
+read line
+sed -i \"s/^.*# edited$/$line # edited/\" \"$1\"
+";
+    std::fs::write(&editor, script).expect("a file");
+    let tmux = Tmux::start("edit", (100, 30));
+    let export = format!("export VISUAL='sh {}'", editor.display());
+    tmux.send(&[&export, "Enter"]);
+    tmux.step(&case.display().to_string());
+    tmux.wait("wrong places");
+
+    // What cannot be assembled is edited again.
+    tmux.send(&["e"]);
+    tmux.wait("edits 1");
+    tmux.send(&["no_such", "Enter"]);
+    let screen = tmux.wait("Enter edits it again");
+    assert!(screen.contains("no such instruction"), "{screen}");
+    tmux.send(&["Enter"]);
+    tmux.wait_until("a second edit", 60, |screen| {
+        screen.matches("edits 1").count() == 2
+    });
+    tmux.send(&["FUNC leaf", "Enter"]);
+    tmux.wait("unwinders");
+
+    tmux.send(&["q"]);
+    let screen = tmux.wait("ready>");
+    assert!(is_canonical(&screen), "{screen}");
+    let edited = std::fs::read_to_string(&case).expect("text");
+    assert!(edited.contains("FUNC leaf # edited\n"), "{edited}");
+}
+
 #[test]
 fn a_signal_leaves_the_terminal_as_it_was() {
     if is_missing("a_signal_leaves_the_terminal_as_it_was") {

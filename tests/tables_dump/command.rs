@@ -79,6 +79,116 @@ fn an_empty_table_is_noticed_and_not_an_error() {
     }
 }
 
+/// The rows of ORC are in no function: those that hold in it are shown.
+#[test]
+fn orc_rows_of_one_function_are_shown() {
+    let name = "orc_rows_of_one_function_are_shown";
+    let scratch = Scratch::new();
+    let Ok(path) = scratch.cc("module.s", TWO_FUNCTIONS, &["-c"]) else {
+        return skip(name, "cc cannot assemble");
+    };
+    let path = path.to_str().expect("text");
+    let rows = |name: &str| {
+        let (out, _) = ends_with(0, &[path, "--table", "orc", "--function", name]);
+        let places = out
+            .lines()
+            .map(|line| line.split(' ').next().expect("a place").to_owned());
+        places.collect::<Vec<_>>()
+    };
+    assert_eq!(rows("f"), [".text+0x0", ".text+0x2"]);
+    // The row that holds at its start begins in the function before.
+    assert_eq!(rows("g"), [".text+0x2", ".text+0x4"]);
+}
+
+/// A module with entries of the layout of Linux 6.4, of which one begins in `f` and ends in `g`.
+const TWO_FUNCTIONS: &str = "
+    .text
+    .type f, @function
+f:  nop
+    push %rbp
+    nop
+    .size f, .-f
+    .type g, @function
+g:  nop
+    pop %rbp
+    ret
+    .size g, .-g
+    .section .orc_unwind_ip, \"a\"
+    .long .text + 0 - .
+    .long .text + 2 - .
+    .long .text + 4 - .
+    .section .orc_unwind, \"a\"
+    .short 8, 0, 0x0205
+    .short 16, -16, 0x0215
+    .short 8, 0, 0x0205
+    .section .orc_header, \"a\"
+    .byte 0xfe,0x5d,0x32,0xbf,0x58,0x1b,0xd6,0x3b,0x2c,0xa9
+    .byte 0xa5,0xc6,0x5b,0xa5,0xa6,0x25,0xea,0xb3,0xfe,0x24
+";
+
+/// Both tables beside the code, with the boundaries of their rows.
+#[test]
+fn a_listing_has_the_rules_beside_the_code() {
+    let path = corpus("sframe/t_2.46");
+    let path = path.to_str().expect("text");
+    let (out, _) = ends_with(0, &[path, "--function", "vla", "--listing"]);
+    let snapshots = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots");
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true,
+        snapshot_path => snapshots }, {
+        insta::assert_snapshot!("tables-dump-listing", out);
+    });
+    let (out, _) = ends_with(
+        0,
+        &[path, "--function", "vla", "--listing", "--table", "sframe"],
+    );
+    assert!(!out.contains("dwarf") && out.contains("sframe"), "{out}");
+}
+
+/// All code of a file comes in the order of its addresses, each instruction once.
+#[test]
+fn a_listing_of_a_file_has_each_instruction_once() {
+    let path = corpus("sframe/t_2.46");
+    let path = path.to_str().expect("text");
+    let (out, _) = ends_with(0, &[path, "--listing"]);
+    let addresses = out.lines().filter_map(|line| line.strip_prefix("  0x"));
+    let addresses: Vec<u64> = addresses
+        .map(|rest| {
+            let digits = rest.split(' ').next().expect("an address");
+            u64::from_str_radix(digits, 16).expect("digits")
+        })
+        .collect();
+    assert!(addresses.len() > 100, "{out}");
+    assert!(addresses.is_sorted_by(|a, b| a < b), "{out}");
+    for options in [&["--json"][..], &["--as", "readelf"]] {
+        let (_, err) = ends_with(2, &[&[path, "--listing"], options].concat());
+        assert!(err.contains("cannot be used with"), "{err}");
+    }
+}
+
+/// The lines of the source, where the program was built with `-g`.
+#[test]
+fn a_listing_has_source_lines() {
+    let name = "a_listing_has_source_lines";
+    let scratch = Scratch::new();
+    let source =
+        "int twice(int n) {\n    return 2 * n;\n}\nint main(void) {\n    return twice(0);\n}\n";
+    let Ok(path) = scratch.cc("twice.c", source, &["-g", "-O0"]) else {
+        return skip(name, "cc cannot compile");
+    };
+    let path = path.to_str().expect("text");
+    let listing = || ends_with(0, &[path, "--function", "twice", "--listing"]).0;
+    let out = listing();
+    assert!(out.contains("twice.c:2: return 2 * n;\n"), "{out}");
+    assert!(!out.contains("main"), "{out}");
+    // Without the source file there are still its lines.
+    std::fs::remove_file(scratch.path("twice.c")).expect("it is there");
+    let out = listing();
+    assert!(
+        out.contains("twice.c:2\n") && !out.contains("return 2"),
+        "{out}"
+    );
+}
+
 #[test]
 fn json_has_one_object_for_each_row() {
     let path = corpus("sframe/t_2.46");

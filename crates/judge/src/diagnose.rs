@@ -258,6 +258,15 @@ fn cause_at(space: &AddressSpace, pc: CodeAddress, cache: &mut Cache) -> Code {
     known.cause(place, || without_frame_pointer(space, pc))
 }
 
+/// Why rbp is not the frame pointer before the instruction at `address`, as far as the code tells that by
+/// itself: the function sets none up, has not done so yet, or has given it up. `None` where it has one.
+pub fn frame_pointer_at(space: &AddressSpace, address: u64) -> Option<Code> {
+    let pc = CodeAddress::Instruction(address);
+    prologue(space, pc)
+        .is_none_or(|set_up| address < set_up || torn_down(space, pc))
+        .then(|| without_frame_pointer(space, pc))
+}
+
 /// Why the code at `pc` has no frame pointer in rbp.
 fn without_frame_pointer(space: &AddressSpace, pc: CodeAddress) -> Code {
     match prologue(space, pc) {

@@ -62,7 +62,7 @@ pub mod hex;
 pub mod input;
 pub mod kernel;
 pub mod own;
-mod precise;
+pub mod precise;
 #[cfg(test)]
 #[path = "../tests/common/random.rs"]
 mod random;

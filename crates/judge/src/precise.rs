@@ -12,7 +12,7 @@ use unwind_sim_unwind::regs::Regs;
 /// Whether these registers are those of a precise sample, and not the ones with which the
 /// instruction at rip was entered, as far as rows need them. So it is where the instruction is not
 /// there to be read.
-pub(crate) fn is_shifted(regs: &Regs, space: &AddressSpace) -> bool {
+pub fn is_shifted(regs: &Regs, space: &AddressSpace) -> bool {
     if !regs.is_exact_ip() {
         return false;
     }

@@ -5,7 +5,6 @@ mod travel;
 
 use crate::error::Error;
 use crate::interrupts::{Interrupter, Interrupts};
-use crate::lines::Lines;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,6 +13,7 @@ use unwind_sim_judge::states::{Index, Processor, StateView, States};
 use unwind_sim_recordings::model::Sample;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::regs::Regs;
+use unwind_sim_view::source_lines::SourceLines;
 use unwind_sim_view::timeline::{Builder, State};
 
 pub use travel::{Motion, Stop};
@@ -91,7 +91,7 @@ pub struct Debuggee<'a> {
     /// The true chain and all walks of this state, computed when they are first needed.
     told: Option<Box<State>>,
     /// The source lines of the program's file, once somebody has asked.
-    lines: Option<Lines>,
+    lines: Option<SourceLines>,
     /// A state that the next way stops at, with the reason.
     appointed: Option<(u64, String)>,
     /// No search goes beyond this state.
@@ -214,11 +214,11 @@ impl<'a> Debuggee<'a> {
     ///
     /// # Errors
     /// If the recording cannot be read.
-    pub(crate) fn lines(&mut self) -> Result<(&Lines, u64), Error> {
+    pub(crate) fn lines(&mut self) -> Result<(&SourceLines, u64), Error> {
         let file = self.main_file();
         if self.lines.is_none() {
             let path = file.as_ref().map(|file| file.path.as_path());
-            self.lines = Some(path.map(Lines::of).unwrap_or_default());
+            self.lines = Some(path.map(SourceLines::of).unwrap_or_default());
         }
         let mut bias = file.and_then(|file| file.bias);
         if bias.is_none() {

@@ -12,7 +12,6 @@ pub mod debuggee;
 mod error;
 pub mod gdb;
 mod interrupts;
-mod lines;
 mod tell;
 
 pub use error::Error;

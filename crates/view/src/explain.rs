@@ -1,6 +1,8 @@
 //! Explains one walk of one sample step by step: the rules, their rows, the words read, and the
 //! truth.
 
+mod code;
+
 use crate::again::{LastStep, again, blamed_frame, distance_from_rsp};
 use crate::fold::FoldedItem;
 use crate::kernel::{explained, recorded_states, wrong_user_regs_text};
@@ -127,6 +129,14 @@ pub fn explain(
             out.push('\n');
         }
         end_text(&mut out, view, walk, &mut cache);
+    }
+
+    let wanted = match frame {
+        Some(frame) => outcome.chain.frames.get(frame).map(|frame| frame.pc),
+        None => code::place(outcome),
+    };
+    if let Some(text) = wanted.and_then(|pc| code::text(view, engine, setting, pc)) {
+        let _ = write!(out, "\n{text}");
     }
 
     // perf's callchain has a user part, too, which is not part of this walk.

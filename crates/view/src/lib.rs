@@ -2,11 +2,13 @@
 //!
 //! [`text`] and [`listing`] are for people, [`explain`] says why a chain is wrong, [`json`] is JSON
 //! Lines with a schema, [`profile`] writes profiles, [`inspect`] shows files, [`tables`] unwind
-//! tables, and [`sweep`] proves those of many files. [`timeline`] is the model of what shows states one
+//! tables, and [`sweep`] proves those of many files. [`code_rules`] is code with the rules of unwinders
+//! beside it, [`source_lines`] its source. [`timeline`] is the model of what shows states one
 //! after the other; `unwind-sim-show` does.
 #![forbid(unsafe_code)]
 
 mod again;
+pub mod code_rules;
 #[cfg(feature = "machine")]
 pub mod confirmation;
 #[cfg(feature = "machine")]
@@ -22,6 +24,8 @@ pub mod pages;
 #[cfg(feature = "perf")]
 pub mod perf;
 pub mod profile;
+mod saved;
+pub mod source_lines;
 pub mod sweep;
 pub mod symbol_files;
 pub mod tables;

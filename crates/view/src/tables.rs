@@ -1,5 +1,5 @@
-//! Unwind tables as text and JSON Lines: rows as equations, differences between tables, and what
-//! was proven of them.
+//! Unwind tables as text and JSON Lines: rows as equations or beside the code, differences between
+//! tables, and what was proven of them.
 //!
 //! The forms of other tools (readelf, objdump, objtool) are in the room `tables`.
 
@@ -10,6 +10,7 @@ pub mod functions;
 mod guess;
 mod index;
 mod known;
+mod listing;
 pub(crate) mod names;
 pub mod open;
 pub(crate) mod proof;
@@ -22,6 +23,7 @@ pub use difference::{
 };
 pub use equations::{Form, write};
 pub use known::{KnownError, KnownRows};
+pub use listing::write_listing;
 pub use proof::{ProofDetail, write_json as write_proof_json, write_text as write_proof};
 pub use sarif::Sarif;
 pub use score::write as write_score;

@@ -1,10 +1,11 @@
 //! The stepper in this process's terminal, or played from a script.
 
 use super::super::again::{Given, STEP};
-use super::super::output;
-use super::super::states::Shown;
+use super::super::args::open_file;
+use super::super::output::{self, tell};
+use super::super::states::{Shown, Subject};
 use super::super::status::Status;
-use super::{Args, PlayArgs};
+use super::{Args, PlayArgs, editor};
 use anyhow::{Context, Result, bail};
 use clap::FromArgMatches;
 use std::ffi::OsString;
@@ -14,58 +15,129 @@ use std::sync::atomic::AtomicBool;
 use unwind_sim_recordings::open;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_show::demo::{Demo, DemoNote};
-use unwind_sim_show::stepper::script::play;
+use unwind_sim_show::stepper::script::Played;
 use unwind_sim_show::stepper::terminal::{self, Jobs, SessionOptions};
-use unwind_sim_show::stepper::{Stepper, StepperPosition};
+use unwind_sim_show::stepper::{EditedAt, Stepper, StepperPosition};
 use unwind_sim_view::timeline::Builder;
 
 /// The size of the largest script, bytes.
 const SCRIPT_MAX: u64 = 1 << 20;
 
-/// Where the stepper opens.
-struct Opening {
-    /// The state.
-    first: u64,
-    /// Look for the first finding, and go there.
+/// Keys, and what is left of a session that was interrupted to edit the case.
+struct Session {
+    /// The script; keys come from the terminal if there is none.
+    script: Option<Played>,
+    /// The place to return to.
+    place: Option<EditedAt>,
+    /// What happened meanwhile.
+    message: String,
+    can_edit: bool,
+    /// Look for the first finding, and go there: neither a state nor a walk was asked for.
     is_at_finding: bool,
     /// What a demo tells.
     notes: Vec<DemoNote>,
 }
 
-/// Plays the script, or lends the terminal, from state `first` on. If neither that nor a walk was asked
-/// for, it opens at the first finding.
-pub(super) fn show(
+/// How showing states ended.
+enum Ended {
+    Done,
+    /// The user wants to edit the case.
+    Edit(EditedAt),
+}
+
+/// Plays the script, or lends the terminal, until the user quits. A case that he edits is opened again.
+pub(super) fn run(args: &Args, given: &Given<'_>, subject: &Subject) -> Result<Status> {
+    let mut session: Option<Session> = None;
+    loop {
+        let mut is_open = false;
+        let mut open = || {
+            let file = args.path.as_deref().map(open_file).transpose()?;
+            let can_edit = file.as_ref().is_some_and(editor::can_edit);
+            (args.states).open(subject, file.as_ref(), |mut shown| {
+                is_open = true;
+                let (session, first) = match &mut session {
+                    // It returns to its place.
+                    Some(session) => (session, 0),
+                    none => {
+                        let first = shown.first(args.from.as_deref())?;
+                        (none.insert(Session::new(args)?), first)
+                    }
+                };
+                session.can_edit = can_edit;
+                show(args, given, &subject.words, shown, first, session)
+            })
+        };
+
+        let ended = open();
+        let place = match (ended, &session) {
+            (Ok(Ended::Edit(place)), _) => Some(place),
+            // The edited case cannot be opened.
+            (Err(error), Some(session)) if !is_open => {
+                session.can_mend(&error)?;
+                None
+            }
+            (ended, _) => return ended.map(|_| Status::AsExpected),
+        };
+
+        if let (Some(session), Some(path)) = (&mut session, args.path.as_deref()) {
+            session.place = place.or(session.place.take());
+            session.message = editor::edit(path);
+        }
+    }
+}
+
+impl Session {
+    fn new(args: &Args) -> Result<Session> {
+        let script = args.play.script.as_deref().map(read_script).transpose()?;
+        let script = script.map(|script| Played::new(&script)).transpose()?;
+
+        // Keys come from the one, and the screen goes to the other.
+        let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        if script.is_none() && !is_terminal {
+            bail!(
+                "standard input and output are not a terminal; --script plays keys, --json writes the states"
+            );
+        }
+        Ok(Session {
+            script,
+            place: None,
+            message: String::new(),
+            can_edit: false,
+            is_at_finding: args.from.is_none() && args.walk.is_none(),
+            notes: Vec::new(),
+        })
+    }
+
+    /// Asks whether the case that cannot be opened after an edit is edited again.
+    ///
+    /// # Errors
+    /// With `error`, if it is not.
+    fn can_mend(&self, error: &anyhow::Error) -> Result<()> {
+        for line in format!("{error:#}").lines() {
+            tell!("{line}");
+        }
+        // A script cannot answer.
+        if self.script.is_none() {
+            tell!("Enter edits it again; q and Enter leaves");
+            let mut answer = String::new();
+            let read = std::io::stdin().read_line(&mut answer)?;
+            if read > 0 && answer.trim().is_empty() {
+                return Ok(());
+            }
+        }
+        bail!("the edited case cannot be shown")
+    }
+}
+
+/// Plays the script, or lends the terminal.
+fn show(
     args: &Args,
     given: &Given<'_>,
     words: &[OsString],
     shown: Shown<'_>,
     first: u64,
-) -> Result<Status> {
-    let opening = Opening {
-        first,
-        is_at_finding: args.from.is_none() && args.walk.is_none(),
-        notes: Vec::new(),
-    };
-    open_at(args, given, words, shown, opening)
-}
-
-fn open_at(
-    args: &Args,
-    given: &Given<'_>,
-    words: &[OsString],
-    shown: Shown<'_>,
-    opening: Opening,
-) -> Result<Status> {
-    let script = args.play.script.as_deref().map(read_script).transpose()?;
-
-    // Keys come from the one, and the screen goes to the other.
-    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    if script.is_none() && !is_terminal {
-        bail!(
-            "standard input and output are not a terminal; --script plays keys, --json writes the states"
-        );
-    }
-
+    session: &mut Session,
+) -> Result<Ended> {
     // The printed command needs `--` in front of a program, whose options would otherwise be ours.
     let rest: Vec<OsString> = match args.path {
         Some(_) => words.to_vec(),
@@ -86,26 +158,38 @@ fn open_at(
 
     let builder = Builder::new(shown.run);
     let (states, index) = (shown.states, shown.index);
-    let stepper = Stepper::new(states, index, builder, Box::new(again), opening.first)?;
+    // The samples of a case come from a trace of it; a program is the case itself.
+    let can_edit = session.can_edit && states.is_program();
+    let stepper = Stepper::new(states, index, builder, Box::new(again), first)?;
     let Some(mut stepper) = stepper else {
         bail!("there is nothing to step through: no sample, no instruction");
     };
+    if can_edit {
+        stepper.allow_edit();
+    }
 
-    stepper.tell_beside(opening.notes);
-    if let Some(walk) = &args.walk
-        && !stepper.tell(walk, args.at_step)
+    stepper.tell_beside(std::mem::take(&mut session.notes));
+    // What is asked for, or was left to edit the case, comes before what is wrong.
+    let opens_at_finding = session.is_at_finding && session.place.is_none();
+    if let Some(place) = &session.place {
+        stepper.return_to(place)?;
+    } else if let Some(walk) = &args.walk
+        && !stepper.tell(walk, args.at_step)?
     {
         bail!("no walk {walk}; there are {}", stepper.walks().join(", "));
     }
+    if !session.message.is_empty() {
+        stepper.say(&std::mem::take(&mut session.message));
+    }
 
-    match script {
+    match &mut session.script {
         Some(script) => {
             // Screens of a script are compared as text, so they have no colours.
             let mut out = output::plain_stdout();
-            if opening.is_at_finding {
+            if opens_at_finding {
                 stepper.open_at_finding()?;
             }
-            play(&mut stepper, &script, args.play.size, &mut out)?;
+            script.go_on(&mut stepper, args.play.size, &mut out)?;
             out.flush()?;
         }
         None => {
@@ -114,7 +198,7 @@ fn open_at(
                 stop: &shown.stop,
                 ended: ended(),
                 jobs: jobs(),
-                opens_at_finding: opening.is_at_finding,
+                opens_at_finding,
             };
             terminal::interact(&mut stepper, &options)?;
             // The terminal is as it was: now the signal may do what it does.
@@ -123,7 +207,10 @@ fn open_at(
         }
     }
 
-    Ok(Status::AsExpected)
+    match stepper.wants_edit() {
+        true => Ok(Ended::Edit(stepper.place()?)),
+        false => Ok(Ended::Done),
+    }
 }
 
 /// Steps through the recording of a demo, with the walks that it tells of.
@@ -143,14 +230,15 @@ pub(crate) fn demo(demo: &Demo, play: PlayArgs, tool: &clap::Command) -> Result<
     let given = Given::new(tool, matches).after(&format!("unwind-sim demo {name} -o {file}"));
     // What is told comes first, not what is wrong.
     let notes = demo.notes();
-    let opening = Opening {
-        first: notes.first().map_or(0, |note| note.sample),
-        is_at_finding: false,
-        notes,
-    };
-    args.states.of_opened(demo.input()?, file.clone(), |shown| {
-        open_at(&args, &given, &[file.into()], shown, opening)
-    })
+    let first = notes.first().map_or(0, |note| note.sample);
+    let mut session = Session::new(&args)?;
+    session.is_at_finding = false;
+    session.notes = notes;
+    args.states
+        .of_opened(demo.input()?, file.clone(), |shown| {
+            show(&args, &given, &[file.into()], shown, first, &mut session)
+        })?;
+    Ok(Status::AsExpected)
 }
 
 /// How this process is suspended.

@@ -16,13 +16,14 @@ use unwind_sim_unwind::row::TableKind;
 use unwind_sim_view::json::Line;
 use unwind_sim_view::tables::{self, Form, functions};
 
-/// Show the rows of a file's unwind tables, as equations or as other tools print them.
+/// Show the rows of a file's unwind tables: as equations, beside the code, or as other tools print them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 The file is a program, a shared object, a relocatable object or a kernel module.
 
 Examples:
   unwind-sim tables dump ./prog --function main
+  unwind-sim tables dump ./prog --function main --listing
   unwind-sim tables dump /usr/bin/git --as readelf
   unwind-sim tables dump corpus/sframe/t_2.46 --as objdump
   unwind-sim tables dump /usr/bin/git --table eh_frame --json")]
@@ -39,8 +40,11 @@ pub(crate) struct Args {
     /// The form of the text.
     #[arg(long = "as", value_name = "FORM", default_value = "equations")]
     form: As,
-    /// JSON Lines instead of text.
+    /// The code, with the rule of each table in force at each instruction.
     #[arg(long, conflicts_with = "form")]
+    listing: bool,
+    /// JSON Lines instead of text.
+    #[arg(long, conflicts_with_all = ["form", "listing"])]
     json: bool,
 }
 
@@ -97,6 +101,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     }
 
     let mut out = output::plain_stdout();
+    if args.listing {
+        return listing(args, &file, &present, &filter, &mut out);
+    }
+
     let mut rows = 0;
     let mut problems: Vec<String> = Vec::new();
     let mut problem_count = 0;
@@ -164,6 +172,24 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 
     if rows == 0 && !filter.is_all() {
         tell!("no row for this function");
+        return Ok(Status::NothingJudged);
+    }
+    Ok(Status::AsExpected)
+}
+
+/// Writes the code with the rules beside it.
+fn listing(
+    args: &Args,
+    file: &File,
+    present: &[TableKind],
+    filter: &Filter,
+    out: &mut dyn Write,
+) -> Result<Status> {
+    // What of a table cannot be read is said beside its code.
+    let instructions = tables::write_listing(file, present, filter, out)?;
+    out.flush()?;
+    if instructions == 0 {
+        tell!("{} has no code of a function", args.path.printable());
         return Ok(Status::NothingJudged);
     }
     Ok(Status::AsExpected)

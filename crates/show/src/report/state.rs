@@ -3,7 +3,9 @@
 use super::pieces::Fragment;
 use super::{stack, words};
 use maud::{PreEscaped, html};
-use unwind_sim_view::timeline::{Code, SourceKind, State, Step, Thread, Walk, Walker};
+use std::ops::Range;
+use unwind_sim_view::code_rules::{CodeRules, RuleCell, RuleLine};
+use unwind_sim_view::timeline::{Code, Hex, SourceKind, State, Step, Thread, Walk, Walker};
 
 /// The number of instructions shown before and after the current one.
 const AROUND: usize = 8;
@@ -12,12 +14,20 @@ const RECORDED_MAX: usize = 128;
 /// The number of steps of a walk that are shown, from its start and from its end.
 const STEPS_MAX: [usize; 2] = [80, 8];
 
-/// Adds a state. `code` is that of its function.
+/// The lines of `code` that are shown of a state: those around its next instruction, as a whole function
+/// would be in every state.
+pub(super) fn shown_lines(state: &State, code: &Code) -> Option<Range<usize>> {
+    let at = state.instruction.as_ref()?.address.0;
+    let at = code.line(at)?;
+    Some(at.saturating_sub(AROUND)..(at + AROUND + 1).min(code.lines.len()))
+}
+
+/// Adds a state. `code` is that around its next instruction.
 pub(super) fn state(
     state: &State,
     kind: SourceKind,
     walkers: &[Walker],
-    code: Option<&Code>,
+    code: Option<(&Code, &CodeRules)>,
     out: &mut Fragment,
 ) {
     heading(state, kind, out);
@@ -29,8 +39,8 @@ pub(super) fn state(
         steps(walk, walker, out);
     }
     out.tag("<div class=\"columns\">");
-    if let Some(code) = code {
-        listing(state, code, out);
+    if let Some((code, rules)) = code {
+        listing(state, code, rules, out);
     }
     registers(state, out);
     out.tag("</div>");
@@ -233,39 +243,63 @@ fn one_step(step: &Step, out: &mut Fragment) {
     });
 }
 
-fn listing(state: &State, code: &Code, out: &mut Fragment) {
-    // Without the instruction's line in the listing, there is nothing to centre.
-    let Some(at) = state
-        .instruction
-        .as_ref()
-        .and_then(|insn| code.line(insn.address.0))
-    else {
-        return;
-    };
-
+fn listing(state: &State, code: &Code, rules: &CodeRules, out: &mut Fragment) {
+    let now = state.instruction.as_ref().map(|insn| insn.address.0);
     out.put(html! {
         (PreEscaped("<section class=\"scroll\" tabindex=\"0\" aria-label=\"Code\"><h4>Code"))
         @if let Some(function) = &code.function { " of " (words::limited(function)) }
         (PreEscaped("</h4><ol class=\"code\">"))
     });
 
-    // The rows around the instruction: a whole function would be in every state.
-    let from = at.saturating_sub(AROUND);
-    let lines = code.lines.iter().enumerate().skip(from);
-    for (index, line) in lines.take(at - from + AROUND + 1) {
-        if index == at {
+    for line in &rules.lines {
+        if Some(line.insn.address) == now {
             out.tag("<li aria-current=\"true\">")
         } else {
             out.tag("<li>")
         }
         out.put(html! {
-            code { (line.address) " " (line.text) }
-            @if !line.rows.is_empty() { " " span .rows { "row of " (line.rows.join(", ")) } }
-            (PreEscaped("</li>"))
+            code { (Hex(line.insn.address)) " " (line.insn.text) }
+            // Without its text: a page is sent to people who may not see the file.
+            @if let Some(source) = &line.source {
+                " " span .note { (words::limited(&source.file)) ":" (source.number) }
+            }
         });
+        cells(rules, line, out);
+        out.tag("</li>");
     }
 
     out.tag("</ol></section>");
+}
+
+/// The rules that begin to hold at an instruction or are wrong there, and what is true. Unwinders with one
+/// rule stand together.
+fn cells(rules: &CodeRules, line: &RuleLine, out: &mut Fragment) {
+    let mut groups: Vec<(Vec<&str>, &RuleCell)> = Vec::new();
+    for (name, cell) in rules.titles.iter().zip(&line.cells) {
+        if !cell.starts && cell.wrong.is_empty() {
+            continue;
+        }
+        let same = |(_, other): &&mut (Vec<&str>, &RuleCell)| {
+            other.text == cell.text && other.wrong == cell.wrong
+        };
+        match groups.iter_mut().find(same) {
+            Some((names, _)) => names.push(name),
+            None => groups.push((vec![name], cell)),
+        }
+    }
+
+    // Each rule is a piece: the same ones come again in other states.
+    for (names, cell) in groups {
+        out.put(html! {
+            " " span .rows { (names.join(", ")) ": " code { (cell.text) }
+                @if !cell.wrong.is_empty() {
+                    " " span .wrong { "wrong: " (cell.wrong.join(", ")) }
+                } }
+        });
+    }
+    if let Some(truth) = &line.truth {
+        out.put(html! { " " span .rows { "true: " code { (truth) } } });
+    }
 }
 
 fn registers(state: &State, out: &mut Fragment) {

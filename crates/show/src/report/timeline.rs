@@ -7,7 +7,7 @@ use super::controls::controls;
 use super::matrix::{link, matrix, title};
 use super::page::{Page, legend};
 use super::pieces::{Entries, Fragment};
-use super::state::state;
+use super::state::{shown_lines, state};
 use super::tally::{FindingKey, FunctionCells, Occurrences, Tally};
 use super::{PageSummary, flame, words};
 use maud::{Markup, PreEscaped, html};
@@ -18,6 +18,7 @@ use unwind_sim_judge::states::{Index, StateView, States};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_unwind::reason::Code as ReasonCode;
 use unwind_sim_unwind::verdict::Verdict;
+use unwind_sim_view::code_rules::Observed;
 use unwind_sim_view::timeline::{About, Builder, MarksLine, SourceKind, Walker, kind_of};
 
 // The parts of a page together stay below 2 MB.
@@ -253,8 +254,17 @@ fn gather(
             }
             let code = builder.code(at.view);
             let built = builder.state(at);
+            let shown = code.as_deref();
+            let shown = shown.and_then(|code| Some((code, shown_lines(&built, code)?)));
+            let rules = shown.map(|(code, lines)| {
+                // What is true is known of this state: other lines have other states.
+                let mut observed = Observed::default();
+                builder.observe(at.view, 1, &mut observed);
+                (code, builder.rules(at.view, (code, lines), &observed))
+            });
+            let shown = rules.as_ref().map(|(code, rules)| (*code, rules));
             let mut fragment = Fragment::default();
-            state(&built, kind, &walkers, code.as_deref(), &mut fragment);
+            state(&built, kind, &walkers, shown, &mut fragment);
 
             // Counted before the next state comes: neither states nor views are kept.
             tally.add(&built, code.as_ref());

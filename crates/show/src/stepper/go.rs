@@ -3,6 +3,7 @@
 use super::{Scroll, Stepper};
 use unwind_sim_judge::input::InputError;
 use unwind_sim_judge::states::{Direction, Target};
+use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_view::timeline::{State, Walker};
 
 /// Instructions and samples that are looked through for the first finding, at most.
@@ -57,14 +58,16 @@ impl Stepper<'_> {
         } = self;
         let mut shown = None;
         let found = states.with(number, &mut |at| {
-            shown = Some((builder.state(at), builder.code(at.view)));
+            let rip = CodeAddress::Instruction(at.view.live().rip());
+            shown = Some((builder.state(at), builder.code(at.view), rip));
         })?;
-        let Some((state, code)) = shown.filter(|_| found) else {
+        let Some((state, code, rip)) = shown.filter(|_| found) else {
             return Ok(false);
         };
-        (self.state, self.code) = (state, code);
+        (self.state, self.code, self.code_pc) = (state, code, rip);
         self.step = None;
         self.scroll = Scroll::default();
+        self.renew_rules()?;
         Ok(true)
     }
 

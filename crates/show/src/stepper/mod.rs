@@ -1,23 +1,28 @@
 //! The interactive stepper: where it is in the timeline, and what each key does. [`screen`] draws
 //! it, [`terminal`] lends it a terminal, and [`script`] plays keys without one.
 
+mod edit;
 mod go;
 mod hit;
 mod key;
+mod rules;
 pub mod screen;
 pub mod script;
 pub mod terminal;
 #[cfg(test)]
 mod tests;
 
+pub use edit::EditedAt;
 pub use key::{Key, KeyError, parse_keys};
 
 use crate::demo::DemoNote;
 use hit::{HitArea, HitTarget, Pane};
+use rules::Rules;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use unwind_sim_judge::input::InputError;
 use unwind_sim_judge::states::{Direction, Index, States};
+use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::reason;
 use unwind_sim_view::pages;
 use unwind_sim_view::timeline::{Builder, Code, State, Step, StepKind, Walk, Walker};
@@ -84,6 +89,10 @@ pub struct Stepper<'a> {
     again: CommandAt<'a>,
     state: State,
     code: Option<Arc<Code>>,
+    /// Where the shown code is looked at: the next instruction, or that of a frame of the walk.
+    code_pc: CodeAddress,
+    /// The rules beside the code, if they are shown.
+    rules: Option<Rules>,
     /// The index of the chosen walker.
     walker: usize,
     /// The number of steps of its walk that are made; all, if there is no number.
@@ -104,6 +113,9 @@ pub struct Stepper<'a> {
     cover_last: Cell<i32>,
     is_explored: bool,
     is_done: bool,
+    /// Whether it is a case in a file, and whether the user wants to edit it.
+    can_edit: bool,
+    wants_edit: bool,
 }
 
 impl<'a> Stepper<'a> {
@@ -127,6 +139,8 @@ impl<'a> Stepper<'a> {
             again,
             state: State::default(),
             code: None,
+            code_pc: CodeAddress::Instruction(0),
+            rules: None,
             walker: 0,
             step: None,
             over: Overlay::Nothing,
@@ -140,6 +154,8 @@ impl<'a> Stepper<'a> {
             cover_last: Cell::default(),
             is_explored: false,
             is_done: false,
+            can_edit: false,
+            wants_edit: false,
         };
 
         // Going there reads and builds the state, so from here on `state` is never the default.
@@ -158,14 +174,18 @@ impl<'a> Stepper<'a> {
 
     /// Chooses the walk that is told, by the name of its column, and how many steps of it are made.
     /// Returns whether there is such a walk.
-    pub fn tell(&mut self, walk: &str, step: Option<usize>) -> bool {
+    ///
+    /// # Errors
+    /// If the recording cannot be read.
+    pub fn tell(&mut self, walk: &str, step: Option<usize>) -> Result<bool, InputError> {
         let is_it = |walker: &Walker| walker.name() == walk;
         let Some(found) = self.walkers.iter().position(is_it) else {
-            return false;
+            return Ok(false);
         };
         self.walker = found;
         self.step = step.map(|step| step.min(self.walk_len()));
-        true
+        self.follow()?;
+        Ok(true)
     }
 
     /// Shows what a demo tells beside the panes: at each state the last note that is not of a later one.
@@ -238,6 +258,7 @@ impl<'a> Stepper<'a> {
             },
             Overlay::Nothing => self.command_key(key)?,
         }
+        self.follow()?;
         if self.states.is_stopped() {
             self.message = "stopped".to_owned();
         }
@@ -263,6 +284,8 @@ impl<'a> Stepper<'a> {
             Key::Char('g') => self.over = Overlay::Prompt(PromptFor::Go, String::new()),
             Key::Char('/') => self.over = Overlay::Prompt(PromptFor::Search, String::new()),
             Key::Char('w') => self.all_words = !self.all_words,
+            Key::Char('u') => self.switch_rules()?,
+            Key::Char('e') => self.edit(),
             Key::Char('y') => self.copy_command(),
             Key::Char('?') => self.open(Overlay::Help),
             Key::Char('d') if !self.notes.is_empty() => self.open(Overlay::Prose),
@@ -322,7 +345,7 @@ impl<'a> Stepper<'a> {
             HitTarget::Pane(Pane::Over) => self.over = Overlay::Nothing,
             HitTarget::Pane(_) => {}
         }
-        Ok(())
+        self.follow()
     }
 
     /// Scrolls up from what is seen, however often Down was pressed at the end.

@@ -4,6 +4,7 @@ use super::screen::draw;
 use super::{Key, KeyError, Stepper, parse_keys};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use std::collections::VecDeque;
 use std::io::Write;
 use unwind_sim_judge::input::InputError;
 
@@ -29,38 +30,78 @@ pub enum ScriptError {
 pub fn play(
     stepper: &mut Stepper<'_>,
     script: &str,
-    (columns, rows): (u16, u16),
+    size: (u16, u16),
     out: &mut dyn Write,
 ) -> Result<(), ScriptError> {
-    let mut lines: Vec<Vec<Key>> = parse_keys(script)?;
-    if lines.is_empty() {
-        lines.push(Vec::new());
+    Played::new(script)?.go_on(stepper, size, out)
+}
+
+/// A script of which a part may have been played.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// The keys that are left, line by line.
+    lines: VecDeque<VecDeque<Key>>,
+    is_first: bool,
+}
+
+impl Played {
+    /// A script of which nothing was played.
+    ///
+    /// # Errors
+    /// If a key does not exist.
+    pub fn new(script: &str) -> Result<Played, KeyError> {
+        let lines = parse_keys(script)?.into_iter().map(VecDeque::from);
+        let mut lines: VecDeque<VecDeque<Key>> = lines.collect();
+        if lines.is_empty() {
+            lines.push_back(VecDeque::new());
+        }
+        Ok(Played {
+            lines,
+            is_first: true,
+        })
     }
 
-    // The backend for tests cannot fail: its error type has no values.
-    let Ok(mut terminal) = Terminal::new(TestBackend::new(columns, rows));
-    for (index, keys) in lines.into_iter().enumerate() {
-        for key in keys {
-            stepper.press(key)?;
-        }
+    /// [`play`] for what is left. It returns early, within a line, where the user wants to edit what is
+    /// shown.
+    ///
+    /// # Errors
+    /// If the recording cannot be read, or `out` fails.
+    pub fn go_on(
+        &mut self,
+        stepper: &mut Stepper<'_>,
+        (columns, rows): (u16, u16),
+        out: &mut dyn Write,
+    ) -> Result<(), ScriptError> {
+        // The backend for tests cannot fail: its error type has no values.
+        let Ok(mut terminal) = Terminal::new(TestBackend::new(columns, rows));
+        while let Some(keys) = self.lines.front_mut() {
+            while let Some(key) = keys.pop_front() {
+                stepper.press(key)?;
+                if stepper.wants_edit() {
+                    return Ok(());
+                }
+            }
+            self.lines.pop_front();
 
-        // Drawn once for a line of keys, not for each key, as a fast typist would see it.
-        let Ok(_) = terminal.draw(|frame| draw(stepper, frame, false));
-        if index > 0 {
-            writeln!(out, "{}", "-".repeat(usize::from(columns)))?;
-        }
+            // Drawn once for a line of keys, not for each key, as a fast typist would see it.
+            let Ok(_) = terminal.draw(|frame| draw(stepper, frame, false));
+            if !self.is_first {
+                writeln!(out, "{}", "-".repeat(usize::from(columns)))?;
+            }
+            self.is_first = false;
 
-        let buffer = terminal.backend().buffer();
-        // `chunks` does not take 0.
-        for row in buffer.content().chunks(usize::from(columns.max(1))) {
-            let line: String = row.iter().map(|cell| cell.symbol()).collect();
-            writeln!(out, "{}", line.trim_end())?;
-        }
+            let buffer = terminal.backend().buffer();
+            // `chunks` does not take 0.
+            for row in buffer.content().chunks(usize::from(columns.max(1))) {
+                let line: String = row.iter().map(|cell| cell.symbol()).collect();
+                writeln!(out, "{}", line.trim_end())?;
+            }
 
-        // What follows the key that ends the stepper is not pressed.
-        if stepper.is_done() {
-            break;
+            // What follows the key that ends the stepper is not pressed.
+            if stepper.is_done() {
+                self.lines.clear();
+            }
         }
+        Ok(())
     }
-    Ok(())
 }

@@ -77,6 +77,8 @@ struct SharedState {
     busy: Mutex<Option<Instant>>,
     /// The reading thread has written to the screen.
     is_soiled: AtomicBool,
+    /// The reading thread is to end.
+    is_over: AtomicBool,
 }
 
 /// Lends the terminal to `inside`, and takes it back, also if it panics.
@@ -113,14 +115,22 @@ pub fn interact(
         let (sender, receiver) = channel();
         let (theirs, stop_it) = (shared.clone(), options.stop.clone());
         let ended = options.ended;
-        std::thread::spawn(move || read_events(&sender, &theirs, &stop_it, ended));
+        let reader = std::thread::spawn(move || read_events(&sender, &theirs, &stop_it, ended));
         let mut session = Session {
             terminal,
             stepper,
             options,
             shared: &shared,
         };
-        session.run(&receiver)
+        let done = session.run(&receiver);
+
+        // What an editor is to read must not be read here. The reader of a terminal that is gone may never
+        // end.
+        if stepper.wants_edit() {
+            shared.is_over.store(true, Ordering::Relaxed);
+            let _ = reader.join();
+        }
+        done
     })
 }
 
@@ -292,6 +302,9 @@ fn read_events(
     ended: &AtomicBool,
 ) {
     loop {
+        if shared.is_over.load(Ordering::Relaxed) {
+            return;
+        }
         if ended.load(Ordering::Relaxed) {
             // The process is to end: the drawing thread may be in the midst of work, and must stop
             // it.

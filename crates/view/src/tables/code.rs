@@ -1,10 +1,13 @@
 //! The instructions around an address.
 
 use super::names::address as place_of;
+use crate::code_rules::RuleInsn;
 use iced_x86::{
     Decoder, DecoderOptions, Formatter, GasFormatter, Instruction, SymbolResolver, SymbolResult,
 };
 use std::collections::VecDeque;
+use std::ops::Range;
+use unwind_sim_judge::disassembly::instruction;
 use unwind_sim_tables::file::File;
 
 /// The number of instructions before the address that are shown.
@@ -68,8 +71,13 @@ pub(crate) fn around(file: &File, start: u64, address: u64) -> Vec<InstructionTe
         }
     }
 
+    texts(file, &all)
+}
+
+/// The texts of these instructions.
+fn texts(file: &File, all: &[Instruction]) -> Vec<InstructionText> {
     // Targets of jumps and calls are shown by name, as objdump does.
-    let resolver = Resolver::new(file, &all);
+    let resolver = Resolver::new(file, all);
     let resolver = resolver.map(|resolver| Box::new(resolver) as Box<dyn SymbolResolver>);
     let mut formatter = GasFormatter::with_options(resolver, None);
     formatter.options_mut().set_uppercase_hex(false);
@@ -83,6 +91,50 @@ pub(crate) fn around(file: &File, start: u64, address: u64) -> Vec<InstructionTe
         }
     });
     shown.collect()
+}
+
+/// The instructions that start in `range` (svma). A byte that does not start one is `(bad)`.
+pub(crate) fn within(file: &File, range: Range<u64>) -> Vec<RuleInsn> {
+    let mut all: Vec<Instruction> = Vec::new();
+    let bytes = file.bytes(range.start);
+    let mut decoder = Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE);
+    let mut ends = Vec::new();
+    while decoder.ip() < range.end && decoder.can_decode() {
+        let at = decoder.ip();
+        let insn = decoder.decode();
+
+        // As other disassemblers do: the next byte may start one.
+        let end = if insn.is_invalid() {
+            at + 1
+        } else {
+            insn.next_ip()
+        };
+        if insn.is_invalid() {
+            let Ok(()) = decoder.set_position((end - range.start) as usize) else {
+                break;
+            };
+            decoder.set_ip(end);
+        }
+        ends.push((at, end, insn.is_invalid()));
+        all.push(insn);
+    }
+
+    // The addresses of an object are made up, so its instructions name places.
+    let texts: Vec<String> = match file.is_relocatable() {
+        true => texts(file, &all)
+            .into_iter()
+            .map(|shown| shown.text)
+            .collect(),
+        false => all.iter().map(instruction).collect(),
+    };
+    let pairs = ends.into_iter().zip(texts);
+    pairs
+        .map(|((address, end, is_bad), text)| RuleInsn {
+            address,
+            end,
+            text: if is_bad { "(bad)".to_owned() } else { text },
+        })
+        .collect()
 }
 
 /// The length of the instruction at `address`, bytes.

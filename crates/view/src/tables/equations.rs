@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use unwind_sim_tables::dump::Filter;
 use unwind_sim_tables::file::File;
 use unwind_sim_tables::table::{Row, Table};
+use unwind_sim_unwind::row::TableKind;
 use unwind_sim_unwind::rule::Rule;
 
 /// How rows are written.
@@ -45,6 +46,10 @@ pub fn write(
     let functions = table.functions().iter();
     for function in functions.filter(|f| filter.shows(&f.range)) {
         for row in table.rows(function) {
+            // A piece of an ORC table, which stands for a function, has the rows of many.
+            if table.kind() == TableKind::Orc && !filter.shows(&(row.start..row.end)) {
+                continue;
+            }
             rows += 1;
             if form == Form::Json {
                 let line = TableRowLine::new(file, table, &row, names.function(row.start));

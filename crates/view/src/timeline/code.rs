@@ -9,6 +9,7 @@ use unwind_sim_judge::disassembly::instruction;
 use unwind_sim_judge::hex::hex_bytes;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
+use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::Mapping;
@@ -55,6 +56,18 @@ impl Code {
     pub fn line(&self, address: u64) -> Option<usize> {
         let found = self.lines.binary_search_by_key(&address, |l| l.address.0);
         found.ok()
+    }
+
+    /// The index of the instruction that is at `pc`: the next one, or the call before a return address.
+    pub fn line_of(&self, pc: CodeAddress) -> Option<usize> {
+        let CodeAddress::Return(address) = pc else {
+            return self.line(pc.value());
+        };
+        let before = self.lines.partition_point(|l| l.address.0 < address);
+        let line = self.lines.get(before.checked_sub(1)?)?;
+        // Two digits for each byte.
+        let end = line.address.0.saturating_add(line.bytes.len() as u64 / 2);
+        (address <= end).then(|| before - 1)
     }
 }
 
@@ -110,8 +123,32 @@ pub(super) fn extent(
     Some((moved(start), moved(end)))
 }
 
+/// The code of the function at `pc`.
+pub(crate) fn around(
+    view: &View<'_>,
+    pc: CodeAddress,
+    finders: &mut [(&dyn Finder, &mut Cache)],
+) -> Option<Code> {
+    let extent = extent(view, pc.symbol_address(), finders)?;
+    code_from(view, pc, extent, finders)
+}
+
+/// The code from `start` to `end`, or from `pc` on if the instructions from `start` on do not lead there.
+pub(super) fn code_from(
+    view: &View<'_>,
+    pc: CodeAddress,
+    (start, end): (u64, u64),
+    finders: &mut [(&dyn Finder, &mut Cache)],
+) -> Option<Code> {
+    let lines = code(view, (start, end), finders)?;
+    match lines.line_of(pc) {
+        Some(_) => Some(lines),
+        None => code(view, (pc.value(), end), finders),
+    }
+}
+
 /// The code from `start` to `end`.
-pub(super) fn code(
+fn code(
     view: &View<'_>,
     (start, end): (u64, u64),
     finders: &mut [(&dyn Finder, &mut Cache)],

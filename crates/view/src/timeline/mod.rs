@@ -8,6 +8,7 @@
 
 mod code;
 mod marks;
+mod rules;
 mod stack;
 mod state;
 mod steps;
@@ -15,6 +16,7 @@ mod story;
 mod threads;
 mod truth;
 
+pub(crate) use code::around;
 pub use code::{Code, CodeLine};
 pub use marks::{Mark, MarksLine};
 pub use stack::{Note, Stack, Word};

@@ -7,6 +7,7 @@ use super::threads::Thread;
 use super::{Hex, Walker};
 use crate::json::{PlaceLine, place};
 use crate::listing::true_place;
+use crate::source_lines::{SourceLines, SourceTexts};
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,7 +25,7 @@ use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::finder::Finder;
-use unwind_sim_unwind::image::Contents;
+use unwind_sim_unwind::image::{Contents, ImageId};
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::truth::{TrueKind, Truth};
 
@@ -176,11 +177,14 @@ const CODE_MAX: usize = 256;
 /// Builds states. It keeps the caches of the walks, and code that was shown before; no state
 /// depends on them.
 pub struct Builder<'a> {
-    run: &'a Run,
-    caches: Vec<Cache>,
+    pub(super) run: &'a Run,
+    pub(super) caches: Vec<Cache>,
     /// Finds where registers are saved.
-    dwarf: Dwarf,
-    dwarf_cache: Cache,
+    pub(super) dwarf: Dwarf,
+    pub(super) dwarf_cache: Cache,
+    /// Source lines of images whose code was shown with rules.
+    pub(super) source_lines: HashMap<ImageId, SourceLines>,
+    pub(super) source_texts: SourceTexts,
     /// By address space, start and end.
     code: HashMap<(Contents, u64, u64), Arc<Code>>,
 }
@@ -192,6 +196,8 @@ impl<'a> Builder<'a> {
             caches: run.engines.iter().map(|_| Cache::new()).collect(),
             dwarf: Dwarf::new(),
             dwarf_cache: Cache::new(),
+            source_lines: HashMap::new(),
+            source_texts: SourceTexts::default(),
             code: HashMap::new(),
             run,
         }
@@ -245,7 +251,7 @@ impl<'a> Builder<'a> {
             time: sample.time,
             place: place(view.space, CodeAddress::Instruction(live.rip())),
             instruction: instruction_at(view, live.rip()),
-            code: self.extent(view).map(|(start, _)| Hex(start)),
+            code: self.extent(view, live.rip()).map(|(start, _)| Hex(start)),
             changed: changed(at.before, sample.tid, &live),
             registers: known(&live),
             truth: match &sample.truth {
@@ -313,33 +319,32 @@ impl<'a> Builder<'a> {
         faults
     }
 
-    /// The first and the end address of the code around the next instruction.
-    fn extent(&mut self, view: &View<'_>) -> Option<(u64, u64)> {
+    /// The first and the end address of the code around an instruction.
+    fn extent(&mut self, view: &View<'_>, address: u64) -> Option<(u64, u64)> {
         let engines = self.run.engines.iter().zip(&mut self.caches);
         let finder = |(engine, cache)| Some((Engine::finder(engine)?, cache));
         let mut finders: Vec<(&dyn Finder, &mut Cache)> = engines.filter_map(finder).collect();
-        code::extent(view, view.live().rip(), &mut finders)
+        code::extent(view, address, &mut finders)
     }
 
     /// The code of the function of the next instruction, with the boundaries of the tables' rows.
     pub fn code(&mut self, view: &View<'_>) -> Option<Arc<Code>> {
-        let rip = view.live().rip();
-        let (start, end) = self.extent(view)?;
+        self.code_at(view, CodeAddress::Instruction(view.live().rip()))
+    }
+
+    /// The code of the function that is at `pc`, with the boundaries of the tables' rows.
+    pub fn code_at(&mut self, view: &View<'_>, pc: CodeAddress) -> Option<Arc<Code>> {
+        let (start, end) = self.extent(view, pc.symbol_address())?;
         let key = (view.space.contents(), start, end);
         if let Some(known) = self.code.get(&key)
-            && known.line(rip).is_some()
+            && known.line_of(pc).is_some()
         {
             return Some(known.clone());
         }
         let engines = self.run.engines.iter().zip(&mut self.caches);
         let finder = |(engine, cache)| Some((Engine::finder(engine)?, cache));
         let mut finders: Vec<(&dyn Finder, &mut Cache)> = engines.filter_map(finder).collect();
-        let mut lines = code::code(view, (start, end), &mut finders)?;
-        if lines.line(rip).is_none() {
-            // The function's instructions do not lead here.
-            lines = code::code(view, (rip, end), &mut finders)?;
-        }
-        let lines = Arc::new(lines);
+        let lines = Arc::new(code::code_from(view, pc, (start, end), &mut finders)?);
         if self.code.len() >= CODE_MAX {
             self.code.clear();
         }

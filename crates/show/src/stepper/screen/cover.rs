@@ -22,14 +22,17 @@ Tab d    all threads, and the true chain; the text of the demo
 Enter    the page of the reason for its end or error
 y        copy the command that leads here
 w        all words of the stack, or those of which something is known
+u        the unwinders' rules beside the code, and what is true there
+e        edit the case in $VISUAL or $EDITOR, and come back
 Up Down  scroll the stack (also PageUp, PageDown)
 Home End first, last state
 ? q      this help (any key closes it), quit; Ctrl-Z suspends
 mouse    choose an unwinder, a step, an instruction; scroll
 
 In the code, the letters at the left say whose row starts there
-(d dwarf, s sframe, o orc). In the stack, => is read by the last
-step of the walk, -> by an earlier one.
+(d dwarf, s sframe, o orc); beside it (u), a row goes from one rule
+to the next, and !cfa, !ra or !rbp is what is wrong with it. In the
+stack, => is read by the last step of the walk, -> by an earlier one.
 Verdicts: . right  ~ right by luck  m missing  x extra  w wrong
 t truncated  r refused  l looped  u not modelled  ? not judged";
 

@@ -4,6 +4,7 @@
 mod cover;
 mod panes;
 mod prose;
+mod rules;
 mod text;
 mod threads;
 mod walks;
@@ -137,6 +138,11 @@ impl Painter<'_, '_, '_> {
                 Layout::vertical([Constraint::Fill(1), Constraint::Length(rows)]).areas(body);
             self.prose(prose);
             body = panes;
+        }
+
+        // Rules need the whole width.
+        if self.stepper.rules.is_some() {
+            return self.rules_body(body);
         }
 
         // With the line above the pane.

@@ -22,18 +22,14 @@ const PLAIN_MAX: usize = 4;
 impl Painter<'_, '_, '_> {
     pub(super) fn code(&mut self, area: Rect) {
         let stepper = self.stepper;
-        let state = &stepper.state;
-        let rip = state.registers.iter().find(|r| r.name == "rip");
-        let rip = rip.map_or(0, |r| r.value.0);
-
-        let title = format!("code {}", state.place);
-        let inside = self.block(title, area);
+        let inside = self.block(stepper.code_title(), area);
         self.hit(area, HitTarget::Pane(Pane::Code));
 
-        // Without the line of rip in the listing there is no place to centre on.
-        let current = stepper.code.as_ref().and_then(|code| code.line(rip));
+        // Without the line of the pc in the listing there is no place to centre on.
+        let pc = stepper.code_pc;
+        let current = stepper.code.as_ref().and_then(|code| code.line_of(pc));
         let (Some(code), Some(current)) = (&stepper.code, current) else {
-            let text = format!("the code at {rip:#x} is not known");
+            let text = format!("the code at {:#x} is not known", pc.value());
             return self.lines(vec![Line::raw(text)], inside);
         };
 
