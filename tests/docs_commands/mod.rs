@@ -10,6 +10,7 @@
 //! that have them.
 
 mod codes;
+mod drawings;
 mod reader;
 mod steps;
 
