@@ -247,29 +247,27 @@ const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
   // A drawing in a page: a picture without a script, a slider with one.
   {
     const page = await open("object");
-    const drawing = async () => (await page.$("object")).evaluateHandle((object) => object.contentDocument);
-    await page.waitForFunction(() =>
-      document.querySelector("object").contentDocument?.documentElement.dataset.ready === "true");
-    const inside = await drawing();
-    const place = () => inside.evaluate((doc) => doc.querySelector("#drawing .place").textContent);
+    const inside = page.frames().find((frame) => frame.url().endsWith("drawing.svg"));
+    await inside.waitForFunction(() => document.documentElement.dataset.ready === "true");
+    const place = () => inside.evaluate(() => document.querySelector("#drawing .place").textContent);
     assert.equal(await place(), "leaf+0x0: push %rbp");
-    assert.equal(await inside.evaluate((doc) => doc.querySelector("select").selectedOptions[0].textContent), "fp");
+    assert.equal(await inside.evaluate(() => document.querySelector("select").selectedOptions[0].textContent), "fp");
     // By pointer and by keyboard.
-    await inside.evaluate((doc) => doc.querySelectorAll("button")[1].click());
+    await inside.evaluate(() => document.querySelectorAll("button")[1].click());
     assert.equal(await place(), "leaf+0x1: mov %rsp,%rbp");
-    await inside.evaluate((doc) => doc.querySelector("input").focus());
+    await inside.evaluate(() => document.querySelector("input").focus());
     await page.keyboard.press("ArrowLeft");
     assert.equal(await place(), "leaf+0x0: push %rbp");
-    const wrong = () => inside.evaluate((doc) => doc.querySelectorAll(".mark.wrong").length);
+    const wrong = () => inside.evaluate(() => document.querySelectorAll(".mark.wrong").length);
     assert.equal(await wrong(), 1);
-    assert.ok(await inside.evaluate((doc) => doc.querySelectorAll(".tick").length) >= 2);
-    await inside.evaluate((doc) => {
-      const choose = doc.querySelector("select");
+    assert.ok(await inside.evaluate(() => document.querySelectorAll(".tick").length) >= 2);
+    await inside.evaluate(() => {
+      const choose = document.querySelector("select");
       choose.value = 1;
       choose.dispatchEvent(new Event("change"));
     });
     assert.equal(await wrong(), 0, "dwarf is right there");
-    assert.match(await inside.evaluate((doc) => doc.querySelector("title").textContent), /^The walk of dwarf at leaf/);
+    assert.match(await inside.evaluate(() => document.querySelector("title").textContent), /^The walk of dwarf at leaf/);
     await page.screenshot({ path: path.join(shots, "object.png") });
     // The file of the drawing is what the page asked for, and nothing else.
     assert.deepEqual(page.faults.splice(0).map((url) => path.basename(url)), ["drawing.svg"]);

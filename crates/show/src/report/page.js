@@ -142,8 +142,9 @@
     });
 
     const draw = (box, x, end) => {
-      box.rect.setAttribute("x", x);
-      box.rect.setAttribute("width", Math.max(end - x, 0.1));
+      const rounded = (value) => Number(value.toFixed(2));
+      box.rect.setAttribute("x", rounded(x));
+      box.rect.setAttribute("width", rounded(Math.max(end - x, 0.1)));
       let text = box.element.querySelector("text");
       const letters = Math.floor((end - x - 6) / 6);
       if (letters < 3) { text?.remove(); return; }
@@ -152,7 +153,7 @@
         text.setAttribute("y", Number(box.rect.getAttribute("y")) + 11);
         box.element.append(text);
       }
-      text.setAttribute("x", x + 3);
+      text.setAttribute("x", rounded(x + 3));
       text.textContent = box.name.length <= letters ? box.name : box.name.slice(0, letters - 1) + "\u2026";
     };
 

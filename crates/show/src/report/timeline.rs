@@ -615,7 +615,8 @@ impl Content<'_> {
         }
     }
 
-    /// The flame graphs. Those of the walker that is wrong most often are plain HTML.
+    /// The flame graphs. Those of the walker that is wrong most often are plain HTML, of those whose errors
+    /// count if one is wrong.
     fn graphs(&self, entries: &mut Entries) -> Markup {
         // What is open or right is not a reason to show a walker first.
         let wrong = |walker: &usize| -> u64 {
@@ -624,11 +625,14 @@ impl Content<'_> {
             wrong.map(|(_, n)| n).sum()
         };
 
+        // Unwinders that cannot be right everywhere are wrong most often, and are of least interest.
+        let counts = |walker: &usize| wrong(walker) > 0 && !self.walkers[*walker].may_err;
+
         // Of equals the first, so that the choice does not depend on the order of iteration.
         let all = 0..self.walkers.len();
         let worst = all
             .clone()
-            .max_by_key(|w| (wrong(w), std::cmp::Reverse(*w)));
+            .max_by_key(|w| (counts(w), wrong(w), std::cmp::Reverse(*w)));
         let worst = worst.unwrap_or(0);
 
         let mut opening = None;
