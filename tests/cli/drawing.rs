@@ -115,7 +115,7 @@ fn a_state_is_named_in_several_ways() {
     assert!(text_of(&first, "title").is_some_and(|text| text.contains("by_rsp")));
     assert!(text_of(&second, "title").is_some_and(|text| text.contains("by_rbx")));
 
-    let samples = drawing(&["--svg", "1748", "--unwinder", "dwarf", THROWS]);
+    let samples = drawing(&["--svg", "1747", "--unwinder", "dwarf", THROWS]);
     assert!(text_of(&samples, "title").is_some_and(|text| text.contains("_Unwind_")));
 }
 
@@ -160,7 +160,7 @@ fn what_is_not_known_is_said() {
 #[test]
 fn a_drawing_is_bounded() {
     let case = "corpus/cases/corrupt/more-frames-than-the-limit.s";
-    let image = drawing(&["--svg", "in_leaf", "--unwinder", "dwarf", case]);
+    let image = drawing(&["--svg", "bottom", "--unwinder", "dwarf", case]);
     assert!(image.len() < 40_000, "{} bytes", image.len());
     assert!(image.contains(" more</text>"), "{image}");
     assert!(image.contains(" more words further up</text>"), "{image}");

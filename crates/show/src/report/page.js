@@ -149,7 +149,7 @@
       const letters = Math.floor((end - x - 6) / 6);
       if (letters < 3) { text?.remove(); return; }
       if (!text) {
-        text = document.createElementNS("http://www.w3.org/2000/svg", "text");
+        text = document.createElementNS(box.rect.namespaceURI, "text");
         text.setAttribute("y", Number(box.rect.getAttribute("y")) + 11);
         box.element.append(text);
       }
