@@ -69,7 +69,7 @@ fn text_of<'a>(image: &'a str, name: &str) -> Option<&'a str> {
 fn texts<'a>(image: &'a str, class: &str) -> Vec<&'a str> {
     let start = format!("<text class=\"{class}\"");
     let found = image.lines().filter_map(|line| line.strip_prefix(&start));
-    let found = found.filter_map(|rest| Some(rest.split_once('>')?.1.strip_suffix("</text>")?));
+    let found = found.filter_map(|rest| rest.split_once('>')?.1.strip_suffix("</text>"));
     found.collect()
 }
 
