@@ -5,6 +5,8 @@ use crate::common::skip::skip;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The case of the drawing.
+const DRAWN: &str = "corpus/cases/frame/fp-loses-the-caller-before-push-rbp.s";
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 fn root(path: &str) -> PathBuf {
@@ -22,8 +24,9 @@ fn has(program: &str) -> bool {
     found.is_ok_and(|output| output.status.success())
 }
 
-/// No error and no request, with and without script, in both colour schemes and on a phone; slider,
-/// buttons, links, keys, hover, filter and sorting do what they say; axe-core finds nothing.
+/// No error and no request, with and without script, in both colour schemes, on a phone and printed;
+/// slider, buttons, links, keys, hover, filter, sorting, flame graphs and drawings do what they say;
+/// axe-core finds nothing.
 #[test]
 fn pages_work_in_a_browser() {
     let name = "pages_work_in_a_browser";
@@ -73,6 +76,15 @@ fn pages_work_in_a_browser() {
         let made = tool(&["report"]).args(&args).status();
         assert!(made.expect("the tool runs").success(), "{args:?}");
     }
+
+    // A drawing as a page shows it.
+    let object = "<!DOCTYPE html><html lang=\"en\"><title>A drawing</title><body>\
+        <object data=\"drawing.svg\" type=\"image/svg+xml\"><img src=\"drawing.svg\" alt=\"\"></object>";
+    std::fs::write(at("object.html"), object).expect("a file");
+    let made = tool(&["report", "--embed", "before_push", "--unwinder", "fp,dwarf"])
+        .args([DRAWN, "-o", &at("drawing.svg")])
+        .status();
+    assert!(made.expect("the tool runs").success());
 
     // A page must stay small enough to be sent to somebody.
     let size = std::fs::metadata(at("throws.html")).expect("a page").len();

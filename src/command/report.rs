@@ -1,4 +1,4 @@
-//! `report`: one page for a browser, of states or of findings.
+//! `report`: one page for a browser, of states or of findings, or an image of a state.
 
 use super::args::open_file;
 use super::output::{self, tell};
@@ -14,8 +14,8 @@ use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::output_file::OutputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
-use unwind_sim_show::report::{self, PageSummary, Pick};
-use unwind_sim_view::timeline;
+use unwind_sim_show::report::{self, Embedded, PageSummary, Pick};
+use unwind_sim_view::timeline::{self, Builder};
 
 /// What a page is made of besides recordings.
 const LINES: &str = ", or output of `verify --json` or `tables check --json`";
@@ -23,7 +23,8 @@ const LINES: &str = ", or output of `verify --json` or `tables check --json`";
 /// Write a page for a browser: the states of a recording, case or program with every unwinder's
 /// walk beside the true chain, or the findings of `verify --json` or `tables check --json`.
 ///
-/// The page is one file of at most 2 MB that loads nothing else. It says which states it left out.
+/// The page is one file of at most 2 MB that loads nothing else. It says which states it left out. With
+/// --svg or --embed it is an image of one state.
 #[derive(clap::Args, Debug)]
 #[command(
     override_usage = "unwind-sim report [OPTIONS] -o <FILE> [TRACE|CASE|JSON] [-- <PROG>...]"
@@ -32,12 +33,14 @@ const LINES: &str = ", or output of `verify --json` or `tables check --json`";
 Examples:
   unwind-sim report corpus/cases/frame/leaf-keeps-data-in-the-red-zone.s \\
       -o report.html
+  unwind-sim report --svg in_leaf \\
+      corpus/cases/frame/leaf-keeps-data-in-the-red-zone.s -o leaf.svg
   unwind-sim report --from 100 trace.bin -o report.html
   unwind-sim report -o report.html --from main -- ./prog
   unwind-sim verify --json -- ./prog >verify.json
   unwind-sim report verify.json -o report.html")]
 pub(crate) struct Args {
-    /// The page to write.
+    /// The page or image to write.
     #[arg(long, short, value_name = "FILE", required = true)]
     output: PathBuf,
     /// The first state: a number of instructions executed or of a sample, or a function. Without it
@@ -45,9 +48,18 @@ pub(crate) struct Args {
     /// program, those around the first wrong one.
     #[arg(long, value_name = "N|FUNCTION")]
     from: Option<String>,
-    /// The number of states, at most.
-    #[arg(long, value_name = "M", default_value_t = timeline::WINDOW)]
-    count: u64,
+    /// The number of states, at most; by default 1000, with --embed 25.
+    #[arg(long, value_name = "M")]
+    count: Option<u64>,
+    /// Write an SVG image instead: the stack of this state (a number, a function, or a label of a
+    /// case), with a walk. Of several unwinders, the first that is wrong there, those first whose
+    /// errors count.
+    #[arg(long, value_name = "STATE", conflicts_with_all = ["from", "count", "embed"])]
+    svg: Option<String>,
+    /// The same, with a slider over the states around it, or over those of --from and --count, where
+    /// the page that shows the image runs scripts in it (`<object>`, but not `<img>`).
+    #[arg(long, value_name = "STATE")]
+    embed: Option<String>,
     #[command(flatten)]
     states: StateArgs,
     #[arg(value_name = "TRACE|CASE|JSON", help = stdin::help_with(FileKind::is_recording, LINES), value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
@@ -73,10 +85,16 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let (written, status) = match &input {
         // The JSON of another command, whose findings are listed; anything else has states.
         Some(input) if input.kind() == FileKind::Lines => {
+            if let Some(option) = args.image() {
+                bail!("{option}: findings have no states to draw");
+            }
             (findings(input, &mut page)?, Status::AsExpected)
         }
         _ => {
-            let states = |shown: Shown<'_>| states_page(args, shown, &mut page);
+            let states = |shown: Shown<'_>| match args.image() {
+                Some(_) => image(args, shown, &mut page),
+                None => states_page(args, shown, &mut page),
+            };
             args.states.open(&subject, input.as_ref(), states)?
         }
     };
@@ -99,14 +117,48 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     Ok(status)
 }
 
+impl Args {
+    /// The option that asks for an image, if one does.
+    fn image(&self) -> Option<&'static str> {
+        let svg = self.svg.as_ref().map(|_| "--svg");
+        svg.or(self.embed.as_ref().map(|_| "--embed"))
+    }
+}
+
+/// The image of a state. Nothing is searched: it needs no other states.
+fn image(args: &Args, mut shown: Shown<'_>, out: &mut Vec<u8>) -> Result<(PageSummary, Status)> {
+    let opening = shown.first(args.svg.as_deref().or(args.embed.as_deref()))?;
+    let first = match args.from.as_deref() {
+        None => None,
+        from => Some(shown.first(from)?),
+    };
+
+    let mut builder = Builder::new(shown.run);
+    let states = &mut shown.states;
+    let written = match args.svg {
+        Some(_) => report::drawing(states, &mut builder, opening, out)?,
+        None => {
+            let count = args.count.unwrap_or(report::EMBEDDED);
+            let wanted = Embedded {
+                opening,
+                first,
+                count,
+            };
+            report::embedded(states, &mut builder, wanted, out)?
+        }
+    };
+    Ok((written, states::status(states)))
+}
+
 /// The page of states.
 fn states_page(args: &Args, shown: Shown<'_>, out: &mut Vec<u8>) -> Result<(PageSummary, Status)> {
     let mut shown = shown;
+    let count = args.count.unwrap_or(timeline::WINDOW);
     let pick = match args.from.as_deref() {
-        None => Pick::OfInterest(args.count),
+        None => Pick::OfInterest(count),
         from => Pick::Window {
             first: shown.first(from)?,
-            count: args.count,
+            count,
         },
     };
     let Explored {

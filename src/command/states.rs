@@ -151,15 +151,31 @@ impl<'a> Shown<'a> {
         })
     }
 
-    /// The number of the state to begin with: 0, a number, or the first one in a function.
+    /// The number of the state to begin with: 0, a number, or the first one in a function; with `#N`
+    /// behind its name, the N-th one. A label of a case is a function here.
     pub(crate) fn first(&mut self, from: Option<&str>) -> Result<u64> {
         let Some(from) = from else { return Ok(0) };
         if let Ok(number) = from.parse() {
             return Ok(number);
         }
-        let target = Target::Function(from.to_owned());
-        let found = self.states.find(&target, 0, Direction::Forward)?;
-        found.with_context(|| format!("no state is in a function {from}"))
+        let (name, visit) = match from.rsplit_once('#') {
+            Some((name, visit)) if !visit.is_empty() => match visit.parse() {
+                Ok(visit) => (name, visit),
+                Err(_) => (from, 1_u64),
+            },
+            _ => (from, 1),
+        };
+
+        let target = Target::Function(name.to_owned());
+        let mut at = 0;
+        for nth in 1..=visit.max(1) {
+            let found = self.states.find(&target, at, Direction::Forward)?;
+            at = found.with_context(|| match nth {
+                1 => format!("no state is in a function {name}"),
+                _ => format!("{from}: {name} is reached {} times only", nth - 1),
+            })?;
+        }
+        Ok(at)
     }
 }
 

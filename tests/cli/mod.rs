@@ -5,6 +5,7 @@ mod commands;
 mod confirm;
 mod cores;
 mod doctor;
+mod drawing;
 mod emulate;
 mod extract;
 mod faults;

@@ -11,6 +11,7 @@
 //! that have them.
 
 mod codes;
+mod drawings;
 mod reader;
 mod steps;
 

@@ -1,5 +1,5 @@
-// Drives pages in a headless browser: FOLDER has case.html, throws.html and verify.html; screenshots
-// go to SHOTS. Ends with an error if anything is not as it should be.
+// Drives pages in a headless browser: FOLDER has case.html, throws.html and verify.html, and object.html
+// with drawing.svg; screenshots and printed pages go to SHOTS. Ends with an error if anything is not as it should be.
 "use strict";
 const assert = require("node:assert/strict");
 const fs = require("node:fs");
@@ -53,7 +53,7 @@ const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
   // Colour schemes, widths, accessibility.
   for (const name of ["case", "throws", "verify"]) {
     for (const scheme of ["light", "dark"]) {
-      for (const width of [1300, 400]) {
+      for (const width of [1300, 390]) {
         const page = await open(name, { scheme, width });
         const ground = await page.$eval("body", (body) => getComputedStyle(body).backgroundColor);
         assert.equal(ground, scheme === "light" ? "rgb(255, 255, 255)" : "rgb(20, 23, 28)");
@@ -63,6 +63,14 @@ const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
         for (const part of ["picture", "heat", "flames", "groups"]) {
           const element = await page.$(`.${part}`);
           if (element) await element.screenshot({ path: path.join(shots, `${name}-${scheme}-${width}-${part}.png`) });
+        }
+        // On a phone the lists of a stack are below each other, and nothing has to be scrolled sideways.
+        if (width === 390 && name !== "verify") {
+          const wide = await page.$eval(".picture", (picture) => picture.scrollWidth - picture.clientWidth);
+          assert.ok(wide <= 0, `${name}: the picture is ${wide} pixels too wide`);
+          const [words, truth] = await page.$$eval(".picture > .side:not([hidden])", (sides) =>
+            sides.slice(-2).map((side) => side.getBoundingClientRect()).map(({ top, bottom }) => ({ top, bottom })));
+          assert.ok(truth.top >= words.bottom, `${name}: the true frames are below the words`);
         }
         if (width === 1300 || name === "case") await check(page, `${name} ${scheme} ${width}`);
         console.log(`${name} ${scheme} ${width}: ready after ${page.took} ms`);
@@ -77,6 +85,29 @@ const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
     await page.select("#theme select", "dark");
     const ground = await page.$eval("body", (body) => getComputedStyle(body).backgroundColor);
     assert.equal(ground, "rgb(20, 23, 28)");
+    await close(page);
+  }
+
+  // What matters comes first: the sentence, the picture, then the tables.
+  for (const name of ["case", "throws"]) {
+    const page = await open(name);
+    const tops = await page.$$eval(".headline, .picture, .verdicts, .findings", (all) =>
+      all.map((element) => [element.className, element.getBoundingClientRect().top]));
+    const first = (name) => tops.find(([names]) => names.split(" ").includes(name))[1];
+    assert.ok(first("headline") < first("picture"), "the sentence is first");
+    assert.ok(first("picture") < first("verdicts") && first("picture") < first("findings"), "then the picture");
+    assert.match(await text(page, ".headline"), /(is|becomes) wrong at \d+ of \d+ \w+\. At /);
+    await close(page);
+  }
+
+  // Printed: small, and without a picture for each cell.
+  for (const name of ["case", "throws", "verify"]) {
+    const page = await open(name);
+    const start = Date.now();
+    const bytes = await page.pdf({ path: path.join(shots, `${name}.pdf`), format: "a4", timeout: 120000 });
+    console.log(`${name}: printed after ${Date.now() - start} ms, ${bytes.length} bytes`);
+    const most = name === "throws" ? 2_000_000 : 1_000_000;
+    assert.ok(bytes.length < most, `${name}: ${bytes.length} bytes printed`);
     await close(page);
   }
 
@@ -156,6 +187,99 @@ const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
     await page.evaluate(() => { document.querySelector(".heat td a").click(); });
     await page.waitForFunction(() => document.getElementById("number").textContent === "0");
     await close(page);
+  }
+
+  // A link scrolls to what it names, also when the page opens; a key brings what it changes into sight.
+  {
+    const is_in_sight = (page, selector) => page.$eval(selector, (element) => {
+      const { top, bottom } = element.getBoundingClientRect();
+      return bottom > 0 && top < innerHeight;
+    });
+    const state = await open("throws", { hash: "#sample=2852&unwinder=dwarf" });
+    assert.equal(await number(state), "2852");
+    assert.ok(await is_in_sight(state, "#state-heading"), "the state is in sight");
+    assert.ok(await state.evaluate(() => scrollY > 0));
+    await state.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+    assert.ok(!await is_in_sight(state, "#state-heading"));
+    await state.keyboard.press("s");
+    assert.ok(await is_in_sight(state, "#state-heading"), "a key leads back to the state");
+    await close(state);
+    const step = await open("throws", { hash: "#sample=2852&unwinder=fp&step=1" });
+    assert.ok(await is_in_sight(step, ".walk:not([hidden]) [aria-current=step]"), "the step is in sight");
+    await close(step);
+  }
+
+  // Flame graphs: a click zooms, a search marks, and both lead to a sample.
+  {
+    const page = await open("throws");
+    const widths = () => page.$$eval("#flame .flame:first-of-type g[data-box]:not([display]) rect", (all) =>
+      all.map((rect) => Number(rect.getAttribute("width"))));
+    const before = await widths();
+    const box = await page.evaluateHandle(() => {
+      const all = [...document.querySelector("#flame .flame").querySelectorAll("g[data-box]")];
+      const half = (g) => Number(g.querySelector("rect").getAttribute("width"));
+      return all.find((g) => half(g) < 300 && half(g) > 40);
+    });
+    const name = await box.$eval("title", (title) => title.textContent);
+    await box.click();
+    const zoomed = await widths();
+    assert.ok(zoomed.length < before.length, "only what is in line with the box is there");
+    assert.equal(await box.$eval("rect", (rect) => Number(rect.getAttribute("width"))), 480);
+    assert.ok((await text(page, "[data-flame=status]")).startsWith(name));
+    await page.click("[data-flame=out]");
+    assert.deepEqual(await widths(), before);
+    await page.type("[data-flame=search]", "catcher_that_is_not_there");
+    assert.match(await text(page, "[data-flame=status]"), /^No box has /);
+    await page.$eval("[data-flame=search]", (box) => { box.value = ""; });
+    await page.type("[data-flame=search]", "MAIN");
+    assert.match(await text(page, "[data-flame=status]"), /^\d+ boxes; the widest is /);
+    assert.ok(await page.$$eval("#flame .match", (all) => all.length) > 0);
+    await page.keyboard.press("Enter");
+    const [href, sample] = await page.$eval("[data-flame=status] a", (a) => [a.getAttribute("href"), a.textContent]);
+    const unwinder = await page.$eval("select[data-entry=flame]", (choose) => choose.selectedOptions[0].textContent);
+    assert.ok(href.includes(`unwinder=${unwinder}`));
+    await page.click("[data-flame=status] a");
+    await page.waitForFunction((sample) => `sample ${document.getElementById("number").textContent}` === sample, {}, sample);
+    assert.equal(await page.$eval("#walker", (walker) => walker.value), unwinder);
+    await close(page);
+  }
+
+  // A drawing in a page: a picture without a script, a slider with one.
+  {
+    const page = await open("object");
+    const inside = page.frames().find((frame) => frame.url().endsWith("drawing.svg"));
+    await inside.waitForFunction(() => document.documentElement.dataset.ready === "true");
+    const place = () => inside.evaluate(() => document.querySelector("#drawing .place").textContent);
+    assert.equal(await place(), "leaf+0x0: push %rbp");
+    assert.equal(await inside.evaluate(() => document.querySelector("select").selectedOptions[0].textContent), "fp");
+    // By pointer and by keyboard.
+    await inside.evaluate(() => document.querySelectorAll("button")[1].click());
+    assert.equal(await place(), "leaf+0x1: mov %rsp,%rbp");
+    await inside.evaluate(() => document.querySelector("input").focus());
+    await page.keyboard.press("ArrowLeft");
+    assert.equal(await place(), "leaf+0x0: push %rbp");
+    const wrong = () => inside.evaluate(() => document.querySelectorAll(".mark.wrong").length);
+    assert.equal(await wrong(), 1);
+    assert.ok(await inside.evaluate(() => document.querySelectorAll(".tick").length) >= 2);
+    await inside.evaluate(() => {
+      const choose = document.querySelector("select");
+      choose.value = 1;
+      choose.dispatchEvent(new Event("change"));
+    });
+    assert.equal(await wrong(), 0, "dwarf is right there");
+    assert.match(await inside.evaluate(() => document.querySelector("title").textContent), /^The walk of dwarf at leaf/);
+    await page.screenshot({ path: path.join(shots, "object.png") });
+    // The file of the drawing is what the page asked for, and nothing else.
+    assert.deepEqual(page.faults.splice(0).map((url) => path.basename(url)), ["drawing.svg"]);
+    await close(page);
+
+    for (const scheme of ["light", "dark"]) {
+      const still = await open("object", { script: false, scheme });
+      await still.screenshot({ path: path.join(shots, `object-still-${scheme}.png`) });
+      still.faults = [];
+      await still.setJavaScriptEnabled(true);
+      await close(still);
+    }
   }
 
   // Hover and focus on a frame show rule and words.

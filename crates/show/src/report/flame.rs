@@ -1,7 +1,8 @@
 //! Flame graphs: the true stacks beside those that an unwinder found.
 //!
 //! The root is at the bottom. What was lost stands out in the true stacks, what was invented in the
-//! found ones, each by a colour and a pattern.
+//! found ones, each by a colour and a pattern. `page.js` zooms into a box, searches, and leads from a
+//! box to the first state that has it.
 
 use super::pieces::Fragment;
 use super::tally::{FrameFate, Graphs, Node};
@@ -10,9 +11,11 @@ use unwind_sim_recordings::counted::counted;
 
 /// The width of a graph.
 const WIDTH: u64 = 480;
+/// Positions are in so many parts of a unit, so that zooming in shows boxes that are narrow.
+const PARTS: u64 = 10;
 /// The height of a box.
 const ROW: u64 = 16;
-/// The width of a box below which it is not drawn.
+/// The width of a box below which it is not drawn, in parts of a unit.
 const MIN: u64 = 1;
 /// The width of a letter, for cutting names.
 const LETTER: u64 = 6;
@@ -21,7 +24,7 @@ const DRAWN_MAX: usize = 1_000;
 /// The number of frames in the list beside the graphs.
 const LISTED_MAX: usize = 20;
 
-/// A box: x and width, its row from the root, and what is in it.
+/// A box: x and width in parts of a unit, its row from the root, and what is in it.
 struct FlameBox<'a> {
     x: u64,
     width: u64,
@@ -29,18 +32,28 @@ struct FlameBox<'a> {
     name: &'a str,
     fate: FrameFate,
     count: u64,
+    /// The number of the first state that has it.
+    first: u64,
 }
 
 /// Adds the graphs of a walker, and a list of the frames lost and invented most often.
 pub(super) fn graphs(name: &str, graphs: &Graphs, out: &mut Fragment) {
-    out.tag("<div class=\"flames\">");
     let total = graphs.truth.count;
     if total == 0 {
         let text = format!("No stack of {name} was judged.");
         out.put(html! { p .note { (text) } });
-        out.tag("</div>");
         return;
     }
+
+    // Shown by the script.
+    out.put(html! {
+        p .flame-tools {
+            label { "search " input type="search" autocomplete="off" data-flame="search"; }
+            button type="button" data-flame="out" disabled { "zoom out" }
+            span role="status" data-flame="status" { "A click on a box zooms in." }
+        }
+    });
+    out.tag("<div class=\"flames\">");
     graph("True stacks", "lost", &graphs.truth, out);
     graph(
         &format!("Stacks found by {name}"),
@@ -70,14 +83,17 @@ fn graph(title: &str, special: &str, root: &Node, out: &mut Fragment) {
                 // The root is at the bottom, and SVG counts rows from the top.
                 @let y = height - (at.depth + 1) * ROW;
                 @let class = match at.fate { FrameFate::Kept => "kept", _ => special };
-                g {
+                @let (x, width) = (units(at.x), units(at.width));
+                g data-box=(at.depth) data-first=(at.first) {
                     title { (at.name) ": " (at.count) " of " (root.count)
                         @if at.fate != FrameFate::Kept { ", " (special) } }
-                    rect .(class) x=(at.x) y=(y) width=(at.width) height=(ROW - 1) {}
+                    rect .(class) x=(x) y=(y) width=(width) height=(ROW - 1) {}
 
                     // A box that has no room for four letters gets no text; its title has the name.
-                    @if at.width >= 4 * LETTER {
-                        text x=(at.x + 3) y=(y + 11) { (cut(at.name, (at.width - 6) / LETTER)) }
+                    @if at.width >= 4 * LETTER * PARTS {
+                        text x=(units(at.x + 3 * PARTS)) y=(y + 11) {
+                            (cut(at.name, (at.width / PARTS - 6) / LETTER))
+                        }
                     }
                 }
             }
@@ -97,9 +113,9 @@ fn lay<'a>(
     let mut before = 0;
     for ((name, fate), child) in &node.children {
         // Rounded from the sum, so that neighbours touch and none leaves its caller.
-        let from = x + before * WIDTH / total;
+        let from = x + before * WIDTH * PARTS / total;
         before += child.count;
-        let to = x + before * WIDTH / total;
+        let to = x + before * WIDTH * PARTS / total;
 
         // What is too narrow is counted, and nothing above it is drawn.
         let width = to - from;
@@ -115,9 +131,18 @@ fn lay<'a>(
             name,
             fate: *fate,
             count: child.count,
+            first: child.first,
         });
 
         lay(child, (from, depth + 1), total, out, small);
+    }
+}
+
+/// A position as SVG writes it: `12` or `12.3`.
+fn units(parts: u64) -> String {
+    match parts % PARTS {
+        0 => (parts / PARTS).to_string(),
+        rest => format!("{}.{rest}", parts / PARTS),
     }
 }
 

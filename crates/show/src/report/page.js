@@ -125,6 +125,104 @@
     }
   };
 
+  // Flame graphs: a click on a box zooms in, a search marks boxes, and what is said of a box leads to
+  // the first state that has it.
+  const flames = (noun) => {
+    const part = by("flame");
+    const inside = (name) => part.querySelector(`[data-flame="${name}"]`);
+    const boxes = (graph) => all("g[data-box]", graph).map((element) => {
+      const rect = element.querySelector("rect");
+      // Where it is without a zoom.
+      element.dataset.x ??= rect.getAttribute("x");
+      element.dataset.width ??= rect.getAttribute("width");
+      const [x, width] = [Number(element.dataset.x), Number(element.dataset.width)];
+      const title = element.querySelector("title").textContent;
+      const [, name, count] = title.match(/^(.*): (\d+) of \d+(?:, \w+)?$/s);
+      return { element, rect, title, name, count: Number(count), x, end: x + width, depth: Number(element.dataset.box) };
+    });
+
+    const draw = (box, x, end) => {
+      const rounded = (value) => Number(value.toFixed(2));
+      box.rect.setAttribute("x", rounded(x));
+      box.rect.setAttribute("width", rounded(Math.max(end - x, 0.1)));
+      let text = box.element.querySelector("text");
+      const letters = Math.floor((end - x - 6) / 6);
+      if (letters < 3) { text?.remove(); return; }
+      if (!text) {
+        text = document.createElementNS(box.rect.namespaceURI, "text");
+        text.setAttribute("y", Number(box.rect.getAttribute("y")) + 11);
+        box.element.append(text);
+      }
+      text.setAttribute("x", rounded(x + 3));
+      text.textContent = box.name.length <= letters ? box.name : box.name.slice(0, letters - 1) + "\u2026";
+    };
+
+    // All that lies below or above a box gets the whole width; without one, everything is shown.
+    const zoom = (graph, to) => {
+      const whole = graph.viewBox.baseVal.width;
+      const [from, scale] = to ? [to.x, whole / (to.end - to.x)] : [0, 1];
+      for (const box of boxes(graph)) {
+        const is_below = to && box.depth < to.depth;
+        const is_there = !to || (is_below ? box.x <= to.x && box.end >= to.end
+          : box.x >= to.x - 0.01 && box.end <= to.end + 0.01);
+        box.element.classList.toggle("dim", Boolean(is_below));
+        if (!is_there) { box.element.setAttribute("display", "none"); continue; }
+        box.element.removeAttribute("display");
+        draw(box, Math.max((box.x - from) * scale, 0), Math.min((box.end - from) * scale, whole));
+      }
+    };
+    const out = () => {
+      for (const graph of all(".flame", part)) zoom(graph, null);
+      inside("out").disabled = true;
+    };
+
+    const say = (text, box) => {
+      const status = inside("status");
+      status.replaceChildren(text);
+      if (!box) return;
+      const choose = document.querySelector("select[data-entry=flame]");
+      const to = new URLSearchParams({ sample: box.element.dataset.first, unwinder: choose.selectedOptions[0].textContent });
+      const link = document.createElement("a");
+      link.href = "#" + to;
+      link.textContent = `${noun} ${box.element.dataset.first}`;
+      status.append(". First: ", link);
+    };
+    const into = (box) => {
+      out();
+      zoom(box.element.ownerSVGElement, box);
+      inside("out").disabled = false;
+      say(box.title, box);
+    };
+
+    const search = (wanted) => {
+      let matches = [];
+      for (const box of boxes(part)) {
+        const is_match = wanted !== "" && box.name.toLowerCase().includes(wanted);
+        box.rect.classList.toggle("match", is_match);
+        if (is_match) matches.push(box);
+      }
+      matches.sort((a, b) => b.count - a.count);
+      if (wanted === "") say("A click on a box zooms in.");
+      else if (matches.length === 0) say(`No box has ${wanted} in its name.`);
+      else say(`${matches.length} ${matches.length === 1 ? "box" : "boxes"}; the widest is ${matches[0].title}`, matches[0]);
+      return matches;
+    };
+
+    part.addEventListener("click", (event) => {
+      const element = event.target.closest("g[data-box]");
+      if (element) into(boxes(element.ownerSVGElement).find((box) => box.element === element));
+      else if (event.target === inside("out")) { out(); say("A click on a box zooms in."); }
+    });
+    part.addEventListener("input", (event) => {
+      if (event.target === inside("search")) search(event.target.value.trim().toLowerCase());
+    });
+    part.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.target !== inside("search")) return;
+      const [widest] = search(event.target.value.trim().toLowerCase());
+      if (widest) into(widest);
+    });
+  };
+
   const timeline = async () => {
     if (!by("entries")) return;
     const [texts, lines] = await Promise.all([unpack("pieces"), unpack("entries")]);
@@ -188,6 +286,21 @@
     };
     const go = (change) => { Object.assign(at, change); say(""); show(); save(); };
 
+    const is_in_sight = (element, least) => {
+      if (!element) return false;
+      const box = element.getBoundingClientRect();
+      return Math.min(box.bottom, innerHeight) - Math.max(box.top, 0) >= Math.min(least, box.height);
+    };
+    const current = () => state.querySelector(".walk:not([hidden]) .steps > li[aria-current]");
+
+    // A key changes what is in sight, or brings it there.
+    const look = () => {
+      if (!is_in_sight(state, 150)) by("states").scrollIntoView();
+      const lit = state.querySelector(".side:not([hidden]) .frames li.lit[data-step]");
+      const step = current();
+      if (step && !is_in_sight(step, 20) && !is_in_sight(lit, 10)) step.scrollIntoView({ block: "nearest" });
+    };
+
     // What the address says, such as #sample=12&unwinder=orc&step=3.
     const follow = () => {
       const parts = new URLSearchParams(location.hash.slice(1));
@@ -206,6 +319,8 @@
       at.step = /^\d+$/.test(parts.get("step") ?? "") ? Number(parts.get("step")) : null;
       show();
       say(told.join(" "));
+      by("states").scrollIntoView();
+      if (!is_in_sight(current(), 20)) current()?.scrollIntoView({ block: "nearest" });
       return true;
     };
 
@@ -242,10 +357,11 @@
       if (event.target.closest("input:not([type=checkbox]), select, textarea")) return;
       if (/^[1-9]$/.test(event.key)) {
         const option = walker.options[Number(event.key) - 1];
-        if (option) go({ walker: option.value, step: null });
+        if (option) { go({ walker: option.value, step: null }); look(); }
       } else if (keys[event.key]) {
         event.preventDefault();
         moves[keys[event.key]]();
+        look();
       }
     });
     state.addEventListener("pointerover", (event) => {
@@ -256,7 +372,7 @@
       const frame = event.target.closest(".frames li[data-reads]");
       if (frame) light(frame);
     });
-    window.addEventListener("hashchange", () => { if (follow()) by("states").scrollIntoView(); });
+    window.addEventListener("hashchange", follow);
 
     for (const choose of all("select.entry")) {
       const fill = () => {
@@ -266,9 +382,11 @@
       choose.addEventListener("change", fill);
       if (by(choose.dataset.entry).querySelector(".packed")) fill();
     }
+    flames(document.querySelector("label[for=slider]").firstChild.textContent.trim());
     by("controls").hidden = false;
-    if (!follow()) show();
+    // Before the scrolling: what is shown only now moves what is below it.
     document.documentElement.dataset.ready = "true";
+    if (!follow()) show();
   };
 
   theme();

@@ -31,10 +31,10 @@ pub(super) fn state(
     out: &mut Fragment,
 ) {
     heading(state, kind, out);
-    verdicts(state, walkers, out);
-    recorded(state, out);
     stack::picture(state, walkers, out);
     out.put(html! { div #details aria-live="polite" hidden {} });
+    verdicts(state, walkers, out);
+    recorded(state, out);
     for (walk, walker) in state.walks.iter().zip(walkers) {
         steps(walk, walker, out);
     }

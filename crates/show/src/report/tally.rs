@@ -31,6 +31,20 @@ pub(super) struct FindingKey {
     pub(super) function: String,
 }
 
+impl FindingKey {
+    /// That of a wrong walk.
+    pub(super) fn of(state: &State, walker: usize, walk: &Walk) -> FindingKey {
+        let place = walk.cause.as_ref().map_or(&state.place, |c| &c.place);
+        FindingKey {
+            walker,
+            code: walk.cause.as_ref().map_or(walk.end.code, |c| c.code),
+            verdict: walk.verdict.word,
+            image: place.image.clone().unwrap_or_default(),
+            function: words::limited(place.function.as_ref().unwrap_or(&place.offset)).into(),
+        }
+    }
+}
+
 /// How often something was found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Occurrences {
@@ -65,6 +79,8 @@ pub(super) enum FrameFate {
 #[derive(Default, Debug)]
 pub(super) struct Node {
     pub(super) count: u64,
+    /// The number of the first state that has it.
+    pub(super) first: u64,
     pub(super) children: BTreeMap<(String, FrameFate), Node>,
 }
 
@@ -157,14 +173,7 @@ impl Tally {
     }
 
     fn finding(&mut self, state: &State, walker: usize, walk: &Walk) {
-        let place = walk.cause.as_ref().map_or(&state.place, |c| &c.place);
-        let key = FindingKey {
-            walker,
-            code: walk.cause.as_ref().map_or(walk.end.code, |c| c.code),
-            verdict: walk.verdict.word,
-            image: place.image.clone().unwrap_or_default(),
-            function: words::limited(place.function.as_ref().unwrap_or(&place.offset)).into(),
-        };
+        let key = FindingKey::of(state, walker, walk);
         if let Some(met) = self.findings.get_mut(&key) {
             met.count += 1;
         } else if self.findings.len() < FINDINGS_MAX {
@@ -274,14 +283,19 @@ impl Graphs {
         }
 
         // Both graphs take boxes from one budget, so that their sizes stay comparable.
-        let whole = grow(&mut self.truth, truth, &mut self.boxes);
-        let whole = grow(&mut self.found, found, &mut self.boxes) && whole;
+        let number = state.number;
+        let whole = grow(&mut self.truth, (number, truth), &mut self.boxes);
+        let whole = grow(&mut self.found, (number, found), &mut self.boxes) && whole;
         self.cut += u64::from(!whole);
     }
 }
 
-/// Adds a stack, outermost frame first. Returns whether it is whole.
-fn grow(root: &mut Node, stack: Vec<(String, FrameFate)>, boxes: &mut usize) -> bool {
+/// Adds the stack of state `number`, outermost frame first. Returns whether it is whole.
+fn grow(
+    root: &mut Node,
+    (number, stack): (u64, Vec<(String, FrameFate)>),
+    boxes: &mut usize,
+) -> bool {
     root.count += 1;
     let is_whole = stack.len() <= DEPTH_MAX;
     let mut node = root;
@@ -292,7 +306,10 @@ fn grow(root: &mut Node, stack: Vec<(String, FrameFate)>, boxes: &mut usize) -> 
             }
             *boxes += 1;
         }
-        node = node.children.entry(frame).or_default();
+        node = node.children.entry(frame).or_insert_with(|| Node {
+            first: number,
+            ..Node::default()
+        });
         node.count += 1;
     }
     is_whole

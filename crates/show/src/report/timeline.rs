@@ -19,6 +19,7 @@ use unwind_sim_recordings::counted::counted;
 use unwind_sim_unwind::reason::Code as ReasonCode;
 use unwind_sim_unwind::verdict::Verdict;
 use unwind_sim_view::code_rules::Observed;
+use unwind_sim_view::json::PlaceLine;
 use unwind_sim_view::timeline::{About, Builder, MarksLine, SourceKind, Walker, kind_of};
 
 // The parts of a page together stay below 2 MB.
@@ -68,8 +69,19 @@ pub fn timeline(
     let walkers = builder.walkers();
     let finding = index.first_finding();
 
+    // The unwinders of an index are not always those of the page, nor in this order.
+    let wrong = finding.and_then(|(_, unwinder)| index.unwinders().get(unwinder));
+    let is_it = |walker: &Walker| {
+        wrong.is_some_and(|name| *name == walker.name() || *name == walker.unwinder)
+    };
+    let chosen_walker = walkers.iter().position(is_it).unwrap_or(0);
+    let opens = Opens {
+        at: finding.map(|(number, _)| number),
+        walker: chosen_walker,
+    };
+
     let mut picked = Picked::of(pick, index);
-    let mut gathered = gather(states, builder, &picked, finding)?;
+    let mut gathered = gather(states, builder, &picked, opens)?;
 
     // A choice that has no room on the page is made again with fewer samples: cut, it would lack the
     // last ones, whatever is wrong there.
@@ -82,7 +94,7 @@ pub fn timeline(
             break;
         };
         picked = Picked::Chosen(numbers);
-        gathered = gather(states, builder, &picked, finding)?;
+        gathered = gather(states, builder, &picked, opens)?;
     }
 
     let Gathered {
@@ -101,17 +113,11 @@ pub fn timeline(
     let range = numbers.clone().min().unwrap_or(0)..numbers.max().map_or(0, |last| last + 1);
     let found = MarksLine::of(index, range);
 
-    // The unwinders of an index are not always those of the page, nor in this order.
-    let wrong = finding.filter(|(number, _)| *number == opening.number);
-    let wrong = wrong.and_then(|(_, unwinder)| index.unwinders().get(unwinder));
-    let is_it = |walker: &Walker| {
-        wrong.is_some_and(|name| *name == walker.name() || *name == walker.unwinder)
-    };
-
     let shown = tally.states.len() as u64;
     let content = Content {
         kind,
-        chosen_walker: walkers.iter().position(is_it).unwrap_or(0),
+        chosen_walker,
+        wrong_in_run: finding.map_or(0, |(_, unwinder)| wrong_states(index, unwinder)),
         walkers: &walkers,
         tally: &tally,
         marks: &found,
@@ -139,6 +145,23 @@ pub fn timeline(
         left_out: states.total().map(|total| total.saturating_sub(shown)),
         bytes: html.len(),
     })
+}
+
+/// The number of states of the run at which an unwinder of the index is wrong, as far as it was searched;
+/// of a program, at which it becomes wrong.
+fn wrong_states(index: &Index<'_>, unwinder: usize) -> u64 {
+    let wrong = index.marks().wrong.iter();
+    let is_wrong = |bits: u64| bits >> unwinder & 1 != 0;
+    wrong.filter(|wrong| is_wrong(wrong.unwinders)).count() as u64
+}
+
+/// Where a page opens.
+#[derive(Clone, Copy)]
+struct Opens {
+    /// The number of the state that matters most; without one, the first.
+    at: Option<u64>,
+    /// The place of the walker that is selected.
+    walker: usize,
 }
 
 /// The states that a page is to show.
@@ -209,6 +232,8 @@ impl Picked {
 struct Opening {
     number: u64,
     html: String,
+    /// What is wrong there, if anything is.
+    wrong: Option<(FindingKey, PlaceLine)>,
 }
 
 /// The states of a page, rendered.
@@ -225,7 +250,7 @@ fn gather(
     states: &mut States,
     builder: &mut Builder<'_>,
     picked: &Picked,
-    finding: Option<(u64, usize)>,
+    opens: Opens,
 ) -> Result<Gathered, InputError> {
     let kind = kind_of(states);
     let walkers = builder.walkers();
@@ -270,10 +295,18 @@ fn gather(
             tally.add(&built, code.as_ref());
             entries.add(&built.number.to_string(), &fragment);
 
-            if opening.is_none() || finding.is_some_and(|(number, _)| number == built.number) {
+            if opening.is_none() || opens.at == Some(built.number) {
+                let walk = &built.walks[opens.walker];
                 opening = Some(Opening {
                     number: built.number,
                     html: fragment.html(),
+                    wrong: walk.is_wrong().then(|| {
+                        let place = walk
+                            .cause
+                            .as_ref()
+                            .map_or(&built.place, |cause| &cause.place);
+                        (FindingKey::of(&built, opens.walker, walk), place.clone())
+                    }),
                 });
             }
         })?;
@@ -328,6 +361,8 @@ struct Content<'a> {
     notices: Vec<String>,
     /// The place of the walker that is selected first.
     chosen_walker: usize,
+    /// The number of states at which it is wrong, in the whole run.
+    wrong_in_run: u64,
     /// Whether states that were asked for had no room.
     is_cut: bool,
     /// Whether the states are a choice of the recording's.
@@ -369,16 +404,56 @@ impl Content<'_> {
         let graphs = self.graphs(entries);
         let noun = self.noun();
         html! {
+            (self.headline(opening))
             (self.known())
-            (self.scores())
-            (self.findings())
             section #states { h2 { "Step by step" }
                 (controls(noun, &self.tally.states, self.marks, (self.walkers, self.chosen_walker)))
                 div #state tabindex="-1" data-opening=(opening.number) { (PreEscaped(&opening.html)) }
                 (legend())
             }
+            (self.findings())
+            (self.scores())
             (maps)
             (graphs)
+        }
+    }
+
+    /// What is wrong, of which unwinder, how often and why: what the picture below shows.
+    fn headline(&self, opening: &Opening) -> Markup {
+        let name = self.walkers[self.chosen_walker].name();
+        let noun = self.noun();
+        let all = self.tally.states.len() as u64;
+        let Some((key, place)) = &opening.wrong else {
+            // Of states without a truth, nothing is said that would be a verdict.
+            return html! { @if self.tally.without_truth == 0 && self.tally.findings.is_empty() {
+                p .headline { "Every unwinder that was asked finds the true chain at "
+                    (counted(all, noun)) "." }
+            } };
+        };
+
+        let verb = match self.kind {
+            SourceKind::Program => "becomes wrong",
+            SourceKind::Recording => "is wrong",
+        };
+        let of = match self.total {
+            Some(total) => format!("{} of {}", self.wrong_in_run, counted(total, noun)),
+            None => counted(self.wrong_in_run, noun),
+        };
+        let same = self.tally.findings.get(key).map_or(1, |met| met.count);
+        html! {
+            p .headline {
+                @if self.walkers[self.chosen_walker].may_err {
+                    "No unwinder whose errors count is wrong. "
+                    b { (name) ", which cannot be right everywhere, " (verb) " at " (of) "." }
+                } @else {
+                    b { (name) " " (verb) " at " (of) "." }
+                }
+                " At " (noun) " " a href=(link(opening.number, &name)) { (opening.number) }
+                ", which the picture shows, its chain " (words::verdict(key.verdict)) ": "
+                (cause(key.code)) " in " (words::place(place))
+                @if same > 1 { ", as at " (same - 1) " more on this page" }
+                "."
+            }
         }
     }
 
@@ -550,7 +625,8 @@ impl Content<'_> {
         }
     }
 
-    /// The flame graphs. Those of the walker that is wrong most often are plain HTML.
+    /// The flame graphs. Those of the walker that is wrong most often are plain HTML, of those whose errors
+    /// count if one is wrong.
     fn graphs(&self, entries: &mut Entries) -> Markup {
         // What is open or right is not a reason to show a walker first.
         let wrong = |walker: &usize| -> u64 {
@@ -559,11 +635,14 @@ impl Content<'_> {
             wrong.map(|(_, n)| n).sum()
         };
 
+        // Unwinders that cannot be right everywhere are wrong most often, and are of least interest.
+        let counts = |walker: &usize| wrong(walker) > 0 && !self.walkers[*walker].may_err;
+
         // Of equals the first, so that the choice does not depend on the order of iteration.
         let all = 0..self.walkers.len();
         let worst = all
             .clone()
-            .max_by_key(|w| (wrong(w), std::cmp::Reverse(*w)));
+            .max_by_key(|w| (counts(w), wrong(w), std::cmp::Reverse(*w)));
         let worst = worst.unwrap_or(0);
 
         let mut opening = None;

@@ -58,6 +58,19 @@ pub(super) fn class(letter: char) -> &'static str {
     }
 }
 
+/// What a chain with a wrong verdict does.
+pub(super) fn verdict(word: &str) -> &str {
+    match word {
+        "missing" => "lacks frames",
+        "extra" => "has frames that are not true",
+        "wrong" => "has a wrong frame",
+        "truncated" => "ends too early",
+        "refused" => "was refused by the unwinder itself",
+        "looped" => "goes round in a circle",
+        other => other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
