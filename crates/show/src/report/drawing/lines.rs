@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn places_are_relative_to_their_stack() {
-        let other = 0x1000;
+        let other = 0x50_0000;
         let drawn = drawn(&state(&[
             (other, 7, to(2)),
             (other + 16, RSP + 8, saved()),
