@@ -87,7 +87,7 @@ fn rules(finder: &Rows, count: u64, observed: Option<&Observed>) -> CodeRules {
 
 /// Adds what is seen where `rip` is next, rsp is 0x7000, the CFA lies at a distance from it, and rbp
 /// below it.
-fn see(observed: &mut Observed, finder: &Rows, rip: u64, distance: u64) {
+fn see(observed: &mut Observed, space: &AddressSpace, finder: &Rows, (rip, distance): (u64, u64)) {
     let mut regs = Regs::UNKNOWN;
     let cfa = 0x7000 + distance;
     for (reg, value) in [(Reg::Rip, rip), (Reg::Rsp, 0x7000), (Reg::Rbp, cfa - 16)] {
@@ -124,11 +124,10 @@ fn see(observed: &mut Observed, finder: &Rows, rip: u64, distance: u64) {
         kernel: None,
         process_memory: None,
     };
-    let space = space();
     let view = View {
         number: 0,
         sample: &sample,
-        space: &space,
+        space,
         pristine: None,
         stitched: &[],
         world: None,
@@ -218,9 +217,9 @@ fn rows_with_one_rule_have_a_boundary() {
 #[test]
 fn what_was_seen_is_beside_the_instruction() {
     let finder = Rows(vec![(0x1000, at_rsp(8))]);
-    let mut observed = Observed::default();
-    see(&mut observed, &finder, 0x1000, 8);
-    see(&mut observed, &finder, 0x1004, 16);
+    let (mut observed, space) = (Observed::default(), space());
+    see(&mut observed, &space, &finder, (0x1000, 8));
+    see(&mut observed, &space, &finder, (0x1004, 16));
     let rules = rules(&finder, 3, Some(&observed));
     let truths: Vec<Option<&str>> = rules
         .lines
@@ -244,24 +243,22 @@ fn what_was_seen_is_beside_the_instruction() {
     assert_eq!(wrong, [&[][..], &["cfa"], &[]]);
     assert_eq!(rules.lines[1].cells[0].drawn(false), "│ !cfa");
     let text = rules.text(0..3, Some(1), &|address| format!("{address:x}"));
-    assert_eq!(
-        text,
-        "\
-                 rows                     true
-  1000 insn 0 ┌ cfa=rsp+8 ra=[cfa-8]   cfa=rsp+8 ra=[cfa-8]
-> 1004 insn 1 │ !cfa                   cfa=rsp+16 ra=[cfa-8]
-  1008 insn 2 │
-"
-    );
+    let wanted = [
+        "                rows                   true",
+        "  1000 insn 0 ┌ cfa=rsp+8 ra=[cfa-8]   cfa=rsp+8 ra=[cfa-8]",
+        "> 1004 insn 1 │ !cfa                   cfa=rsp+16 ra=[cfa-8]",
+        "  1008 insn 2 │",
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), wanted);
 }
 
 /// Where rsp moves, as behind `alloca`, the distance from rbp stays.
 #[test]
 fn what_differs_from_time_to_time_is_not_said() {
     let finder = Rows(vec![(0x1000, at_rsp(8))]);
-    let mut observed = Observed::default();
-    see(&mut observed, &finder, 0x1000, 32);
-    see(&mut observed, &finder, 0x1000, 48);
+    let (mut observed, space) = (Observed::default(), space());
+    see(&mut observed, &space, &finder, (0x1000, 32));
+    see(&mut observed, &space, &finder, (0x1000, 48));
     let rules = rules(&finder, 1, Some(&observed));
     let truth = rules.lines[0].truth.as_deref();
     assert_eq!(truth, Some("cfa=rbp+16 ra=[cfa-8]"));
@@ -271,8 +268,8 @@ fn what_differs_from_time_to_time_is_not_said() {
 #[test]
 fn code_without_a_row_is_wrong_where_it_ran() {
     let finder = Rows(vec![(0x1000, at_rsp(8))]);
-    let mut observed = Observed::default();
-    see(&mut observed, &finder, 0x1010, 8);
+    let (mut observed, space) = (Observed::default(), space());
+    see(&mut observed, &space, &finder, (0x1010, 8));
     let rules = rules(&finder, 5, Some(&observed));
     assert_eq!(rules.lines[4].cells[0].marked(), "(no row) !row");
 }
