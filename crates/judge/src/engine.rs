@@ -203,6 +203,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// What a row gave in place of the truth, if that is why the chain is not right.
+    pub fn contradiction(&self) -> Option<&Contradiction> {
+        self.diagnosis.as_ref()?.contradiction.as_ref()
+    }
+
     /// The code with which the walk ended. A root that was wrongly claimed counts as
     /// [`Code::NotAtRoot`]; without truth, one that is not known to be one as [`Code::EndUnknown`].
     pub fn ended(&self) -> Code {

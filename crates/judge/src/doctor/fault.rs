@@ -1,17 +1,16 @@
 //! What broke one stack.
 
-use super::jump::{bad_jump, is_debuggers_call, overwritten_by, unmapped_code};
+pub(super) use super::explanation::{Lack, Reading};
+
+use super::explanation::{BrokenWalk, Explanation, OVERWRITTEN_OR_WRONG, lacks_mapping};
+use super::jump::bad_jump;
 use super::kind::Kind;
 use super::recorded::{is_near_root, row};
-use super::stack::{has_stack_end, is_at_return, is_endless, stack_bounds};
-use crate::check::Contradiction;
+use super::stack::stack_bounds;
 use crate::engine::Outcome;
 use crate::ground::{Ending, Lost};
-use crate::whole::{self, Break, Doubt, Root, Seen, Whole, Why, is_canonical};
-use unwind_sim_recordings::file_kind::FileKind;
-use unwind_sim_recordings::made::Made;
+use crate::whole::{self, Break, Doubt, Root, Seen, Whole, Why};
 use unwind_sim_recordings::names::Location;
-use unwind_sim_recordings::trace::Engine;
 use unwind_sim_recordings::view::View;
 use unwind_sim_tables::ground::NoProof;
 use unwind_sim_unwind::address::CodeAddress;
@@ -67,21 +66,6 @@ pub(super) struct Fault {
     pub(super) lack: Option<Lack>,
 }
 
-/// What a sample lacks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Lack {
-    /// A register that a rule needs.
-    Register,
-    /// The copy of its stack.
-    Copy,
-    /// The code at an address of the stack.
-    Code,
-    /// The mappings of its process.
-    Mappings,
-    /// The memory to which rsp points: there is none.
-    Stack,
-}
-
 impl Fault {
     /// A fault at `pc` without a row.
     pub(super) fn at(kind: Kind, code: Code, pc: CodeAddress) -> Fault {
@@ -101,31 +85,6 @@ impl Fault {
     }
 }
 
-/// How the walks of an unwinder are to be understood.
-#[derive(Clone, Copy)]
-pub(super) struct Reading<'a> {
-    /// The unwinder follows frame pointers.
-    pub(super) is_by_frame_pointer: bool,
-    /// How the recording was made.
-    pub(super) made: &'a Made,
-    /// Why the frames that the code proves end.
-    pub(super) proof_ended: Option<Ending>,
-}
-
-impl<'a> Reading<'a> {
-    /// That of the unwinder with this name.
-    pub(super) fn of(name: &str, made: &'a Made) -> Reading<'a> {
-        Reading {
-            is_by_frame_pointer: name == "fp" || name.starts_with("fp:"),
-            made,
-            proof_ended: None,
-        }
-    }
-}
-
-/// What is to be said of a word that should be a return address, if the code does not prove the row that
-/// led to it.
-const OVERWRITTEN_OR_WRONG: &str = "it was overwritten, or a row is wrong";
 /// The depths of Intel's rings (Intel SDM, volume 3, "Last branch records").
 const RING_DEPTHS: [usize; 3] = [8, 16, 32];
 
@@ -137,50 +96,12 @@ pub(super) fn judge(
     finder: &dyn Finder,
     cache: &mut Cache,
 ) -> Judged {
-    let is_by_frame_pointer = reading.is_by_frame_pointer;
-    let end = &outcome.chain.end;
-    let ground = &outcome.ground;
-
-    // Without a truth, the code says whether the chain is whole, and what is wrong with it.
-    match (outcome.verdict, outcome.whole) {
-        (Verdict::Unjudged, Some(Whole::Yes(_))) => return Judged::Whole,
-        (Verdict::Unjudged, Some(Whole::Unknown(doubt))) => {
-            return Judged::Unknown(Box::new(of_doubt(view, doubt)));
-        }
-        (Verdict::Unjudged, Some(Whole::No(found))) => {
-            let rest = || leaf_rest(view, outcome, cache);
-            // If the walk ended for a reason of its own, that reason is judged below.
-            let frames = Seen::of_chain(&outcome.chain);
-            if let Some(mut fault) = of_break(view, (found, &frames), reading, rest) {
-                // The proof followed the same rules to the same frame, and has no rule for it.
-                let is_proven = reading.proof_ended == Some(Ending::Code(NoProof::NotBehindCall))
-                    && outcome.ground.known as usize == found.frame + 1;
-                if let Some(what) = fault.if_proven.take_if(|_| is_proven) {
-                    (fault.kind, fault.note) = (Kind::OverwrittenReturn, Some(what));
-                }
-                return Judged::Broken(Box::new(fault));
-            }
-        }
-        _ => {}
-    }
-
-    match outcome.verdict {
-        // All frames are there; only the table does not mark the root.
-        Verdict::Truncated { at } if ground.complete && at == ground.known => return Judged::Whole,
-        Verdict::Unsupported => return Judged::NotWalked,
-        Verdict::Ok | Verdict::OkUnproven => return Judged::Whole,
-        // The records of all calls are there, or more calls than that would be.
-        Verdict::Unjudged
-            if outcome.whole.is_none() && !end.marks_roots && !is_ring_full(view, outcome) =>
-        {
-            return Judged::Whole;
-        }
-        _ => {}
+    if let Some(judged) = settled(view, outcome, reading, cache) {
+        return judged;
     }
 
     // A pc without code is in no table: nothing that follows from rows is to blame for it.
-    let is_profile = reading.made.engine == Engine::Import(FileKind::PerfData);
-    if let Some(gone) = bad_jump(view, is_profile) {
+    if let Some(gone) = bad_jump(view, reading.is_profile()) {
         return Judged::Broken(Box::new(Fault {
             note: Some(gone.note),
             ..Fault::at(gone.kind, outcome.ended(), gone.pc)
@@ -195,157 +116,27 @@ pub(super) fn judge(
         Some(diagnosis) => (diagnosis.code, diagnosis.pc),
         None => (outcome.ended(), lost_at(outcome).unwrap_or(last)),
     };
-
-    // A rule that gave nothing has a reason of its own, which says more than the code of the chain.
-    let contradiction = outcome
-        .diagnosis
-        .as_ref()
-        .and_then(|d| d.contradiction.as_ref());
-    let gave_nothing = contradiction.filter(|c| c.given.is_none());
-
-    let mut kind = match gave_nothing.and_then(|c| c.reason) {
-        // The row is right, but what it needs is not there.
-        Some(reason) if !matches!(code, Code::NoRowForExecuted) => {
-            Kind::of(reason.code(), view.space, pc)
-        }
-        _ => Kind::of(code, view.space, pc),
+    let contradiction = outcome.contradiction();
+    let walk = BrokenWalk {
+        view,
+        outcome,
+        reading,
+        code,
+        pc,
     };
 
-    // A walk by frame pointers that went astray: by the row, the code has none.
-    let is_unclear = matches!(
+    // What the recording lacks or the program did explains more than the row. The order counts: what is
+    // not there at all comes before what is wrong with it, and that before how much of it there is.
+    let kind = walk.kind(finder, cache);
+    let explained = walk.is_not_there(kind);
+    let explained = explained.or_else(|| walk.is_done_by_program(kind, finder, cache));
+    let explained = explained.or_else(|| walk.is_cut_off(kind));
+    let Explanation {
         kind,
-        Kind::Other | Kind::NotRecorded | Kind::WrongRow | Kind::CopyTooShort
-    );
-    if is_unclear && is_by_frame_pointer {
-        let row = row(view.space, pc, finder, cache);
-        if row.is_some_and(|row| !whole::has_frame_pointer(&row)) {
-            kind = Kind::NoFramePointer;
-        }
-    }
-
-    // From here on, what the recording lacks or the program did explains more than the row.
-    let (mut note, mut if_proven, mut lack) = (None, None, None);
-
-    match (kind, end.reason) {
-        (
-            Kind::Other | Kind::NotRecorded,
-            Reason::RegisterNotCarried { reg } | Reason::RegistersMissing { reg },
-        ) if !is_by_frame_pointer && view.live().get(reg).is_none() => {
-            kind = Kind::NotRecorded;
-            lack = Some(Lack::Register);
-            note = Some(format!(
-                "the rule needs {reg}, which the samples do not have"
-            ));
-        }
-        // The kernel copies without waiting for a page that is not in memory.
-        (Kind::NotRecorded, Reason::Memory(_))
-            if reading.made.stack_copy > 0 && view.sample.regions.is_empty() =>
-        {
-            lack = Some(Lack::Copy);
-            note = Some("the kernel could copy nothing of this stack".to_owned());
-        }
-        // execve has unmapped the old program, whose registers the sample still has.
-        (_, Reason::NoImage { .. }) if is_exec(view, outcome, reading) => kind = Kind::Exec,
-        (_, Reason::NoImage { .. })
-            if is_profile && lacks_mapping(view, CodeAddress::Instruction(view.live().rip())) =>
-        {
-            kind = Kind::NotRecorded;
-            lack = Some(Lack::Mappings);
-        }
-        // The limit is ours; that the recursion has no end is the program's fault.
-        (Kind::FrameLimit, _) if is_endless(view, outcome) => kind = Kind::EndlessRecursion,
-        (Kind::BelowCopy, _) if reading.made.engine == Engine::Import(FileKind::Core) => {
-            kind = Kind::NotRecorded;
-            let rsp = view.live().rsp();
-            (lack, note) = match is_unmapped(view, rsp) {
-                true => (Some(Lack::Stack), Some(unmapped_stack(rsp))),
-                false => (
-                    None,
-                    Some("the core has no memory where the stack pointer is".to_owned()),
-                ),
-            };
-        }
-        // No memory has such an address: what was read on the way is no frame pointer or address.
-        (Kind::NotRecorded | Kind::CopyTooShort, Reason::Memory(error))
-            if !is_by_frame_pointer && !is_canonical(error.address()) =>
-        {
-            let is_proven = outcome.ground.known as usize >= outcome.chain.frames.len();
-            kind = match is_proven {
-                true => Kind::OverwrittenReturn,
-                false => Kind::Other,
-            };
-            note = Some(format!(
-                "the next word would be at {:#x}, which is no address: a saved register was \
-                 overwritten on the stack{}",
-                error.address(),
-                if is_proven { "" } else { ", or a row is wrong" }
-            ));
-        }
-        // The same, where the value of the register is an address, but none of this stack.
-        (Kind::Other, Reason::SpDidNotAdvance { to, .. })
-            if !is_by_frame_pointer && counts_from_saved(view, pc, finder, cache) =>
-        {
-            let is_proven = is_last_proven(outcome, reading);
-            if is_proven {
-                kind = Kind::OverwrittenReturn;
-            }
-            note = Some(format!(
-                "the caller's frame would be at {to:#x}, below this one: a saved register was \
-                 overwritten on the stack{}",
-                if is_proven { "" } else { ", or a row is wrong" }
-            ));
-        }
-        // A core lists what is mapped: what is not there was not left out.
-        (Kind::NotRecorded, Reason::Memory(_)) if is_unmapped(view, view.live().rsp()) => {
-            lack = Some(Lack::Stack);
-            note = Some(unmapped_stack(view.live().rsp()));
-        }
-        // Before the arm for whole cores: here the word may be in the part that was not written.
-        (Kind::NotRecorded | Kind::CopyTooShort, _) if reading.made.is_cut => kind = Kind::CutCore,
-        // A core has the stack, not a copy of its top.
-        (Kind::CopyTooShort, _) if reading.made.engine == Engine::Import(FileKind::Core) => {
-            kind = Kind::NotRecorded
-        }
-        // A copy that is shorter than perf asked for ends where the stack does, or at a page that was
-        // not in memory: one that a large frame never touched.
-        (Kind::CopyTooShort, _) if has_stack_end(view) => {
-            kind = Kind::NotRecorded;
-            lack = Some(Lack::Copy);
-            let copied = view.sample.regions.first().map_or(0, |r| r.bytes.len());
-            note = Some(format!(
-                "the copy ends after {copied} bytes, fewer than perf asked for: the next page was not \
-                 in memory, or the stack ends there and the row is wrong"
-            ));
-        }
-        (Kind::Other, Reason::NotText { address }) if is_debuggers_call(view, address) => {
-            note = Some(format!(
-                "the return address is {address:#x}, a breakpoint on the stack: a debugger called this \
-                 function, and the frames where it had stopped lie beyond"
-            ));
-        }
-        (Kind::Other, Reason::NotText { address })
-            if !is_by_frame_pointer && is_overwritten(view, outcome, reading) =>
-        {
-            (kind, note) = match unmapped_code(view, address) {
-                Some(what) => (Kind::UnmappedCode, Some(what)),
-                None => (Kind::OverwrittenReturn, Some(overwritten_by(address))),
-            };
-        }
-        (Kind::Other, Reason::NotText { address }) if !is_by_frame_pointer => {
-            note = Some(format!(
-                "{}: {OVERWRITTEN_OR_WRONG}",
-                overwritten_by(address)
-            ));
-        }
-        // The slot is the true one, but another word is there: if the code proves the row, it was
-        // overwritten.
-        (Kind::WrongRow, Reason::NotText { address })
-            if code == Code::WrongReturnAddress && contradiction.is_some_and(has_usual_slot) =>
-        {
-            if_proven = Some(overwritten_by(address));
-        }
-        _ => {}
-    }
+        note,
+        if_proven,
+        lack,
+    } = explained.unwrap_or(Explanation::of(kind));
 
     let is_missing = matches!(outcome.verdict, Verdict::Missing { .. });
     let row = contradiction.and_then(|c| c.row.as_ref());
@@ -358,12 +149,12 @@ pub(super) fn judge(
         row: row.map(|row| row.source).filter(|_| kind == Kind::WrongRow),
         values: contradiction.map(ToString::to_string),
         // A function that has not pushed rbp hides its caller: rbp leads to the caller's caller.
-        is_leaf: is_missing && is_by_frame_pointer && pc.is_instruction(),
+        is_leaf: is_missing && reading.is_by_frame_pointer && pc.is_instruction(),
         note,
         if_proven,
         lack,
         // How long a copy would have to be: the missing word, counted from the sampled rsp.
-        needed: match end.reason {
+        needed: match outcome.chain.end.reason {
             Reason::Memory(MemoryError::BeyondCopy { address, .. })
                 if kind == Kind::CopyTooShort =>
             {
@@ -372,8 +163,55 @@ pub(super) fn judge(
             }
             _ => None,
         },
-        lost: lost(ground),
+        lost: lost(&outcome.ground),
     }))
+}
+
+/// What the verdict alone says, or, without a truth, the code.
+fn settled(
+    view: &View<'_>,
+    outcome: &Outcome,
+    reading: Reading<'_>,
+    cache: &mut Cache,
+) -> Option<Judged> {
+    let ground = &outcome.ground;
+    match (outcome.verdict, outcome.whole) {
+        (Verdict::Unjudged, Some(Whole::Yes(_))) => return Some(Judged::Whole),
+        (Verdict::Unjudged, Some(Whole::Unknown(doubt))) => {
+            return Some(Judged::Unknown(Box::new(of_doubt(view, doubt))));
+        }
+        (Verdict::Unjudged, Some(Whole::No(found))) => {
+            let rest = || leaf_rest(view, outcome, cache);
+            // If the walk ended for a reason of its own, that reason is judged later.
+            let frames = Seen::of_chain(&outcome.chain);
+            if let Some(mut fault) = of_break(view, (found, &frames), reading, rest) {
+                // The proof followed the same rules to the same frame, and has no rule for it.
+                let is_proven = reading.proof_ended == Some(Ending::Code(NoProof::NotBehindCall))
+                    && ground.known as usize == found.frame + 1;
+                if let Some(what) = fault.if_proven.take_if(|_| is_proven) {
+                    (fault.kind, fault.note) = (Kind::OverwrittenReturn, Some(what));
+                }
+                return Some(Judged::Broken(Box::new(fault)));
+            }
+        }
+        _ => {}
+    }
+
+    match outcome.verdict {
+        // All frames are there; only the table does not mark the root.
+        Verdict::Truncated { at } if ground.complete && at == ground.known => Some(Judged::Whole),
+        Verdict::Unsupported => Some(Judged::NotWalked),
+        Verdict::Ok | Verdict::OkUnproven => Some(Judged::Whole),
+        // The records of all calls are there, or more calls than that would be.
+        Verdict::Unjudged
+            if outcome.whole.is_none()
+                && !outcome.chain.end.marks_roots
+                && !is_ring_full(view, outcome) =>
+        {
+            Some(Judged::Whole)
+        }
+        _ => None,
+    }
 }
 
 /// The number of known frames that a chain lacks. Where only some are known, none of them may be
@@ -555,59 +393,6 @@ fn is_main(view: &View<'_>, pc: CodeAddress) -> bool {
     Location::of(view.space, pc).function.as_deref() == Some("main")
 }
 
-/// Whether a profile's sample fell into `execve`: the registers are those of the old program, of which
-/// nothing is mapped any more, and hardly anything of the new one.
-fn is_exec(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> bool {
-    const MAPPINGS_MAX: usize = 4;
-    let pid = view.sample.pid;
-    view.space.find(view.live().rip()).is_none()
-        && view.world.is_none_or(|world| world.has_executed(pid))
-        && reading.made.engine == Engine::Import(FileKind::PerfData)
-        && outcome.chain.frames.len() <= 1
-        && view.space.mappings().len() <= MAPPINGS_MAX
-}
-
-/// Whether the recording names no mapping at `pc`.
-fn lacks_mapping(view: &View<'_>, pc: CodeAddress) -> bool {
-    view.space.find(pc.symbol_address()).is_none()
-}
-
-/// Whether a core lists no mapping at `address`.
-fn is_unmapped(view: &View<'_>, address: u64) -> bool {
-    let process = view.sample.process_memory.as_ref();
-    process.is_some_and(|process| process.is_whole && !process.is_mapped(address))
-}
-
-fn unmapped_stack(rsp: u64) -> String {
-    format!("rsp is {rsp:#x}, where nothing is mapped")
-}
-
-/// Whether the row at `pc` counts from a register that an inner frame saved, not from rsp.
-fn counts_from_saved(
-    view: &View<'_>,
-    pc: CodeAddress,
-    finder: &dyn Finder,
-    cache: &mut Cache,
-) -> bool {
-    let row = row(view.space, pc, finder, cache);
-    row.is_some_and(|row| {
-        let (Value::Offset { base, .. } | Value::Load { base, .. }) = row.rule.cfa else {
-            return false;
-        };
-        matches!(base, Base::Reg(reg) if Rule::saved_index(reg).is_some())
-    })
-}
-
-/// Whether the code proves the rule of the last frame, too: the proof ended only with what the rule led
-/// to.
-fn is_last_proven(outcome: &Outcome, reading: Reading<'_>) -> bool {
-    let ended = matches!(
-        reading.proof_ended,
-        Some(Ending::NotRecorded(_) | Ending::NotCode | Ending::Limit)
-    );
-    ended && outcome.ground.known as usize >= outcome.chain.frames.len()
-}
-
 /// Where the register was lost that the last rule needed: there the row names a word that is not
 /// there.
 fn lost_at(outcome: &Outcome) -> Option<CodeAddress> {
@@ -637,13 +422,6 @@ fn is_ring_full(view: &View<'_>, outcome: &Outcome) -> bool {
     let last = outcome.chain.frames.last();
     view.sample.branches.iter().any(is_full)
         && !last.is_some_and(|frame| is_near_root(view.space, frame.pc))
-}
-
-/// Whether the row has the return address at the top of the frame, where a call pushes it. A wrong
-/// CFA has a code of its own.
-fn has_usual_slot(contradiction: &Contradiction) -> bool {
-    let row = contradiction.row.as_ref();
-    row.is_some_and(|row| row.rule.ra == Value::at_cfa(-8))
 }
 
 /// A row that hands on a register which the code there has overwritten, so that the last proven frame's
@@ -695,15 +473,6 @@ pub(super) fn of_lost(
         )),
         ..Fault::at(Kind::WrongRow, Code::WrongRegister, lost.pc)
     })
-}
-
-/// Whether the last return address was overwritten, rather than read from a wrong place: the code
-/// proves the place, or the program crashed when it returned there.
-fn is_overwritten(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> bool {
-    let is_proven = reading.proof_ended == Some(Ending::NotCode)
-        && outcome.ground.known as usize >= outcome.chain.frames.len();
-    is_proven
-        || reading.made.engine == Engine::Import(FileKind::Core) && is_at_return(view, outcome)
 }
 
 #[cfg(test)]

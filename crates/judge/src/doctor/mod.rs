@@ -7,6 +7,7 @@
 
 mod advice;
 mod author;
+mod explanation;
 mod fault;
 mod gather;
 mod generated;

@@ -3,10 +3,13 @@
 
 use super::*;
 use crate::doctor::stack::called_before;
+use crate::doctor::stack::is_at_return;
 use crate::engine::Setting;
 use crate::spec;
+use crate::whole::is_canonical;
 use crate::whole::one_row::{RBX, rows};
 use std::sync::Arc;
+use unwind_sim_recordings::made::Made;
 use unwind_sim_recordings::model::Sample;
 use unwind_sim_unwind::dwarf::Dwarf;
 use unwind_sim_unwind::image::{
