@@ -95,7 +95,8 @@ fn a_case_about_another_assembler_says_so() {
     )
     .expect("the prelude");
     let output = run_in(&folder, &["cases", "run", "old.s"]);
-    assert_eq!(status(&output), 1, "{}", stderr(&output));
+    assert_eq!(status(&output), 2, "{}", stderr(&output));
     let said = stdout(&output);
+    assert!(said.starts_with("ERROR "), "{said}");
     assert!(said.contains("what GNU as 0.1 writes, and "), "{said}");
 }

@@ -179,7 +179,7 @@ fn an_editor_has_the_terminal() {
     let case = crate::step::copy_of_case(folder.path());
 
     let text = std::fs::read_to_string(&case).expect("text");
-    let text = text.replace("FUNC leaf\n", "FUNC leaf # edited\n");
+    let text = text.replace("\nFUNC leaf\n", "\nFUNC leaf # edited\n");
     std::fs::write(&case, text).expect("it is written");
 
     // An editor that reads a line as the terminal gives it: in its usual mode, and all of it.

@@ -3,6 +3,12 @@
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
+// Also of tests: a seed gives the same order on every machine.
+#[path = "../../../tests/common/random.rs"]
+mod random;
+
+pub(super) use random::Random;
+
 /// How hard a case is: its group says it.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Level {
@@ -57,31 +63,6 @@ pub(super) fn of_level(mut paths: Vec<PathBuf>, wanted: Option<Level>) -> Vec<Pa
 pub(super) fn seed() -> u64 {
     let random = std::collections::hash_map::RandomState::new();
     random.build_hasher().finish() % 1_000_000
-}
-
-/// Random numbers: SplitMix64, Steele, Lea and Flood 2014.
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Puts the items into a random order (Fisher and Yates).
-    pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            let other = self.next() % (last as u64 + 1);
-            items.swap(last, other as usize);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 
 use super::jump::{is_debuggers_call, overwritten_by, unmapped_code};
 use super::kind::Kind;
-use super::recorded::row;
-use super::stack::{has_stack_end, is_at_return, is_endless};
+use super::stack::{has_stack_end, is_at_return, is_endless, row};
 use crate::check::Contradiction;
 use crate::engine::Outcome;
 use crate::ground::Ending;

@@ -4,10 +4,10 @@
 use super::advice::CHAIN_MAX;
 use super::fault::{Fault, Judged, Reading, is_rest_whole, of_break, of_doubt};
 use super::kind::Kind;
+use super::stack::row;
 use crate::run::user_part;
 use crate::whole::{self, Seen, Whole};
 use unwind_sim_recordings::made::Made;
-use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
@@ -15,9 +15,7 @@ use unwind_sim_unwind::chain::End;
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::reason::{Code, Reason};
-use unwind_sim_unwind::row::Row;
 use unwind_sim_unwind::rule::RuleKind;
-use unwind_sim_unwind::step::find_row;
 use unwind_sim_unwind::verdict::{Verdict, judge_addresses};
 
 /// Addresses from here upwards are context markers.
@@ -143,23 +141,6 @@ fn by_code(
         };
         Some(Fault::at(kind, code, pc))
     })
-}
-
-/// The row for `pc`.
-pub(super) fn row(
-    space: &AddressSpace,
-    pc: CodeAddress,
-    finder: &dyn Finder,
-    cache: &mut Cache,
-) -> Option<Row> {
-    let at = pc.lookup(finder.lookup());
-    find_row(finder, space.find(at)?, at, cache).ok()
-}
-
-/// Whether the function at `pc` is a root, or one that only roots call, by its name.
-pub(super) fn is_near_root(space: &AddressSpace, pc: CodeAddress) -> bool {
-    let function = Location::of(space, pc).function;
-    function.is_some_and(|name| whole::is_near_root(&name))
 }
 
 fn return_or_top(pcs: &[u64], index: usize) -> CodeAddress {

@@ -1,16 +1,39 @@
 //! What a sample's stack and code show of a break.
 
 use crate::engine::Outcome;
+use crate::whole;
 use std::ops::Range;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::address::CodeAddress;
+use unwind_sim_unwind::cache::Cache;
+use unwind_sim_unwind::finder::Finder;
+use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::insn::{self, INSN_BYTES_MAX, Insn, ends_with_call};
+use unwind_sim_unwind::row::Row;
+use unwind_sim_unwind::step::find_row;
 
 /// The number of innermost frames by which endless recursion is known, and how many different
 /// return addresses they may have at most.
 const RECURSION_FRAMES: usize = 1000;
 const RECURSION_CALLS_MAX: usize = 16;
+
+/// The row for `pc`.
+pub(super) fn row(
+    space: &AddressSpace,
+    pc: CodeAddress,
+    finder: &dyn Finder,
+    cache: &mut Cache,
+) -> Option<Row> {
+    let at = pc.lookup(finder.lookup());
+    find_row(finder, space.find(at)?, at, cache).ok()
+}
+
+/// Whether the function at `pc` is a root, or one that only roots call, by its name.
+pub(super) fn is_near_root(space: &AddressSpace, pc: CodeAddress) -> bool {
+    let function = Location::of(space, pc).function;
+    function.is_some_and(|name| whole::is_near_root(&name))
+}
 
 /// The function that the direct call before the return address `ret` leads to.
 pub(super) fn called_before(view: &View<'_>, ret: u64) -> Option<u64> {

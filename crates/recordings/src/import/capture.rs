@@ -42,6 +42,8 @@ const PID: u32 = 0;
 
 /// The members that hold what was captured, in the order in which they are numbered.
 const STOPS: [&str; 3] = ["points", "samples", "steps"];
+/// What else only a capture has.
+const OTHER_KEYS: [&str; 5] = ["kernel", "code", "modules", "generated", "mappings"];
 
 /// Is this the start of a JSON object?
 pub(super) fn is_capture(bytes: &[u8]) -> bool {
@@ -55,7 +57,7 @@ pub(super) fn import(
 ) -> Result<Imported, ImportError> {
     let root = Object::root(bytes)?;
     // A profile as JSON, such as speedscope's, is an object, too.
-    if !STOPS.iter().any(|kind| root.has(kind)) {
+    if !STOPS.iter().chain(&OTHER_KEYS).any(|key| root.has(key)) {
         return Err(ImportError::Capture(Problem::not_a_capture()));
     }
 

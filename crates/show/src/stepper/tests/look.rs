@@ -149,11 +149,17 @@ fn what_covers_the_panes_fits_or_says_that_it_scrolls() {
     let mut steps = stepper(open("traces/throws.bin"), &run);
     steps.press(Key::Char('?')).expect("it is read");
     let shown = |steps: &Stepper<'_>, size| text(&drawn(steps, size)).join("\n");
-    let screen = shown(&steps, (80, 24));
+    let screen = shown(&steps, (80, 28));
     for part in ["s S      one", "t truncated  r refused"] {
         assert!(screen.contains(part), "{part}: {screen}");
     }
     assert!(!screen.contains("lines 1 to"), "{screen}");
+
+    // All keys are there on a usual screen, which says that there is more.
+    let screen = shown(&steps, (80, 24));
+    for part in ["? q ", "mouse ", "lines 1 to 22 of", "Down and Up scroll"] {
+        assert!(screen.contains(part), "{part}: {screen}");
+    }
 
     let screen = shown(&steps, (80, 12));
     assert!(
