@@ -109,6 +109,10 @@ pub(crate) struct Shown<'a> {
     pub(crate) states: States,
     pub(crate) index: Index<'a>,
     /// Ends long ways.
+    #[cfg_attr(
+        not(any(feature = "serve", feature = "terminal")),
+        expect(dead_code, reason = "what asks a user is ended")
+    )]
     pub(crate) stop: Arc<AtomicBool>,
     /// What they are of, as on the command line.
     pub(crate) source: String,

@@ -1,6 +1,6 @@
 //! Code with the rule in force beside each instruction, for any unwinders, and what is true there.
 //!
-//! `tables dump --listing`, `explain`, `step` and `report` show it. What was [`observed`] at
+//! `tables dump --listing`, `explain`, `step` and `report` show it. What was observed (`observed.rs`) at
 //! instructions, where the true chain is known, says which rules are wrong.
 
 mod observed;
