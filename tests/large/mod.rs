@@ -46,7 +46,7 @@ const SMALL: Sizes = Sizes {
     records: 2,
 };
 const LARGE: Sizes = Sizes {
-    // Ten times as many need 20 GB for `tables check`.
+    // Ten times as many need 13 GB for `tables check`.
     functions: 1_000_000,
     mappings: 100_000,
     samples: 1_000_000,
