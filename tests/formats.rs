@@ -231,10 +231,11 @@ fn a_file_is_there_when_it_is_whole() {
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
         let output = command.args(args);
-        let output = match fits {
-            true => output.arg(&name),
+        let output = if fits {
+            output.arg(&name)
+        } else {
             // Something that is not a recording gives no file.
-            false => output.arg("pprof").arg(corpus("perfdata/README.md")),
+            output.arg("pprof").arg(corpus("perfdata/README.md"))
         };
 
         let status = output

@@ -157,9 +157,10 @@ fn a_chain_that_fits_is_right_and_one_that_does_not_is_cut_at_the_depth() {
         // While the recursion descends, the ring holds the newest calls.
         for w in &walked[..deepest] {
             let all = 1 + entries;
-            match w.truth <= all {
-                true => assert_eq!(w.verdict, Verdict::Ok, "{} frames", w.truth),
-                false => assert_eq!((w.verdict, w.code), (cut(all), Code::LbrDepth)),
+            if w.truth <= all {
+                assert_eq!(w.verdict, Verdict::Ok, "{} frames", w.truth)
+            } else {
+                assert_eq!((w.verdict, w.code), (cut(all), Code::LbrDepth))
             }
             assert!(w.invented == 0 && w.hits.iter().copied().eq(0..w.hits.len()));
         }

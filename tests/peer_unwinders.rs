@@ -25,10 +25,11 @@ fn root(path: &str) -> PathBuf {
 /// Builds the adapter in `folder`; `None` if its unwinder is not installed.
 fn adapter(name: &str, folder: &Path) -> Option<CommandUnwinder> {
     let source = root("examples/own-unwinders/peers").join(format!("{name}.c"));
-    let installed = match source.exists() {
+    let installed = if source.exists() {
         // Preprocessing it checks that the headers are installed.
-        true => Command::new("cc").arg("-E").arg(source).output(),
-        false => Command::new(name).arg("--version").output(),
+        Command::new("cc").arg("-E").arg(source).output()
+    } else {
+        Command::new(name).arg("--version").output()
     };
     if !installed.is_ok_and(|output| output.status.success()) {
         skip("peer_unwinders", format!("{name} is not installed"));

@@ -425,6 +425,50 @@ fn an_object_that_nothing_relocates_is_used_as_it_lies_in_the_file() {
     assert_eq!(sum(&linked).1["functions"], 1);
 }
 
+/// A part of a function that only a jump table leads to, by the names that compilers give parts. Under
+/// another name it is a function, and its row is wrong at the start of one.
+#[test]
+fn parts_are_known_by_their_names() {
+    let scratch = Scratch::new();
+    let checked = |name: &str| {
+        let source = format!(
+            "        .text
+        .globl  f
+        .type   f, @function
+f:      .cfi_startproc
+        sub     $24, %rsp
+        .cfi_def_cfa_offset 32
+        lea     table(%rip), %rax
+        movslq  (%rax,%rdi,4), %rcx
+        add     %rax, %rcx
+        jmp     *%rcx
+        .cfi_endproc
+        .size   f, .-f
+        .type   {name}, @function
+{name}: .cfi_startproc
+        .cfi_def_cfa_offset 32
+        add     $24, %rsp
+        .cfi_def_cfa_offset 8
+        ret
+        .cfi_endproc
+        .size   {name}, .-{name}
+        .section .rodata
+table:  .long   {name}-table
+"
+        );
+        let options = ["-shared", "-nostdlib"];
+        let library = scratch.cc("part.s", &source, &options).expect("cc links");
+        let sum = lines(&check(&["--json"], &library));
+        let sum = sum.last().expect("a summary").clone();
+        sum["contradicted"]["functions"].as_u64().expect("a number")
+    };
+
+    for name in ["f.cold", "f.cold.1", "f.__part.1", "f.eh"] {
+        assert_eq!(checked(name), 0, "{name}");
+    }
+    assert_eq!(checked("g"), 1);
+}
+
 /// What `*.so` matches has scripts of the linker among it; the files behind them are checked, too.
 #[test]
 fn a_file_that_cannot_be_read_does_not_keep_the_others_from_being_checked() {

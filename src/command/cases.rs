@@ -181,7 +181,7 @@ impl Corpus<'_> {
         } else if !self.folder.is_dir() && !self.is_carried {
             bail!("no folder {folder} here; name the folder of the cases with --folder");
         } else if self.is_carried && are_written {
-            // The carried copy is part of the program, so there is no file to write to.
+            // The cases built into the program have no files that could be rewritten.
             bail!(
                 "there is no folder {} here, and cases in the program cannot be blessed; name a \
                  case, or the folder of your cases with --folder",

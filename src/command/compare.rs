@@ -93,9 +93,10 @@ fn default_against(input: &Input) -> &'static str {
         let kernel = view.sample.kernel.as_ref()?;
         let mut recorded = view.sample.recorded.iter();
         let has_chain = recorded.any(|r| r.source == kernel::RECORDED);
-        Some(match kernel.states.is_empty() && !has_chain {
-            true => unwinders::KERNEL[0],
-            false => kernel::RECORDED,
+        Some(if kernel.states.is_empty() && !has_chain {
+            unwinders::KERNEL[0]
+        } else {
+            kernel::RECORDED
         })
     });
     by_kernel.flatten().unwrap_or(unwinders::REFERENCE)

@@ -130,16 +130,14 @@ fn chain_command(args: &Args, given: &Given<'_>, time: u64) -> Option<String> {
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let (input, only_chains) = opened(&args.input)?;
     // How `explain` is asked about one stack.
-    let against = match input.has_truth() {
-        true => "truth",
-        false => "proof",
-    };
+    let against = if input.has_truth() { "truth" } else { "proof" };
 
     // Without branch records the unwinders that read them would only add columns of nothing.
     let branches = input.made().branch_calls;
-    let default: Vec<&str> = match branches {
-        true => BRANCHES.into_iter().chain(DEFAULT).collect(),
-        false => DEFAULT.to_vec(),
+    let default: Vec<&str> = if branches {
+        BRANCHES.into_iter().chain(DEFAULT).collect()
+    } else {
+        DEFAULT.to_vec()
     };
 
     let run = Run {
@@ -158,9 +156,10 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
 
     let mut out = output::stdout();
     // With --unwinder, the first of those given that walked a stack; perf's chains are only counted.
-    let main = match args.walk.unwinder.is_empty() {
-        true => report.main(),
-        false => report.main_of(1),
+    let main = if args.walk.unwinder.is_empty() {
+        report.main()
+    } else {
+        report.main_of(1)
     };
 
     // Broken stacks count before whole ones. If all are unknown, nothing was judged.
@@ -206,9 +205,10 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
             }
             // Without registers there is nothing that `explain` could walk; the recorded chain can
             // be shown.
-            match only_chains {
-                true => chain_command(args, given, complaint.example.time),
-                false => Some(given.command(&BROKEN, &own, &[])),
+            if only_chains {
+                chain_command(args, given, complaint.example.time)
+            } else {
+                Some(given.command(&BROKEN, &own, &[]))
             }
         };
         write!(out, "{}", show::doctor_text(&report, main, limit, &explain))?;

@@ -212,9 +212,10 @@ fn bare(args: &Args) -> Result<Status> {
     // Numbers are parsed there: decimal, or hexadecimal with 0x.
     let line = flat::run(&case, args.machine.cpu().processor(), SCHEMA)?;
     let mut out = output::raw_stdout();
-    match args.json {
-        true => serde_json::to_writer(&mut out, &line)?,
-        false => write!(out, "{}", serde_json::to_string_pretty(&line)?)?,
+    if args.json {
+        serde_json::to_writer(&mut out, &line)?
+    } else {
+        write!(out, "{}", serde_json::to_string_pretty(&line)?)?
     }
     writeln!(out)?;
     out.flush()?;

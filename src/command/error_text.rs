@@ -17,11 +17,12 @@ pub(super) fn tell_usage(
 ) {
     let is_printable = words.iter().all(|word| word.printable().is_unchanged());
     let escaped = || words.iter().map(|word| word.printable().to_string());
-    let error = match is_printable {
-        true => error,
-        false => parse(escaped().collect())
+    let error = if is_printable {
+        error
+    } else {
+        parse(escaped().collect())
             .filter(clap::Error::use_stderr)
-            .unwrap_or(error),
+            .unwrap_or(error)
     };
     let text = escape::with_colours(&error.render().ansi().to_string());
     let mut stderr = anstream::AutoStream::auto(std::io::stderr());
@@ -51,9 +52,10 @@ pub(super) fn message(error: &anyhow::Error) -> String {
 /// outside.
 pub(super) fn cause_text(cause: &(dyn std::error::Error + 'static)) -> String {
     let text = cause.to_string();
-    match has_lines(cause) {
-        true => printable_lines(&text).into_owned(),
-        false => printable(&text).into_owned(),
+    if has_lines(cause) {
+        printable_lines(&text).into_owned()
+    } else {
+        printable(&text).into_owned()
     }
 }
 

@@ -44,9 +44,10 @@ pub(crate) fn check(command: &Command, given: &ArgMatches) -> Result<()> {
             // By device and inode: links and other spellings of a path are the same file.
             let same = |path: &PathBuf| regular(path).is_some_and(|read| id(&read) == id(&written));
             if !is_in_place && let Some(input) = paths.find(same) {
-                let names = match input.as_os_str() == output {
-                    true => String::new(),
-                    false => format!(", as {}", input.printable()),
+                let names = if input.as_os_str() == output {
+                    String::new()
+                } else {
+                    format!(", as {}", input.printable())
                 };
                 bail!(
                     "{} is an input of this command{names}; name another file to write",

@@ -181,9 +181,10 @@ impl MachineOptions {
         }
 
         // The working folder of this process need not exist below another root.
-        let cwd = match self.root == Path::new("/") {
-            true => std::env::current_dir()?.into_os_string(),
-            false => OsString::from("/"),
+        let cwd = if self.root == Path::new("/") {
+            std::env::current_dir()?.into_os_string()
+        } else {
+            OsString::from("/")
         };
 
         // With the rights of this process, the program sees the files that it would see natively.
@@ -231,9 +232,10 @@ impl MachineOptions {
     fn find(&self, name: &Path) -> Result<PathBuf> {
         if name.components().count() > 1 || name.is_absolute() {
             let absolute = self.root == Path::new("/") && name.is_relative();
-            return Ok(match absolute {
-                true => std::env::current_dir()?.join(name),
-                false => name.to_owned(),
+            return Ok(if absolute {
+                std::env::current_dir()?.join(name)
+            } else {
+                name.to_owned()
             });
         }
         in_path(name, &self.root).map_or_else(|| not_in_path(name), Ok)

@@ -52,9 +52,10 @@ const BUFFER_BYTES: usize = 1 << 16;
 /// printable is escaped.
 pub(crate) fn stdout() -> Box<dyn Write> {
     let buffered = std::io::BufWriter::with_capacity(BUFFER_BYTES, std::io::stdout());
-    match is_coloured() {
-        true => Box::new(escaped(super::paint::Painter::new(buffered))),
-        false => Box::new(escaped(buffered)),
+    if is_coloured() {
+        Box::new(escaped(super::paint::Painter::new(buffered)))
+    } else {
+        Box::new(escaped(buffered))
     }
 }
 
@@ -67,9 +68,10 @@ pub(crate) fn plain_stdout() -> impl Write {
 /// where a person reads them.
 pub(crate) fn raw_stdout() -> Box<dyn Write> {
     let stdout = std::io::stdout();
-    match stdout.is_terminal() {
-        true => Box::new(escaped(stdout)),
-        false => Box::new(std::io::BufWriter::with_capacity(BUFFER_BYTES, stdout)),
+    if stdout.is_terminal() {
+        Box::new(escaped(stdout))
+    } else {
+        Box::new(std::io::BufWriter::with_capacity(BUFFER_BYTES, stdout))
     }
 }
 

@@ -225,9 +225,10 @@ impl Args {
 
     /// How much of each chain text has.
     fn shown(&self) -> ListingLength {
-        match self.all {
-            true => ListingLength::All,
-            false => ListingLength::Folded,
+        if self.all {
+            ListingLength::All
+        } else {
+            ListingLength::Folded
         }
     }
 

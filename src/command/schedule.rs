@@ -44,12 +44,11 @@ impl ScheduleArgs {
         let cannot = || format!("cannot read the schedule {}", path.printable());
         // One byte more than allowed is read, to tell a file of the largest size from a larger one.
         let mut bytes = Vec::new();
-        match is_stream(path) {
-            true => std::io::stdin().take(BYTES_MAX + 1).read_to_end(&mut bytes),
-            false => {
-                let file = open::stream(path).with_context(cannot)?;
-                file.take(BYTES_MAX + 1).read_to_end(&mut bytes)
-            }
+        if is_stream(path) {
+            std::io::stdin().take(BYTES_MAX + 1).read_to_end(&mut bytes)
+        } else {
+            let file = open::stream(path).with_context(cannot)?;
+            file.take(BYTES_MAX + 1).read_to_end(&mut bytes)
         }
         .with_context(cannot)?;
 

@@ -131,7 +131,7 @@ fn lines(done: &Done) -> Vec<String> {
     }
 
     let left_out = &done.left_out;
-    // Their types are told: somebody who reads the file may miss them.
+    // Readers of the file may miss these records, so their types are listed.
     if !left_out.records.is_empty() {
         let all = left_out.records.iter();
         let all: Vec<String> = all

@@ -195,9 +195,10 @@ pub(crate) struct Explored<'a> {
 /// showing it.
 pub(crate) fn status(states: &States) -> Status {
     output::tell_notices(&states.notices());
-    match states.is_modelled() {
-        true => Status::AsExpected,
-        false => Status::NothingJudged,
+    if states.is_modelled() {
+        Status::AsExpected
+    } else {
+        Status::NothingJudged
     }
 }
 
@@ -290,9 +291,10 @@ impl StateArgs {
             states: States::of_program(reversible, stop.clone()),
             index,
             stop,
-            source: match subject.is_file {
-                true => source,
-                false => format!("-- {source}"),
+            source: if subject.is_file {
+                source
+            } else {
+                format!("-- {source}")
             },
             executable: Some(executable),
         })

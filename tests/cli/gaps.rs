@@ -122,7 +122,7 @@ fn a_recording_that_was_cut_short_has_the_status_of_what_is_there() {
                 run(&[args, &[file]].concat()),
                 run(&[args, &[&whole]].concat()),
             );
-            // Enough is left for the same status: missing samples are told, and are not an error.
+            // Enough is left for the same status: missing samples are reported, and are not an error.
             assert_eq!(status(&cut), status(&whole), "{args:?} {}", stderr(&cut));
 
             // It is said once, with the file's name.

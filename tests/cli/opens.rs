@@ -105,7 +105,7 @@ fn times_opened(words: Words, file: &Path, out: &Path) -> u32 {
 
 /// Inputs of each kind in `folder`, and the commands that read them.
 fn inputs(folder: &Path) -> Vec<(PathBuf, Vec<Words>)> {
-    // Copies in a folder of the test: an input is told by its file, and nothing else opens these.
+    // Copies in a folder of the test: an input is identified by its file, and nothing else opens these.
     let copy = |from: &str, name: &str| {
         let mut bytes = std::fs::read(root(from)).expect("a file");
         if from.ends_with(".zst") {

@@ -326,7 +326,7 @@ fn a_quiz_of_a_fake_start_is_true() {
     assert!(!told.contains("the function that rip is in."), "{told}");
 }
 
-/// A case that is named by its path is called by it: the command that is told finds it.
+/// A case given by its path is called by that path, so that the printed command finds it.
 #[test]
 fn a_case_by_its_path_is_called_by_it() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -367,7 +367,7 @@ fn a_quiz_draws_cases_and_counts() {
     let words: Vec<&str> = command.split_whitespace().collect();
     assert_eq!(quiz_with(&words, &wrong).1, told);
 
-    // The right answer is in the picture that is told.
+    // The right answer is in the picture that is shown.
     let (_, command) = told
         .split_once("with its names: unwind-sim ")
         .expect("a command");

@@ -178,9 +178,10 @@ pub(super) fn check_headings() {
         let path = format!("docs/book/src/codes/{code}.md");
         let page = std::fs::read_to_string(top().join(&path)).expect("a page");
         // A new page may have no heading yet.
-        let body = match page.starts_with("# ") {
-            true => page.split_once('\n').map_or("", |(_, body)| body),
-            false => &format!("\n{page}"),
+        let body = if page.starts_with("# ") {
+            page.split_once('\n').map_or("", |(_, body)| body)
+        } else {
+            &format!("\n{page}")
         };
         let right = format!("# {code} {}\n{body}", code.description());
         compare_or_write(&path, &page, &right);

@@ -138,9 +138,10 @@ fn retitle(drawing: &Drawing, title: &str) {
     let line = &mut lines[drawing.line];
     let (_, old) = image_of(line).expect("an image");
     // Text of HTML in HTML, and plain in Markdown.
-    let new = match line.starts_with("![") {
-        true => unescaped(title),
-        false => title.to_owned(),
+    let new = if line.starts_with("![") {
+        unescaped(title)
+    } else {
+        title.to_owned()
     };
     *line = line.replace(old, &new);
     std::fs::write(path, lines.join("\n") + "\n").expect("the page is written");
@@ -181,9 +182,10 @@ fn drawings_are_what_their_commands_write() {
         if drawing.alternative != unescaped(title) {
             faults.push(format!("{place}: its text is not `{}`", unescaped(title)));
         }
-        let most = match drawing.command.starts_with("--embed") {
-            true => EMBEDDED_BYTES_MAX,
-            false => ONE_BYTES_MAX,
+        let most = if drawing.command.starts_with("--embed") {
+            EMBEDDED_BYTES_MAX
+        } else {
+            ONE_BYTES_MAX
         };
         if image.len() > most {
             faults.push(format!("{place}: {} bytes, not {most}", image.len()));
@@ -215,7 +217,7 @@ fn an_image_is_found_in_both_forms() {
     assert_eq!(found.command, "--embed x case.s");
     assert_eq!(found.path, Path::new("docs/d.svg"));
     assert_eq!(found.alternative, "a < b");
-    // One of a single state is no object.
+    // One of a single state is not interactive.
     let page = page.replace("--embed", "--svg");
     assert!(Drawing::of("docs/page.md", &page, 1).is_err());
 }

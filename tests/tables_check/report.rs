@@ -136,7 +136,7 @@ mono_aot_file_info:
     // A library, so that the symbol that Mono looks for is exported.
     let options = ["-shared", "-nostdlib"];
     let file = scratch.cc("method.s", source, &options).expect("a library");
-    // Both are told: whose code it is, and that such rows are known of it.
+    // Both are printed: whose code it is, and that such rows are known of it.
     let text = text(&[], &file);
     let known = "looks like mono-mark (docs/findings.md)";
     assert!(text.contains(known), "{text}");

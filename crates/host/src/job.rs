@@ -1,5 +1,5 @@
-//! Job control of a program that uses the terminal as it likes: it is told of the signals, so that it can
-//! give the terminal back before it stops, and take it again when it goes on.
+//! Job control for a program that changes the terminal's mode: the signals set flags, so that the program
+//! can restore the terminal before it stops, and take it again when it continues.
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
 use nix::unistd::Pid;

@@ -353,9 +353,10 @@ fn origin_of(value: &serde_json::Value) -> Option<Origin> {
 fn only_in(these: &[String], others: &[String]) -> String {
     let only = these.iter().filter(|o| !others.contains(o));
     let only: Vec<String> = only.map(|o| format!("`{o}`")).collect();
-    match only.is_empty() {
-        true => "none of them".to_owned(),
-        false => only.join(", "),
+    if only.is_empty() {
+        "none of them".to_owned()
+    } else {
+        only.join(", ")
     }
 }
 

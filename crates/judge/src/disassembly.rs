@@ -44,9 +44,10 @@ pub fn listed(bytes: &[u8], address: u64) -> Vec<(usize, Option<String>)> {
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
         let ip = address.wrapping_add(at as u64);
         let insn = Decoder::with_ip(64, rest, ip, DecoderOptions::NONE).decode();
-        let line = match insn.is_invalid() {
-            true => (1, None),
-            false => (insn.len(), Some(instruction(&insn))),
+        let line = if insn.is_invalid() {
+            (1, None)
+        } else {
+            (insn.len(), Some(instruction(&insn)))
         };
         at += line.0;
         lines.push(line);

@@ -351,9 +351,10 @@ impl Input {
         self.recording.views_from(first, &mut |view| {
             taken += 1;
             take(view);
-            match taken < count {
-                true => ControlFlow::Continue(()),
-                false => ControlFlow::Break(()),
+            if taken < count {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
             }
         })?;
         Ok(taken)

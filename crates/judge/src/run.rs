@@ -133,11 +133,13 @@ impl Column {
             let version = self.version.or(recorded);
             version.map_or(FakeVariant::V5_2, Version::fake_start)
         };
-        self.variant
-            .unwrap_or_else(|| match view.sample.regs.is_fake() {
-                true => Variant::Fake(fake()),
-                false => Variant::Hardware,
-            })
+        self.variant.unwrap_or_else(|| {
+            if view.sample.regs.is_fake() {
+                Variant::Fake(fake())
+            } else {
+                Variant::Hardware
+            }
+        })
     }
 }
 

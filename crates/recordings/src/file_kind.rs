@@ -388,9 +388,10 @@ pub fn file_kind(path: &Path) -> io::Result<FileKind> {
 pub(crate) fn of_file(path: &Path, head: &[u8]) -> FileKind {
     let kind = by_bytes(head);
     // A program may have any name; a case is known by nothing else.
-    match has_name_of_case(path) && matches!(kind.row().mark, Mark::Text(_)) {
-        true => FileKind::Case,
-        false => kind,
+    if has_name_of_case(path) && matches!(kind.row().mark, Mark::Text(_)) {
+        FileKind::Case
+    } else {
+        kind
     }
 }
 

@@ -164,9 +164,10 @@ pub fn registered(
     for (address, size) in list {
         // All files together are bounded, too.
         let size_max = FILE_SIZE_MAX.min(left);
-        let bytes = match size <= size_max {
-            true => read(address, size),
-            false => Vec::new(),
+        let bytes = if size <= size_max {
+            read(address, size)
+        } else {
+            Vec::new()
         };
         left = left.saturating_sub(size);
         let whole = (bytes.len() as u64 == size).then_some(bytes);

@@ -136,9 +136,10 @@ impl InputFile {
             path: path.into(),
             source,
         })?;
-        match kinds.contains(&file.kind()) {
-            true => Ok(file),
-            false => Err(file.is_not(wanted).into()),
+        if kinds.contains(&file.kind()) {
+            Ok(file)
+        } else {
+            Err(file.is_not(wanted).into())
         }
     }
 

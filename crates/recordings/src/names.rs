@@ -127,9 +127,10 @@ fn without_context_type(text: &str) -> &str {
         .trim_start_matches(" const")
         .trim_start_matches([' ', '&']);
 
-    match behind.starts_with("::") {
-        true => &text[name..],
-        false => text,
+    if behind.starts_with("::") {
+        &text[name..]
+    } else {
+        text
     }
 }
 
@@ -180,9 +181,10 @@ impl Location {
     /// The location of `pc` in `space`. For a return address, the function is that of the call; a
     /// signal trampoline, which nothing called, is looked up as it is.
     pub fn of(space: &AddressSpace, pc: CodeAddress) -> Location {
-        let lookup = match is_trampoline(space, pc.value()) {
-            true => pc.value(),
-            false => pc.symbol_address(),
+        let lookup = if is_trampoline(space, pc.value()) {
+            pc.value()
+        } else {
+            pc.symbol_address()
         };
         Self::in_space(space, lookup, pc.value())
     }

@@ -123,9 +123,10 @@ pub fn times_opened(path: &Path) -> io::Result<u32> {
 }
 
 fn is_file(metadata: &Metadata) -> io::Result<()> {
-    match metadata.is_file() {
-        true => Ok(()),
-        false => Err(NotAFile::new(metadata.file_type()).into()),
+    if metadata.is_file() {
+        Ok(())
+    } else {
+        Err(NotAFile::new(metadata.file_type()).into())
     }
 }
 

@@ -190,9 +190,12 @@ impl Recording {
     /// # Errors
     /// See [`Recording::views`].
     pub fn views_from(&self, first: u64, take: &mut TakeView<'_>) -> Result<(), ImportError> {
-        let mut take = |view: &View<'_>| match view.number < first {
-            true => ControlFlow::Continue(()),
-            false => take(view),
+        let mut take = |view: &View<'_>| {
+            if view.number < first {
+                ControlFlow::Continue(())
+            } else {
+                take(view)
+            }
         };
         let Some(trace) = self.trace() else {
             return self.views(&mut take).map(drop);

@@ -179,13 +179,13 @@ impl CodeRules {
         let lines = code.into_iter().map(line).collect();
         let names = columns.iter().map(|column| column.name.clone());
         let columns: Vec<String> = names.collect();
-        let titles = columns
-            .iter()
-            .zip(derived)
-            .map(|(name, derived)| match derived {
-                true => format!("{name}(derived)"),
-                false => name.clone(),
-            });
+        let titles = columns.iter().zip(derived).map(|(name, derived)| {
+            if derived {
+                format!("{name}(derived)")
+            } else {
+                name.clone()
+            }
+        });
         CodeRules {
             titles: titles.collect(),
             columns,

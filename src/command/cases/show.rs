@@ -184,9 +184,10 @@ pub(super) fn heading(
         .into_iter()
         .filter(|name| *name != key.to_string())
         .collect();
-    let also = match others.is_empty() {
-        true => String::new(),
-        false => format!(" (other points: {})", others.join(", ")),
+    let also = if others.is_empty() {
+        String::new()
+    } else {
+        format!(" (other points: {})", others.join(", "))
     };
     writeln!(out, "\nat {key}, in {place}{also}")?;
     Ok(())

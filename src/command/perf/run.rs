@@ -78,9 +78,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 
         write_records(args, &world)?;
         // No output is expected of a random run: it is judged only by whether a rule is broken.
-        let status = match join(&world, Mode::Own).violations.is_empty() {
-            true => Status::AsExpected,
-            false => Status::Difference.known(),
+        let status = if join(&world, Mode::Own).violations.is_empty() {
+            Status::AsExpected
+        } else {
+            Status::Difference.known()
         };
 
         out.write_all(text.as_bytes())?;
@@ -93,9 +94,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
     let path = file.path();
 
-    let outcome = match args.bless {
-        true => run::run_and_bless(file)?,
-        false => run::run(file, args.cpus, args.lbr_storage)?,
+    let outcome = if args.bless {
+        run::run_and_bless(file)?
+    } else {
+        run::run(file, args.cpus, args.lbr_storage)?
     };
     write_records(args, &outcome.world)?;
 

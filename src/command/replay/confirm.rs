@@ -77,13 +77,14 @@ pub(super) fn run(
 
         let unwinder = run.engines[columns[column].engine].name();
         let start = columns[column].variant_for(view).as_str();
-        match args.json {
-            true => json::chain(view, unwinder, start, outcome).write(out)?,
-            false => write!(
+        if args.json {
+            json::chain(view, unwinder, start, outcome).write(out)?
+        } else {
+            write!(
                 out,
                 "{}",
                 text::chain_text(&names[column], view, outcome, args.shown())
-            )?,
+            )?
         }
 
         // A stack that cannot be resumed says nothing about a chain.

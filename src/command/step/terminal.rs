@@ -207,9 +207,10 @@ fn show(
         }
     }
 
-    match stepper.wants_edit() {
-        true => Ok(Ended::Edit(stepper.place()?)),
-        false => Ok(Ended::Done),
+    if stepper.wants_edit() {
+        Ok(Ended::Edit(stepper.place()?))
+    } else {
+        Ok(Ended::Done)
     }
 }
 
@@ -228,7 +229,7 @@ pub(crate) fn demo(demo: &Demo, play: PlayArgs, tool: &clap::Command) -> Result<
     let mut args = Args::from_arg_matches(matches)?;
     args.play = play;
     let given = Given::new(tool, matches).after(&format!("unwind-sim demo {name} -o {file}"));
-    // What is told comes first, not what is wrong.
+    // The demo's first note comes first, not what is wrong.
     let notes = demo.notes();
     let first = notes.first().map_or(0, |note| note.sample);
     let mut session = Session::new(&args)?;
@@ -275,12 +276,11 @@ fn ended() -> &'static AtomicBool {
 fn read_script(path: &Path) -> Result<String> {
     let cannot = || format!("cannot read the script {}", path.printable());
     let mut text = String::new();
-    let read = match path == Path::new("-") {
-        true => std::io::stdin().take(SCRIPT_MAX).read_to_string(&mut text),
-        false => {
-            let file = open::stream(path).with_context(cannot)?;
-            file.take(SCRIPT_MAX).read_to_string(&mut text)
-        }
+    let read = if path == Path::new("-") {
+        std::io::stdin().take(SCRIPT_MAX).read_to_string(&mut text)
+    } else {
+        let file = open::stream(path).with_context(cannot)?;
+        file.take(SCRIPT_MAX).read_to_string(&mut text)
     };
     read.with_context(cannot)?;
     Ok(text)

@@ -227,10 +227,11 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
 
     let mut sarif = args.sarif.then(Sarif::default);
-    let mut out = match args.sarif {
+    let mut out = if args.sarif {
         // SARIF is one document for other programs, whose bytes are not to be escaped.
-        true => output::raw_stdout(),
-        false => output::stdout(),
+        output::raw_stdout()
+    } else {
+        output::stdout()
     };
     let mut status = Status::NothingJudged;
 

@@ -91,9 +91,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     };
     let written = convert_in_file(&file, &data, &options, args.replace)?;
     written::write(&args.output, &written.bytes, &args.path)?;
-    match args.json {
-        true => write_json(args, &file, &written)?,
-        false => write_text(args, &file, &written)?,
+    if args.json {
+        write_json(args, &file, &written)?
+    } else {
+        write_text(args, &file, &written)?
     }
     Ok(Status::AsExpected)
 }

@@ -101,10 +101,7 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     // A file of two names is one build; the functions of two builds are matched by name.
     let found = (path.canonicalize(), other.canonicalize());
     let is_same = path == other || matches!(found, (Ok(path), Ok(other)) if path == other);
-    let other = match is_same {
-        true => None,
-        false => Some(open(&other)?),
-    };
+    let other = if is_same { None } else { Some(open(&other)?) };
 
     let files = [&file, other.as_ref().unwrap_or(&file)];
     let pairs = pairs(files, [first, second], other.is_some());
@@ -122,12 +119,13 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
             table: &tables[i],
         });
 
-        let found = match other.is_some() {
-            true => builds::diff(inputs[0], inputs[1]),
-            false => Builds {
+        let found = if other.is_some() {
+            builds::diff(inputs[0], inputs[1])
+        } else {
+            Builds {
                 diff: diff::diff(inputs[0], inputs[1]),
                 ..Builds::default()
-            },
+            }
         };
 
         if found.diff.contradicts() {

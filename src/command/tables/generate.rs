@@ -115,23 +115,22 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let options = Options::new(boundaries, args.to);
 
     // Only a table of the same kind says the same things at each address.
-    let (generated, compared) = match args.compare {
-        false => (generate(&file, options)?, None),
-        true => {
-            let encoding = match args.to {
-                Target::Orc(encoding) => Some(encoding),
-                _ => None,
-            };
-            let Some(old) = Table::read_as(&file, args.to.kind(), encoding) else {
-                bail!(
-                    "{}: no {} to compare with",
-                    file.name(),
-                    args.to.kind().as_str()
-                );
-            };
-            let (generated, comparison) = compare(&file, options, &old, args.to)?;
-            (generated, Some((comparison, old)))
-        }
+    let (generated, compared) = if args.compare {
+        let encoding = match args.to {
+            Target::Orc(encoding) => Some(encoding),
+            _ => None,
+        };
+        let Some(old) = Table::read_as(&file, args.to.kind(), encoding) else {
+            bail!(
+                "{}: no {} to compare with",
+                file.name(),
+                args.to.kind().as_str()
+            );
+        };
+        let (generated, comparison) = compare(&file, options, &old, args.to)?;
+        (generated, Some((comparison, old)))
+    } else {
+        (generate(&file, options)?, None)
     };
 
     let shown = Shown {
@@ -145,9 +144,10 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     // The input was read whole, since the output may have the same name.
     written::write(&args.output, &written.bytes, &args.path)?;
 
-    match args.json {
-        true => shown.write_json(&written)?,
-        false => shown.write_text(&written)?,
+    if args.json {
+        shown.write_json(&written)?
+    } else {
+        shown.write_text(&written)?
     }
     Ok(Status::AsExpected)
 }

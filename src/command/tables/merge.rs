@@ -40,14 +40,16 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     let (file, data) = written::read(&written::open(&args.path)?)?;
     let (bytes, merged) = merge_in_file(&file, &data)?;
     written::write(&args.output, &bytes, &args.path)?;
-    let status = match merged.conflicts.is_empty() {
-        true => Status::AsExpected,
-        false => Status::Difference,
+    let status = if merged.conflicts.is_empty() {
+        Status::AsExpected
+    } else {
+        Status::Difference
     }
     .known();
-    match args.json {
-        true => write_json(args, &merged)?,
-        false => write_text(args, &merged)?,
+    if args.json {
+        write_json(args, &merged)?
+    } else {
+        write_text(args, &merged)?
     }
     Ok(status)
 }

@@ -36,9 +36,10 @@ pub(super) fn run(
 ) -> Result<Status> {
     let of = || format!("--files {}", files.printable());
     // The list is read whole before the first file: shards are dealt out by its order.
-    let list = match files == STANDARD {
-        true => List::read(std::io::stdin().lock()),
-        false => open::stream(files).map_err(Into::into).and_then(List::read),
+    let list = if files == STANDARD {
+        List::read(std::io::stdin().lock())
+    } else {
+        open::stream(files).map_err(Into::into).and_then(List::read)
     };
 
     let list = list.with_context(of)?;

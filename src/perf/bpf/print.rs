@@ -59,10 +59,11 @@ impl Handled {
         // As `perf script --ns` prints it: the CPU in brackets, then seconds and nanoseconds.
         for output in &self.outputs {
             let (seconds, ns) = (output.time / 1_000_000_000, output.time % 1_000_000_000);
-            let payload = match output.is_ring {
-                true => output.data.clone(),
+            let payload = if output.is_ring {
+                output.data.clone()
+            } else {
                 // As in a recording: `PERF_SAMPLE_RAW` is padded, a record of a ring buffer is not.
-                false => raw_payload(&output.data),
+                raw_payload(&output.data)
             };
             writeln!(
                 out,

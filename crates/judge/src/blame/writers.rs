@@ -314,9 +314,10 @@ fn tools(comment: &[u8]) -> (Vec<String>, Vec<String>) {
     for word in words.map(String::from_utf8_lossy) {
         let linker = word.strip_prefix("Linker: ");
         let is_mold = word.starts_with("mold ");
-        let list = match linker.is_some() || is_mold {
-            true => &mut linkers,
-            false => &mut compilers,
+        let list = if linker.is_some() || is_mold {
+            &mut linkers
+        } else {
+            &mut compilers
         };
         let name = linker.unwrap_or(&word).to_owned();
         if !list.contains(&name) {

@@ -75,10 +75,7 @@ pub fn case_of(file: &InputFile) -> Result<Case, CaseFailure> {
             source,
         })?;
     let path = file.path().to_string_lossy();
-    let name = match file.is_piped() {
-        true => PIPED,
-        false => &path,
-    };
+    let name = if file.is_piped() { PIPED } else { &path };
     Ok(Case::parse_named(name, &path, &text)?)
 }
 

@@ -19,9 +19,10 @@ pub(super) enum Reached {
 impl Reached {
     /// The limit at which a recording ends that has as much as its plan asks for.
     pub(super) fn of_plan(limits: &CaseLimits, samples: u64) -> Reached {
-        match samples >= limits.samples_max {
-            true => Reached::Samples(limits.samples_max),
-            false => Reached::Instructions(limits.instructions_max),
+        if samples >= limits.samples_max {
+            Reached::Samples(limits.samples_max)
+        } else {
+            Reached::Instructions(limits.instructions_max)
         }
     }
 }

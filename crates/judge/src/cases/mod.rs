@@ -195,9 +195,10 @@ pub fn emulate(path: &Path, limits: &CaseLimits) -> Result<Recorded, CaseFailure
     let built = Built::without_defect(&open(path)?, limits)?;
     let recorded = in_machine(&built)?;
     let differences = recorded.truth_differences();
-    match differences.is_empty() {
-        true => Ok(recorded),
-        false => Err(CaseFailure::differs(&built.case, &differences)),
+    if differences.is_empty() {
+        Ok(recorded)
+    } else {
+        Err(CaseFailure::differs(&built.case, &differences))
     }
 }
 

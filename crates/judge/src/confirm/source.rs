@@ -260,9 +260,10 @@ fn of_sample(view: &View<'_>, files: &mut Files) -> Result<Core, NotResumable> {
     for region in &view.sample.regions {
         // A page that is known only in part is not mapped. Below rsp nothing is live.
         let is_stack = std::ptr::eq(region, stack);
-        let start = match is_stack {
-            true => region.address & !(PAGE - 1),
-            false => region.address.next_multiple_of(PAGE),
+        let start = if is_stack {
+            region.address & !(PAGE - 1)
+        } else {
+            region.address.next_multiple_of(PAGE)
         };
         let end = (region.address + region.bytes.len() as u64) & !(PAGE - 1);
 

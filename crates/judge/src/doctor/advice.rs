@@ -159,16 +159,18 @@ pub(super) fn advice(situation: &Situation<'_>) -> String {
     let remedies = remedies(situation.kind).iter();
     let texts = remedies.filter_map(|r| Some((*r, r.text(situation)?)));
     let (given, all): (Vec<Remedy>, Vec<String>) = texts.unzip();
-    let text = match all.is_empty() {
-        true => "look at one".into(),
-        false => all.join("; or ") + gain(situation, &given, &all),
+    let text = if all.is_empty() {
+        "look at one".into()
+    } else {
+        all.join("; or ") + gain(situation, &given, &all)
     };
-    match situation.is_doubtful {
-        true => format!(
+    if situation.is_doubtful {
+        format!(
             "make sure that the file is the build that ran, or name a folder with that build with \
              --symfs; if it is: {text}"
-        ),
-        false => text,
+        )
+    } else {
+        text
     }
 }
 
@@ -204,9 +206,10 @@ fn gain(s: &Situation<'_>, given: &[Remedy], texts: &[String]) -> &'static str {
         remedy => WITHOUT.contains(remedy),
     };
 
-    match given.iter().any(is_measured) || texts.iter().all(is_none) {
-        true => "",
-        false => UNSEEN,
+    if given.iter().any(is_measured) || texts.iter().all(is_none) {
+        ""
+    } else {
+        UNSEEN
     }
 }
 
@@ -247,9 +250,10 @@ impl Situation<'_> {
         if tried.peek().is_none() {
             return Standing::NotTried;
         }
-        match tried.any(|s| self.is_better(s)) {
-            true => Standing::Better,
-            false => Standing::NotBetter,
+        if tried.any(|s| self.is_better(s)) {
+            Standing::Better
+        } else {
+            Standing::NotBetter
         }
     }
 
@@ -490,9 +494,10 @@ fn frame_pointers(s: &Situation<'_>) -> String {
     const LEAVES: &str = "the innermost functions lack one, so their callers are missing, up to the first \
                           with one; ";
     let leaves = if s.only_leaves { LEAVES } else { "" };
-    let how = match s.is_systems() {
-        true => "use a build of it with frame pointers",
-        false => s.origin.frame_pointers(s.only_leaves),
+    let how = if s.is_systems() {
+        "use a build of it with frame pointers"
+    } else {
+        s.origin.frame_pointers(s.only_leaves)
     };
     format!("{leaves}{how}")
 }
@@ -565,9 +570,10 @@ fn longer_copy(s: &Situation<'_>) -> Option<String> {
         "record with `--call-graph dwarf,{more}` (this recording: {copied}; the next words are up to \
          {} bytes above rsp{})",
         needed.most,
-        match needed.most > COPY_MAX {
-            true => ", which no copy reaches in some stacks",
-            false => "",
+        if needed.most > COPY_MAX {
+            ", which no copy reaches in some stacks"
+        } else {
+            ""
         }
     ))
 }

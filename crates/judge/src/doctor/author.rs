@@ -48,9 +48,10 @@ impl Spot {
             return Origin::by(Author::Kernel);
         }
         let Some(image) = &self.image else {
-            return Origin::by(match self.name.starts_with('/') {
-                true => unknown,
-                false => Author::Jit,
+            return Origin::by(if self.name.starts_with('/') {
+                unknown
+            } else {
+                Author::Jit
             });
         };
         match image.symbol(self.svma).map(|s| s.name.as_str()) {
@@ -110,9 +111,10 @@ fn of_image(image: &Image, svma: u64, files: &FinderOptions) -> Option<Origin> {
     // specification, ABI).
     if made.is_none() && comment.iter().any(|words| words.contains("ldc version")) {
         let is_d = |symbol: &unwind_sim_unwind::image::Symbol| symbol.name.starts_with("_D");
-        language = match image.symbol(svma).is_some_and(is_d) {
-            true => Language::Ldc,
-            false => language,
+        language = if image.symbol(svma).is_some_and(is_d) {
+            Language::Ldc
+        } else {
+            language
         };
     }
 

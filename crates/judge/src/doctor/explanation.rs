@@ -191,13 +191,13 @@ impl BrokenWalk<'_> {
             (Kind::FrameLimit, _) if is_endless(view, outcome) => {
                 Some(Explanation::of(Kind::EndlessRecursion))
             }
-            // No memory has such an address: what was read on the way is no frame pointer or address.
+            // No memory has such an address: what was read on the way is not a frame pointer or an address.
             (Kind::NotRecorded | Kind::CopyTooShort, Reason::Memory(error))
                 if !is_by_frame_pointer && !is_canonical(error.address()) =>
             {
                 let is_proven = outcome.ground.known as usize >= outcome.chain.frames.len();
                 let what = format!(
-                    "the next word would be at {:#x}, which is no address",
+                    "the next word would be at {:#x}, which is not an address",
                     error.address()
                 );
                 Some(overwritten_register(Kind::Other, is_proven, &what))

@@ -177,15 +177,16 @@ impl Gathered {
         let at = fault.pc.symbol_address();
         let mapping = view.space.find(at);
 
-        // Where a jump or a return led is no place to blame; where it came from is.
+        // The target of a jump or return is not to blame; where it came from is.
         let is_led = matches!(
             kind,
             Kind::BadJump | Kind::OverwrittenReturn | Kind::UnmappedCode
         );
         let has_place = kind.has_place() && (!is_led || mapping.is_some());
-        let (image, function) = match has_place {
-            true => kind::place(view.space, fault.pc),
-            false => (String::new(), String::new()),
+        let (image, function) = if has_place {
+            kind::place(view.space, fault.pc)
+        } else {
+            (String::new(), String::new())
         };
 
         let is_known = fault.code != Code::EndUnknown;
@@ -334,7 +335,7 @@ fn finish(
     }
 
     let problem = source.problem(&complaint.image);
-    // A memfd that holds an ELF file is no generated code.
+    // A memfd that holds an ELF file is not generated code.
     if complaint.kind == Kind::Jit && problem.is_some_and(|p| !p.build_id.is_empty()) {
         complaint.kind = Kind::NoFile;
     }

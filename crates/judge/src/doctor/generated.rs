@@ -34,9 +34,10 @@ impl Generator {
 
 /// How code that keeps frame pointers is walked.
 fn by_frame_pointers(s: &Situation<'_>) -> &'static str {
-    match s.is_profile() && !s.has_fp_chains() {
-        true => "record with `--call-graph fp`, or walk with `--unwinder dwarf+fp`",
-        false => "walk with `--unwinder dwarf+fp`",
+    if s.is_profile() && !s.has_fp_chains() {
+        "record with `--call-graph fp`, or walk with `--unwinder dwarf+fp`"
+    } else {
+        "walk with `--unwinder dwarf+fp`"
     }
 }
 

@@ -319,9 +319,10 @@ fn prove(
             };
             // The proof says which registers the code lost on the way; frame pointers have no row
             // to blame for it.
-            let by_row = match reading.is_by_frame_pointer {
-                true => None,
-                false => fault::of_lost(view, &outcome, &proven.lost, (&dwarf, &mut cache)),
+            let by_row = if reading.is_by_frame_pointer {
+                None
+            } else {
+                fault::of_lost(view, &outcome, &proven.lost, (&dwarf, &mut cache))
             };
 
             let judged = match by_row {

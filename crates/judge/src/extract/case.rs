@@ -528,9 +528,10 @@ impl Stack<'_> {
             None => {}
         }
 
-        let end = match has_cfi {
-            true => "        .cfi_endproc\n",
-            false => "",
+        let end = if has_cfi {
+            "        .cfi_endproc\n"
+        } else {
+            ""
         };
 
         match callee {

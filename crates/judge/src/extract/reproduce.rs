@@ -86,10 +86,11 @@ pub fn check(text: &str, path: &Path, wanted: &[Recorded]) -> Result<(), NotWrit
         }
     }
 
-    match differs.is_empty() {
-        true => Ok(()),
-        false => Err(NotWritable::NotReproduced {
+    if differs.is_empty() {
+        Ok(())
+    } else {
+        Err(NotWritable::NotReproduced {
             differs: differs.join(", "),
-        }),
+        })
     }
 }

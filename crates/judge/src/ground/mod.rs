@@ -356,9 +356,10 @@ fn is_code(view: &View<'_>, pc: CodeAddress) -> bool {
 }
 
 fn ending_without_image(mapping: &Mapping) -> Ending {
-    match mapping.name.starts_with('/') && !mapping.name.starts_with("//anon") {
-        true => Ending::NoFile,
-        false => Ending::Jit,
+    if mapping.name.starts_with('/') && !mapping.name.starts_with("//anon") {
+        Ending::NoFile
+    } else {
+        Ending::Jit
     }
 }
 

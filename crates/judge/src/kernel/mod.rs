@@ -165,8 +165,9 @@ pub fn version(text: &str) -> Option<Version> {
 
 /// The unwinder's name, with the kernel version appended if it takes one and has none.
 pub fn with_version(spec: &str, version: Version) -> String {
-    match spec.ends_with(":kernel") {
-        true => format!("{spec}-{version}"),
-        false => spec.to_owned(),
+    if spec.ends_with(":kernel") {
+        format!("{spec}-{version}")
+    } else {
+        spec.to_owned()
     }
 }

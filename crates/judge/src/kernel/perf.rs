@@ -229,9 +229,10 @@ impl Shape {
     fn apply(self, options: CallchainOptions) -> CallchainOptions {
         CallchainOptions {
             kernel: self.kernel,
-            user: match self.user {
-                true => options.user,
-                false => UserWalk::None,
+            user: if self.user {
+                options.user
+            } else {
+                UserWalk::None
             },
             add_mark: self.add_mark,
             ..options

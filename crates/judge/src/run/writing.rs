@@ -243,10 +243,7 @@ impl<D: Describe> Watch for Writer<'_, D> {
     fn end(&mut self, failed: bool) -> Result<(), RunError> {
         let piece = std::mem::replace(&mut self.piece, self.turn.piece());
         let sent = self.send(Some(piece));
-        let sent = match failed {
-            true => self.send(None),
-            false => sent,
-        };
+        let sent = if failed { self.send(None) } else { sent };
         self.pieces = None;
         sent
     }

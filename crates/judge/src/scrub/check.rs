@@ -95,10 +95,7 @@ pub(super) fn doctor(
 }
 
 fn examine(input: &Input, scrubber: &mut Scrubber<'_>) -> Result<Report, RunError> {
-    let against = match input.has_truth() {
-        true => "truth",
-        false => "proof",
-    };
+    let against = if input.has_truth() { "truth" } else { "proof" };
     let run = Run {
         engines: spec::engines(&BY_DOCTOR.map(str::to_owned))?,
         variants: Vec::new(),

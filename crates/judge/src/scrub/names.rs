@@ -61,9 +61,10 @@ impl Names {
 
 /// The file name, if this is an absolute path.
 pub(crate) fn file_name(path: &str) -> &str {
-    match path.starts_with('/') {
-        true => path.rsplit('/').next().unwrap_or(path),
-        false => path,
+    if path.starts_with('/') {
+        path.rsplit('/').next().unwrap_or(path)
+    } else {
+        path
     }
 }
 

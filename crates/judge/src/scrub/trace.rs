@@ -183,12 +183,11 @@ impl Images {
             (None, None) => None,
             (None, Some(image)) => {
                 let named;
-                let image: &Image = match rename {
-                    true => {
-                        named = with_name(image, &name);
-                        &named
-                    }
-                    false => image,
+                let image: &Image = if rename {
+                    named = with_name(image, &name);
+                    &named
+                } else {
+                    image
                 };
                 let new = writer.add_image(image)?;
                 self.0.insert(index, new);

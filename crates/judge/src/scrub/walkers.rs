@@ -45,9 +45,10 @@ impl Walkers {
         for unwinder in unwinders::all() {
             // A kernel's unwinders walk other stacks than those of programs, whatever their name.
             let plain = unwinder.name.trim_end_matches(":kernel");
-            let list = match plain == unwinder.name {
-                true => &mut single,
-                false => &mut kernel,
+            let list = if plain == unwinder.name {
+                &mut single
+            } else {
+                &mut kernel
             };
             list.push(unwinder.name.to_owned());
 
@@ -210,9 +211,10 @@ fn walkers(names: &[String]) -> Result<Vec<Walker>, SpecError> {
 /// The sample with its own truth, or with the proven one if it has none.
 fn judged_by<'a>(view: &View<'a>, proven: Truth) -> Sample<'a> {
     let truth = &view.sample.truth;
-    let truth = match truth.frames().is_empty() {
-        true => proven,
-        false => truth.clone(),
+    let truth = if truth.frames().is_empty() {
+        proven
+    } else {
+        truth.clone()
     };
     with_truth(view.sample, truth)
 }
@@ -351,9 +353,10 @@ fn of_outcome(engine: &Engine, outcome: &Outcome, text: &mut String) -> u64 {
 
 /// A number, or the same one for all that are no address.
 fn number(word: u64) -> u64 {
-    match super::address::is_address(word) {
-        true => word,
-        false => 1 << 63,
+    if super::address::is_address(word) {
+        word
+    } else {
+        1 << 63
     }
 }
 
@@ -364,9 +367,10 @@ pub(super) fn neutral(text: &str) -> String {
     let mut rest = text;
     while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
         out.push_str(&rest[..at]);
-        let (radix, skip) = match rest[at..].starts_with("0x") {
-            true => (16, 2),
-            false => (10, 0),
+        let (radix, skip) = if rest[at..].starts_with("0x") {
+            (16, 2)
+        } else {
+            (10, 0)
         };
         let digits = &rest[at + skip..];
         let end = digits.find(|c: char| !c.is_digit(radix));

@@ -108,16 +108,18 @@ impl Marks {
 
     #[cfg(feature = "machine")]
     fn add_call(&mut self, number: u64) {
-        match self.calls.len() < MARKS_MAX {
-            true => self.calls.push(number),
-            false => self.left_out += 1,
+        if self.calls.len() < MARKS_MAX {
+            self.calls.push(number)
+        } else {
+            self.left_out += 1
         }
     }
 
     fn add_event(&mut self, event: Event) {
-        match self.events.len() < MARKS_MAX {
-            true => self.events.push(event),
-            false => self.left_out += 1,
+        if self.events.len() < MARKS_MAX {
+            self.events.push(event)
+        } else {
+            self.left_out += 1
         }
     }
 }

@@ -26,9 +26,10 @@ impl<'a> PlaceOf<'a> {
     /// a mapping that is not a place: an unwinder may have a row there.
     pub(super) fn at(&mut self, address: u64) -> PlaceId {
         let place = self.places.at(self.space, address);
-        match place == NOWHERE && self.space.find(address).is_some() {
-            true => NOWHERE - 1,
-            false => place,
+        if place == NOWHERE && self.space.find(address).is_some() {
+            NOWHERE - 1
+        } else {
+            place
         }
     }
 }

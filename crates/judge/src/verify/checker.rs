@@ -321,25 +321,28 @@ impl<'a> Checker<'a> {
 impl Observer for Checker<'_> {
     #[inline]
     fn enter(&mut self, core: &Core, block: Option<BlockId>, operations: usize, end: u64) -> usize {
-        match self.enter_block(core, block, operations, end) {
-            true => self.start_with_block(core),
-            false => 0,
+        if self.enter_block(core, block, operations, end) {
+            self.start_with_block(core)
+        } else {
+            0
         }
     }
 
     #[inline(always)]
     fn before(&mut self, core: &Core, insn: &Executed) {
-        match self.run.goes_on() {
-            true => self.go_on(core, insn),
-            false => self.begin(core, insn, true),
+        if self.run.goes_on() {
+            self.go_on(core, insn)
+        } else {
+            self.begin(core, insn, true)
         }
     }
 
     #[inline(always)]
     fn after(&mut self, core: &Core, insn: &Executed, next: u64) {
-        match self.run.is_active() {
-            true => self.executed(),
-            false => self.end(core, insn, next),
+        if self.run.is_active() {
+            self.executed()
+        } else {
+            self.end(core, insn, next)
         }
     }
 

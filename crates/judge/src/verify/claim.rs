@@ -199,7 +199,7 @@ fn simple(rule: &Rule, carries: RegMask) -> Option<Simple> {
     let mut saved = [Saved::Nothing; 6];
 
     for (index, reg) in Reg::CALLEE_SAVED.into_iter().enumerate() {
-        // A walk never has these registers, so what the rule says of them is no claim.
+        // A walk never has these registers, so what the rule says of them is not a claim.
         if !carries.contains(reg) {
             continue;
         }

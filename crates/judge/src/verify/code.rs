@@ -518,7 +518,7 @@ impl Code {
                     ) {
                         (Ok(()), Ok(())) => {
                             // Where a convention lets functions change a register, the row's word
-                            // on it is no claim.
+                            // on it is not a claim.
                             let convention = tables.space.convention(address);
                             let is_dwarf = row.source.table.is_dwarf();
                             let claimed = convention.claimed(&row.rule, is_dwarf);

@@ -378,9 +378,10 @@ impl Findings {
         let borne_out = if is_wrong { BORNE_OUT } else { 0 };
         let what = what(which, check, wrong) + borne_out;
 
-        let content = match self.learns(which, contradictions) {
-            true => NONE,
-            false => self.log.content(contradictions),
+        let content = if self.learns(which, contradictions) {
+            NONE
+        } else {
+            self.log.content(contradictions)
         };
 
         // Other processes may have met the same here: outcomes of a place are a list, the last one
@@ -551,9 +552,10 @@ impl Findings {
                 };
 
                 // An unwinder that is expected to err would have a finding nearly everywhere.
-                match by_cause {
-                    true => merged.add_by_cause(finding),
-                    false => merged.add(finding),
+                if by_cause {
+                    merged.add_by_cause(finding)
+                } else {
+                    merged.add(finding)
                 }
             }
 

@@ -214,9 +214,10 @@ impl Entries<'_> {
         // In the order in which [`Log::add`] wrote it.
         let kind = self.take()?;
         let kind = *self.log.kinds.get(kind as u32)?;
-        let reason = match kind.has_reason {
-            true => Some(*self.log.reasons.get(self.take()? as u32)?),
-            false => None,
+        let reason = if kind.has_reason {
+            Some(*self.log.reasons.get(self.take()? as u32)?)
+        } else {
+            None
         };
 
         // A difference to the last value of the same register, which may be negative.
@@ -225,16 +226,18 @@ impl Entries<'_> {
         let truth = last.wrapping_add(difference);
         *last = truth;
 
-        let given = match kind.is_given {
-            true => Some(truth.wrapping_add(unzigzag(self.take()?))),
-            false => None,
+        let given = if kind.is_given {
+            Some(truth.wrapping_add(unzigzag(self.take()?)))
+        } else {
+            None
         };
 
         Some(Contradiction {
             frame,
-            pc: match kind.is_return {
-                true => CodeAddress::Return(address),
-                false => CodeAddress::Instruction(address),
+            pc: if kind.is_return {
+                CodeAddress::Return(address)
+            } else {
+                CodeAddress::Instruction(address)
             },
             code: kind.code,
             reg: kind.reg,

@@ -170,13 +170,12 @@ impl<'v, 'c> Tables<'v, 'c> {
                 false => Place::Nowhere,
             },
             before,
-            frame_pointer: match is_there {
-                true => {
-                    by_name(image.symbol(at).map_or("", |s| s.name.as_str()), pc).or_else(|| {
-                        frame_pointer(image, svma, function.map(|f| f.address), row.as_ref())
-                    })
-                }
-                false => None,
+            frame_pointer: if is_there {
+                by_name(image.symbol(at).map_or("", |s| s.name.as_str()), pc).or_else(|| {
+                    frame_pointer(image, svma, function.map(|f| f.address), row.as_ref())
+                })
+            } else {
+                None
             },
             root: self.root(image, (svma, at), before, kind),
             // By its row or, where it has none, by what it does: it makes the system call

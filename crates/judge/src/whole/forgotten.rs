@@ -45,9 +45,10 @@ impl Forgotten {
             _ => false,
         };
 
-        match is_true {
-            true => self.right[index] += 1,
-            false => self.wrong[index] += 1,
+        if is_true {
+            self.right[index] += 1
+        } else {
+            self.wrong[index] += 1
         }
     }
 }

@@ -234,9 +234,10 @@ impl Seen {
     /// The frames of a walk that kept only where they are; all were found alike.
     pub fn of_links(links: &[Link], by: By) -> impl Iterator<Item = Seen> {
         links.iter().enumerate().map(move |(index, link)| Seen {
-            pc: match index == 0 || !link.is_return {
-                true => CodeAddress::Instruction(link.pc),
-                false => CodeAddress::Return(link.pc),
+            pc: if index == 0 || !link.is_return {
+                CodeAddress::Instruction(link.pc)
+            } else {
+                CodeAddress::Return(link.pc)
             },
             sp: link.sp.unwrap_or(0),
             by: if index == 0 { By::Row } else { by },

@@ -168,14 +168,12 @@ fn region(
     let bytes = memory.bytes_from(range.start).get(..size)?.to_vec();
     let is_stack = stacks.iter().any(|sp| range.contains(sp));
     Some(Region {
-        role: match is_stack {
-            true => RegionRole::OtherStack,
-            false => RegionRole::Data,
+        role: if is_stack {
+            RegionRole::OtherStack
+        } else {
+            RegionRole::Data
         },
-        bounds: match is_stack {
-            true => bounds.clone(),
-            false => 0..0,
-        },
+        bounds: if is_stack { bounds.clone() } else { 0..0 },
         next_sp: 0,
         address: range.start,
         bytes: bytes.into(),

@@ -319,9 +319,10 @@ impl ImageFinder {
             }
         }
 
-        let mut seen = match request.name.starts_with(['/', '[']) {
-            true => FileProblemKind::NotFound,
-            false => FileProblemKind::NoPath,
+        let mut seen = if request.name.starts_with(['/', '[']) {
+            FileProblemKind::NotFound
+        } else {
+            FileProblemKind::NoPath
         };
 
         let options = self.options.clone();

@@ -291,9 +291,10 @@ impl Capture<'_, '_> {
             .collect();
 
         // An image without a build ID cannot be refused for it.
-        match own.is_empty() || told.eq_ignore_ascii_case(&own) {
-            true => Ok(()),
-            false => Err(Problem::other_image("build_id", "build id", &told, &own)),
+        if own.is_empty() || told.eq_ignore_ascii_case(&own) {
+            Ok(())
+        } else {
+            Err(Problem::other_image("build_id", "build id", &told, &own))
         }
     }
 
@@ -603,9 +604,10 @@ impl Capture<'_, '_> {
         self.number += 1;
 
         // A task that is not running continues where it left the processor.
-        let sp = match task.is_current {
-            true => regs.live().map_or(0, Regs::rsp),
-            false => task.thread_sp,
+        let sp = if task.is_current {
+            regs.live().map_or(0, Regs::rsp)
+        } else {
+            task.thread_sp
         };
 
         // The stack in use comes first, and it alone has the role `Stack`.

@@ -84,9 +84,10 @@ fn entries(function: &Function) -> Option<(u64, &[u8])> {
     let end = function.written_at.checked_add(function.size)?;
     let base = end.checked_next_multiple_of(8)?;
     let header = unwinding.header_size;
-    match header > 0 && all.first() == Some(&HDR_VERSION) {
-        true => Some((base.checked_add(header as u64)?, all.get(header..)?)),
-        false => Some((base, all.get(..all.len().checked_sub(header)?)?)),
+    if header > 0 && all.first() == Some(&HDR_VERSION) {
+        Some((base.checked_add(header as u64)?, all.get(header..)?))
+    } else {
+        Some((base, all.get(..all.len().checked_sub(header)?)?))
     }
 }
 
@@ -156,9 +157,10 @@ fn write(bytes: &mut [u8], at: usize, encoding: u8, value: u64) -> Option<()> {
     let size = size(encoding)?;
     if size == 4 {
         let is_signed = encoding & 8 != 0;
-        match is_signed {
-            true => drop(i32::try_from(value.cast_signed()).ok()?),
-            false => drop(u32::try_from(value).ok()?),
+        if is_signed {
+            i32::try_from(value.cast_signed()).ok()?;
+        } else {
+            u32::try_from(value).ok()?;
         }
     }
     let place = bytes.get_mut(at..at.checked_add(size)?)?;

@@ -77,11 +77,12 @@ impl Stream {
 
     /// Whether the rest may become a record.
     fn wait(&self) -> Result<(), Problem> {
-        match self.rest.len() > RECORD_MAX {
-            true => Err(self
+        if self.rest.len() > RECORD_MAX {
+            Err(self
                 .records
-                .cut(usize::try_from(self.offset).unwrap_or(usize::MAX))),
-            false => Ok(()),
+                .cut(usize::try_from(self.offset).unwrap_or(usize::MAX)))
+        } else {
+            Ok(())
         }
     }
 

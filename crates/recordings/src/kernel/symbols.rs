@@ -192,9 +192,12 @@ impl KernelSymbols {
             addresses.sort_unstable();
         }
 
-        let address_at = |i: usize| match sorted {
-            true => self.rows.get(i).map(|r| r.address),
-            false => addresses.get(i).copied(),
+        let address_at = |i: usize| {
+            if sorted {
+                self.rows.get(i).map(|r| r.address)
+            } else {
+                addresses.get(i).copied()
+            }
         };
 
         let code = || self.iter().filter(KernelSymbol::is_code);

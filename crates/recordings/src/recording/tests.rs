@@ -10,9 +10,10 @@ fn corpus(name: &str) -> Vec<u8> {
         .join("corpus")
         .join(name);
     let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("{name}: {error}"));
-    match name.ends_with(".zst") {
-        true => zstd::decode_all(&bytes[..]).expect("zstd"),
-        false => bytes,
+    if name.ends_with(".zst") {
+        zstd::decode_all(&bytes[..]).expect("zstd")
+    } else {
+        bytes
     }
 }
 

@@ -158,9 +158,12 @@ impl Samples {
         let mut literals = Cursor::new(&self.literals, self.literal);
         let read = self.decoder.step(&mut records, &mut literals);
         self.done += 1;
-        let read = read.and_then(|()| match self.done == self.count {
-            true => records.end().and_then(|()| literals.end()),
-            false => Ok(()),
+        let read = read.and_then(|()| {
+            if self.done == self.count {
+                records.end().and_then(|()| literals.end())
+            } else {
+                Ok(())
+            }
         });
         read.map_err(|bad| self.block.error(bad))?;
         (self.records.start, self.literal) = (records.at(), literals.at());
@@ -177,9 +180,10 @@ impl Samples {
                 .detail(detail)
                 .map_err(|what| details.error(what))?;
         }
-        match self.done == self.count {
-            true => details.end(),
-            false => Ok(()),
+        if self.done == self.count {
+            details.end()
+        } else {
+            Ok(())
         }
     }
 

@@ -90,7 +90,7 @@ impl Session<'_> {
             let line = breakpoint["line"].as_u64();
             let line = line.and_then(|line| u32::try_from(line).ok());
 
-            // A line without code means the next one that has some, and the editor is told which.
+            // A line without code means the next one that has some, and the reply says which.
             let found = line.and_then(|line| lines.address(path, line));
             told.push(match found {
                 Some((address, line)) => {

@@ -74,7 +74,8 @@ pub(super) fn text(input: &Input) -> Result<String, RunError> {
 /// The sample with fake registers.
 const FAKE: u64 = 2;
 
-/// What is told of the sample with fake registers; the stepper does not show the user part.
+/// The note for the sample with fake registers, without the part about user space, which the stepper does
+/// not show.
 pub(super) fn note() -> DemoNote {
     DemoNote {
         sample: FAKE,

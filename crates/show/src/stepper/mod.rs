@@ -101,7 +101,7 @@ pub struct Stepper<'a> {
     scroll: Scroll,
     /// Whether words of the stack of which nothing is known are shown.
     all_words: bool,
-    /// What is told beside the panes, in the order of the states.
+    /// Notes shown beside the panes, in the order of the states.
     notes: Vec<DemoNote>,
     /// The last text that was looked for.
     sought: String,

@@ -40,9 +40,10 @@ impl Stepper<'_> {
         let mut frames = made.iter().filter_map(|step| step.frame.as_ref());
         let last = frames.next_back()?;
         let pc = u64::from_str_radix(last.place.pc.trim_start_matches("0x"), 16).ok()?;
-        let pc = match last.exact {
-            true => CodeAddress::Instruction(pc),
-            false => CodeAddress::Return(pc),
+        let pc = if last.exact {
+            CodeAddress::Instruction(pc)
+        } else {
+            CodeAddress::Return(pc)
         };
         Some((frames.count(), pc, last.place.to_string()))
     }

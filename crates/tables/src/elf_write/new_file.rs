@@ -215,9 +215,10 @@ impl NewFile<'_> {
         let place = |section: &NewFileSection<'_>| {
             let at = writer.reserved_len();
             // gABI, "Program Loading": `p_vaddr` and `p_offset` are equal modulo the page size.
-            let gap = match section.has(SHF_ALLOC) {
-                true => section.address.wrapping_sub(at) % PAGE,
-                false => at.wrapping_neg() % ALIGN,
+            let gap = if section.has(SHF_ALLOC) {
+                section.address.wrapping_sub(at) % PAGE
+            } else {
+                at.wrapping_neg() % ALIGN
             };
             writer.reserve_until(at + gap);
             writer.reserve(section.bytes.len() as u64, 1)

@@ -115,7 +115,7 @@ impl Observed {
         for column in columns {
             let found = checked.check_frame(column.finder, index, column.cache);
             let key = (frame.pc.lookup(column.finder.lookup()), column.name.clone());
-            // What a derived table cannot hold is no error of the row.
+            // What a derived table cannot hold is not an error of the row.
             for contradiction in found.iter().filter(|c| c.class() == Class::Wrong) {
                 let wrong = self.wrong.entry(key.clone()).or_default();
                 wrong.insert(subject(contradiction));

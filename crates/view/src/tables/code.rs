@@ -120,12 +120,13 @@ pub(crate) fn within(file: &File, range: Range<u64>) -> Vec<RuleInsn> {
     }
 
     // The addresses of an object are made up, so its instructions name places.
-    let texts: Vec<String> = match file.is_relocatable() {
-        true => texts(file, &all)
+    let texts: Vec<String> = if file.is_relocatable() {
+        texts(file, &all)
             .into_iter()
             .map(|shown| shown.text)
-            .collect(),
-        false => all.iter().map(instruction).collect(),
+            .collect()
+    } else {
+        all.iter().map(instruction).collect()
     };
     let pairs = ends.into_iter().zip(texts);
     pairs

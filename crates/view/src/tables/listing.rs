@@ -46,9 +46,10 @@ pub fn write_listing(
     space.map(mapping.clone());
 
     // The line programs of an object that is not linked have no addresses yet.
-    let lines = match file.is_relocatable() {
-        true => SourceLines::default(),
-        false => SourceLines::of_image(file.image()),
+    let lines = if file.is_relocatable() {
+        SourceLines::default()
+    } else {
+        SourceLines::of_image(file.image())
     };
 
     let mut listing = Listing {

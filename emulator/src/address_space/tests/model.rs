@@ -184,9 +184,10 @@ impl Test {
                     return;
                 }
 
-                match is_shared {
-                    true => memory.map_shared(range, permissions, object, offset),
-                    false => memory.map_private(range, permissions, object, offset),
+                if is_shared {
+                    memory.map_shared(range, permissions, object, offset)
+                } else {
+                    memory.map_private(range, permissions, object, offset)
                 }
                 .expect("in range");
 

@@ -94,9 +94,10 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
 }
 
 fn function<T: Element, const SHAPE: u8>(insn: &Instruction) -> Run {
-    match Form::has_memory(insn) {
-        false => fused_rr::<T, SHAPE>,
-        true => fused_rm::<T, SHAPE>,
+    if Form::has_memory(insn) {
+        fused_rm::<T, SHAPE>
+    } else {
+        fused_rr::<T, SHAPE>
     }
 }
 

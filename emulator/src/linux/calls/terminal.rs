@@ -266,9 +266,10 @@ impl Kernel {
             };
 
             done += written as u64;
-            match end.is_master {
-                true => self.after_typing(number),
-                false => self.objects.wake_terminal(number, true, ev::READABLE),
+            if end.is_master {
+                self.after_typing(number)
+            } else {
+                self.objects.wake_terminal(number, true, ev::READABLE)
             }
 
             // The rest must wait for room.

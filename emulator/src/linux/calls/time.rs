@@ -171,13 +171,12 @@ impl Kernel {
 
         let now = self.clock.real();
         let is_absolute = flags & TIMER_ABSTIME != 0;
-        let until = match is_absolute {
-            true => self.time_at(clock, at)?,
-            false => {
-                let whole = now.saturating_add(self.duration_at(at)?);
-                // A restarted sleep ends when it would have ended without the signal.
-                self.process.thread.sleep_end.take().unwrap_or(whole)
-            }
+        let until = if is_absolute {
+            self.time_at(clock, at)?
+        } else {
+            let whole = now.saturating_add(self.duration_at(at)?);
+            // A restarted sleep ends when it would have ended without the signal.
+            self.process.thread.sleep_end.take().unwrap_or(whole)
         };
 
         if !self.wait_until(Some(until), WaitCondition::Change)? {

@@ -260,10 +260,11 @@ impl Case {
         };
         let size = i64::from(access.size.next_power_of_two()).clamp(16, 64);
         let start = start.cast_signed();
-        let place = match access.size > 256 {
+        let place = if access.size > 256 {
             // A saved state covers all slots.
-            true => -320 - place.rem_euclid(64),
-            false => place,
+            -320 - place.rem_euclid(64)
+        } else {
+            place
         };
         Source::Entry(
             Reg::Rsp,

@@ -480,7 +480,7 @@ fn code_that_has_no_rows_on_purpose_is_left_alone() {
     );
 }
 
-/// Go's scheduler has left a goroutine there; it is no coroutine whose author could mark its end.
+/// Go's scheduler has left a goroutine there; it is not a coroutine whose author could mark its end.
 #[test]
 fn gos_scheduler_has_no_end_to_mark() {
     let by = |language| in_language(Kind::StackEnd, language, Author::Unknown(Vec::new()));

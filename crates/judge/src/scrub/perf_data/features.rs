@@ -166,9 +166,10 @@ fn command(all: &[String]) -> Vec<String> {
         }
 
         let is_known = WITH_VALUE.contains(&option);
-        kept.push(match is_known || !word.contains('=') {
-            true => word.clone(),
-            false => option.to_owned(),
+        kept.push(if is_known || !word.contains('=') {
+            word.clone()
+        } else {
+            option.to_owned()
         });
 
         if is_known && option == word {

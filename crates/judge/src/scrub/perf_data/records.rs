@@ -205,9 +205,10 @@ impl<'f, 'a, 'n> Copier<'f, 'a, 'n> {
     fn body(&mut self, event: &Event<'_>) -> Option<Vec<u8>> {
         let (raw, body) = (&event.raw, event.raw.body);
         // perf's own records have no trailer; the kernel's may have one (`sample_id_all`).
-        let trailer = match raw.kind < rt::USER_TYPE_START {
-            true => event.attr.trailer_bytes(),
-            false => 0,
+        let trailer = if raw.kind < rt::USER_TYPE_START {
+            event.attr.trailer_bytes()
+        } else {
+            0
         };
 
         let is_named = self.names.is_some();

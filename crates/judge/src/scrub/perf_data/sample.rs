@@ -36,9 +36,10 @@ pub(super) fn body(
 
     if let Some(place) = sample.place(st::RAW)? {
         // `struct trace_entry`: a tracepoint's data starts with its number, flags and pid.
-        let kept = match attr.kind == TRACEPOINT {
-            true => COMMON_FIELDS,
-            false => 0,
+        let kept = if attr.kind == TRACEPOINT {
+            COMMON_FIELDS
+        } else {
+            0
         };
         zero(&mut body, place, 4 + kept, 0);
     }

@@ -86,13 +86,12 @@ impl Mapped {
             None => bare(range),
         };
 
-        match permissions.allow(Access::Execute) {
-            true => {
-                self.places.mapped(&mapping);
-                self.jit.mapped(&mapping);
-            }
+        if permissions.allow(Access::Execute) {
+            self.places.mapped(&mapping);
+            self.jit.mapped(&mapping);
+        } else {
             // Memory that is not code: what was code there before is gone.
-            false => self.places.unmapped(&mapping.range),
+            self.places.unmapped(&mapping.range)
         }
 
         self.map(mapping, permissions)

@@ -323,9 +323,10 @@ impl Live<'_> {
 
         // The row that is in force: in the innermost frame at the instruction, else at the call of
         // the next frame.
-        let set = match index + 1 < frames.len() {
-            true => self.stacks.claims_at_call(index + 1),
-            false => Some(self.set),
+        let set = if index + 1 < frames.len() {
+            self.stacks.claims_at_call(index + 1)
+        } else {
+            Some(self.set)
         };
 
         let set = set.and_then(|set| self.code.set(set));

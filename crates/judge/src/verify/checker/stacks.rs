@@ -92,12 +92,11 @@ impl Stacks {
     /// Nothing is known of the stack of a thread any more: it has `unknown` instead. The sites of calls
     /// and the frames belong together, so both are given up. Returns the statistics of what it had.
     pub(super) fn disturb(&mut self, task: Task, unknown: Tracker) -> Option<Stats> {
-        let (tracker, sites) = match task == self.task {
-            true => (&mut self.tracker, &mut self.sites),
-            false => {
-                let (tracker, sites) = self.others.get_mut(&task)?;
-                (tracker, sites)
-            }
+        let (tracker, sites) = if task == self.task {
+            (&mut self.tracker, &mut self.sites)
+        } else {
+            let (tracker, sites) = self.others.get_mut(&task)?;
+            (tracker, sites)
         };
         sites.clear();
         let before = std::mem::replace(tracker, unknown);

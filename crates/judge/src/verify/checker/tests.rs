@@ -166,9 +166,10 @@ impl Finder for Rows {
         cache.find_row(unit, svma)
     }
     fn permits(&self, rule: &Rule, topmost: bool) -> Result<(), Reason> {
-        match !topmost && self.topmost_only == Some(*rule) {
-            true => Err(Reason::NoRow { pc: 1 }),
-            false => Ok(()),
+        if !topmost && self.topmost_only == Some(*rule) {
+            Err(Reason::NoRow { pc: 1 })
+        } else {
+            Ok(())
         }
     }
 }

@@ -170,9 +170,10 @@ fn a_block_is_new_if_another_image_is_at_its_end() {
         name: "a file".to_owned(),
     };
     for mapped in [true, false] {
-        match mapped {
-            true => all.space.map(mapping.clone()),
-            false => all.space.unmap(behind.clone()),
+        if mapped {
+            all.space.map(mapping.clone())
+        } else {
+            all.space.unmap(behind.clone())
         }
         all.places.unmapped(&behind);
         all.code.clear();

@@ -195,7 +195,7 @@ fn causes_are_told_by_unwinder_class_and_check_and_the_most_frequent_first() {
         ..wrong(0, 0x1001)
     };
 
-    // Met more often than any wrong row, but of classes that are told behind them.
+    // Met more often than any wrong row, but of classes that are listed after them.
     let mut target = of(0, Check::Instruction, 99);
     target.contradiction.code = Code::RowOfTarget;
     let mut loss = of(0, Check::Instruction, 98);

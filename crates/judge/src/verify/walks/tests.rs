@@ -126,10 +126,7 @@ fn taken(
 ) -> (Vec<(u64, u64)>, Vec<Disagrees>) {
     let caller = FUNCTION + 0x20;
     // At rbp: the saved rbp, and above it the return address.
-    let words = match has_caller {
-        true => [0, caller],
-        false => [0, 0],
-    };
+    let words = if has_caller { [0, caller] } else { [0, 0] };
     let bytes = words.map(u64::to_le_bytes).concat();
     let memory = Regions::new(vec![MemoryCopy::new(STACK, &bytes)]);
 

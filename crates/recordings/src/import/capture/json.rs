@@ -123,9 +123,10 @@ impl<'a> Part<'a> {
         unpacked
             .read_to_end(&mut bytes)
             .map_err(|e| self.problem(format!("not zlib: {e}")))?;
-        match bytes.len() as u64 > MEMORY_MAX {
-            true => Err(self.problem("more than 1 MiB of memory")),
-            false => Ok(bytes),
+        if bytes.len() as u64 > MEMORY_MAX {
+            Err(self.problem("more than 1 MiB of memory"))
+        } else {
+            Ok(bytes)
         }
     }
 }

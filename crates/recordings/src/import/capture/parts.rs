@@ -205,9 +205,10 @@ pub(super) fn user_space(
         }
         (uprobe.len() == insn.len()).then_some(insn)
     };
-    let uprobe = match uprobe.is_empty() {
-        true => None,
-        false => Some(insn().ok_or_else(|| user.problem("uprobe", "not four bytes"))?),
+    let uprobe = if uprobe.is_empty() {
+        None
+    } else {
+        Some(insn().ok_or_else(|| user.problem("uprobe", "not four bytes"))?)
     };
 
     Ok(Some(UserSpace {

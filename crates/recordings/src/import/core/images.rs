@@ -104,10 +104,11 @@ pub(super) fn find(memory: &Memory<'_>, notes: &Notes, open: &mut OpenFile<'_>) 
     let linked = linked.unwrap_or_default();
     let mut names: HashMap<u64, String> = HashMap::new();
     for (bias, name) in &linked {
-        match name.is_empty() {
+        if name.is_empty() {
             // The program has no name there.
-            true => program = program.or_else(|| images.iter().position(|i| i.bias == *bias)),
-            false => drop(names.entry(*bias).or_insert_with(|| name.clone())),
+            program = program.or_else(|| images.iter().position(|i| i.bias == *bias));
+        } else {
+            names.entry(*bias).or_insert_with(|| name.clone());
         }
     }
     // This name comes before that in the linker's list.

@@ -83,9 +83,10 @@ impl Processes {
         event: &perf::Event<'_>,
         sink: &mut impl EventSink,
     ) -> ControlFlow<()> {
-        match self.generated.is_waiting() {
-            true => self.generated.before(event.time().unwrap_or(0), sink),
-            false => ControlFlow::Continue(()),
+        if self.generated.is_waiting() {
+            self.generated.before(event.time().unwrap_or(0), sink)
+        } else {
+            ControlFlow::Continue(())
         }
     }
 
@@ -199,9 +200,10 @@ impl Processes {
             self.generated.mapped(pid, &range, sink)?;
         }
 
-        match is_jitdump {
-            true => self.generated.before(time, sink),
-            false => ControlFlow::Continue(()),
+        if is_jitdump {
+            self.generated.before(time, sink)
+        } else {
+            ControlFlow::Continue(())
         }
     }
 }

@@ -86,8 +86,9 @@ pub fn refuse_guest(sample: &Sample<'_>) -> Result<(), Skip> {
         misc::CPUMODE_GUEST_USER,
         misc::CPUMODE_HYPERVISOR,
     ];
-    match guest.contains(&sample.cpumode()) {
-        true => Err(Skip::Guest),
-        false => Ok(()),
+    if guest.contains(&sample.cpumode()) {
+        Err(Skip::Guest)
+    } else {
+        Ok(())
     }
 }

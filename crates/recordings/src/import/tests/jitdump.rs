@@ -139,9 +139,10 @@ fn name(world: &World, sample: &Sample<'_>) -> String {
     let svma = mapping.svma(ip);
     let symbol = image.symbol(svma).map_or("??", |symbol| &symbol.name);
     let mut units = dwarf::units(image, TableKind::EhFrame).filter_map(Result::ok);
-    match units.any(|unit| unit.range.contains(&svma)) {
-        true => format!("{symbol} with a row"),
-        false => symbol.to_owned(),
+    if units.any(|unit| unit.range.contains(&svma)) {
+        format!("{symbol} with a row")
+    } else {
+        symbol.to_owned()
     }
 }
 

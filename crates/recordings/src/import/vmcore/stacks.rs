@@ -192,9 +192,10 @@ pub(super) fn chain(
             break;
         };
 
-        let role = match out.is_empty() {
-            true => RegionRole::Stack,
-            false => RegionRole::OtherStack,
+        let role = if out.is_empty() {
+            RegionRole::Stack
+        } else {
+            RegionRole::OtherStack
         };
 
         // Some bytes below sp, too: of a `pt_regs`, only the end may be on the stack.
@@ -206,9 +207,10 @@ pub(super) fn chain(
 
     let own = stacks.iter().find(|s| s.kind == StackType::Task);
     if let Some(own) = own.filter(|s| out.iter().all(|r| r.bounds != s.range())) {
-        let role = match out.is_empty() {
-            true => RegionRole::Stack,
-            false => RegionRole::OtherStack,
+        let role = if out.is_empty() {
+            RegionRole::Stack
+        } else {
+            RegionRole::OtherStack
         };
         out.extend(used(memory, own, own.begin, role));
     }

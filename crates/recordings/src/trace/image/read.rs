@@ -182,9 +182,10 @@ impl Reader<'_> {
     fn add_bytes(&mut self, block: &Block, bytes: u64) -> Result<(), TraceError> {
         self.bytes += bytes;
         let (max, what) = (IMAGE_BYTES_MAX, "bytes of memory for their sections");
-        match self.bytes > max {
-            true => Err(block.error(TraceErrorKind::ImagesTooLarge { max, what })),
-            false => Ok(()),
+        if self.bytes > max {
+            Err(block.error(TraceErrorKind::ImagesTooLarge { max, what }))
+        } else {
+            Ok(())
         }
     }
 

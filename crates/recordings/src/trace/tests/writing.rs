@@ -114,9 +114,10 @@ fn parts_read_in_any_order_have_the_mappings_of_their_samples() {
             let mappings = view.space.mappings().len() as u64;
             assert_eq!(mappings, mappings_before(view.number));
             seen.push((view.number, view.space.stamp()));
-            match seen.len() == at_most {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if seen.len() == at_most {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         });
         views.unwrap();

@@ -216,9 +216,10 @@ fn of_step(state: &State, walk: &Walk, step: &Step, number_of: usize) -> DrawnFr
     DrawnFrame {
         mark: sign,
         class,
-        name: match step.blamed {
-            true => format!("{name} (to blame)"),
-            false => name,
+        name: if step.blamed {
+            format!("{name} (to blame)")
+        } else {
+            name
         },
         detail,
     }
@@ -253,9 +254,10 @@ fn truth(
         };
         // The outermost frame has no caller whose rsp its CFA could be.
         let is_last = index + 1 == state.frames.len();
-        let cfa = match is_last {
-            true => None,
-            false => places.name(frame.cfa.0),
+        let cfa = if is_last {
+            None
+        } else {
+            places.name(frame.cfa.0)
         };
         if let Some(&line) = frame.slot.and_then(|slot| rows.get(&slot.0)) {
             arrows.push(Arrow {
@@ -331,12 +333,13 @@ fn title(state: &State, walk: &Walk, name: &str) -> String {
         _ => format!("true is {names} < ?"),
     };
     // All frames can be right, and the end wrong.
-    let truth = match found == names && words::class(walk.letter) == "wrong" {
-        true => format!(
+    let truth = if found == names && words::class(walk.letter) == "wrong" {
+        format!(
             "these are true, but it ends wrongly, with {}",
             walk.end.code
-        ),
-        false => truth,
+        )
+    } else {
+        truth
     };
     let found = if found.is_empty() { "nothing" } else { &found };
     format!("The walk of {name} at {place} finds {found}; {truth}.")

@@ -257,9 +257,10 @@ fn words(out: &mut String, model: &Model, columns: Columns) {
             end - x,
             ROW - 2
         );
-        let (name, soft) = match word.is_return {
-            true => ("ret", "ret"),
-            false => ("", "soft"),
+        let (name, soft) = if word.is_return {
+            ("ret", "ret")
+        } else {
+            ("", "soft")
         };
         let parts = [
             ("head", cut(&word.register, NAME_MAX)),

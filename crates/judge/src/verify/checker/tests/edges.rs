@@ -32,9 +32,10 @@ fn results(code: &[u8], tables: Vec<Rows>, elide: bool, each: bool) -> (Results,
     let mut machine = machine(code);
     let mut checker = checker(&engines, &machine, code, elide);
     for _ in 0..50 {
-        let exit = match each {
-            true => machine.run(10_000, &mut EachOne(&mut checker)),
-            false => machine.run(10_000, &mut checker),
+        let exit = if each {
+            machine.run(10_000, &mut EachOne(&mut checker))
+        } else {
+            machine.run(10_000, &mut checker)
         };
         if !matches!(exit, Exit::Exception(_)) {
             assert_eq!(exit, Exit::Halt);

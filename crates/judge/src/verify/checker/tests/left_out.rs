@@ -17,9 +17,10 @@ impl Observer for OneIn<'_, '_> {
     fn before(&mut self, core: &Core, insn: &Executed) {
         let OneIn(checker, count) = self;
         let known = checker.arrive(core, insn).expect("it is looked up");
-        match checker.number().is_multiple_of(*count) {
-            true => assert!(!checker.check(core, insn, known.claims, false)),
-            false => checker.outcome.give_up(),
+        if checker.number().is_multiple_of(*count) {
+            assert!(!checker.check(core, insn, known.claims, false))
+        } else {
+            checker.outcome.give_up()
         }
         checker.prepare(core, insn, &known);
     }

@@ -38,9 +38,10 @@ impl Function {
 
     /// The row that a compiler would write for the next instruction.
     fn rule(&self) -> Rule {
-        let rule = match self.by_rbp {
-            true => Rule::call(Value::reg(Reg::Rbp, 16)),
-            false => above(self.offset),
+        let rule = if self.by_rbp {
+            Rule::call(Value::reg(Reg::Rbp, 16))
+        } else {
+            above(self.offset)
         };
         let saved = self.saved.iter();
         saved.fold(rule, |rule, (&reg, &slot)| {
@@ -90,9 +91,10 @@ impl Function {
             }
             // add rsp, 16, or lea rsp, [rsp + 16].
             6 if self.offset > 24 => {
-                match random.chance(1, 2) {
-                    true => self.code.extend([0x48, 0x83, 0xc4, 0x10]),
-                    false => self.code.extend([0x48, 0x8d, 0x64, 0x24, 0x10]),
+                if random.chance(1, 2) {
+                    self.code.extend([0x48, 0x83, 0xc4, 0x10])
+                } else {
+                    self.code.extend([0x48, 0x8d, 0x64, 0x24, 0x10])
                 }
                 self.offset -= 16;
             }
@@ -165,10 +167,11 @@ fn results(seed: u64, slice: u64, elide: bool) -> (Vec<Told>, String, Results) {
     // Where most rows are right, the frame pointer, which is not, is left out.
     let is_right = seed % 2 == 1;
     let function = Function::new(&mut random, seed < 100, if is_right { 50 } else { 12 });
-    let sp = match seed.is_multiple_of(3) {
+    let sp = if seed.is_multiple_of(3) {
         // A push may fault.
-        true => STACK.start + 8 * (seed % 16),
-        false => SP,
+        STACK.start + 8 * (seed % 16)
+    } else {
+        SP
     };
     results_of(function, !is_right, sp, slice, elide)
 }
