@@ -363,3 +363,6 @@ fn is_overwritten(view: &View<'_>, outcome: &Outcome, reading: Reading<'_>) -> b
     is_proven
         || reading.made.engine == Engine::Import(FileKind::Core) && is_at_return(view, outcome)
 }
+
+#[cfg(test)]
+mod tests;
