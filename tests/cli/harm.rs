@@ -424,11 +424,13 @@ fn devices_pipes_and_links_stay_what_they_are() {
     let mode = std::fs::metadata(&real).expect("a file").permissions();
     assert_eq!(mode.mode() & 0o777, 0o640);
 
-    // Standard output by its name.
+    // Standard output by its names.
     let direct = run(&["replay", SEED, "--format", "folded"]);
-    let named = run(&["replay", SEED, "--format", "folded", "-o", "/dev/stdout"]);
-    assert_eq!(named.stdout, direct.stdout);
     assert!(!direct.stdout.is_empty());
+    for name in ["/dev/stdout", "-"] {
+        let named = run(&["replay", SEED, "--format", "folded", "-o", name]);
+        assert_eq!(named.stdout, direct.stdout, "{name}");
+    }
 }
 
 /// Arguments and paths need not be UTF-8.

@@ -35,6 +35,8 @@ fn files(folder: &Path) -> Vec<(String, FileKind)> {
         ("late-row.s", corpus(case), FileKind::Case),
         ("kernel", kernel, FileKind::Kernel),
         ("gzip", b"\x1f\x8b\x08\0".to_vec(), FileKind::Compressed),
+        ("archive", b"!<arch>\n".to_vec(), FileKind::Archive),
+        ("minidump", b"MDMP\x93\xa7".to_vec(), FileKind::Foreign),
         ("text", b"some text\n".to_vec(), FileKind::Text),
         ("unknown", b"\xff\xfe\0\x01".to_vec(), FileKind::Unknown),
     ];

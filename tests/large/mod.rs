@@ -386,6 +386,14 @@ fn records(sizes: Sizes, scratch: &Scratch) {
     }
 }
 
+/// A stack of 2,500 frames, of which `scrub` walks a copy that ends at each: what it reads is kept once, not
+/// once for each copy (1.7 GB). The time is the square of the frames.
+fn deep_stack(scratch: &Scratch) {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/field/frames-recursion.bin");
+    let scrubbed = scratch.path("scrubbed");
+    run(&format!("scrub -o {}", scrubbed.display()), &trace, 64);
+}
+
 fn all(sizes: Sizes) {
     let scratch = Scratch::new();
     functions(sizes, &scratch);
@@ -411,4 +419,5 @@ fn inputs_that_are_large() {
         return skip("inputs_that_are_large", "slow; set UNWIND_SIM_SLOW=1");
     }
     all(LARGE);
+    deep_stack(&Scratch::new());
 }

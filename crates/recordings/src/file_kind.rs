@@ -31,8 +31,12 @@ pub enum FileKind {
     Case,
     /// A compressed Linux kernel (bzImage).
     Kernel,
-    /// Compressed by gzip, xz, zstd or bzip2.
+    /// Compressed by gzip, xz, zstd, bzip2, lz4 or lzop.
     Compressed,
+    /// Files in one: of `ar`, ZIP, or a package of Debian or RPM.
+    Archive,
+    /// A program, library or dump of another system: PE, Mach-O or minidump.
+    Foreign,
     /// A folder.
     Folder,
     /// A device, pipe or socket.
@@ -192,10 +196,52 @@ const KINDS: [Entry; FileKind::Unknown as usize + 1] = [
         description: "a compressed file",
         advice: "; decompress it first",
         mark: Mark::Bytes(|head| {
-            const MAGICS: [&[u8]; 4] = [b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"BZh"];
+            const MAGICS: [&[u8]; 6] = [
+                b"\x1f\x8b",
+                b"\xfd7zXZ\0",
+                b"\x28\xb5\x2f\xfd",
+                b"BZh",
+                b"\x04\x22\x4d\x18",
+                b"\x89LZO\0\r\n\x1a\n",
+            ];
             MAGICS.iter().any(|magic| head.starts_with(magic))
         }),
         may_be_kernel: true,
+        ..PLAIN
+    },
+    Entry {
+        kind: FileKind::Archive,
+        description: "an archive or a package",
+        advice: "; unpack it first (`ar x`, `unzip`, `dpkg-deb -x`, `rpm2cpio`), and name the file in it",
+        mark: Mark::Bytes(|head| {
+            // ar(5), of which a .deb is one, and its thin form; PKZIP's local header; an RPM's lead.
+            const MAGICS: [&[u8]; 4] = [
+                b"!<arch>\n",
+                b"!<thin>\n",
+                b"PK\x03\x04",
+                b"\xed\xab\xee\xdb",
+            ];
+            MAGICS.iter().any(|magic| head.starts_with(magic))
+        }),
+        ..PLAIN
+    },
+    Entry {
+        kind: FileKind::Foreign,
+        description: "a file of another system (PE, Mach-O or a minidump)",
+        advice: "; programs and cores are read as ELF, the format of Linux",
+        mark: Mark::Bytes(|head| {
+            // Mach-O (`mach-o/loader.h`, `mach-o/fat.h`), in both byte orders, and minidumps.
+            const MAGICS: [&[u8]; 5] = [
+                b"\xcf\xfa\xed\xfe",
+                b"\xce\xfa\xed\xfe",
+                b"\xca\xfe\xba\xbe",
+                b"\xca\xfe\xba\xbf",
+                b"MDMP",
+            ];
+            // `e_lfanew` of the DOS header leads to the PE header, which is behind it.
+            let is_pe = head.starts_with(b"MZ") && head.get(0x3c).is_some_and(|&at| at >= 0x40);
+            is_pe || MAGICS.iter().any(|magic| head.starts_with(magic))
+        }),
         ..PLAIN
     },
     Entry {
@@ -485,6 +531,13 @@ mod tests {
             head[at] = value;
             head.to_vec()
         };
+        // A DOS header, which says at 0x3c where the PE header is.
+        let dos = |at: u8| {
+            let mut head = vec![0; 64];
+            head[..2].copy_from_slice(b"MZ");
+            head[0x3c] = at;
+            head
+        };
         for (bytes, kind) in [
             (vec![], FileKind::Empty),
             (b"PERFILE2\0".to_vec(), FileKind::PerfData),
@@ -499,6 +552,14 @@ mod tests {
                 FileKind::Lines,
             ),
             (b"\x1f\x8b\x08".to_vec(), FileKind::Compressed),
+            (b"\x04\x22\x4d\x18\x64".to_vec(), FileKind::Compressed),
+            (b"!<arch>\n/  ".to_vec(), FileKind::Archive),
+            (b"PK\x03\x04\x14".to_vec(), FileKind::Archive),
+            (b"MDMP\x93\xa7".to_vec(), FileKind::Foreign),
+            (b"\xcf\xfa\xed\xfe\x07".to_vec(), FileKind::Foreign),
+            (dos(0x80), FileKind::Foreign),
+            // A DOS program has its entry point's segment there, or nothing.
+            (dos(0), FileKind::Unknown),
             ("text, \u{e9}".as_bytes().to_vec(), FileKind::Text),
             // The last character is cut off.
             (b"text \xc3".to_vec(), FileKind::Text),

@@ -2,9 +2,9 @@
 //!
 //! Until then it is `NAME.partial` in the same folder, and an existing file of that name is
 //! unchanged. Symbolic links are followed; permissions and owner of the existing file are kept. A
-//! target that is not a regular file (a device, a FIFO, `/dev/stdout`) is written directly. A file that
-//! this process has read is not replaced, unless that is asked for. Nothing gets its name if a file
-//! that was read has become shorter meanwhile.
+//! target that is not a regular file (a device, a FIFO, `/dev/stdout`, which `-` names, too) is written
+//! directly. A file that this process has read is not replaced, unless that is asked for. Nothing gets
+//! its name if a file that was read has become shorter meanwhile.
 
 use crate::printable::PrintableName as _;
 use crate::{leftovers, mapped, open};
@@ -15,6 +15,8 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+/// What `-` names.
+const STDOUT: &str = "/dev/stdout";
 /// Maximum number of symbolic links followed, the same as Linux (`MAXSYMLINKS`).
 const LINKS_MAX: usize = 40;
 /// Bytes buffered before they are written.
@@ -69,6 +71,13 @@ impl OutputFile {
     }
 
     fn open(path: &Path, in_place: bool) -> io::Result<OutputFile> {
+        // As for other programs; a file of this name is `./-`.
+        let path = if path == Path::new("-") {
+            Path::new(STDOUT)
+        } else {
+            path
+        };
+
         // A link stays: its target is replaced.
         let target = followed(path)?;
         let earlier = match fs::metadata(&target) {

@@ -62,11 +62,9 @@ pub(super) const WORK: [(&str, u64); 7] = [
     ("timeout", 5),
 ];
 
-/// Where a program or code runs in the machine, this option is always given: what was changed may not
-/// end.
+/// Commands that run a program, a case or code in the machine are always given this option: what was
+/// changed may not end, or only at a limit that takes minutes with coverage.
 pub(super) const ENDS: &str = "max_instructions";
-/// The arguments that run one.
-pub(super) const RUNS: [&str; 3] = ["program", "command", "flat"];
 
 /// Options whose file is written. A FIFO as an output waits for its reader, as for every program.
 pub(super) const OUTPUTS: [&str; 5] = ["output", "out", "print_schedule", "shrink", "folder"];

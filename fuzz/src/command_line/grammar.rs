@@ -194,13 +194,8 @@ fn chosen(leaf: &LeafCommand, wanted: Option<&str>, choices: &mut Choices<'_>) -
         chosen.push(arg);
     }
 
-    let has = |chosen: &[&Arg], names: &[&str]| {
-        let mut ids = chosen.iter().map(|arg| arg.get_id().as_str());
-        ids.any(|id| names.contains(&id))
-    };
-
-    // A damaged program may never end by itself.
-    if has(&chosen, &bounds::RUNS) && !has(&chosen, &[bounds::ENDS]) {
+    // A damaged program may never end by itself, nor may a case that is shown.
+    if !chosen.iter().any(|arg| arg.get_id() == bounds::ENDS) {
         chosen.extend(leaf.args.iter().filter(|arg| arg.get_id() == bounds::ENDS));
     }
     // Positional arguments are in their order.
