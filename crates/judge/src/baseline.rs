@@ -441,6 +441,7 @@ mod tests {
             class: Some("wrong".into()),
         };
 
+        // Its count is 7: one more is new, though it looks the same.
         assert!(baseline.holds(&key, 7));
         assert!(!baseline.holds(&key, 8));
 
@@ -544,6 +545,7 @@ mod tests {
             assert!(what.contains("does not name its program"), "{what}");
         }
 
+        // The bad line is the second, and the error has its number.
         for (line, want) in [
             ("no JSON", "line 2: expected"),
             (

@@ -46,6 +46,7 @@ impl Header {
         }
 
         let word = |at| u32_at(bytes, at).unwrap_or_default();
+        // `struct jitheader`: after the magic come version, total_size, elf_mach, a gap, and pid.
         let [version, size, machine, pid] = [4, 8, 12, 20].map(word);
         if version > VERSION {
             return Err(Problem::Version(version));
