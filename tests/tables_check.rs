@@ -463,9 +463,11 @@ table:  .long   {name}-table
         sum["contradicted"]["functions"].as_u64().expect("a number")
     };
 
+    // `.cold` is a part of a function for GCC and LLVM; the other two are LLVM's.
     for name in ["f.cold", "f.cold.1", "f.__part.1", "f.eh"] {
         assert_eq!(checked(name), 0, "{name}");
     }
+    // Another function is entered with the frame of a call, which its row contradicts.
     assert_eq!(checked("g"), 1);
 }
 

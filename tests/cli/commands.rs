@@ -359,6 +359,7 @@ fn a_case_that_cannot_be_judged_is_an_error_and_the_others_are_judged() {
     let write = |name: &str, text: &str| {
         std::fs::write(folder.path().join(name), text).expect("a case");
     };
+    // Cases run by name: the good one comes behind the two errors, and must still be judged.
     write("a-malformed.s", "#! bogus: 1\n");
     write(
         "b-not-assembled.s",
