@@ -431,6 +431,7 @@ fn an_object_that_nothing_relocates_is_used_as_it_lies_in_the_file() {
 fn parts_are_known_by_their_names() {
     let scratch = Scratch::new();
     let checked = |name: &str| {
+        // A jump through a table enters the part, with the frame of `f`.
         let source = format!(
             "        .text
         .globl  f

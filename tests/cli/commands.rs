@@ -365,6 +365,7 @@ fn a_case_that_cannot_be_judged_is_an_error_and_the_others_are_judged() {
         "b-not-assembled.s",
         "#! claim: x\n#! source: y\nno_such_instruction\n",
     );
+    // The third one states a chain that lacks a frame.
     let right = include_str!("../../corpus/cases/frame/enter-and-leave-make-a-frame.s");
     write(
         "c-differs.s",

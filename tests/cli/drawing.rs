@@ -190,6 +190,8 @@ fn an_embedded_drawing_has_its_neighbours() {
 
     let lines = unpacked(&image);
     assert_eq!(lines[..4], ["instruction", "2", "fp", "dwarf"]);
+
+    // Behind the names, each state has its number and a line for each walk.
     let states: Vec<&[String]> = lines[4..].chunks(3).collect();
     let numbers: Vec<u64> = states
         .iter()

@@ -91,6 +91,7 @@ fn an_edited_case_is_shown_at_the_same_label() {
         play("sed -i -e 's/^FUNC leaf/FUNC leaf; nop/' -e 's/push    %rbp/nop; push %rbp/'");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
+    // Between screens is a line of dashes as wide as they are.
     let line = "-".repeat(100) + "\n";
     let heads = text.split(&line).map(|screen| {
         let head = screen.lines().next().expect("a line");

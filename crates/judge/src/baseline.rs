@@ -311,6 +311,7 @@ fn finding(value: &serde_json::Value, source: Source) -> Result<(Key, u64), Stri
             // Only the letter: the rest of a group's verdict is that of its first sample.
             let letter = field("verdict")?.chars().next();
             let letter = letter.ok_or_else(|| lacks("verdict"))?;
+            // By cause alone, a group has no place.
             let place = field("group").unwrap_or_default();
             (field("column")?, letter.to_string(), place)
         }

@@ -99,6 +99,7 @@ impl Records {
         known: usize,
     ) -> Result<usize, Problem> {
         while !self.is_closed {
+            // A record begins with `id` and `total_size` (perf's `jitdump-specification.txt`).
             let (Some(kind), Some(size)) = (u32_at(bytes, at), u32_at(bytes, at.saturating_add(4)))
             else {
                 break;
