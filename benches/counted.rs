@@ -115,6 +115,7 @@ fn recording(library: &Path) -> Vec<u8> {
                 file_offset: mapped.offset,
                 identity: MmapIdentity::Path,
                 protection: PROT_READ_EXEC,
+                // MAP_PRIVATE.
                 flags: 2,
                 path: library.as_os_str().as_encoded_bytes(),
             };

@@ -110,6 +110,7 @@ fn contestants(scratch: &Scratch, recording: &Path) -> Vec<BenchedProgram> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
+    // A missing program is an error here, one that cannot run a bad status.
     if there.is_ok_and(|s| s.success()) {
         let mut command = samply();
         command.args(["import", "--save-only", "--no-open", "-o"]);

@@ -213,6 +213,7 @@ fn pair(work: &str, test: bool, frames: usize, functions: usize) {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     kernel_walk(&mut ours);
     user_walk(&mut theirs);
+    // From the start of each text, because the two lie at different addresses.
     let offsets = |list: &[u64], text: u64| list.iter().map(|a| a - text).collect::<Vec<_>>();
     let ours = offsets(&ours, 0xffff_ffff_8100_0000);
     assert_eq!(ours, offsets(&theirs, 0x40_0000), "{work}");

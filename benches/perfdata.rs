@@ -232,6 +232,7 @@ fn main() {
         let times = arguments
             .next()
             .and_then(|times| times.to_str()?.parse().ok());
+        // On one thread: two such processes are compared with one that has two threads.
         for _ in 0..times.unwrap_or(1) {
             ours::replay_on(path.as_ref(), 1).expect("a recording");
         }

@@ -250,6 +250,7 @@ fn what_is_wrong_at_each_instruction() {
                 .rsplit_once("\n\n")
                 .map_or(causes, |(causes, _)| causes);
 
+            // Writing to a string cannot fail.
             let _ = writeln!(
                 out,
                 "{name}: {}\n{counts}\n{first}{causes}\n",

@@ -318,6 +318,7 @@ fn the_page_says_what_stitching_gives() {
     for case in cases {
         // A sample at each instruction, and seldom enough that records are lost between samples.
         for every in [1, 7] {
+            // The shortest ring loses frames that stitching can give back.
             let input = record(case, every, &[Depth::Eight]);
             let [plain, stitched] = ["lbr", "lbr:stitch"].map(|name| walk(&input, name));
             let right =

@@ -357,6 +357,7 @@ fn lines_recorded(folder: &Path, options: &[&str]) -> Option<PathBuf> {
         length: 0x1000,
         file_offset: 0x1000,
         identity: MmapIdentity::Path,
+        // PROT_READ and PROT_EXEC, MAP_PRIVATE.
         protection: 5,
         flags: 2,
         path,

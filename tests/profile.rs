@@ -350,6 +350,7 @@ fn the_firefox_profile_holds_the_stacks_that_the_folded_ones_do() {
     }
 
     let json: serde_json::Value = serde_json::from_slice(&one).expect("JSON");
+    // The program and the C library at least.
     assert!(
         json["libs"].as_array().is_some_and(|libs| libs.len() >= 2),
         "{}",

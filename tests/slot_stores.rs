@@ -141,6 +141,7 @@ fn run() -> Run {
         elide: true,
         each: true,
         tables_from: None,
+        // Far more than the program has, so that one that hangs ends.
         instructions_max: 10_000,
         timeout: None,
     };

@@ -431,6 +431,7 @@ fn an_object_that_nothing_relocates_is_used_as_it_lies_in_the_file() {
 fn parts_are_known_by_their_names() {
     let scratch = Scratch::new();
     let checked = |name: &str| {
+        // A jump through a table enters the part, with the frame of `f`.
         let source = format!(
             "        .text
         .globl  f
@@ -463,9 +464,11 @@ table:  .long   {name}-table
         sum["contradicted"]["functions"].as_u64().expect("a number")
     };
 
+    // `.cold` is a part of a function for GCC and LLVM; the other two are LLVM's.
     for name in ["f.cold", "f.cold.1", "f.__part.1", "f.eh"] {
         assert_eq!(checked(name), 0, "{name}");
     }
+    // Another function is entered with the frame of a call, which its row contradicts.
     assert_eq!(checked("g"), 1);
 }
 

@@ -78,6 +78,7 @@ fn code_without_a_row_is_a_contradiction_in_every_form() {
     let scratch = Scratch::new();
     let file = object(&scratch, SHORT);
     let output = check(&[], &file);
+    // 1 says that something was found.
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(

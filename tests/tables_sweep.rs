@@ -520,6 +520,7 @@ fn spark_runs_the_partitions() {
     for verdict in ["proven", "contradicted", "unproven"] {
         let has = |row: &&Value| row["type"] == "function" && row["verdict"] == verdict;
         let count = rows.iter().filter(has).count();
+        // Spark shows columns aligned to the right; `contradicted` is the longest of this one.
         let shown = text
             .lines()
             .find(|line| line.contains(&format!("|{verdict:>12}|")));

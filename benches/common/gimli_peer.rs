@@ -95,6 +95,7 @@ impl<'a> Gimli<'a> {
         // caller's rsp.
         let mut caller = *regs;
         caller[RSP] = cfa;
+        // If the row says nothing of the return address, there is no caller.
         caller[RIP] = 0;
         for (number, value) in caller.iter_mut().enumerate() {
             match row.register(Register(number as u16)) {
@@ -103,6 +104,8 @@ impl<'a> Gimli<'a> {
                 }
                 Some(RegisterRule::ValOffset(n)) => *value = cfa.wrapping_add_signed(n),
                 Some(RegisterRule::Register(other)) => *value = *regs.get(usize::from(other.0))?,
+                // Without a rule, callee-saved registers are unchanged. The others mean nothing in
+                // the caller.
                 Some(RegisterRule::SameValue) | None => {}
                 Some(RegisterRule::Undefined) => *value = 0,
                 Some(_) => return None,
@@ -123,6 +126,7 @@ pub(crate) fn count_rows(elf: &Elf) -> (u64, u64) {
     let (mut fdes, mut rows) = (0, 0);
     let mut entries = eh_frame.entries(&bases);
 
+    // An entry that cannot be read ends this: where the next one starts is not known then.
     while let Ok(Some(entry)) = entries.next() {
         let gimli::CieOrFde::Fde(partial) = entry else {
             continue;

@@ -369,6 +369,7 @@ mod tests {
             machine.core.memory.poke(CODE, &code).expect("mapped");
             machine.core.memory.poke(DATA, &data).expect("mapped");
             machine.core.state.rip = CODE;
+            // IF, and bit 1, which is always set.
             machine.core.state.set_rflags(0x202);
             for number in 0..16 {
                 // Into the data page, so that most memory operands are mapped.
@@ -385,6 +386,7 @@ mod tests {
             ran += 1;
 
             let core = &machine.core;
+            // No instruction is longer than 15 bytes.
             let effects = effects(&code[..15], CODE, &machine.core.processor(), &mut info);
             for number in 0..16 {
                 let changed = before.state.gpr(number) != core.state.gpr(number);

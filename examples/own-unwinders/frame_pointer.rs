@@ -25,6 +25,7 @@ impl Unwinder for ByHand {
     fn walk(&self, stack: &Stack<'_>, _: &mut Cache) -> Chain {
         let mut chain = Chain::default();
         let regs = &stack.start.regs;
+
         let mut push = |pc, sp, slot| {
             chain.frames.push(Frame {
                 pc,
@@ -34,23 +35,32 @@ impl Unwinder for ByHand {
             });
             chain.frames.len() < stack.limits.frames_max as usize
         };
+
         // With a mark, the first frames are the tracer's, and the walk only starts there.
         if stack.start.first_frame.is_none() {
             push(CodeAddress::Instruction(regs.rip()), regs.rsp(), None);
         }
+
         let (mut rbp, mut floor) = (regs.get_or_zero(Reg::Rbp), regs.rsp());
+
         chain.end = loop {
+            // The psABI (3.4.1) leaves rbp unspecified at the entry; start code sets it to 0.
             if rbp == 0 {
                 break Reason::RootReached.into();
             }
             let slot = rbp.wrapping_add(8);
+
             let words = (stack.memory.read_u64(rbp), stack.memory.read_u64(slot));
             let (Ok(caller), Ok(ra)) = words else {
                 break Reason::NotAtRoot.into();
             };
+
+            // A call's last byte stands before its return address, which itself may lie behind the
+            // text.
             if !stack.space.is_text(ra.wrapping_sub(1)) {
                 break Reason::NotAtRoot.into();
             }
+
             let sp = rbp.wrapping_add(16);
             // Frames must lie above each other; anything else is data that looks like a frame.
             if rbp < floor || !push(CodeAddress::Return(ra), sp, Some(slot)) {

@@ -359,11 +359,13 @@ fn a_case_that_cannot_be_judged_is_an_error_and_the_others_are_judged() {
     let write = |name: &str, text: &str| {
         std::fs::write(folder.path().join(name), text).expect("a case");
     };
+    // Cases run by name: the good one comes behind the two errors, and must still be judged.
     write("a-malformed.s", "#! bogus: 1\n");
     write(
         "b-not-assembled.s",
         "#! claim: x\n#! source: y\nno_such_instruction\n",
     );
+    // The third one states a chain that lacks a frame.
     let right = include_str!("../../corpus/cases/frame/enter-and-leave-make-a-frame.s");
     write(
         "c-differs.s",

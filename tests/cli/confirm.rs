@@ -211,6 +211,7 @@ fn threads_that_sleep_in_the_kernel_go_on() {
             line.unwrap_or_else(|| panic!("no {kind}: {text}"))
         };
 
+        // The call in which it slept.
         assert_eq!(one("resumed")["interrupted"], 1, "{call}: {text}");
         let confirmed = one("confirmed");
         assert_eq!(confirmed["contradicted"], 0, "{call}: {text}");

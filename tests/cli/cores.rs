@@ -109,11 +109,13 @@ fn a_walk_goes_through_every_stack_that_the_core_has() {
 fn a_core_without_a_list_of_files_is_walked_and_says_so() {
     let core = Unpacked::new("stacks", "/elsewhere/stacks");
     let mut bytes = std::fs::read(core.path("core")).expect("ours");
+    // NT_FILE is 0x46494c45: `ELIF` in the order of bytes.
     let note = bytes.windows(4).position(|word| word == b"ELIF");
     bytes[note.expect("NT_FILE")] = 0;
     // And without the page that has the program's header and all of its code.
     let mut words = bytes.chunks_exact(8);
     let segment = words.position(|word| word == 0x40_0000_u64.to_le_bytes());
+    // `p_filesz` comes 16 bytes behind `p_vaddr` (elf(5)).
     let size = 8 * segment.expect("its program header") + 16;
     bytes[size..size + 8].fill(0);
     std::fs::write(core.path("core"), &bytes).expect("ours");
@@ -241,6 +243,7 @@ fn code_whose_tables_are_registered_with_libgcc_is_walked() {
 
         // Where the lists are not in the core, the code is generated code without a table.
         let mut bytes = std::fs::read(core.path("core")).expect("ours");
+        // Program headers stand behind the ELF header of 64 bytes.
         let headers = bytes[64..].chunks_exact_mut(56).take(16);
 
         // Program headers have 56 bytes (elf(5)); some writable PT_LOAD ones lose their bytes.

@@ -190,6 +190,8 @@ fn an_embedded_drawing_has_its_neighbours() {
 
     let lines = unpacked(&image);
     assert_eq!(lines[..4], ["instruction", "2", "fp", "dwarf"]);
+
+    // Behind the names, each state has its number and a line for each walk.
     let states: Vec<&[String]> = lines[4..].chunks(3).collect();
     let numbers: Vec<u64> = states
         .iter()
@@ -238,6 +240,8 @@ fn an_embedded_drawing_has_its_neighbours() {
 /// Names of functions that try to leave the text.
 #[test]
 fn hostile_names_are_text() {
+    // What ends a text of an SVG, a script, a character that turns the direction of text, and what
+    // ends CDATA and attributes.
     const NAME: &str = "</text><script>alert(1)</script>\u{202e}]]>'&";
     let folder = tempfile::tempdir().expect("a folder");
     let assembly = format!(
@@ -276,6 +280,7 @@ _start: .cfi_startproc
             "the name is there"
         );
         assert!(!image.contains('\u{202e}'));
+        // An embedded drawing has one script, which is ours; another drawing has none.
         assert_eq!(
             image.matches("<script").count(),
             usize::from(option == "--embed")
@@ -302,6 +307,7 @@ fn bad_input_leaves_no_drawing() {
         ),
         (&["--svg", "1000000", CASE], "there is no state 1000000"),
         (&["--svg", "1000000", THROWS], "there is no state 1000000"),
+        // Before the first state of the window.
         (
             &["--embed", "3", "--from", "10", CASE],
             "there is no state 3",

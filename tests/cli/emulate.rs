@@ -130,6 +130,7 @@ fn a_program_whose_thread_is_not_started_is_flagged() {
         ("thread", "0x10900", "threads with files of their own"),
         ("process", "0x10000011", "processes with namespaces"),
     ] {
+        // Call 56 is `clone`, 60 `exit`.
         let end = format!(
             " mov $56, %eax\n mov ${flags}, %edi\n xor %esi, %esi\n syscall\n\
              mov $60, %eax\n xor %edi, %edi\n syscall"

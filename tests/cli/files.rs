@@ -71,6 +71,8 @@ fn a_failure_leaves_no_file_and_changes_none() {
             if let Some(old) = old {
                 std::fs::write(&path, old).expect("a file");
             }
+            // A damaged trace, a file that is no recording, a sample that there is not, and three
+            // samples for one case.
             let args: &[&[&str]] = match name {
                 "out.bin" => &[
                     &["extract", &damaged, "-o", &file],

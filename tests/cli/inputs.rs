@@ -167,6 +167,7 @@ fn recorded(program: &Path) -> Vec<u8> {
         length: 4096,
         file_offset: 0,
         identity: MmapIdentity::Path,
+        // PROT_READ and PROT_EXEC, MAP_PRIVATE.
         protection: 5,
         flags: 2,
         path: program.as_os_str().as_encoded_bytes(),

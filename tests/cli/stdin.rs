@@ -88,6 +88,7 @@ fn readers(folder: &Path) -> Vec<(PathBuf, Vec<Vec<String>>)> {
     let copy = |from: &str, name: &str| {
         let mut bytes = std::fs::read(root(from)).expect("a file");
         if from.ends_with(".zst") {
+            // As a person has it: only the repository packs it.
             bytes = zstd::decode_all(&bytes[..]).expect("zstd");
         }
         let path = folder.join(name);

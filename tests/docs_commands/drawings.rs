@@ -47,6 +47,7 @@ impl Drawing {
         let image = lines.next().unwrap_or_default();
         let (target, alternative) =
             image_of(image).ok_or(format!("{place}: no image in the line below"))?;
+        // The script of an SVG runs in an `<object>`, not in an image.
         let is_live = image.starts_with(&format!("<object data=\"{target}\" type="));
         if command.starts_with("--embed") != is_live {
             return Err(format!(
@@ -182,6 +183,7 @@ fn drawings_are_what_their_commands_write() {
         if drawing.alternative != unescaped(title) {
             faults.push(format!("{place}: its text is not `{}`", unescaped(title)));
         }
+        // An embedded drawing has all of its states in the file.
         let most = if drawing.command.starts_with("--embed") {
             EMBEDDED_BYTES_MAX
         } else {

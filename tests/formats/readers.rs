@@ -340,7 +340,8 @@ fn the_firefox_profiler_reads_its_format() {
         let threads = session.json(&["thread", "list", "--json"]);
         for thread in threads["threads"].as_array().expect("threads") {
             if name == "norow" {
-                // Of the first sample it does not count what came before.
+                // A sample for each 1.5 ms (`-c 1500000`); of the first, what came before is not
+                // counted.
                 let cpu_ms = thread["cpuMs"].as_f64().expect("CPU time");
                 let samples = utf8(script("perf-script", name)).matches("\n\n").count();
                 assert!(

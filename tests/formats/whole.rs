@@ -165,6 +165,7 @@ fn every_format_holds_the_whole_chain_of_every_recording() {
             assert_eq!(block, chain, "{name}: chain {number}, by {unwinder}");
         }
 
+        // Addresses of the kernel have bit 63 set.
         let has_kernel = |chain: &&Chain| chain.1.iter().any(|&pc| pc >= 1 << 63);
         let many = |chain: &&Chain| has_kernel(chain) && chain.1.len() > 2;
         if is_kernel {

@@ -97,6 +97,8 @@ fn head(data_size: u64) -> Vec<u8> {
     attr.resize(128, 0);
 
     let mut out = b"PERFILE2".to_vec();
+    // `struct perf_file_header`: its size, that of an attribute, where the attributes and the data
+    // are; no event types, and no features.
     out.extend(words(&[
         104, 144, 104, 144, data_at, data_size, 0, 0, 0, 0, 0, 0,
     ]));

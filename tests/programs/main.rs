@@ -264,6 +264,7 @@ fn main() {
     let holds = arguments.list || total(&found, &lines);
     if !holds {
         println!("too few lines are equal, or some differ silently");
+        // The status of a test that failed, as Cargo expects it.
         std::process::exit(101);
     }
     conclusion.exit();

@@ -76,6 +76,7 @@ fn gdb_agrees_with_the_truth_at_every_instruction() {
     }
     // Chains that never get deep would agree by chance.
     assert_eq!(deepest, 4, "{text}");
+    // gdb says this where it is told `replaylog`: the program ends within the 40 steps.
     assert!(
         text.contains("No more reverse-execution history."),
         "{text}"

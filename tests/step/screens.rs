@@ -91,6 +91,7 @@ fn an_edited_case_is_shown_at_the_same_label() {
         play("sed -i -e 's/^FUNC leaf/FUNC leaf; nop/' -e 's/push    %rbp/nop; push %rbp/'");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
+    // Between screens is a line of dashes as wide as they are.
     let line = "-".repeat(100) + "\n";
     let heads = text.split(&line).map(|screen| {
         let head = screen.lines().next().expect("a line");
@@ -202,12 +203,15 @@ fn main_is_found_without_symbols() {
         let head = screen.and_then(|screen| screen.lines().next());
         head.expect("a screen").to_owned()
     };
+
+    // Most systems strip `true`, so that it has no symbol `main`.
     let there = place(&["--from", "main"], "");
     assert!(
         there.contains(" true+0x") || there.contains(" main+0x0 "),
         "{there}"
     );
     assert_eq!(place(&[], "g \"main\" Enter"), there);
+
     let back = place(&[], "End\ng \"main\" Enter");
     let plain = |head: &str| {
         let words: Vec<&str> = head.split_whitespace().collect();

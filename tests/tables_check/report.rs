@@ -166,6 +166,7 @@ fn each_group_says_who_wrote_it() {
             "-O1",
             "-fno-inline",
             "-fomit-frame-pointer",
+            // The push would overwrite a red zone.
             "-mno-red-zone",
         ];
 

@@ -79,6 +79,7 @@ fn every_test_of_its_surroundings_is_listed() {
     let lines = list
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'));
+
     let marked: BTreeMap<&str, Vec<&str>> = lines
         .filter_map(|line| {
             let mut words = line.split(' ');
@@ -86,19 +87,23 @@ fn every_test_of_its_surroundings_is_listed() {
         })
         .collect();
     let listed: BTreeSet<&str> = marked.keys().copied().collect();
+
     let all = files(".rs");
     let found: BTreeSet<&str> = all
         .iter()
         .filter(|file| is_test(&file.path) && depends(file))
         .map(|file| file.path.as_str())
         .collect();
+
     let mut faults = Vec::new();
     for path in found.difference(&listed) {
         faults.push(format!("{path}: not in {LIST}"));
     }
+    // A name that is there no more would be believed.
     for path in listed.difference(&found) {
         faults.push(format!("{LIST}: {path} is not such a test"));
     }
+
     for file in &all {
         let Some(marks) = marked.get(file.path.as_str()) else {
             continue;
@@ -109,6 +114,7 @@ fn every_test_of_its_surroundings_is_listed() {
         let unknown = marks.iter().find(|mark| !["slow", "timed"].contains(mark));
         faults.extend(unknown.map(|mark| format!("{LIST}: {}: no mark `{mark}`", file.path)));
     }
+
     none(&faults);
 }
 
@@ -118,10 +124,12 @@ fn tests_of_their_surroundings_are_found() {
         path: String::new(),
         text: text.to_owned(),
     };
+
     assert!(depends(&file("let a = Command::new(\"cc\");")));
     assert!(!depends(&file("assert_eq!(1 + 1, 2);")));
     assert!(is_timed(&file("let begin = Instant::now();")));
     assert!(!is_timed(&file("let a = Command::new(\"cc\");")));
+
     for path in [
         "tests/cli/files.rs",
         "crates/host/tests/record.rs",

@@ -122,6 +122,7 @@ fn generated_code_is_another_each_time_it_is_mapped() {
     let make = "
         movl    $0xc35b9053, 0x701000";
 
+    // PROT_READ is 1, PROT_WRITE 2, PROT_EXEC 4; call 10 is `mprotect`.
     folder.program(
         "jit",
         &format!(

@@ -20,6 +20,7 @@ fn main() {
             Ok(())
         }
         fn sample(&mut self, sample: Sample) -> Result<Next, RecorderError> {
+            // Counted and not kept: a million steps may have more stacks than memory has room for.
             self.samples += 1;
             self.bytes += sample
                 .stacks
@@ -46,11 +47,16 @@ fn main() {
         quiet: true,
         ..Launch::default()
     };
+
+    // Few samples, so that the time is that of the steps, not of copying stacks.
     let mut options = RecorderOptions::new(Target::Run(program), At::Every(1000));
     options.plan.truth = true;
+    // A program may run for hours when it is stepped. This ends after seconds.
     options.plan.max_instructions = Some(1_000_000);
+
     let mut count = Count::default();
     let begin = std::time::Instant::now();
+
     match unwind_sim_host::record(&options, &mut count) {
         Ok(summary) => {
             let seconds = begin.elapsed().as_secs_f64();

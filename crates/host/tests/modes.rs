@@ -141,6 +141,7 @@ fn a_recording_can_be_repeated() {
     let options = options(&built.path, At::Every(100));
     let (first, _) = run(&options);
     let (second, _) = run(&options);
+
     let of = |k: &Keeper| -> Vec<_> {
         let samples = k.samples.iter();
         let seen = |s: &Sample| {
@@ -150,6 +151,7 @@ fn a_recording_can_be_repeated() {
         };
         samples.map(seen).collect()
     };
+
     assert!(!first.samples.is_empty());
     let differs = of(&first)
         .into_iter()
@@ -261,6 +263,7 @@ fn a_running_process_is_attached_to_and_let_go() {
     if !may_trace("a_running_process_is_attached_to_and_let_go") {
         return;
     }
+
     for (truth, at) in [
         (true, At::Every(1000)),
         (false, At::Freq(500)),
@@ -276,6 +279,7 @@ fn a_running_process_is_attached_to_and_let_go() {
             options.plan.max_samples = Some(20);
             recorded(&options)
         });
+
         let (keeper, summary) = recording.join().expect("the recording ends");
         assert_eq!(
             (summary.end, summary.program),
@@ -342,6 +346,7 @@ fn a_program_with_too_many_processes_is_killed_with_all_of_them() {
         quiet: true,
         ..Launch::default()
     };
+
     let mut options = RecorderOptions::new(Target::Run(program), At::Syscall);
     options.tasks_max = 8;
     options.timeout = Some(Duration::from_secs(60));
@@ -351,6 +356,7 @@ fn a_program_with_too_many_processes_is_killed_with_all_of_them() {
         .stdin(Stdio::piped())
         .spawn()
         .expect("it runs");
+
     let (_, summary) = recorded(&options);
     assert_eq!(other.try_wait().expect("a child"), None);
     drop(other.stdin.take());
@@ -359,6 +365,7 @@ fn a_program_with_too_many_processes_is_killed_with_all_of_them() {
         (summary.end, summary.program),
         (End::Tasks, ProgramEnd::Killed(9))
     );
+
     let processes = std::fs::read_dir("/proc").expect("processes").flatten();
     let left = processes.filter_map(|entry| {
         let text = std::fs::read(entry.path().join("cmdline")).ok()?;
@@ -414,6 +421,7 @@ fn what_cannot_be_recorded_says_why() {
     if !may_trace("what_cannot_be_recorded_says_why") {
         return;
     }
+
     let try_it = |path: &str, directory: Option<&str>| {
         let program = Launch {
             path: path.into(),
@@ -425,6 +433,7 @@ fn what_cannot_be_recorded_says_why() {
         let error = record(&options, &mut Keeper::default()).expect_err("no recording");
         error.to_string()
     };
+
     let no_file = "No such file or directory (os error 2)";
     assert_eq!(
         try_it("/nowhere/prog", None),
@@ -440,6 +449,7 @@ fn what_cannot_be_recorded_says_why() {
         format!("cannot enter the directory /nowhere: {no_file}")
     );
     assert!(try_it("/proc/version", None).contains("Permission denied"));
+
     let mut options = RecorderOptions::new(Target::Attach(i32::MAX), At::Syscall);
     let error = record(&options, &mut Keeper::default()).expect_err("no process");
     assert!(matches!(error, HostError::NoProcess { pid: i32::MAX }));

@@ -219,6 +219,7 @@ fn memory_agrees_with_every_frame_held() {
     if !may_trace(test) {
         return;
     }
+
     let programs = [
         ("cc", "recursion.c", 1),
         ("cc", "jumps.c", 3),
@@ -226,6 +227,7 @@ fn memory_agrees_with_every_frame_held() {
         ("c++", "throws.cc", 37),
         ("cc", "threads.c", 101),
     ];
+
     for (compiler, name, every) in programs {
         if compiler == "c++" && is_missing(test, compiler) {
             continue;
@@ -233,6 +235,7 @@ fn memory_agrees_with_every_frame_held() {
         let built = build(compiler, name, FP);
         let mut options = options(&built.path, At::Every(every));
         options.plan.stack_bytes = 64 << 10;
+
         let (keeper, summary) = run(&options);
         assert_eq!(summary.program, ProgramEnd::Exited(0), "{summary:#?}");
         assert_eq!(keeper.samples.len() as u64, summary.instructions / every);

@@ -311,6 +311,7 @@ fn finding(value: &serde_json::Value, source: Source) -> Result<(Key, u64), Stri
             // Only the letter: the rest of a group's verdict is that of its first sample.
             let letter = field("verdict")?.chars().next();
             let letter = letter.ok_or_else(|| lacks("verdict"))?;
+            // By cause alone, a group has no place.
             let place = field("group").unwrap_or_default();
             (field("column")?, letter.to_string(), place)
         }
@@ -441,6 +442,7 @@ mod tests {
             class: Some("wrong".into()),
         };
 
+        // Its count is 7: one more is new, though it looks the same.
         assert!(baseline.holds(&key, 7));
         assert!(!baseline.holds(&key, 8));
 
@@ -544,6 +546,7 @@ mod tests {
             assert!(what.contains("does not name its program"), "{what}");
         }
 
+        // The bad line is the second, and the error has its number.
         for (line, want) in [
             ("no JSON", "line 2: expected"),
             (

@@ -139,6 +139,8 @@ pub fn resume(core: Core, processor: Processor, instructions_max: u64, root: &Pa
         let outcome = process.run(left.min(SLICE), &mut watch);
 
         break match outcome {
+            // First, whatever the outcome: after the shadow stack is lost, no return proves
+            // anything.
             _ if watch.is_lost => End::Stacks,
             _ if watch.is_over => End::Kernel(SYS_RT_SIGRETURN),
             Outcome::Limit if left <= SLICE => End::Limit,
@@ -335,21 +337,27 @@ mod tests {
             end: End::Limit,
         };
 
+        // A frame's sp is that of after the return to it, so the slot is the word below.
         let judged = |pc, sp| judge_frame(&frame(CodeAddress::Return(pc), sp), &resumed);
         assert_eq!(judged(10, 0x108), Judgement::Confirmed(2));
         assert_eq!(judged(20, 0x208), Judgement::Confirmed(2));
 
+        // The first return from this slot or one above it decides: the stack is not as deep any
+        // more.
         let first = Judgement::Contradicted(resumed.returns[0]);
         assert_eq!(judged(11, 0x108), first, "it went elsewhere");
         assert_eq!(judged(10, 0x100), first, "it came from elsewhere");
+        // The return from 0x200 came after a jump, as in `longjmp`, which may have left this frame.
         assert_eq!(judged(10, 0x180), Judgement::Unjudged, "left by a jump");
 
+        // From its own slot, a return to elsewhere contradicts the frame even after a jump.
         let second = Judgement::Contradicted(resumed.returns[1]);
         assert_eq!(judged(21, 0x208), second);
         assert_eq!(judged(30, 0x308), Judgement::Unjudged, "not reached");
         assert_eq!(judged(15, 0x190), Judgement::Confirmed(1), "by a jump");
         assert_eq!(judged(10, 0), Judgement::Unjudged, "no stack pointer");
 
+        // Execution starts in the innermost frame; nothing returns to it.
         let top = frame(CodeAddress::Instruction(10), 0x108);
         assert_eq!(judge_frame(&top, &resumed), Judgement::Unjudged);
     }

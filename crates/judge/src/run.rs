@@ -441,6 +441,7 @@ impl Run {
             Against::Proof(_) => "proof",
         };
 
+        // Not `--threads`: it changes no result.
         let mut options = vec![
             format!("--unwinder {}", self.column_names().join(",")),
             format!("--against {against}"),

@@ -437,6 +437,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 self.sample(&regs, truth)?;
             }
 
+            // Only the shadow stack asks what the instruction was, and reading it takes a packet.
             let insn = if self.options.plan.truth {
                 self.class(before.cpu.rip)
             } else {

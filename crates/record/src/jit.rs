@@ -180,6 +180,8 @@ impl Jit {
                 self.register(TableKey::Frames(begin), read, memory)
             }
             Some(Hook::Tables) => {
+                // `__register_frame_info_table(begin, object)`: a list of addresses of tables, up
+                // to a zero.
                 let parts = frames::list(memory, begin);
                 let parts = parts.into_iter();
                 let read = |part| Some((part, frames::read(memory, part, false, None)?));
@@ -200,6 +202,8 @@ impl Jit {
                 }
                 changed
             }
+            // gdb's interface has one function without arguments; what is new stands in the
+            // descriptor (`__jit_debug_register_code`).
             Some(Hook::Gdb { descriptor }) => self.gdb(descriptor, memory),
             Some(Hook::Write) => {
                 let functions = self.dumps.streamed(args, memory);

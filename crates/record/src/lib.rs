@@ -323,6 +323,7 @@ mod tests {
 
         // The region does not begin at a multiple of 8, as the stack's words do.
         let mut bytes = vec![0; 4];
+        // Only the word in the middle is an address of code.
         for word in [7, BIAS + 0x5000, u64::MAX] {
             bytes.extend(word.to_le_bytes());
         }

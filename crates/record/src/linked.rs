@@ -156,6 +156,7 @@ impl ProcessObserver for Search {
         permissions: Permissions,
         file: Option<MappedFile<'_>>,
     ) {
+        // Samples are wanted at instructions, so only mappings with code can have the place.
         let Some(file) = file.filter(|_| permissions.allow(Access::Execute)) else {
             return;
         };

@@ -44,16 +44,19 @@ fn measure(path: &Path) {
         println!("skipped: {}: no tool", path.display());
         return;
     };
+
     let size = 4.min(payload.data.len());
     // Without the trailing size, which the tools do not know: the kernel's build appends it.
     let packed = match payload.compression {
         Compression::Gzip => &payload.data[..],
         _ => &payload.data[..payload.data.len() - size],
     };
+
     let file = std::env::temp_dir().join(format!("unwind-sim-payload-{}", std::process::id()));
     std::fs::File::create(&file)
         .and_then(|mut file| file.write_all(packed))
         .expect("the payload is written");
+
     // The shortest times: whatever else runs on the machine only adds to a time.
     let (mut ours, mut theirs) = (Duration::MAX, Duration::MAX);
     for _ in 0..ROUNDS {
@@ -63,12 +66,15 @@ fn measure(path: &Path) {
         let start = Instant::now();
         let bytes = unpack(tool, &file);
         theirs = theirs.min(start.elapsed());
+        // Times of different work would say nothing.
         assert_eq!(bytes, kernel.size, "{tool} unpacks the same");
     }
+
     std::fs::remove_file(&file).expect("removed");
     let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
     let entries = kernel.image.sections().iter();
     let entries = entries.filter(|s| s.kind.as_str() == ".orc_unwind_ip");
+    // Each is an address of 32 bits.
     let entries: usize = entries.map(|s| s.data.len() / 4).sum();
     println!(
         "{} ({entries} entries, {} symbols): ours {ours:.1?}, {tool} -dc {theirs:.1?}, ratio \

@@ -140,6 +140,7 @@ pub fn registered(
         address,
         read,
     };
+    // The first two members have four bytes each, so these are three words.
     let Some(head) = words(descriptor, 3) else {
         return (files, vec![missing("the descriptor", descriptor, 0)]);
     };

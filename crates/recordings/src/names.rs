@@ -90,6 +90,7 @@ fn without_context_type(text: &str) -> &str {
 
     while let Some(byte) = text.as_bytes().get(at) {
         match byte {
+            // Its parentheses and its space are part of a name.
             _ if text[at..].starts_with(ANONYMOUS) => at += ANONYMOUS.len() - 1,
             // Operator names contain brackets, those of conversions also types.
             _ if text[at..].starts_with("operator") || text[at..].starts_with("decltype") => {

@@ -203,6 +203,7 @@ fn unpack(
     left: &mut u64,
     out: &mut impl Write,
 ) -> io::Result<usize> {
+    // A block of zstd unpacks to no more (RFC 8878, 3.1.1.2.4).
     let mut buffer = vec![0; 128 << 10];
     let mut written = 0;
     loop {

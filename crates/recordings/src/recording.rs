@@ -55,6 +55,7 @@ impl Recording {
                 let io = |error: std::io::Error| crate::import::ImportError::Io(error.kind());
                 let bytes = input.bytes().map_err(io)?;
                 let file = perf::parse((*bytes).as_ref())?;
+
                 // These are known before any sample was read.
                 let problems = file
                     .cut()
@@ -67,6 +68,7 @@ impl Recording {
                     recorded: options.recorded_at(input),
                     ..FinderOptions::system()
                 };
+
                 Ok(Recording::PerfData(Box::new(PerfData {
                     bytes,
                     meta: convert::meta(input),

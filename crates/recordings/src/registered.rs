@@ -73,6 +73,7 @@ fn find<'m>(data: &[Range<u64>], read: &Read<'_, 'm>, tried_max: u64) -> Vec<Sec
     for range in data {
         let bytes = read(range.start, range.end.saturating_sub(range.start));
         for word in bytes.as_chunks::<8>().0 {
+            // All that libgcc registers holds pointers, and so lies at a multiple of 8.
             let head = u64::from_le_bytes(*word);
             // What is at a place may be read as more than one of them. A table is one in any case.
             if head != 0 && head.is_multiple_of(8) {

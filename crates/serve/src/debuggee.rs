@@ -115,6 +115,7 @@ impl<'a> Debuggee<'a> {
         } = opened;
         let here = Here::at(&mut states, first)?.ok_or(Error::NoState(first))?;
 
+        // What is not known yet is found when it is asked for first: a client may never ask.
         Ok(Debuggee {
             run,
             builder: Builder::new(run),

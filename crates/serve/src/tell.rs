@@ -80,6 +80,7 @@ pub(crate) fn verdict(name: &str, walk: &Walk) -> String {
     let Some(cause) = walk.cause.as_ref().filter(|_| walk.is_wrong()) else {
         return text;
     };
+    // Writing to a string cannot fail.
     let _ = write!(
         text,
         "; {} in frame {}, {}",

@@ -200,6 +200,7 @@ impl<'a> Layout<'a> {
             if !self.has_address(section) {
                 continue;
             }
+
             let align = section.sh_addralign(LE).clamp(ALIGN_MIN, ALIGN_MAX);
             let align = align.checked_next_power_of_two().unwrap_or(ALIGN_MIN);
             let size = section.sh_size(LE);
@@ -208,6 +209,7 @@ impl<'a> Layout<'a> {
             } else {
                 next.next_multiple_of(align)
             };
+
             let in_file = section.data(LE, self.data).is_ok();
             // The gap tells the end of a section from the start of the next.
             let end = address

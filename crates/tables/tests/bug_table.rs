@@ -19,6 +19,7 @@ fn module(len: u64, flags: u64) -> Made {
         for word in [table.len() as u64, 1 << 32 | 2, number * BUG.len() as u64] {
             relocations.extend(word.to_le_bytes());
         }
+
         let mut entry = vec![0; len as usize];
         // A line, where there is one: odd, so that it is no warning's flags by accident only.
         if len > 8 {
@@ -28,6 +29,7 @@ fn module(len: u64, flags: u64) -> Made {
         entry[flags as usize..][..2].copy_from_slice(&value.to_le_bytes());
         table.extend(entry);
     }
+
     let mut symbols = vec![0; 24];
     symbols.extend([0, 0, 0, 0, 3, 0, 2, 0]);
     symbols.extend([0; 16]);
@@ -35,6 +37,7 @@ fn module(len: u64, flags: u64) -> Made {
     (rela.info, rela.link) = (1, 4);
     let mut symtab = section(".symtab", (2, 0), 0x1a00, symbols);
     (symtab.info, symtab.link) = (2, 5);
+
     Made {
         kind: REL,
         sections: vec![

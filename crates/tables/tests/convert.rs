@@ -109,6 +109,7 @@ fn what_was_converted_can_be_converted_back() {
             "there is no /bin/sh",
         );
     };
+
     for to in targets() {
         let written = convert(&file, &data, to).expect("converted");
         let data = Arc::new(written.bytes);
@@ -117,6 +118,7 @@ fn what_was_converted_can_be_converted_back() {
             Target::Orc(encoding) => Some(encoding),
             _ => None,
         };
+
         for back in [Target::EhFrame, Target::Sframe(Version::V3)] {
             let options = Options {
                 from: Some(to.kind()),
@@ -125,6 +127,7 @@ fn what_was_converted_can_be_converted_back() {
             };
             let again = convert_in_file(&file, &data, &options, true);
             let again = again.unwrap_or_else(|e| panic!("{} back: {e}", to.as_str()));
+
             let costly = again.converted.report.losses.iter();
             let costly: Vec<_> = costly.filter(|loss| loss.lost.costs_rows()).collect();
             assert!(
@@ -181,14 +184,17 @@ fn every_file_of_the_machine_is_converted_without_a_difference() {
     if std::env::var_os("UNWIND_SIM_SLOW").is_none() {
         return crate::skip::skip(NAME, "slow; set UNWIND_SIM_SLOW=1");
     }
+
     let mut sums: BTreeMap<&str, Sums> = BTreeMap::new();
     let mut faults = Vec::new();
     let mut refused_by_readers = Vec::new();
     let mut refused: BTreeMap<String, u64> = BTreeMap::new();
+
     for path in every_file() {
         let Some((file, data)) = read(&path) else {
             continue;
         };
+
         let size = |kind| {
             file.image()
                 .section(kind)
@@ -198,6 +204,7 @@ fn every_file_of_the_machine_is_converted_without_a_difference() {
         if size(SectionKind::EhFrame) == 0 {
             continue;
         }
+
         for to in targets() {
             let start = Instant::now();
             let written = match convert(&file, &data, to) {
@@ -216,6 +223,7 @@ fn every_file_of_the_machine_is_converted_without_a_difference() {
                     continue;
                 }
             };
+
             let sum = sums.entry(to.as_str()).or_default();
             let report = &written.converted.report;
             sum.files += 1;
@@ -228,6 +236,9 @@ fn every_file_of_the_machine_is_converted_without_a_difference() {
             sum.size += sections.map(|s| s.bytes.len() as u64).sum::<u64>();
             sum.source_size += source;
             sum.seconds += start.elapsed().as_secs_f64();
+
+            // Only SFrame has readers that are stricter than this one, and rows that functions may
+            // share.
             if to == Target::Sframe(Version::V3) {
                 let (strict, wider) = strictly_read(&reopened(&written));
                 sum.wider += wider;
@@ -236,6 +247,7 @@ fn every_file_of_the_machine_is_converted_without_a_difference() {
                 let shared = shared.expect("as without sharing").converted.sections;
                 sum.shared += shared.iter().map(|s| s.bytes.len() as u64).sum::<u64>();
             }
+
             for (lost, (_, rows, bytes)) in report.by_reason() {
                 let count = sum.lost.entry(lost.as_str()).or_default();
                 count.0 += rows;
@@ -243,6 +255,7 @@ fn every_file_of_the_machine_is_converted_without_a_difference() {
             }
         }
     }
+
     for (name, sum) in &sums {
         println!(
             "{name}: {} files, {} functions, {} rows read, {} written, {} addresses equal, {} \
@@ -269,11 +282,13 @@ fn every_file_of_the_machine_is_converted_without_a_difference() {
             println!("  {lost}: {rows} rows, {bytes} addresses");
         }
     }
+
     println!("refused: {refused:?}");
     println!("strict readers refuse {} tables", refused_by_readers.len());
     for fault in &refused_by_readers {
         println!("  {fault}");
     }
+
     assert!(
         faults.is_empty(),
         "{} faults:\n{}",

@@ -39,6 +39,7 @@ fn try_all(data: &[u8], seed: u64) -> u64 {
         return 0;
     };
     let mut done = 0;
+
     for to in Target::ALL {
         for from in [None, Some(TableKind::Sframe), Some(TableKind::DebugFrame)] {
             let options = Options {
@@ -57,6 +58,7 @@ fn try_all(data: &[u8], seed: u64) -> u64 {
             }
         }
     }
+
     if let Ok((bytes, _)) = merge_in_file(&file, data) {
         File::read("merged", Arc::new(bytes)).expect("a merged file can be read");
         done += 1;

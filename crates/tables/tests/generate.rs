@@ -44,6 +44,7 @@ fn a_cfa_in_a_slot_is_written_and_read_back() {
         0x48, 0x89, 0x54, 0x24, 0x28, // mov %rdx, 0x28(%rsp)
         0xe8, 11, 0, 0, 0, // call the function behind
     ];
+
     let behind_the_call = TEXT + code.len() as u64;
     code.extend([
         0x48, 0x8b, 0x74, 0x24, 0x28, // mov 0x28(%rsp), %rsi
@@ -52,6 +53,7 @@ fn a_cfa_in_a_slot_is_written_and_read_back() {
         0xc3, // ret
         0xc3, // ret
     ]);
+
     let made = library(&code);
     let table = generated(&made);
     let rule = table.rule_at(behind_the_call).expect("a row");
@@ -61,6 +63,7 @@ fn a_cfa_in_a_slot_is_written_and_read_back() {
         addend: 8,
     };
     assert_eq!(rule.cfa, slot);
+
     let bytes = made.bytes();
     let written = write_in_file(&made.open(), &bytes, &table, Target::EhFrame);
     let written = written.unwrap_or_else(|error| panic!("{error}"));
@@ -180,22 +183,27 @@ fn a_function_ends_at_a_call_before_padding_and_something_that_nothing_jumps_to(
 fn the_functions_of_go_are_those_of_its_own_table() {
     // Two functions that do not return: `jmp` to itself.
     let code = at(&[RET, (0x13, &[0xeb, 0xfe]), (0x27, &[0xeb, 0xfe])]);
+
     let words = |words: &[u64]| -> Vec<u8> { words.iter().flat_map(|w| w.to_le_bytes()).collect() };
     let pairs = |base: u64| [base + 0x13, 0, base + 0x27, 0, base + 0x30];
     let distances: Vec<u8> = pairs(0)
         .iter()
         .flat_map(|w| (*w as u32).to_le_bytes())
         .collect();
+
     let head = |magic: u32, rest: Vec<u8>| {
         let mut out = magic.to_le_bytes().to_vec();
         out.extend([0, 0, 1, 8]);
         out.extend(rest);
         out
     };
+
+    // Since Go 1.18 the header has a place for the address of the first function, which may hold 0.
     let told = [words(&[2, 0, TEXT, 0, 0, 0, 0, 72]), distances.clone()].concat();
     let untold = [words(&[2, 0, 0, 0, 0, 0, 0, 72]), distances].concat();
     let addresses = [words(&[2, 0, 0, 0, 0, 0, 64]), words(&pairs(TEXT))].concat();
     let first = [words(&[2]), words(&pairs(TEXT))].concat();
+
     for (magic, rest) in [
         (0xffff_fff1, told.clone()),
         (0xffff_fff1, untold),
@@ -213,6 +221,7 @@ fn the_functions_of_go_are_those_of_its_own_table() {
             "{magic:#x}"
         );
     }
+
     let table = generated(&library(&code));
     assert_eq!((cfa(&table, 0x13), cfa(&table, 0x27)), (None, None));
 }

@@ -79,6 +79,7 @@ fn permissions_are_those_of_x86() {
             true,
             false,
         ),
+        // PF_X.
         (Permissions::from_elf(1), "r-x", true, false, true),
         (Permissions::ALL, "rwx", true, true, true),
     ] {

@@ -308,6 +308,7 @@ const COMPACTED: u8 = 2;
 
 fn xsave<const FORM: u8>(core: &mut Core, op: &Op) -> Flow {
     let address = op.address(core);
+    // Even without AC: `xsave` needs 64 bytes, `fxsave` 16 (SDM volume 2).
     if !address.is_multiple_of(64) {
         return raise(core, Exception::GeneralProtection);
     }

@@ -72,6 +72,9 @@ impl Kernel {
         let mut idle = 0;
         while self.outcome.is_none() {
             let changes = self.system.changes;
+            // Round robin: first the threads with greater numbers than the running one, then from
+            // the lowest on, and the running one last. With the lowest first each time, others
+            // could wait forever.
             let (before, after): (Vec<Task>, Vec<Task>) =
                 self.tasks().partition(|&task| task <= self.task());
             for task in after.into_iter().chain(before) {

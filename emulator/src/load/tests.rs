@@ -398,8 +398,10 @@ fn hostile_headers_are_refused_by_name() {
 
     // The places are those of `Elf64_Ehdr`, and from 64 on of `Elf64_Phdr` (elf(5)).
     assert_eq!(refused(0, b"MZ").what, LoadErrorKind::NotElf);
+    // EM_386, then ET_CORE.
     assert_eq!(refused(18, &[3]).what, LoadErrorKind::NotX86_64);
     assert_eq!(refused(16, &[4]).what, LoadErrorKind::Type(4));
+    // The highest byte of `e_phoff`, PN_XNUM as `e_phnum`, the size of an `Elf32_Phdr`, PT_NULL.
     assert_eq!(refused(39, &[0x7f]).what, LoadErrorKind::ProgramHeaders);
     assert_eq!(
         refused(56, &[0xff, 0xff]).what,
@@ -464,6 +466,7 @@ fn no_damage_panics() {
         damaged[at] = byte;
     }
 
+    // A shorter file ends in its headers: 64 + 13 × 56 bytes.
     for len in 0..1024 {
         let bytes = program[..len].to_vec();
         assert!(interpreter(&bytes).is_err() || len >= 0x318);

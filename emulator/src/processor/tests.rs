@@ -113,6 +113,7 @@ fn any_computer_has_a_closest_processor() {
         ("AuthenticAMD", 23, 49, "v2,amd:zen"),
         ("AuthenticAMD", 21, 2, "v2,amd:zen"),
         ("HygonGenuine", 24, 0, "v2,amd:zen"),
+        // Processors of Zhaoxin have either of these names.
         ("  Shanghai  ", 7, 59, "v2,intel:skylake"),
         ("CentaurHauls", 7, 59, "v2,intel:skylake"),
         ("QEMU", 0, 0, "v2,intel"),

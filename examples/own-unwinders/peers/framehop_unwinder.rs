@@ -96,7 +96,10 @@ fn main() -> Result<(), Failure> {
     let mut pipe = Pipe { lines };
     let mut cache = CacheX86_64::new();
     let mut last = (Value::Null, UnwinderX86_64::new());
+
     while let Some(stack) = pipe.next()? {
+        // Reading the images takes longer than a walk, and the stacks of a recording mostly share
+        // them. The cache goes with the unwinder: its rules are those of other modules.
         if stack["images"] != last.0 {
             last = (
                 stack["images"].clone(),
@@ -104,15 +107,20 @@ fn main() -> Result<(), Failure> {
             );
             cache = CacheX86_64::new();
         }
+
+        // A register that was not sampled is not in the list; framehop has no way to say so.
         let register = |name| stack["registers"].get(name).map_or(Ok(0), number);
         let (rip, rsp, rbp) = (register("rip")?, register("rsp")?, register("rbp")?);
+
         // Frames whose rsp is not above the mark are not reported.
         let mark = stack["first_frame"]
             .as_str()
             .map(|_| number(&stack["first_frame"]));
         let mark = mark.transpose()?;
+
         let mut regs = UnwindRegsX86_64::new(rip, rsp, rbp);
         let mut address = FrameAddress::from_instruction_pointer(rip);
+        // The frame limit, unless the walk ends for another reason first.
         let mut reason = "US401";
         for _ in 0..FRAMES_MAX {
             if mark.is_none_or(|mark| regs.sp() > mark) {
@@ -120,16 +128,19 @@ fn main() -> Result<(), Failure> {
                 let (pc, sp) = (format!("{pc:#x}"), format!("{sp:#x}"));
                 pipe.send(&json!({"type": "frame", "pc": pc, "sp": sp}))?;
             }
+
             let mut read = |address| pipe.word(address).map_err(drop);
             let caller = last
                 .1
                 .unwind_frame(address, &mut regs, &mut cache, &mut read);
+
             reason = match caller {
                 Ok(Some(pc)) => match FrameAddress::from_return_address(pc) {
                     Some(caller) => {
                         address = caller;
                         continue;
                     }
+                    // `from_return_address` refuses only 0, which ends a chain.
                     None => "US001",
                 },
                 Ok(None) => "US001",
@@ -139,6 +150,7 @@ fn main() -> Result<(), Failure> {
             };
             break;
         }
+
         pipe.send(&json!({"type": "end", "reason": reason}))?;
     }
     Ok(())

@@ -13,16 +13,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bytes = std::fs::read(path)?;
     let file = PerfFile::parse(&bytes)?;
     let mut out = std::io::stdout().lock();
+
     let summary = file.for_each_ordered(|event| {
         let Record::Sample(sample) = event.record else {
             return ControlFlow::Continue(());
         };
         let (tid, time) = (sample.tid().unwrap_or(-1), sample.time().unwrap_or(0));
         let ip = sample.ip().unwrap_or(0);
+
         let chain = sample.callchain().ok().flatten();
         let frames = |context| chain.iter().flat_map(move |chain| chain.frames_of(context));
         let kernel = frames(Context::Kernel).count();
         let user = frames(Context::User).count();
+
         let line = writeln!(
             out,
             "thread {tid} at {time} ns: {ip:#x}, {kernel} kernel frames, {user} user frames"

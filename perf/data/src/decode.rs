@@ -84,6 +84,7 @@ pub(super) fn decode<'a>(raw: &RawRecord<'a>, attr: &EventAttr) -> Result<Record
                 kind,
                 flags,
                 id,
+                // `BPF_TAG_SIZE` is 8.
                 tag: c.u64()?.to_le_bytes(),
             }
         }
@@ -92,6 +93,7 @@ pub(super) fn decode<'a>(raw: &RawRecord<'a>, attr: &EventAttr) -> Result<Record
             path: le::until_nul(c.rest()),
         },
         rt::TEXT_POKE => {
+            // Both lengths come before the bytes, the old ones first.
             let (address, old, new) = (c.u64()?, c.u16()?, c.u16()?);
             let (old, new) = (c.take(old.into())?, c.take(new.into())?);
             Record::TextPoke { address, old, new }
@@ -130,6 +132,7 @@ fn decode_tool<'a>(raw: &RawRecord<'a>) -> Result<Record<'a>, PerfError> {
         // A count that does not fit into the record is an error, not a reason to allocate.
         rt::ID_INDEX => {
             let count = c.u64()?;
+            // `struct id_index_entry` has four words.
             Record::IdIndex(IdIndex {
                 entries: c.take_many(count, 32)?,
             })
@@ -141,6 +144,7 @@ fn decode_tool<'a>(raw: &RawRecord<'a>) -> Result<Record<'a>, PerfError> {
         },
         rt::THREAD_MAP => {
             let count = c.u64()?;
+            // A thread's number, and its name in 16 bytes.
             Record::ThreadMap(ThreadMap {
                 entries: c.take_many(count, 24)?,
             })
@@ -164,6 +168,7 @@ fn decode_mmap<'a>(raw: &RawRecord<'a>, c: &mut Cursor<'a>) -> Result<Mmap<'a>, 
         // file's inode (`struct perf_record_mmap2`).
         identity = if raw.misc & misc::MMAP_BUILD_ID != 0 {
             let bytes = c.take(24)?;
+            // A build ID has at most 20 bytes (`BUILD_ID_SIZE`).
             let size = usize::from(bytes[0]).min(20);
             MmapIdentity::BuildId(&bytes[4..4 + size])
         } else {

@@ -260,6 +260,7 @@ impl Writer {
             }
         };
 
+        // `type`, `misc` and `size`.
         let (kind, misc) = body.header();
         let header = u64::from(kind) | u64::from(misc) << 32 | u64::from(size_word) << 48;
         self.data[start..start + HEADER].copy_from_slice(&header.to_le_bytes());

@@ -151,6 +151,7 @@ fn deferral_bits_and_cookies_are_found() {
     let bytes = recording("threads4-switch-defer.data");
     let mut samples = Vec::new();
     let mut records = std::collections::BTreeMap::new();
+
     each(&bytes, Order::Time, |event| match event.record {
         Record::Sample(sample) => {
             let chain = sample.callchain().unwrap().unwrap();
@@ -166,6 +167,7 @@ fn deferral_bits_and_cookies_are_found() {
         }
         _ => {}
     });
+
     assert_eq!((samples.len(), records.len()), (150, 114));
     let never = samples
         .iter()
@@ -174,6 +176,7 @@ fn deferral_bits_and_cookies_are_found() {
     let late = samples
         .iter()
         .filter(|s| records.get(&(s.0, s.1)).is_some_and(|&t| t < s.2));
+
     // Never: threads that ended. Late: sampled between the record and the return to user space,
     // with the same cookie. This is due to the kernel, not the reader: perf shows the same cookies.
     assert_eq!((never, late.count()), (2, 1));

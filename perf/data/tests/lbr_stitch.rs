@@ -9,9 +9,11 @@ fn stitch_lbr_is_as_perf_does_it() {
     let bytes = crate::common::recording("LBR-stitch-grow.data");
     let file = unwind_sim_perf_data::PerfFile::parse(&bytes).unwrap();
     let caps = file.features().cpu_pmu_caps().unwrap().unwrap();
+
     // The depth of the ring is in the file, as a capability of the PMU.
     let (_, depth) = caps.iter().find(|(name, _)| *name == b"branches").unwrap();
     let depth: u32 = std::str::from_utf8(depth).unwrap().parse().unwrap();
+
     let mut stitcher: LbrStitcher<BranchEntry> = LbrStitcher::new(depth);
     let mut found = String::new();
     crate::common::each(&bytes, Order::Time, |event| {
@@ -28,6 +30,7 @@ fn stitch_lbr_is_as_perf_does_it() {
         }
         found.push('\n');
     });
+
     // `perf script --stitch-lbr` 7.2 says so.
     let expected = [
         "400820 400710 400610 400510 400410 400310 400210 400110 400010 \n",

@@ -354,6 +354,7 @@ fn perf_7_2_loses_late_samples_and_those_after_another_cookie() {
     for seed in 1..200 {
         let (world, own, _) = check(seed, CALM);
         let (out, counts) = stitch(Mode::Perf72, world.items.iter().cloned());
+
         // D1: late samples are never stitched; the cookie is left as a frame.
         let early = |out: &[Stitched]| {
             let is_early = |s: &&Stitched| matches!(s.how, Stitch::Stitched { .. });
@@ -361,6 +362,7 @@ fn perf_7_2_loses_late_samples_and_those_after_another_cookie() {
         };
         assert_eq!(early(&out), early(&own), "seed {seed}");
         late += world.late;
+
         for sample in out.iter().filter(|s| s.how.record().is_none()) {
             let last = sample.chain.last().copied();
             assert_eq!(
@@ -372,9 +374,11 @@ fn perf_7_2_loses_late_samples_and_those_after_another_cookie() {
             !out.iter().any(|sample| differs(&world, sample)),
             "seed {seed}"
         );
+
         // D5: the order is that of delivery.
         out_of_order += counts.out_of_order;
     }
+
     assert!(late > 100 && out_of_order > 100, "{late} {out_of_order}");
 }
 

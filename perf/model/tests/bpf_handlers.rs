@@ -409,6 +409,7 @@ fn stack_ids_are_the_hash_and_collisions_are_errors_or_replace() {
     // Two buckets: of three stacks two want the same.
     let stacks: Vec<Vec<u64>> = (1..=3).map(|ip| vec![ip * 0x1000, 7]).collect();
     let bucket = |stack: &[u64]| i64::from(jhash2(stack) & 1);
+
     for flags in [0, stackmap::REUSE_STACKID, stackmap::FAST_STACK_CMP] {
         // Room for four frames, in two buckets.
         let mut handlers = stackid(flags, 4, 2);
@@ -418,11 +419,13 @@ fn stack_ids_are_the_hash_and_collisions_are_errors_or_replace() {
                 kernel_stack: stack.clone(),
                 ..PlainEnv::default()
             };
+
             let id = run_stackid(&mut handlers, &mut env);
             let place = &mut held[bucket(stack) as usize];
             let both = place.is_some_and(|held| held != stack);
             let used = held.iter().flatten().count();
             let place = &mut held[bucket(stack) as usize];
+
             if both && flags != stackmap::REUSE_STACKID {
                 assert_eq!(id, -17);
             } else if both && used == 2 {
@@ -443,6 +446,7 @@ fn stacks_are_cut_to_the_value_and_short_ones_are_bad_addresses() {
         kernel_stack: (1..=10).map(|ip| ip * 16).collect(),
         ..PlainEnv::default()
     };
+
     for (skip, expected) in [
         (0, Some(1..=4)),
         (6, Some(7..=10)),
@@ -462,6 +466,7 @@ fn stacks_are_cut_to_the_value_and_short_ones_are_bad_addresses() {
             None => assert_eq!(id, -14),
         }
     }
+
     // No such flag for ids: USER_BUILD_ID, and none above.
     for flags in [stackmap::USER_BUILD_ID, 1 << 12] {
         let mut handlers = stackid(flags, 4, 64);

@@ -191,6 +191,7 @@ fn bytes_are_swapped_or_cut() {
 #[test]
 fn atomics_change_memory_and_give_what_was_there() {
     let (old, operand) = (0x1_8000_0003_i64, 0x2_0000_0005_i64);
+
     for (imm, new64, new32) in [
         (0x00, 0x3_8000_0008_u64, 0x8000_0008_u64),
         (0x40, 0x3_8000_0007, 0x8000_0007),
@@ -199,6 +200,7 @@ fn atomics_change_memory_and_give_what_was_there() {
         (0xe0, 0x2_0000_0005, 5),
     ] {
         for (code, fetch) in [(0xdb, 0), (0xdb, 1), (0xc3, 0), (0xc3, 1)] {
+            // An exchange is BPF_XCHG, 0xe0 | BPF_FETCH: there is none that does not fetch.
             if imm == 0xe0 && fetch == 0 {
                 continue;
             }
@@ -213,6 +215,7 @@ fn atomics_change_memory_and_give_what_was_there() {
                     0 => insns.push(Insn::new(0x79, 0, 10, -8, 0)),
                     _ => insns.push(Insn::new(0xbf, 0, 1, 0, 0)),
                 }
+
                 insns.push(Insn::EXIT);
                 let is_wide = code == 0xdb;
                 let expected = match (wanted, fetch, is_wide) {

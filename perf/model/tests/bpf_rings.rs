@@ -204,6 +204,7 @@ fn a_ring_that_nobody_reads_is_full_at_its_size() {
 #[test]
 fn what_the_verifier_refuses_is_a_fault() {
     let kind = |insns: &[Insn]| with_ring(insns, 1).0.expect_err("a fault").kind;
+
     // Neither submitted nor discarded.
     let kept = then(reserve(16), &[]);
     assert_eq!(kind(&kept), FaultKind::Unreleased(0));
@@ -212,6 +213,7 @@ fn what_the_verifier_refuses_is_a_fault() {
         panic!("{map:?}")
     };
     assert_eq!(ring.stats().discarded, 3, "the ring goes on");
+
     // Written behind its end, used after it was given away, given away twice, in its middle.
     let outside = then(reserve(16), &[Insn::new(0x7a, 6, 0, 16, 1)]);
     assert!(matches!(
@@ -229,6 +231,7 @@ fn what_the_verifier_refuses_is_a_fault() {
     assert_eq!(kind(&then(reserve(16), &twice)), argument);
     let middle = [&[Insn::new(0x07, 6, 0, 0, 8)], &SUBMIT[..]].concat();
     assert_eq!(kind(&then(reserve(16), &middle)), argument);
+
     // Another kind of map, and a ring where another one belongs.
     let mut lookup = MAP.to_vec();
     lookup.extend([Insn::new(0xbf, 2, 10, 0, 0), Insn::new(0x85, 0, 0, 0, 1)]);

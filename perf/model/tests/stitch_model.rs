@@ -25,6 +25,7 @@ fn truth(world: &World) -> (BTreeMap<u64, Truth>, BTreeSet<(i32, u64)>) {
     let mut stacks: BTreeMap<i32, StackId> = BTreeMap::new();
     let mut stays: BTreeMap<i32, u64> = BTreeMap::new();
     let (mut samples, mut replaced) = (BTreeMap::new(), BTreeSet::new());
+
     for entry in world.log() {
         // The thread's stay ends when user space runs again with a stack.
         let tid = entry.tid;
@@ -61,6 +62,7 @@ fn items(world: &World) -> Vec<Item> {
     const OTHERS: u64 = 1 << 40;
     let mut records: Vec<_> = world.records().iter().collect();
     records.sort_by_key(|record| (record.time, record.sequence));
+
     let item = |record: &&unwind_sim_perf_model::Record| {
         let mut key = OTHERS + record.sequence;
         let mut tid = record.tid;
@@ -95,6 +97,7 @@ fn items(world: &World) -> Vec<Item> {
             what,
         })
     };
+
     records.iter().filter_map(item).collect()
 }
 

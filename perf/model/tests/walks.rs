@@ -41,6 +41,7 @@ fn r003_15_a_program_finds_what_the_kernels_walk_finds() {
                     Body::Sample { chain, .. } => Some(chain),
                     _ => None,
                 });
+
             // The first word of the chain is the marker.
             let kernels = &chain.expect("a sample")[1..];
             let [walk] = run.walks.as_slice() else {
@@ -48,6 +49,7 @@ fn r003_15_a_program_finds_what_the_kernels_walk_finds() {
             };
             let most = kernels.len().min(FRAMES_MAX);
             assert_eq!(walk.found, kernels[..most], "{depth} {leaf}");
+
             let expected = match (leaf, depth) {
                 // The caller is hidden, if there is one; alone, it is as if the walk ended early.
                 ("entry" | "behind-push", 2) => WalkVerdict::Truncated,

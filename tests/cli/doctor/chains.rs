@@ -129,6 +129,7 @@ fn recorded(program: &Path, file_offset: u64, chain: &[u64]) -> Vec<u8> {
             inode: 1,
             generation: 0,
         },
+        // PROT_READ and PROT_EXEC, MAP_PRIVATE.
         protection: 5,
         flags: 2,
         path: program.as_os_str().as_encoded_bytes(),

@@ -113,6 +113,7 @@ fn recorded(program: &Path) -> Vec<u8> {
             length: 4096,
             file_offset: 0x1000,
             identity: MmapIdentity::Path,
+            // PROT_READ and PROT_EXEC, MAP_PRIVATE.
             protection: 5,
             flags: 2,
             path,

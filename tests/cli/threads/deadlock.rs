@@ -32,6 +32,7 @@ fn each_thread_says_what_it_waits_for() {
         .map(|thread| (thread["tid"].as_u64().expect("a number"), thread))
         .collect();
     let numbers: Vec<u64> = by_number.keys().copied().collect();
+    // Processes and threads have numbers from 1000 on, in the order in which they start.
     assert_eq!(numbers, (1000..=1012).collect::<Vec<u64>>());
 
     let waits: Vec<&str> = by_number

@@ -296,6 +296,7 @@ fn what_does_not_fit_says_where() {
         stderr(&output)
     );
 
+    // 0xff stands nowhere in UTF-8.
     std::fs::write(&path, [0xff, 0xfe]).expect("written");
     let output = run(&["emulate", "--schedule", &path, "--", &program]);
     assert!(

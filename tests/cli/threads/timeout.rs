@@ -44,6 +44,7 @@ fn a_run_ends_in_time() {
         let stdin = running.stdin.take();
         let output = running.wait_with_output().expect("it ends");
         drop(stdin);
+        // The limit is half a second; a busy machine may take longer to notice.
         assert!(begin.elapsed() < Duration::from_secs(60), "{args:?}");
 
         let said = format!("{}{}", stdout(&output), stderr(&output));

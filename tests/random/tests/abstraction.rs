@@ -84,6 +84,7 @@ fn as_much_is_known_as_before() {
 
     let cases = |code| fuzzer.precision.cases(code);
     let done = fuzzer.codes().iter().filter(|code| cases(**code) > 0);
+    // Writing to a string cannot fail.
     let _ = writeln!(text, "all: {} of {}", sums.1, sums.0);
     let _ = writeln!(text, "codes: {}", fuzzer.codes().len());
     let _ = writeln!(

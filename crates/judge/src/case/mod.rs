@@ -222,6 +222,7 @@ impl Reader {
     }
 
     fn header_line(&mut self, line: &str, number: usize) -> Result<(), (usize, CaseErrorKind)> {
+        // The line begins with `#!`.
         let (name, value) = line[2..]
             .split_once(':')
             .ok_or((2, CaseErrorKind::NoColon))?;

@@ -46,6 +46,7 @@ impl Operand {
             });
         }
 
+        // No register or symbol has a sign in its name.
         let (name, offset) = match text.find(['+', '-']) {
             Some(at) => {
                 let size = parse_number(text[at + 1..].trim()).ok_or_else(bad)?;

@@ -61,6 +61,7 @@ pub fn bless(path: &Path, accept: &[String], limits: &CaseLimits) -> Result<Bles
 
             // An open cell does not say that the unwinder is wrong.
             let is_right = cell.verdict() == Some(Verdict::Ok) || *cell == Cell::Open;
+            // A column is `UNWINDER` or `UNWINDER@START`.
             let unwinder = column.split('@').next().unwrap_or(column);
             if was_right && !is_right && !accept.iter().any(|a| a == unwinder) {
                 refused.push(format!(

@@ -45,9 +45,11 @@ impl Spot {
     pub(super) fn origin(&self, checker: &mut Checker, files: &FinderOptions) -> Origin {
         let unknown = Author::Unknown(Vec::new());
         if self.name == "[vdso]" {
+            // The vDSO has no file: the kernel maps it into each process.
             return Origin::by(Author::Kernel);
         }
         let Some(image) = &self.image else {
+            // A path is a file that could not be read. Other memory has a name in brackets or none.
             return Origin::by(if self.name.starts_with('/') {
                 unknown
             } else {
@@ -248,6 +250,7 @@ mod tests {
             ("GCC: (Debian 12.2.0) 12.2.0", Language::Gcc),
             ("GNU Fortran2008 12.2.0", Language::Gcc),
             ("clang version 15.0.6", Language::Clang),
+            // rustc's producer starts with the name of another compiler.
             ("clang LLVM (rustc version 1.95.0)", Language::Rust),
             ("Go cmd/compile go1.19.8; regabi", Language::Go),
             ("LDC 1.30.0 (LLVM 14.0.6)", Language::Ldc),
@@ -265,6 +268,7 @@ mod tests {
             source: "../a/memmove.x".into(),
         };
 
+        // By the ending or, if that says nothing, by the assembler in DW_AT_producer.
         assert!(is_assembly("a.S", None) && !is_assembly("a.c", None));
         assert!(is_assembly("memmove.x", Some(&by("GNU AS 2.40"))));
         assert!(!is_assembly("memmove.x", Some(&by("GNU C17 12.2.0"))));

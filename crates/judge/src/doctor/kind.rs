@@ -310,6 +310,8 @@ fn is_in_trampoline(image: &Image, pc: u64) -> bool {
 pub(super) fn place(space: &AddressSpace, pc: CodeAddress) -> (String, String) {
     let location = Location::of(space, pc);
     let mapping = space.find(pc.symbol_address());
+
+    // A perf map names functions of generated code, but the code is not in it.
     let image = mapping.map(|m| match &m.image {
         Some(image) if !image.name().is_empty() && !runtime::has_perf_map(m) => {
             image.name().to_owned()

@@ -84,6 +84,7 @@ fn judge_alone(
     let end = End::from(Reason::RootReached);
     let whole = whole::judge(view, &frames, &end, cache)?;
 
+    // Not empty: without frames, `whole::judge` has no answer.
     let last = return_or_top(user, user.len() - 1);
     if whole.is_yes() {
         return Some(Judged::Whole);

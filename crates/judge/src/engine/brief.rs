@@ -218,6 +218,7 @@ fn brief(
         Err(reason) => return unsupported(reason),
     };
 
+    // Taken out and put back: `links` writes into it and borrows all of the desk.
     let mut found = std::mem::take(&mut desk.room.found);
     let end = desk.links(finder, &start, setting, cache, &mut found);
     desk.room.found = found;

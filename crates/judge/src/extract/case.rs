@@ -564,6 +564,7 @@ impl Stack<'_> {
             return data;
         }
 
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "        sub     ${bytes}, %rsp");
         let base = f.rsp.wrapping_sub(below);
         let at = (0..bytes / 8).map(|n| base.wrapping_add(8 * n));
@@ -599,6 +600,7 @@ impl Stack<'_> {
         }
         data.push_str("        .text\n");
 
+        // The words below rsp are filled; it goes back to where it was.
         if below > 0 {
             let _ = writeln!(out, "        lea     {below}(%rsp), %rsp");
         }

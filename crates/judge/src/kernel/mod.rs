@@ -59,6 +59,7 @@ pub fn judge(
 
     let chain = view.sample.recorded.iter().find(|r| r.source == RECORDED);
     // The recorded kernel has one unwinder, and its chain is only that one's.
+    // ORC is the default of kernels for x86-64.
     let is_own = kernel.kind().unwrap_or(UnwinderKind::Orc) == unwinder.kind();
 
     match chain {

@@ -53,6 +53,7 @@ pub(super) fn replay<C: Consumer>(
     })?;
 
     counts.gaps = input.gaps();
+    // Only a trace says how many it has.
     counts.samples = input.sample_count().unwrap_or(counts.stacks);
     Ok(counts)
 }

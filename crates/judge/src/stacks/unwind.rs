@@ -182,6 +182,7 @@ impl<'a> Unwinding<'a> {
         task: &Task,
         consumer: &mut C,
     ) -> Result<(), Skip> {
+        // Only counted: each record has its own length, so the next one can still be read.
         let sample = file
             .sample(raw)
             .map_err(|_| Skip::Damaged)?

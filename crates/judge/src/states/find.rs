@@ -39,6 +39,7 @@ pub(super) fn in_run(
         }
         Target::Stops(stops) => Box::new(Stopper {
             stops,
+            // One for all instructions: it keeps its lists.
             factory: InstructionInfoFactory::new(),
         }),
         Target::Function(name) => {

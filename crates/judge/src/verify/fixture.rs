@@ -107,6 +107,7 @@ pub fn finding_at(place: PlaceId, pc: CodeAddress) -> Finding {
         pc,
         code: Code::WrongCfa,
         reg: Reg::Rsp,
+        // The two must differ: equal values would be no contradiction.
         given: Some(1),
         truth: 2,
         misread: false,

@@ -101,6 +101,7 @@ impl Late {
         let start = cpu.rsp.saturating_sub(RED_ZONE);
         let end = held.cfa.saturating_add(ABOVE);
         let size = end.saturating_sub(start).min(STACK_MAX);
+        // At most `STACK_MAX`, so the conversion cannot fail.
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
         if memory.read(start, &mut bytes).is_err() {
             bytes.clear();

@@ -213,6 +213,7 @@ impl Entries<'_> {
     fn contradiction(&mut self, address: u64, frame: usize) -> Option<Contradiction> {
         // In the order in which [`Log::add`] wrote it.
         let kind = self.take()?;
+        // `Numbered` counts in 32 bits, so the cast loses nothing.
         let kind = *self.log.kinds.get(kind as u32)?;
         let reason = if kind.has_reason {
             Some(*self.log.reasons.get(self.take()? as u32)?)

@@ -58,6 +58,8 @@ fn set_up(image: &Image, start: u64) -> Option<u64> {
                     && insn.memory_displacement64() == 0;
                 return is_rsp.then(|| insn.next_ip());
             }
+            // Compilers load it right behind its push. Behind another push, or room for locals, rbp
+            // is only one of the saved registers.
             Mnemonic::Push => return None,
             Mnemonic::Sub if is_pushed => return None,
             _ if insn.flow_control() != FlowControl::Next => return None,

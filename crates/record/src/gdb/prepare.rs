@@ -64,6 +64,7 @@ pub(super) fn prepare<W: Write>(
         recorder.map(&request, (code.image, 0))?;
     }
 
+    // The IDT says where exceptions and interrupts enter the kernel.
     let handlers = places.handlers(machine)?;
     Ok(RecordingSetup {
         bias,

@@ -304,6 +304,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         let machine = &mut *self.machine;
         let mut stopped = self.kernel.stopped(machine, live)?;
 
+        // As `unwind_start` chooses: by registers, by the own frame, or by the saved stack pointer.
         let regs = if arguments.regs != 0 {
             let regs = regs_from(&machine.read(arguments.regs, PT_REGS_LEN as usize)?);
             // The registers may be those of another stack.

@@ -128,6 +128,8 @@ impl KernelLayout {
             hardirq,
             exceptions: symbol("cea_exception_stacks")?,
             exception_at,
+            // Only the exception stacks have a variable (`cea_exception_stacks`): it holds the
+            // address of this processor's. The entry stack is found by its distance from them.
             entry_at: entry_stack.wrapping_sub(member("cpu_entry_area", "estacks")?),
             idt: symbol("idt_table")?,
             top_of_stack,
@@ -409,6 +411,7 @@ impl<'a> Kernel<'a> {
             ..Task::default()
         };
 
+        // This also fills in the links between the stacks, so the task has them behind it.
         let mut regions = copy(machine, &mut task.stacks, regs.rsp())?;
         self.places.taken.read(machine, known.address, &mut task)?;
         let user = self.user(machine, &known)?;

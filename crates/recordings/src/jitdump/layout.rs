@@ -149,6 +149,7 @@ struct Maker<'d> {
 impl Maker<'_> {
     /// One image of these functions, which do not overlap; `None` if there are none.
     fn entry(&mut self, functions: &[&Function]) -> Option<Entry> {
+        // In the order of their addresses: the image reaches from the first to the last.
         let (first, last) = (functions.first()?, functions.last()?);
         let bias = first.address.wrapping_sub(first.written_at);
         let range = first.address..last.address + last.size;

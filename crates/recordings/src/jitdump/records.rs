@@ -46,6 +46,7 @@ impl Header {
         }
 
         let word = |at| u32_at(bytes, at).unwrap_or_default();
+        // `struct jitheader`: after the magic come version, total_size, elf_mach, a gap, and pid.
         let [version, size, machine, pid] = [4, 8, 12, 20].map(word);
         if version > VERSION {
             return Err(Problem::Version(version));
@@ -98,6 +99,7 @@ impl Records {
         known: usize,
     ) -> Result<usize, Problem> {
         while !self.is_closed {
+            // A record begins with `id` and `total_size` (perf's `jitdump-specification.txt`).
             let (Some(kind), Some(size)) = (u32_at(bytes, at), u32_at(bytes, at.saturating_add(4)))
             else {
                 break;

@@ -103,6 +103,7 @@ pub fn open_system_map(map: &InputFile) -> Result<KernelImage, KernelError> {
 
     let text = symbols.range("_stext", "_etext");
     let text = text.ok_or_else(|| KernelErrorKind::MapWithoutText.of(&name))?;
+    // From the first byte of the image to the last, with its data; without these symbols, its code.
     let range = symbols.range("_text", "_end").unwrap_or(text.clone());
     // `.init.text` is outside of `_stext` to `_etext`.
     let init = symbols.range("_sinittext", "_einittext");

@@ -343,6 +343,7 @@ impl<'a> File<'a> {
                 continue;
             }
 
+            // In a relocatable file, `st_value` is an offset in the section (gABI, "Symbol Table").
             let symbol_of = Symbol {
                 address: start.wrapping_add(symbol.st_value(LE)).wrapping_sub(bias),
                 size: symbol.st_size(LE),

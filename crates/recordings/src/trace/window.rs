@@ -187,6 +187,7 @@ pub(crate) fn encode(
     change(0..shared.start);
     let mut at = shared.start;
     for (same, other) in changes {
+        // Runs count words, and the end of the common part may cut the last word off.
         let start = shared.end.min(at + same * WORD);
         at = shared.end.min(start + other * WORD);
         change(start..at);

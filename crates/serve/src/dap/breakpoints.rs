@@ -156,6 +156,7 @@ impl Session<'_> {
             let names = option["condition"].as_str().unwrap_or_default();
             let names: Vec<&str> = names.split(',').map(str::trim).collect();
             let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+            // A name of no unwinder would never stop, and nobody would know why.
             let stranger = names
                 .iter()
                 .find(|name| !judged.iter().any(|one| one == *name));

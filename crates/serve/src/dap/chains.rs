@@ -139,6 +139,7 @@ pub(super) fn frames<'s>(
         };
         return Ok(other.frames.iter().map(frame).collect());
     }
+    // The thread after the truth is the first unwinder's.
     let index = thread.checked_sub(TRUTH + 1);
     let index = index.and_then(|index| usize::try_from(index).ok());
     let walk = index.and_then(|index| state.walks.get(index));

@@ -164,6 +164,7 @@ impl Client<'_> {
             }
             Ok(())
         });
+
         match opened {
             Ok(end) => Ok(Some(end)),
             Err(why) => {
@@ -177,9 +178,11 @@ impl Client<'_> {
 /// Reads until the client leaves or nobody waits for it.
 fn read(mut from: impl Read, slot: &Slot, to: &SyncSender<Received>) {
     let interrupt = || {
+        // After a panic elsewhere, too: what is in it is whole.
         let slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         slot.as_ref().map(Interrupter::interrupt)
     };
+
     let mut unframer = Unframer::default();
     let mut buf = [0; READ_BYTES];
     loop {
@@ -187,8 +190,10 @@ fn read(mut from: impl Read, slot: &Slot, to: &SyncSender<Received>) {
             Ok(0) => break,
             Ok(len) => len,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            // A client that cannot be read any more has left.
             Err(_) => break,
         };
+
         for mut received in buf[..len].iter().filter_map(|byte| unframer.push(*byte)) {
             if let Received::Message(message) = &mut received
                 && session::interrupts(message)

@@ -126,6 +126,7 @@ impl<'a> Session<'a> {
             stops_on_entry: launch.stop_on_entry,
             is_over: false,
         };
+
         session.debuggee.begin();
         let process = json!({
             "name": session.debuggee.source(),
@@ -133,6 +134,7 @@ impl<'a> Session<'a> {
             "startMethod": "launch",
             "pointerSize": 64,
         });
+
         // The editor now sends its breakpoints.
         let first = vec![
             success(request, json!({})),

@@ -95,6 +95,7 @@ impl Session<'_> {
     /// To another line, over calls or into functions that have lines.
     fn line_on(&mut self, is_over: bool, stops: &Stops) -> Result<Stop, Error> {
         let start = self.debuggee.line()?;
+        // Bounded: a loop on one line may never end.
         for _ in 0..STEPS_MAX {
             let tid = self.debuggee.tid();
             let stop = if is_over {
@@ -103,6 +104,7 @@ impl Session<'_> {
                 let motion = step(tid, Direction::Forward);
                 self.debuggee.travel(&motion, stops)?
             };
+            // A breakpoint or the end comes before the line is done.
             if stop != Stop::Step {
                 return Ok(stop);
             }

@@ -102,6 +102,7 @@ impl<'a> Session<'a> {
             return Ok((refusal("the packet is too long"), None));
         }
         match body.first() {
+            // These write registers and memory (gdb's "Remote Protocol").
             Some(b'P' | b'G' | b'M' | b'X') => {
                 let text = "the state is read-only: a run can be looked at, not changed";
                 return Ok((refusal(text), None));
@@ -143,6 +144,7 @@ impl<'a> Session<'a> {
                     Err(error) => return self.refused(&error.to_string()),
                 }
             }
+            // Nothing runs between two packets, so there is nothing to interrupt.
             GdbStubStateMachine::CtrlCInterrupt(inner) => {
                 let none = None::<gdbstub::stub::MultiThreadStopReason<u64>>;
                 match inner.interrupt_handled(&mut self.target, none) {

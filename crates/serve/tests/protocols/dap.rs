@@ -305,6 +305,7 @@ fn a_recording_is_gone_through_in_both_directions() {
         let stopped = editor.go("continue");
         assert!(stopped["text"].as_str().is_some_and(|text| text.contains("the end")));
 
+        // 0x1 is a number, so it is accepted, though no code is there; x is none.
         let at = json!({"breakpoints": [{"instructionReference": "0x1"}, {"instructionReference": "x"}]});
         let set = editor.ask("setInstructionBreakpoints", at);
         assert_eq!(set["breakpoints"][0]["verified"], true);

@@ -352,6 +352,7 @@ fn there_is_one_client_at_a_time() {
         drop(first);
         let mut third = connect();
         assert_eq!(third.rip(), last);
+        // `k` is gdb's packet to kill the program: the server ends, too.
         third.send(&framed(b"k"));
         assert_eq!(third.next(), None);
     });

@@ -274,11 +274,15 @@ fn listing(state: &State, code: &Code, rules: &CodeRules, out: &mut Fragment) {
 /// The rules that begin to hold at an instruction or are wrong there, and what is true. Unwinders with one
 /// rule stand together.
 fn cells(rules: &CodeRules, line: &RuleLine, out: &mut Fragment) {
+    // Mostly all tables of a file come from the same directives, and their rules are the same: one
+    // line for each rule is shorter than one for each unwinder. A list, because the order is that
+    // of the columns, and there are few.
     let mut groups: Vec<(Vec<&str>, &RuleCell)> = Vec::new();
     for (name, cell) in rules.titles.iter().zip(&line.cells) {
         if !cell.starts && cell.wrong.is_empty() {
             continue;
         }
+        // Not the rule alone: what is wrong with one of them must not seem to be wrong with all.
         let same = |(_, other): &&mut (Vec<&str>, &RuleCell)| {
             other.text == cell.text && other.wrong == cell.wrong
         };

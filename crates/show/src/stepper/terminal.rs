@@ -202,6 +202,7 @@ impl Session<'_, '_> {
         if is_suspend(event) {
             return Ok(self.suspend()?);
         }
+
         self.busy(|session| {
             let stepper = &mut *session.stepper;
             match event {
@@ -210,6 +211,7 @@ impl Session<'_, '_> {
                     MouseEventKind::Down(MouseButton::Left) => {
                         stepper.mouse(mouse.column, mouse.row, 0)?;
                     }
+                    // Three lines for each notch of the wheel.
                     MouseEventKind::ScrollUp => stepper.mouse(mouse.column, mouse.row, -3)?,
                     MouseEventKind::ScrollDown => stepper.mouse(mouse.column, mouse.row, 3)?,
                     _ => {}
@@ -218,6 +220,7 @@ impl Session<'_, '_> {
             }
             Ok(())
         })?;
+
         if let Some(text) = self.stepper.take_copied() {
             copy(&text)?;
         }

@@ -123,6 +123,7 @@ impl Report {
             known.bytes = known.bytes.saturating_add(bytes);
             return;
         }
+
         self.losses.push(FunctionLoss {
             function: function.clone(),
             lost,

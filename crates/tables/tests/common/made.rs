@@ -84,6 +84,7 @@ impl Made {
         let mut out = vec![0; SIZE];
         let mut names = vec![0];
         let mut headers = vec![[0; 10]];
+
         for section in &self.sections {
             let start = section.address as usize;
             if section.kind != NOBITS {
@@ -110,12 +111,16 @@ impl Made {
             ]);
             names.extend(section.name.bytes().chain([0]));
         }
+
+        // The section of names is the last one: that is where `e_shstrndx` leads.
         let name = names.len() as u64;
         names.extend(b".shstrtab\0");
         headers.push([name, 3, 0, 0, SIZE as u64, names.len() as u64, 0, 0, 1, 0]);
+
         out.extend(names);
         out.resize(out.len().next_multiple_of(8), 0);
         let table = out.len() as u64;
+
         for [name, kind, rest @ ..] in &headers {
             out.extend((*name as u32).to_le_bytes());
             out.extend((*kind as u32).to_le_bytes());
@@ -128,12 +133,16 @@ impl Made {
             out.extend(align.to_le_bytes());
             out.extend(entry.to_le_bytes());
         }
+
         self.write_header(&mut out, table, headers.len());
         out
     }
 
     fn write_header(&self, out: &mut [u8], table: u64, sections: usize) {
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+
+        // An ELF file of 64 bits, little endian, for x86-64 (62); its program headers stand behind
+        // this header, which has 64 bytes.
         put(0, b"\x7fELF\x02\x01\x01");
         put(16, &self.kind.to_le_bytes());
         put(18, &62_u16.to_le_bytes());
@@ -142,12 +151,14 @@ impl Made {
         put(52, &64_u16.to_le_bytes());
         put(54, &56_u16.to_le_bytes());
         put(56, &(self.programs.len() as u16).to_le_bytes());
+
         if self.has_section_headers {
             put(40, &table.to_le_bytes());
             put(58, &64_u16.to_le_bytes());
             put(60, &(sections as u16).to_le_bytes());
             put(62, &(sections as u16 - 1).to_le_bytes());
         }
+
         for (number, &(kind, flags, address, size)) in self.programs.iter().enumerate() {
             let at = 64 + 56 * number;
             put(at, &kind.to_le_bytes());

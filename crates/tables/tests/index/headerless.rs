@@ -56,6 +56,7 @@ fn library(plt: Vec<u8>, rows: &[u8]) -> Made {
     table.extend([0; 4]);
     // Exception tables, mostly.
     table.extend([0xff; 64]);
+
     let hdr = hdr(&[(TEXT, 0), (PLT, 1)]);
     let hdr_size = hdr.len() as u64;
     Made {
@@ -97,6 +98,7 @@ fn stubs_that_only_jump_are_known_by_their_bytes() {
     // Those of `.plt.sec` with IBT, and those of `.plt.got` without.
     let mut long = Vec::new();
     let mut short = Vec::new();
+
     for number in 0..3 {
         let at = PLT + STUB * number + 4;
         long.extend([0xf3, 0x0f, 0x1e, 0xfa]);
@@ -106,6 +108,7 @@ fn stubs_that_only_jump_are_known_by_their_bytes() {
         short.extend(through([0xff, 0x25], at, GOT + 8 * number));
         short.extend([0x66, 0x90]);
     }
+
     for stubs in [long, short] {
         let found = report(&library(stubs, &[0; 3]));
         assert_eq!(counts(&found), [2, 2, 0, 0]);
@@ -136,11 +139,13 @@ fn the_dynamic_section_has_relocations_and_names() {
     let jump_slot = words(&[GOT + 24, 1 << 32 | 7, 0]);
     let relative = words(&[GOT + 0x100, 8, TEXT]);
     let packed = words(&[GOT + 0x108, 0b101]);
+
     let mut symbols: Vec<u8> = vec![0; 24];
     symbols.extend([1, 0, 0, 0, 0x12, 0, 0, 0]);
     symbols.extend([0; 16]);
     let strings = b"\0abort\0".to_vec();
     let places = [0x1900, 0x1940, 0x1980, 0x19c0, 0x1a00];
+
     let dynamic = words(&[
         // DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_RELR, DT_RELRSZ, DT_SYMTAB, DT_STRTAB
         23, places[0], 2, 24, 7, places[1], 8, 24, 36, places[2], 35, 16, 6, places[3], 5,
@@ -148,6 +153,7 @@ fn the_dynamic_section_has_relocations_and_names() {
         10, 7, 0, 0,
     ]);
     made.programs.push((2, 6, 0x1b00, 16 * 10));
+
     let pointers = words(&[TEXT + 1, 0, TEXT + 2]);
     for (address, bytes) in [
         (places[0], jump_slot),
@@ -161,6 +167,7 @@ fn the_dynamic_section_has_relocations_and_names() {
         made.sections
             .push(section("", (PROGBITS, ALLOC), address, bytes));
     }
+
     let file = made.open();
     assert_eq!(file.import(GOT + 24), Some("abort"));
     let pointers = [

@@ -110,6 +110,7 @@ fn object(places: &[u64]) -> Made {
         let at = (HEADER + FDE * number) as usize;
         table[at..at + 4].fill(0);
     }
+
     let mut relocations = Vec::new();
     for (number, &place) in (0..).zip(places) {
         // R_X86_64_PC32 of the first symbol, which is that of `.text`.
@@ -117,6 +118,7 @@ fn object(places: &[u64]) -> Made {
             relocations.extend(word.to_le_bytes());
         }
     }
+
     let mut symbols = vec![0; 24];
     symbols.extend([0, 0, 0, 0, 3, 0, 2, 0]);
     symbols.extend([0; 16]);
@@ -124,6 +126,7 @@ fn object(places: &[u64]) -> Made {
     (rela.info, rela.link) = (1, 4);
     let mut symtab = section(".symtab", (2, 0), 0x1a00, symbols);
     (symtab.info, symtab.link) = (2, 5);
+
     Made {
         kind: REL,
         sections: vec![

@@ -45,6 +45,7 @@ impl CompilerSetup {
     fn random(random: &mut Random, compilers: &[(&'static str, &'static str)]) -> CompilerSetup {
         let (c, cpp) = random.pick(compilers);
         let is_cpp = random.below(3) == 0;
+
         let level = random.pick(&["-O0", "-O1", "-O2", "-O2", "-O3", "-Os"]);
         let choices: [&[&str]; 7] = [
             &["", "-fomit-frame-pointer", "-fno-omit-frame-pointer"],
@@ -73,9 +74,11 @@ impl CompilerSetup {
             ],
             &["", "", "-ffunction-sections", "-g", "-fno-inline"],
         ];
+
         let mut flags = vec!["-w", level];
         for choice in choices {
             let words = random.pick(choice);
+            // The C++ programs throw, so they would not compile with it.
             if words == "-fno-exceptions" && is_cpp {
                 continue;
             }
@@ -126,6 +129,7 @@ fn look(path: &Path, what: &str, count: &mut Count) {
     let (_, file) = open(path);
     let report = check(&file, &Options::default());
     count.programs += 1;
+
     for checked in &report.functions {
         let verdict = &checked.verdict;
         // The files that every shared object is linked with are other people's code.
@@ -134,6 +138,7 @@ fn look(path: &Path, what: &str, count: &mut Count) {
         let name = file
             .symbol_at(checked.range.start)
             .map_or("?", |s| s.name.as_str());
+
         let ours = |c: &&Contradiction| !is_of_gcc(c) && !is_of_llvm(c, &file);
         for c in verdict.contradictions.iter().filter(ours) {
             count.wrong.push(format!(
@@ -145,6 +150,7 @@ fn look(path: &Path, what: &str, count: &mut Count) {
                 c.pc
             ));
         }
+
         for (doubt, at) in &verdict.doubts {
             let doubt = doubt.as_str();
             count
@@ -159,20 +165,24 @@ fn run(programs: u64, skipper: &str) {
     if compilers.is_empty() {
         return skip(skipper, "no compiler for C and C++ is installed");
     }
+
     let scratch = Scratch::new(skipper);
     let mut count = Count::default();
     for seed in 1..=programs {
         let way = CompilerSetup::random(&mut Random::new(seed), &compilers);
         let ending = if way.is_cpp { "cc" } else { "c" };
+
         let source = scratch.path(&format!("{seed}.{ending}"));
         std::fs::write(&source, program(seed, way.is_cpp, FUNCTIONS)).expect("writable");
         let source = source.display().to_string();
         let mut args = way.flags.clone();
         args.push(&source);
         let output = scratch.path(&seed.to_string());
+
         let what = format!("seed {seed}: {} {}", way.compiler, way.flags.join(" "));
         match compile(way.compiler, &args, &output) {
             Ok(()) => look(&output, &what, &mut count),
+            // A compiler may be too old for a flag, or refuse what the generator wrote.
             Err(error) => {
                 count.refused += 1;
                 let first: Vec<&str> = error
@@ -184,6 +194,7 @@ fn run(programs: u64, skipper: &str) {
             }
         }
     }
+
     for line in &count.unproven {
         println!("unproven: {line}");
     }
@@ -195,6 +206,7 @@ fn run(programs: u64, skipper: &str) {
         count.proven,
         count.wrong.len()
     );
+
     assert!(count.wrong.is_empty(), "{}", count.wrong.join("\n"));
     assert!(
         count.refused * 10 <= programs,

@@ -36,6 +36,7 @@ fn a_report_says_how_many_functions_were_judged_by_which_convention() {
         let report = check(&fixture(&scratch, name), &Options::default());
         report.totals().conventions
     };
+
     let unsaid = (Convention::SystemV, Evidence::Nothing);
     assert_eq!(
         counted("ocaml"),
@@ -62,6 +63,7 @@ fn a_report_says_how_many_functions_were_judged_by_which_convention() {
 fn what_the_user_chooses_overrules_the_file() {
     let scratch = Scratch::new("chosen");
     let file = fixture(&scratch, "ocaml");
+
     let by = |choice, name| checked(&file, choice, name).verdict.verdict();
     let convention = |convention| UserChoice {
         convention: Some(convention),
@@ -71,6 +73,7 @@ fn what_the_user_chooses_overrules_the_file() {
         convention: None,
         claims: Some(Claims::chosen(return_address, RegMask::of(registers))),
     };
+
     let (ocaml, c) = ("good_ocaml_keeps_nothing", "bad_c_before_ocaml");
     assert_eq!(by(UserChoice::default(), ocaml), Verdict::Proven);
     assert_eq!(
@@ -90,6 +93,7 @@ fn what_the_user_chooses_overrules_the_file() {
         by(claims(false, &[]), "bad_ocaml_cfa"),
         Verdict::Contradicted
     );
+
     let given = checked(&file, convention(Convention::Go), c);
     assert_eq!(
         (given.convention, given.evidence),
@@ -102,10 +106,12 @@ fn the_return_address_is_judged_only_if_it_is_claimed() {
     let scratch = Scratch::new("address");
     let file = fixture(&scratch, "rows");
     let report = check(&file, &Options::default());
+
     let only_address = |f: &&Checked| {
         let all = &f.verdict.contradictions;
         !all.is_empty() && all.iter().all(|c| c.code().as_str() == "US502")
     };
+
     let wrong: Vec<u64> = report
         .functions
         .iter()
@@ -113,6 +119,7 @@ fn the_return_address_is_judged_only_if_it_is_claimed() {
         .map(|f| f.range.start)
         .collect();
     assert!(!wrong.is_empty());
+
     let options = Options {
         choice: UserChoice {
             convention: None,
@@ -121,6 +128,7 @@ fn the_return_address_is_judged_only_if_it_is_claimed() {
         ..Options::default()
     };
     let report = check(&file, &options);
+
     for start in wrong {
         let checked = report
             .functions

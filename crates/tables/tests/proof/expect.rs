@@ -83,6 +83,7 @@ fn function(name: &str, address: u64, verdict: Verdict, symbols: &[(&str, u64)])
         open: Places::new(),
         assumptions: BTreeSet::new(),
     };
+
     for (symbol, at) in symbols {
         let label = symbol.strip_prefix(name).and_then(|s| s.strip_prefix('.'));
         let mut words = label.into_iter().flat_map(|label| label.split('.'));
@@ -97,6 +98,7 @@ fn function(name: &str, address: u64, verdict: Verdict, symbols: &[(&str, u64)])
             _ => panic!("{symbol}: unknown kind of label"),
         }
     }
+
     let labelled = match verdict {
         Verdict::Proven => expected.wrong.is_empty() && expected.open.is_empty(),
         Verdict::Contradicted => !expected.wrong.is_empty() && expected.open.is_empty(),

@@ -87,6 +87,7 @@ pub(crate) fn link(scratch: &Scratch, name: &str, more: &[&str]) -> Result<PathB
 /// Checks one fixture; returns what is not as it should be, and how many functions there were.
 fn faults(path: &Path) -> (Vec<String>, usize) {
     let (bytes, file) = open(path);
+
     let expectations = read(&bytes);
     let (mut faults, report) = faults_of(&file, &expectations);
     // What stands behind the wrong directive is in no section with code.
@@ -94,6 +95,7 @@ fn faults(path: &Path) -> (Vec<String>, usize) {
         .join(path.file_name().expect("a name"))
         .with_extension("s");
     let source = std::fs::read_to_string(source).expect("the fixture is text");
+
     let types = source
         .lines()
         .filter_map(|line| line.trim().strip_prefix(".type "));
@@ -105,6 +107,7 @@ fn faults(path: &Path) -> (Vec<String>, usize) {
             faults.push(format!("{name}: not in the file's code"));
         }
     }
+
     let found = gaps(&report);
     if found != expectations.gaps {
         faults.push(format!(
@@ -119,6 +122,7 @@ fn faults(path: &Path) -> (Vec<String>, usize) {
 pub(crate) fn faults_of(file: &File, expectations: &Expectations) -> (Vec<String>, Report) {
     let report = check(file, &Options::default());
     let mut faults = Vec::new();
+
     for (address, (name, expected)) in &expectations.functions {
         let known = KNOWN.iter().find(|known| known.0 == name);
         let checked = report.functions.iter().find(|c| c.range.start == *address);
@@ -126,6 +130,7 @@ pub(crate) fn faults_of(file: &File, expectations: &Expectations) -> (Vec<String
             faults.push(format!("{name}: not checked"));
             continue;
         };
+
         let found = found(checked, expected);
         match (found == *expected, known) {
             (true, None) | (false, Some(_)) => {}
@@ -135,6 +140,7 @@ pub(crate) fn faults_of(file: &File, expectations: &Expectations) -> (Vec<String
             }
         }
     }
+
     let stranger = |checked: &&unwind_sim_tables::check::Checked| {
         let expected = expectations.functions.contains_key(&checked.range.start);
         !expected && checked.verdict.verdict() == Verdict::Contradicted
@@ -174,10 +180,12 @@ fn packed_relocations_and_those_of_objects_are_read() {
                 continue;
             }
         };
+
         let (bytes, file) = open(&path);
         let goto = read(&bytes).functions.into_iter();
         let goto = goto.filter(|(_, (name, _))| name.ends_with("_goto"));
         let report = check(&file, &Options::default());
+
         let mut count = 0;
         for (_, (name, _)) in goto {
             let named = |c: &&unwind_sim_tables::check::Checked| {
@@ -198,6 +206,7 @@ fn packed_relocations_and_those_of_objects_are_read() {
 #[test]
 fn stubs_of_the_systems_linker_are_proven() {
     let scratch = Scratch::new("plt");
+
     for options in [
         &["-Wl,-z,lazy"][..],
         &["-Wl,-z,now"],

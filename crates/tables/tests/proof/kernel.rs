@@ -59,9 +59,11 @@ fn kernel_modules_are_proven() {
             "slow; set UNWIND_SIM_SLOW=1 and UNWIND_SIM_KERNELS",
         );
     };
+
     let mut paths = Vec::new();
     modules(Path::new(&folder), &mut paths);
     paths.sort();
+
     let (mut all, mut proven, mut contradicted) = (0, 0, 0);
     for path in &paths {
         let (_, file) = open(path);
@@ -78,6 +80,7 @@ fn kernel_modules_are_proven() {
         proven += totals.proven.functions;
         contradicted += totals.contradicted.functions;
     }
+
     let percent = |count: u64| 100.0 * count as f64 / all.max(1) as f64;
     println!(
         "{} modules, {all} functions: {proven} proven, {contradicted} contradicted",

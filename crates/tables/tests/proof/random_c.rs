@@ -98,12 +98,16 @@ impl Writer {
         let inline = self
             .random
             .pick(&["", "", "static ", "__attribute__((noinline)) "]);
+
+        // More words than registers for arguments, structs on the stack, and a register save area:
+        // each gives a frame that the others do not have.
         let parameters = match shape {
             Shape::Longs => "long a, long b",
             Shape::Many => "long a, long b, long c, long d, long e, double f, long g, long h",
             Shape::Structs => "struct Pair p, struct Big q, long a, long b",
             Shape::Variable => "long a, long b, ...",
         };
+
         let number = self.functions.len();
         self.line(&format!("{inline}long f{number}({parameters}) {{"));
         self.line("long x = a, y = b, z = 1, *r = &z; double w = 1.5; (void)w; (void)r;");
@@ -116,12 +120,14 @@ impl Writer {
             ),
             Shape::Longs => {}
         }
+
         self.locals();
         self.budget = 6 + self.random.below(24) as u32;
         self.depth = 0;
         while self.budget > 0 {
             self.statement();
         }
+
         self.line("return x + y + z + (long)w; }");
         self.functions.push(shape);
     }
@@ -189,6 +195,7 @@ impl Writer {
         if self.depth > 3 {
             return self.assignment();
         }
+
         match self.random.below(if self.is_cpp { 17 } else { 13 }) {
             0..=2 => self.assignment(),
             3 | 4 => self.branch(),
@@ -266,6 +273,7 @@ impl Writer {
         let (a, cases) = (self.place(), 4 + self.random.below(10));
         let mask = self.random.pick(&["", " & 7", " & 15"]);
         self.line(&format!("switch ({a}{mask}) {{"));
+
         for case in 0..cases {
             self.line(&format!("case {case}:"));
             if self.budget > 0 && self.random.below(3) == 0 {
@@ -277,6 +285,7 @@ impl Writer {
                 self.line("break;");
             }
         }
+
         let end = self
             .random
             .pick(&["", "default: __builtin_unreachable();", "default: x++;"]);

@@ -108,6 +108,7 @@ impl CaseFile {
     pub fn text(&self, comment: &str) -> String {
         let mut text = format!("# {comment}\ncode");
         for byte in &self.code {
+            // Writing to a string cannot fail.
             let _ = write!(text, " {byte:02x}");
         }
 

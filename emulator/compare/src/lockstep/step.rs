@@ -569,6 +569,7 @@ fn difference(
     Difference {
         number,
         rip: before.rip,
+        // What could be fetched may end before the instruction does.
         bytes: next.bytes[..next.insn.len().min(next.bytes.len())].to_vec(),
         insn: disassembled(&next.insn),
         before,

@@ -107,6 +107,8 @@ fn widen(bits: u64, format: Format, sign: u32) -> MemoryOperand {
         };
     }
 
+    // With an exponent field of 0, it is the smallest exponent, and the integer bit is 0: a zero or
+    // a denormal.
     let (exponent, significand) = if biased != 0 {
         (
             biased as i32 - format.max_exponent,

@@ -59,6 +59,7 @@ fn gather<const INDEX: usize, const SIZE: usize, const COUNT: usize>(
     let mut flow = Flow::Next;
     for number in 0..COUNT {
         let at = number * SIZE;
+        // Of each element of the mask, the highest bit counts (SDM volume 2).
         if mask[at + SIZE - 1] & 0x80 != 0 {
             // Indices are signed.
             let index = match INDEX {
@@ -80,6 +81,7 @@ fn gather<const INDEX: usize, const SIZE: usize, const COUNT: usize>(
         mask[at..at + SIZE].fill(0);
     }
 
+    // As after any instruction with VEX, the rest of the register is zero.
     if flow == Flow::Next {
         result[COUNT * SIZE..].fill(0);
         mask.fill(0);

@@ -148,6 +148,7 @@ fn only_some_operands_are_aligned() {
 
     for code in aligned {
         let at = |address| run(code, |core| core.state.set_gpr(reg::RDI, address)).0;
+        // 16 bytes are enough for xmm, not for ymm.
         assert_eq!(at(OPERAND + 16), protection, "{code:x?}");
         assert_eq!(at(OPERAND + 32), Exit::Limit, "{code:x?}");
     }

@@ -28,14 +28,17 @@ fn select_legacy(insn: &Instruction) -> Option<Run> {
         (Movaps | Movapd | Movdqa | Movups | Movupd | Movdqu, Form::RR) => whole_rr::<false>,
         (Movups | Movupd | Movdqu | Lddqu, Form::RM) => unaligned_rm::<false>,
         (Movups | Movupd | Movdqu, Form::MR) => unaligned_mr,
+        // These raise #GP at an address that is not a multiple of 16 (SDM volume 2).
         (Movaps | Movapd | Movdqa | Movntdqa, Form::RM) => aligned_rm::<false>,
         (Movaps | Movapd | Movdqa | Movntps | Movntpd | Movntdq, Form::MR) => aligned_mr,
+        // From a register, the rest of the destination stays; from memory, below, it becomes zero.
         (Movss, Form::RR) => keep_rr::<32, false>,
         (Movsd, Form::RR) => keep_rr::<64, false>,
         (Movd, Form::RR) if from_general => from_general_rr::<32, false>,
         (Movq, Form::RR) if from_general => from_general_rr::<64, false>,
         (Movd, Form::RR) if to_general => to_general_rr::<32>,
         (Movq, Form::RR) if to_general => to_general_rr::<64>,
+        // Unlike `movsd`, this also clears the upper half when it copies a register.
         (Movq, Form::RR) => low_rr::<false>,
         (Movss | Movd, Form::RM) => low_rm::<32, false>,
         (Movsd | Movq, Form::RM) => low_rm::<64, false>,
@@ -59,6 +62,7 @@ fn select_vex(insn: &Instruction) -> Option<Run> {
         (Vmovaps | Vmovapd | Vmovdqa | Vmovups | Vmovupd | Vmovdqu, Form::RR) => whole_rr::<true>,
         (Vmovups | Vmovupd | Vmovdqu | Vlddqu, Form::RM) => unaligned_rm::<true>,
         (Vmovups | Vmovupd | Vmovdqu, Form::MR) => unaligned_mr,
+        // #GP at an address that is not a multiple of the operand's size, 16 or 32 bytes.
         (Vmovaps | Vmovapd | Vmovdqa | Vmovntdqa, Form::RM) => aligned_rm::<true>,
         (Vmovaps | Vmovapd | Vmovdqa | Vmovntps | Vmovntpd | Vmovntdq, Form::MR) => aligned_mr,
         (Vmovss, Form::RR) if merges => keep_rr::<32, true>,

@@ -210,6 +210,7 @@ fn random_numbers_can_be_repeated() {
 fn a_cache_line_is_cleared() {
     let refused = Exit::Exception(Exception::InvalidOpcode);
 
+    // With a `rep` prefix, Zen 5 refuses it.
     let repeated = &[0xf3, 0x0f, 0x01, 0xfc];
     for (processor, code, base, expected) in [
         ("v2,amd,+clzero", &[0x0f, 0x01, 0xfc][..], 0, Exit::Limit),

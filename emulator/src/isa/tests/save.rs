@@ -129,6 +129,8 @@ const XRSTOR: [u8; 3] = [0x0f, 0xae, 0x2f];
 /// The components that are asked for, and a header that says which are there.
 #[test]
 fn xsave_of_components() {
+    // What is asked for, XSTATE_BV, and XCOMP_BV, whose bit 63 says that the area is compacted. The
+    // bits of 0xf0 are of no component here.
     for (code, asked, header, form) in [
         (XSAVE, 3, 3, 0),
         (XSAVE, 1, 1, 0),
@@ -246,6 +248,7 @@ fn upper_halves_of_ymm() {
     };
 
     let values: [u128; 16] = std::array::from_fn(|number| u128::MAX / (number as u128 + 2));
+    // In the compacted form MXCSR comes only with SSE, bit 1.
     for (code, asked, has_mxcsr) in [(XSAVE, 4, true), (XSAVEC, 4, false), (XSAVEC, 7, true)] {
         let mut machine = busy(&code, DATA);
         let processor = "v3".parse().expect("a level");

@@ -13,6 +13,8 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
     use Mnemonic::*;
 
     Some(match (insn.mnemonic(), form(insn)) {
+        // Instructions with an `n` do not report a pending exception first. Assemblers write
+        // `finit` as `wait; fninit`.
         (Fninit, _) => |core, _| {
             core.state.fpu.initialize();
             Flow::Next
@@ -41,6 +43,7 @@ pub(super) fn select(insn: &Instruction) -> Option<Run> {
         // In spite of its name, it reports a pending exception (SDM volume 2, FNOP).
         (Fnop, _) => |core, op| execute(core, op, |_| {}),
         (Fincstp, _) => |core, op| rotate(core, op, 1),
+        // Backwards by one of eight is forwards by seven.
         (Fdecstp, _) => |core, op| rotate(core, op, 7),
         (Ffree, _) => free::<false>,
         (Ffreep, _) => free::<true>,

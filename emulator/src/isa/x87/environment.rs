@@ -108,6 +108,8 @@ fn store<const SIZE: usize>(core: &mut Core, op: &Op) -> Flow {
     put(1, fpu.status_word().into(), 2);
     put(2, tag_word(fpu).into(), 2);
     put(3, fpu.instruction, field);
+    // The selectors of code and data are 0: newer processors do not keep them (CPUID leaf 7, EBX
+    // bit 13).
     put(4, u64::from(fpu.opcode) << 16, field);
     put(5, fpu.data, field);
     put(6, 0, 2);

@@ -184,6 +184,7 @@ impl Kernel {
     }
 
     pub(super) fn sys_accept(&mut self, fd: u64, at: u64, size_at: u64, flags: u64) -> Answer {
+        // SOCK_CLOEXEC and SOCK_NONBLOCK have the numbers of O_CLOEXEC and O_NONBLOCK.
         if flags as u32 & !(o::CLOEXEC | o::NONBLOCK) != 0 {
             return Err(Errno::EINVAL);
         }

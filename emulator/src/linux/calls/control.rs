@@ -97,6 +97,7 @@ impl Kernel {
         const REGISTER_GLOBAL: u32 = 4;
         const GET_REGISTRATIONS: u32 = 512;
         const ALL: u64 = 0x3ff;
+        // `MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ`.
         const RSEQ: u32 = 128;
         const FLAG_CPU: u32 = 1;
 

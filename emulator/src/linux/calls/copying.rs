@@ -122,6 +122,8 @@ impl Kernel {
         /// Up to `RWF_APPEND`; kernels differ in newer ones.
         const KNOWN: u32 = 31;
 
+        // The fifth argument, the upper half of the position, counts only on 32 bits
+        // (`pos_from_hilo`).
         let [fd, at, count, low, _, flags] = args;
         let flags = flags as u32;
         let position = (low != u64::MAX).then_some(low);

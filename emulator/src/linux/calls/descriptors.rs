@@ -392,6 +392,7 @@ impl Kernel {
 
     fn resize(&mut self, open: &Shared, size: u64) -> Answer {
         if !open.borrow().can_write() {
+            // Not EBADF (`fs/open.c`).
             return Err(Errno::EINVAL);
         }
 
@@ -416,6 +417,7 @@ impl Kernel {
                     std::cmp::Ordering::Equal => 0,
                     std::cmp::Ordering::Greater => seal::GROW,
                 };
+                // EPERM, as for a file that is sealed as a whole (`shmem_setattr`).
                 if inode.seals & forbids != 0 {
                     return Err(Errno::EPERM);
                 }

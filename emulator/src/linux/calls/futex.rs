@@ -242,6 +242,7 @@ impl Kernel {
         let signed = |bits: u32| (bits << 20).cast_signed() >> 20;
         let mut argument = signed(encoded >> 12).cast_unsigned();
         let compared = signed(encoded);
+        // The argument is the number of a bit then.
         if encoded & ARGUMENT_SHIFTS != 0 {
             argument = 1 << (argument & 31);
         }

@@ -85,6 +85,7 @@ impl Kernel {
             let own = own.filter(|waiter| waiter.is(process, thread));
             let asleep: Vec<u32> = own.map(|waiter| waiter.index).collect();
             self.forget_futexes(process, thread);
+            // Of several the last one (`futex_unqueue_multiple`).
             let woken = (0..count).rev().find(|index| !asleep.contains(index));
             return Ok(woken.unwrap_or(0).into());
         }

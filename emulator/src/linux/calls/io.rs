@@ -115,6 +115,7 @@ impl Kernel {
         to: Option<u64>,
         before: u64,
     ) -> Answer {
+        // Linux transfers no more in one call (`MAX_RW_COUNT`).
         let count = count.min(COUNT_MAX);
         if space_of(open).is_some() {
             return self.write_process_memory(open, at, count, to);
@@ -197,6 +198,7 @@ impl Kernel {
             let at = {
                 let open = open.borrow();
                 match to {
+                    // With O_APPEND always at the end, even with a position (pwrite(2), BUGS).
                     _ if open.flags & o::APPEND != 0 => {
                         open.size().unwrap_or(0).saturating_sub(count as u64)
                     }

@@ -45,6 +45,8 @@ impl AreaUsage {
             let _ = writeln!(out, "{name:<16}{:>8} kB", bytes / 1024);
         };
 
+        // In the order of `__show_smap` (`fs/proc/task_mmu.c`). The parts of Pss are only in
+        // `smaps_rollup`.
         field("Rss:", self.resident);
         field("Pss:", self.share);
         field("Pss_Dirty:", self.share_dirty);

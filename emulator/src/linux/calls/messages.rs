@@ -141,6 +141,7 @@ impl Kernel {
 
             match (word(8), word(12)) {
                 (SOL_SOCKET, SCM_RIGHTS) => {
+                    // SCM_MAX_FD, for each header and for all together.
                     if words.len() > RIGHTS_MAX {
                         return Err(Errno::EINVAL);
                     }
@@ -230,11 +231,13 @@ impl Kernel {
             }
         }
 
+        // Descriptors come behind the credentials (`scm_recv`).
         let rights = std::mem::take(&mut incoming.rights);
         if rights.is_empty() {
             return Ok(used as u64);
         }
 
+        // A descriptor takes 4 bytes.
         let room = (size - used).saturating_sub(HEADER) / 4;
         let close = match incoming.flags & msg::CMSG_CLOEXEC {
             0 => 0,

@@ -31,6 +31,7 @@ impl Kernel {
         let flags = flags as u32;
         let sizes = match attr {
             0 => None,
+            // `struct mq_attr`: `mq_maxmsg` and `mq_msgsize` follow `mq_flags`.
             at => Some((
                 self.u64_at(at.wrapping_add(8))?,
                 self.u64_at(at.wrapping_add(16))?,
@@ -97,6 +98,8 @@ impl Kernel {
             return Err(Errno::ENOSPC);
         }
 
+        // The second of two limits is that with CAP_SYS_RESOURCE (`mq_attr_ok`: HARD_MSGMAX,
+        // HARD_MSGSIZEMAX).
         let (count_max, size_max) = sizes.unwrap_or((COUNT_MAX[0], SIZE_MAX[0]));
         let is_valid = |value, most: [u64; 2]| (1..=most[capable]).contains(&value);
         if !is_valid(count_max, COUNT_MAX) || !is_valid(size_max, SIZE_MAX) {
@@ -214,6 +217,7 @@ impl Kernel {
         let [fd, at, size, priority, timeout, _] = args;
         let until = self.queue_end(timeout)?;
 
+        // Before the descriptor is looked at (`do_mq_timedsend`).
         if priority as u32 >= PRIORITY_END {
             return Err(Errno::EINVAL);
         }

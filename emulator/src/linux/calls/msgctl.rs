@@ -15,6 +15,7 @@ const MSG_STAT_ANY: u32 = 13;
 impl Kernel {
     pub(super) fn sys_msgctl(&mut self, number: u64, command: u64, to: u64) -> Answer {
         let (number, command) = (number as u32, command as u32);
+        // Before anything else (`ksys_msgctl`).
         if number.cast_signed() < 0 || command.cast_signed() < 0 {
             return Err(Errno::EINVAL);
         }

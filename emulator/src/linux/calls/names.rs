@@ -236,6 +236,7 @@ impl Kernel {
             1 => ExistingTarget::Kept,
             2 => ExistingTarget::Exchanged,
             WHITEOUT | 5 => return self.not_modelled("renameat2: whiteouts", Errno::EINVAL),
+            // RENAME_EXCHANGE goes with no other flag (`do_renameat2`).
             _ => return Err(Errno::EINVAL),
         };
 
@@ -496,6 +497,7 @@ impl Kernel {
         const KNOWN: u64 = 0o3777_7703;
         const RESOLVE: u64 = 0x3f;
 
+        // The first version of `struct open_how` has 24 bytes; more than a page is refused.
         match size {
             ..SIZE_MIN => return Err(Errno::EINVAL),
             SIZE_MIN..=4096 => {}

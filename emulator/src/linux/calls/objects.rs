@@ -268,6 +268,7 @@ impl Kernel {
     }
 
     pub(super) fn sys_signalfd(&mut self, fd: u64, mask: u64, size: u64, flags: u64) -> Answer {
+        // The kernel's `sigset_t` has 64 bits; that of glibc is larger.
         if size != 8 {
             return Err(Errno::EINVAL);
         }

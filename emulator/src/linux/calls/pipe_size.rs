@@ -23,6 +23,7 @@ impl Kernel {
     pub(super) fn fcntl_pipe(&mut self, open: &Shared, command: u32, size: u64) -> Answer {
         let pipe = match &open.borrow().kind {
             Kind::Pipe(end) => end.pipe.clone(),
+            // EBADF, though the descriptor is open (`pipe_fcntl`).
             _ => return Err(Errno::EBADF),
         };
         let (now, used) = (pipe.borrow().capacity, pipe.borrow().bytes.len());

@@ -59,6 +59,8 @@ impl Kernel {
             return Err(Errno::EINVAL);
         };
 
+        // `struct __user_cap_data_struct`: effective, permitted, inheritable. The second one has
+        // the upper halves.
         let mut new = [0; 3];
         for word in 0..words {
             for (set, index) in new.iter_mut().zip(0..) {

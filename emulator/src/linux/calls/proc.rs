@@ -298,6 +298,7 @@ fn ended_text(text: Text, ended: &Zombie) -> Vec<u8> {
         Text::Comm => format!("{name}\n"),
         Text::Statm => "0 0 0 0 0 0 0\n".into(),
         Text::Stat => {
+            // Fields 26 to 37, `exit_signal`, and fields 39 to 51 (proc_pid_stat(5)).
             let zeros = [" 0".repeat(12), format!(" {exit_signal}"), " 0".repeat(13)].concat();
             // 4194308 is `PF_RANDOMIZE | PF_EXITING`.
             format!(

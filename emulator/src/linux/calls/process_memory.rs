@@ -116,6 +116,7 @@ impl Kernel {
         count: u64,
         to: Option<u64>,
     ) -> Answer {
+        // The process has ended: nothing is written, and that is no error (`mem_rw`).
         let Some(space) = space_of(open).filter(|&space| self.is_in_use(space)) else {
             return Ok(0);
         };

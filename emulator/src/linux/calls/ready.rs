@@ -44,6 +44,7 @@ impl Kernel {
             }
             Object::Timer { expired, .. } if *expired > 0 => ev::IN,
             Object::Signals { set, .. } if self.process.signals.pending() & set != 0 => ev::IN,
+            // HUP comes only when it has been waited for (`pidfd_poll`).
             Object::Process { number } => match self.has_ended(*number) {
                 None => ev::READABLE | ev::HUP,
                 Some(true) => ev::READABLE,

@@ -54,11 +54,13 @@ impl Kernel {
             nr::sched_getaffinity => self.sys_getaffinity(a, b, c),
             nr::sched_setaffinity => self.sys_setaffinity(a, b, c),
             nr::sched_getscheduler => self.sys_getscheduler(a),
+            // Refused at once: inside the kernel, a policy of -1 stands for `sched_setparam`.
             nr::sched_setscheduler if (b as i32) < 0 => Err(Errno::EINVAL),
             nr::sched_setscheduler => self.sys_setscheduler(a, Some(b as u32), c),
             nr::sched_setparam => self.sys_setscheduler(a, None, b),
             nr::sched_getparam => self.sys_getparam(a, b),
             nr::sched_rr_get_interval => self.sys_rr_interval(a, b),
+            // Real-time priorities are 1 to 99, those of the other policies are all 0 (sched(7)).
             nr::sched_get_priority_min => priority_limit(a, 1),
             nr::sched_get_priority_max => priority_limit(a, 99),
             nr::sched_setattr => self.sys_sched_setattr(a, b, c),

@@ -84,11 +84,13 @@ fn attempt(
 impl Kernel {
     pub(super) fn sys_semget(&mut self, key: u64, count: u64, flags: u64) -> Answer {
         let (key, count, flags) = (key as u32, count as i32, flags as u32);
+        // Before the key is looked up (`ksys_semget`): SEMMSL is 32000, as SEMMNI.
         let count = usize::try_from(count)
             .ok()
             .filter(|&count| count <= SETS_MAX);
         let count = count.ok_or(Errno::EINVAL)?;
 
+        // A set that there is may have more semaphores, but not fewer (semget(2)).
         let check = |set: &Semaphores| {
             if count > set.all.len() {
                 Err(Errno::EINVAL)
@@ -225,6 +227,7 @@ impl Kernel {
     pub(super) fn sys_semctl(&mut self, args: [u64; 6]) -> Answer {
         let [number, semaphore, command, arg, ..] = args;
         let (number, command) = (number as u32, command as u32);
+        // Before the command is looked at (`ksys_semctl`).
         if number.cast_signed() < 0 {
             return Err(Errno::EINVAL);
         }
@@ -236,6 +239,7 @@ impl Kernel {
                 let sets = &self.system.ipc.semaphores;
                 // SEM_INFO puts what is in use into `semusz` and `semaem` (semctl(2)).
                 let (used, last) = match command {
+                    // `SEMUSZ` and `SEMAEM` of `linux/sem.h`.
                     IPC_INFO => (20, VALUE_MAX.cast_unsigned()),
                     _ => {
                         let all: usize = sets.iter().map(|(_, _, set)| set.all.len()).sum();
@@ -273,6 +277,7 @@ impl Kernel {
                 })
             }
             IPC_SET | IPC_RMID => {
+                // A `struct semid64_ds`: 48 bytes of `sem_perm` and seven words.
                 let new = match command {
                     IPC_SET => Some(self.bytes::<104>(arg)?),
                     _ => None,
@@ -313,6 +318,7 @@ impl Kernel {
 
         if command == GETALL {
             let values = set.all.iter();
+            // At most 32767 (SEMVMX), so they fit.
             let values: Vec<u8> = values
                 .flat_map(|s| (s.value as u16).to_le_bytes())
                 .collect();

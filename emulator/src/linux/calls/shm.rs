@@ -226,6 +226,7 @@ impl Kernel {
 
     pub(super) fn sys_shmctl(&mut self, number: u64, command: u64, to: u64) -> Answer {
         let (number, command) = (number as u32, command as u32);
+        // Before anything else (`ksys_shmctl`).
         if number.cast_signed() < 0 || command.cast_signed() < 0 {
             return Err(Errno::EINVAL);
         }
@@ -263,6 +264,7 @@ impl Kernel {
             IPC_STAT | SHM_STAT | SHM_STAT_ANY => {
                 let segments = &self.system.ipc.segments;
                 let (number, owner, segment) = segments.named(number, command != IPC_STAT)?;
+                // SHM_STAT_ANY needs no permission (shmctl(2)).
                 if command != SHM_STAT_ANY && !owner.allows(&identity, READ) {
                     return Err(Errno::EACCES);
                 }
@@ -299,6 +301,8 @@ impl Kernel {
                 })
             }
             IPC_SET | IPC_RMID => {
+                // Read before the segment is looked for: EFAULT comes before EINVAL. A `struct
+                // shmid64_ds` has 112 bytes.
                 let new = match command {
                     IPC_SET => Some(self.bytes::<112>(to)?),
                     _ => None,

@@ -53,6 +53,7 @@ impl Kernel {
         if from_pipe.is_none() && to_pipe.is_none() || is_same_pipe(&from, &to) {
             return Err(Errno::EINVAL);
         }
+        // A target in append mode is refused (splice(2)).
         if to.borrow().flags & o::APPEND != 0 {
             return Err(Errno::EINVAL);
         }

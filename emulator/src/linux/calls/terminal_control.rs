@@ -385,6 +385,7 @@ impl Kernel {
 
         let found = session_of(&|process| process.group == group)
             .or_else(|| session_of(&|process| process.number == group));
+        // Zombies are still in their groups.
         let ended = self.system.ended.iter();
         let mut ended = ended.filter(|ended| ended.group == group || ended.number == group);
         let found = found.or_else(|| ended.next().map(|ended| ended.session));

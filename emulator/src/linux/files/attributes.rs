@@ -253,6 +253,7 @@ impl Files {
             Kind::Object(handle) if handle.sort == HandleKind::Terminal => {
                 self.of_terminal(&open.path)
             }
+            // Anonymous inodes have no type (`alloc_anon_inode`).
             Kind::Object(handle) => Attributes::made_up(0o600, handle.sort.name().as_bytes(), 0),
             // Both ends are one file; programs compare the numbers of two pipes.
             Kind::Pipe(end) => match &end.fifo {

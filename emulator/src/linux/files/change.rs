@@ -244,6 +244,7 @@ impl Files {
     }
 
     pub(in crate::linux) fn truncate(&mut self, resolved: ResolvedPath, size: u64) -> Answer {
+        // The order of these checks is that of `vfs_truncate` (`fs/open.c`).
         if resolved.node.is_directory() {
             return Err(Errno::EISDIR);
         }

@@ -231,6 +231,7 @@ mod tests {
         assert_eq!(open, OPEN_MAX);
 
         for (number, held) in held.iter().enumerate().skip(OPEN_MAX - 1) {
+            // The file has 5000 bytes. Behind them, its last page has zeros.
             let mut read = [1; 8];
             held.read(4996, &mut read).expect("there");
             let byte = number as u8;

@@ -146,16 +146,20 @@ impl Address {
                         // `sin6_flowinfo`.
                         bytes.extend([0; 4]);
                         bytes.extend(ip.octets());
+                        // `sin6_scope_id`.
                         bytes.resize(INET6, 0);
                     }
                     (_, IpAddr::V4(ip)) => bytes.extend(ip.octets()),
                     (_, IpAddr::V6(_)) => bytes.extend([0; 4]),
                 }
                 if family == Family::Inet {
+                    // `sin_zero`.
                     bytes.resize(INET, 0);
                 }
             }
             Address::Netlink(port) => {
+                // `struct sockaddr_nl`: two bytes of padding, the port, and the groups, which are
+                // not modelled.
                 bytes.extend([0; 2]);
                 bytes.extend(port.to_le_bytes());
                 bytes.extend([0; 4]);

@@ -229,6 +229,7 @@ impl Socket {
         }
 
         let mut events = error;
+        // HUP means that both directions are shut, RDHUP that the peer writes no more (poll(2)).
         let is_unconnected = self.has_connection() && self.peer().is_none();
         if self.read_shut && self.write_shut || is_unconnected {
             events |= ev::HUP;

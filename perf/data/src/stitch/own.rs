@@ -309,6 +309,7 @@ impl OwnStitcher {
         frames: Arc<[u64]>,
         out: &mut DeliveredSamples,
     ) {
+        // Without a thread, there is no stay that it could belong to.
         if sight.tid < 0 {
             out.counts.orphans += 1;
             return;

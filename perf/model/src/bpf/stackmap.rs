@@ -104,6 +104,7 @@ impl StackMap {
             8
         };
 
+        // The checks of `stack_map_alloc` (`kernel/bpf/stackmap.c`).
         if max_entries == 0
             || key_size != 4
             || value_size < 8

@@ -378,6 +378,7 @@ impl Maker {
         }
 
         match self.rng.below(100) {
+            // Steps most of all: only by them goes on what was begun.
             0..38 => Action::Step { cpu },
             38..46 if !self.has_branches => Action::Step { cpu },
             38..40 => Action::Open { cpu, event },
@@ -401,6 +402,7 @@ impl Maker {
             73..77 => self.user(cpu),
             77..85 => {
                 let tid = self.tid();
+                // In two halves, so that something may come between them.
                 if self.has_branches && self.rng.chance(1, 2) {
                     Action::SwitchBegin { cpu, tid }
                 } else {
@@ -423,6 +425,7 @@ impl Maker {
                 let stack = self.stack(tid);
                 Action::Exec { cpu, stack }
             }
+            // Seldom: a new task stays, and their number is limited.
             96..97 if self.rng.chance(1, 4) => {
                 let child = self.next;
                 self.next += 1;

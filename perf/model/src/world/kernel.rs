@@ -467,6 +467,7 @@ impl World {
         } else {
             FRAMES_PER_STEP
         };
+
         for _ in 0..steps {
             let t = &self.machine.tasks[task];
             let frame = if at.next < max {

@@ -145,6 +145,7 @@ impl Env for Site<'_> {
     }
 
     fn output(&mut self, _: &str, _: u32, data: &[u8]) -> Result<(), Errno> {
+        // The map's slot is empty.
         let event = self.world.events.outputs().ok_or(Errno::Enoent)?;
         // The event must count on this CPU (`__bpf_perf_event_output`).
         if !self.world.counts(event, self.cpu) {
@@ -168,6 +169,7 @@ impl Env for Site<'_> {
             self.world.say(self.cpu, fact);
             Ok(())
         } else {
+            // `perf_output_begin` fails with ENOSPC if the ring is full.
             self.written[1] += 1;
             self.world.say(self.cpu, Fact::OtherLost { event });
             Err(Errno::Enospc)

@@ -170,6 +170,7 @@ impl ConcreteContext {
         tables: &[JumpTable],
         word: impl Fn(u64, u8) -> Option<u64>,
     ) -> bool {
+        // At least one byte: a shift by 64 would overflow.
         let mask = |size: u8| u64::MAX >> (64 - 8 * u32::from(size.clamp(1, 8)));
 
         match value {

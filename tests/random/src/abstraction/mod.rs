@@ -145,6 +145,7 @@ impl Fuzzer {
             let code = self.codes[self.next];
             self.next = (self.next + 1) % self.codes.len();
             let place = Native::place(cases.len() * WORLDS);
+            // No instruction is longer.
             let mut bytes = [0; 15];
             let random = &mut self.random;
             if let Some(insn) = self.encodings.random(code, place, random, &mut bytes) {

@@ -38,6 +38,7 @@ pub(super) fn write(
         "#! claim: {claim}\n#! source: src/random, seed {}\n",
         program.seed
     );
+    // Here and below: writing to a string cannot fail.
     let _ = writeln!(out, "#! group: {group}\n#! right: dwarf");
 
     // A defect for which the format has no word is written into the table itself.

@@ -36,6 +36,7 @@ pub(super) fn write(layout: &Layout, data: &[u64], entry: u64, tables: &Sections
         ),
         new(".eh_frame_hdr", &tables.eh_frame_hdr).at(EH_FRAME_HDR, NewFileSection::READ_ONLY),
         NewFileSection {
+            // The type that the psABI gives to this section.
             kind: SHT_X86_64_UNWIND,
             ..new(".eh_frame", &tables.eh_frame).at(EH_FRAME, NewFileSection::READ_ONLY)
         },
@@ -45,6 +46,7 @@ pub(super) fn write(layout: &Layout, data: &[u64], entry: u64, tables: &Sections
         name: &chunk.name,
         address: chunk.range.start,
         size: chunk.range.end - chunk.range.start,
+        // `.text` is section 0, `.text.unlikely` 1.
         section: Some(usize::from(chunk.range.start >= COLD)),
     });
 

@@ -50,6 +50,8 @@ fn space() -> AddressSpace {
 
 /// What is said of a sample at `rip`, with these words below rsp and at it. `process` is what a core lists.
 fn said(rip: u64, words: [u64; 2], process: Option<ProcessMemory>) -> (Kind, String) {
+    // A call leaves its return address at rsp. A `ret` has popped the address where it went, which
+    // is then the word below.
     let mut bytes = vec![0; 0x1000];
     bytes[0xf8..0x100].copy_from_slice(&words[0].to_le_bytes());
     bytes[0x100..0x108].copy_from_slice(&words[1].to_le_bytes());

@@ -51,6 +51,7 @@ impl<'a> ProgramIndex<'a> {
                 task: Task::FIRST,
                 wrong: 0,
                 calls_wrong: [0; UNWINDERS_MAX],
+                // There are at most eight, so each has a bit.
                 counted: (0..).zip(tables).fold(0, |bits, (which, engine)| {
                     bits | u8::from(!may_err(engine.name())) << which
                 }),

@@ -132,6 +132,7 @@ fn state(from: &Object<'_>, told: Option<UnwinderKind>) -> Result<State, Problem
     let cursors = Cursors {
         // An `int` in the kernel, which a debugger may print as negative.
         graph_idx: u32::try_from(from.signed("graph_idx")?.unwrap_or(0)).unwrap_or(0),
+        // Captures do not have it.
         rethook: 0,
     };
 

@@ -202,6 +202,7 @@ pub(super) fn headers(bytes: &[u8]) -> Result<(Vec<Segment>, Vec<NoteRange>), Im
     let cut = |section, offset| error(CoreErrorKind::OutOfFile { file }, section, offset);
     // Class and byte order first: they say how to read the rest (gABI, "ELF Identification").
     match (bytes.get(4), bytes.get(5)) {
+        // ELFCLASS64 and ELFDATA2LSB; 2 in the place of the latter is ELFDATA2MSB.
         (Some(2), Some(1)) => {}
         (Some(2), Some(2)) => return Err(error(CoreErrorKind::BigEndian, "file header", 5)),
         (Some(&class), Some(_)) => {
@@ -212,6 +213,8 @@ pub(super) fn headers(bytes: &[u8]) -> Result<(Vec<Segment>, Vec<NoteRange>), Im
 
     let header: &elf::FileHeader64<LE> = bytes.read_at(0).map_err(|()| cut("file header", 0))?;
     let (machine, kind) = (header.e_machine(LE), header.e_type(LE));
+
+    // `e_type` is at offset 16, `e_machine` at 18.
     if machine != elf::EM_X86_64 {
         return Err(error(CoreErrorKind::Machine(machine.0), "file header", 18));
     }

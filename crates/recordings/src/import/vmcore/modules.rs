@@ -188,6 +188,8 @@ impl Reader<'_> {
             // `Elf64_Sym`: st_name at 0, st_value at 8, st_size at 16.
             let word = |at: usize| sym[at..].first_chunk().map(|b| u64::from_le_bytes(*b));
             let name = sym.first_chunk().map(|b| u32::from_le_bytes(*b))?;
+            // In a loaded module, `st_value` is an address (`simplify_symbols`,
+            // `kernel/module/main.c`).
             let (address, size) = (word(8)?, word(16)?);
 
             // An `st_name` of 0 is no name (gABI, "Symbol Table").

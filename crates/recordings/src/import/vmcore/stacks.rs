@@ -50,6 +50,7 @@ impl<'a, 'd, 'm> PerCpu<'a, 'd, 'm> {
         cpu: &Cpu,
     ) -> Option<Self> {
         let offsets = symbols.get("__per_cpu_offset")?.wrapping_add(bias);
+        // An array of `unsigned long`, one for each processor.
         let at = |number: usize| memory.u64(offsets.wrapping_add(8 * number as u64)).ok();
 
         let by_base = cpu.system.and_then(|system| {

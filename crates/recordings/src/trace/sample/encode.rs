@@ -159,7 +159,9 @@ fn presence_of(sample: &Sample<'_>, kept: usize) -> u8 {
         Truth::Complete(_) if kept == sample.truth.frames().len() => 2,
         Truth::Known(_) | Truth::Complete(_) => 1,
     };
+
     let mut bits = truth << presence::TRUTH_SHIFT;
+
     if sample.regs.fetch.is_some() {
         bits |= presence::FETCH;
     }

@@ -73,6 +73,7 @@ pub fn embedded(
     let Embedded { opening, .. } = wanted;
     let walkers = builder.walkers();
     let count = wanted.count.clamp(1, EMBEDDED_MAX);
+    // With as many states before the one that is shown first as behind it.
     let first = wanted.first.unwrap_or(opening.saturating_sub(count / 2));
 
     let mut all = Vec::new();

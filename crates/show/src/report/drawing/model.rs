@@ -77,6 +77,7 @@ impl Model {
 
         let mut model = Model {
             title: title(state, walk, &name),
+            // Made below, of all the rest.
             description: String::new(),
             place: match &state.instruction {
                 Some(instruction) => {

@@ -251,6 +251,7 @@ fn words(out: &mut String, model: &Model, columns: Columns) {
         };
 
         let class = if word.is_read { "lit" } else { "stripe" };
+        // Writing to a string cannot fail.
         let _ = writeln!(
             out,
             "<rect class=\"{class}\" x=\"{x}\" y=\"{top}\" width=\"{}\" height=\"{}\"/>",
@@ -268,6 +269,8 @@ fn words(out: &mut String, model: &Model, columns: Columns) {
             (name, cut(&word.value, VALUE_MAX)),
             (soft, cut(&word.note, NOTE_MAX)),
         ];
+
+        // The first and the last of the six columns are those of the frames.
         let mut at = x + 4;
         for ((class, part), width) in parts.iter().zip(&columns.widths[1..5]) {
             text(out, class, (at, y), part);

@@ -309,11 +309,13 @@ impl Painter<'_, '_, '_> {
                 Line::from(spans)
             }
             (_, message) => {
+                // It may have a name of the recording in it.
                 let message = printable(message);
                 let message = fitted(&message, usize::from(area.width)).into_owned();
                 Line::from(self.span(message, STRONG))
             }
         };
+
         self.lines(vec![line], area);
     }
 

@@ -215,6 +215,7 @@ impl Painter<'_, '_, '_> {
         for column in fitting {
             let (text, style) = match column.unwinder.map(|index| &line.cells[index]) {
                 Some(cell) => {
+                    // What is wrong stands out at each instruction, not only where its row starts.
                     let style = match (cell.wrong.is_empty(), cell.starts) {
                         (false, _) => BAD,
                         (true, true) => MARK,

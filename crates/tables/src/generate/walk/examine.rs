@@ -126,16 +126,19 @@ impl Walker<'_> {
         if standing.is_spoilt || standing.frame != FrameKind::Function {
             return;
         }
+
         let target = insn.near_branch64();
         let is_direct = insn.op0_kind() == OpKind::NearBranch64;
         let imported = if is_direct { self.import(insn) } else { None };
         let own = self.unit_at(insn.ip()).map(|(_, unit)| unit.range.clone());
+
         let is_inside = imported.is_none()
             && own.is_some_and(|own| own.contains(&target) && target != own.start)
             && self.file.names_at(target).next().is_none();
         if is_direct && is_inside && !self.hints.intra_calls.contains(&insn.ip()) {
             self.breach(insn.ip(), Breach::IntraFunctionCall);
         }
+
         let named = self
             .file
             .names_at(target)

@@ -204,6 +204,7 @@ impl Inputs {
                 | Mnemonic::Rdsspd
                 | Mnemonic::Rdsspq
         );
+
         match self {
             _ if (may_be_kept || is_repeated(insn)) && (self.vague || self.of_caller) => {
                 Value::Unknown

@@ -153,6 +153,7 @@ impl Kernel {
     fn trace_other(&mut self, task: Task, seizes: bool, at: u64, options: u64) -> Answer {
         let options = match seizes {
             false => 0,
+            // `ptrace_attach` takes no address.
             true if at != 0 => return Err(Errno::EIO),
             true => self.trace_options(options, Errno::EIO)?,
         };

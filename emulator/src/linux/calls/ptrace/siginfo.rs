@@ -39,6 +39,7 @@ impl Kernel {
         const SHARED: u32 = 1;
         let words = self.bytes::<16>(args)?;
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| words[at + i]));
+        // `off`, `flags` and `nr`.
         let offset = u64::from(word(0)) | u64::from(word(4)) << 32;
         let (flags, count) = (word(8), word(12).cast_signed());
         if flags & !SHARED != 0 || count < 0 {

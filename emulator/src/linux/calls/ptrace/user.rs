@@ -115,6 +115,7 @@ impl Kernel {
 
         for (at, &word) in (first..).zip(new) {
             match at {
+                // Below, together with rax.
                 ORIG_RAX => {}
                 RIP => tracee.state.rip = word,
                 EFLAGS => {
@@ -220,6 +221,7 @@ impl Kernel {
 
     /// `PTRACE_POKEUSER`.
     pub(super) fn poke_user(&mut self, task: Task, at: u64, word: u64) -> Answer {
+        // A word of `struct user` (`arch_ptrace`).
         if !at.is_multiple_of(8) || at >= USER {
             return Err(Errno::EIO);
         }

@@ -346,6 +346,7 @@ impl Terminal {
             let first = erased[0];
             // WERASE takes what is behind the last word, and then the word.
             if is_word {
+                // A word has letters, digits and `_` (`eraser`, `drivers/tty/n_tty.c`).
                 match first.is_ascii_alphanumeric() || first == b'_' {
                     true => has_word = true,
                     false if has_word => break,

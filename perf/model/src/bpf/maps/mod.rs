@@ -288,6 +288,7 @@ impl Map {
     fn new(def: &MapDef, cpus: u32) -> Result<Self, LoadErrorKind> {
         let invalid = LoadErrorKind::MapAttributes;
 
+        // A ring has neither keys nor values (`ringbuf_map_alloc`).
         if def.kind == kind::RINGBUF && (def.key_size, def.value_size) != (0, 0) {
             return Err(invalid);
         }
@@ -320,6 +321,7 @@ impl Map {
             }
             // How many slots: as defined, or one for each processor.
             kind::PERF_EVENT_ARRAY | kind::PROG_ARRAY => {
+                // What is stored by a file descriptor has 32 bits (`fd_array_map_alloc_check`).
                 if def.key_size != 4 || def.value_size != 4 {
                     return Err(invalid);
                 }

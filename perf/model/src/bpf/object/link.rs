@@ -99,6 +99,7 @@ fn cut<'e, 'a>(section: &'e Section<'a>, symbol: &Symbol<'a>) -> Result<Code<'e,
         }
     }
 
+    // Both are from the file: the sum may wrap. A function of no instructions has no end.
     let end = symbol.value.checked_add(symbol.size);
     if symbol.size == 0 || end.is_none_or(|end| end > length) {
         let name = symbol.name.to_owned();

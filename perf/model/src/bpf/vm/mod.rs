@@ -286,6 +286,7 @@ impl Vm<'_> {
     /// Executes one instruction; `Some` at the end of the program.
     fn step(&mut self) -> Result<Option<u64>, FaultKind> {
         let insns = &self.programs[self.program].insns;
+        // The verifier refuses a program that runs past its end.
         let insn = insns.get(self.pc).copied().ok_or(FaultKind::Opcode(0))?;
 
         let displaced = |base: u64| base.wrapping_add(i64::from(insn.off) as u64);
@@ -314,6 +315,7 @@ impl Vm<'_> {
                 self.set(insn.dst, value);
             }
             class::ST => {
+                // The immediate is extended with its sign.
                 let address = displaced(self.reg(insn.dst)?);
                 self.store(address, insn.access_size(), i64::from(insn.imm) as u64)?;
             }

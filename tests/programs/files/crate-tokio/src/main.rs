@@ -5,6 +5,7 @@ use tokio::time::{sleep, timeout, Duration};
 
 #[tokio::main(worker_threads = 3)]
 async fn main() -> std::io::Result<()> {
+    // Any port that is free.
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {
@@ -15,11 +16,13 @@ async fn main() -> std::io::Result<()> {
             });
         }
     });
+
     let clients: Vec<_> = (0..20)
         .map(|n| {
             tokio::spawn(async move {
                 let mut stream = TcpStream::connect(address).await.unwrap();
                 stream.write_all(format!("message {n}").as_bytes()).await.unwrap();
+                // The echo ends with what it copies.
                 stream.shutdown().await.unwrap();
                 let mut text = String::new();
                 stream.read_to_string(&mut text).await.unwrap();
@@ -27,11 +30,14 @@ async fn main() -> std::io::Result<()> {
             })
         })
         .collect();
+
     let mut sum = 0;
     for client in clients {
         sum += client.await.unwrap();
     }
     println!("{sum}");
+
+    // The sleep is so long that only the timeout can end it.
     println!("{}", timeout(Duration::from_millis(5), sleep(Duration::from_secs(60))).await.is_err());
     let output = tokio::process::Command::new("echo").arg("child").output().await?;
     print!("{}", String::from_utf8_lossy(&output.stdout));

@@ -325,6 +325,7 @@ impl Lowering<'_> {
                 self.leave(current);
             }
             Frame::RealignedByR10(_) => {
+                // As GCC does it: r10 has the CFA, and is saved behind the other registers.
                 let last = -8 * (saves.len() as i32 + 1);
                 self.step(current);
                 self.asm.load(R10, RBP, last);

@@ -137,6 +137,7 @@ fn a_run_ends_where_rsp_wraps_around() {
 /// A `ret` goes to an address that was stored, but not pushed.
 #[test]
 fn nothing_is_checked_from_where_the_truth_is_in_doubt() {
+    // At 0: `call 10; hlt`. Between the functions is `int3`.
     let mut code = vec![0xe8, 0x0b, 0, 0, 0, 0xf4];
     code.resize(0x10, 0xcc);
 

@@ -47,12 +47,14 @@ fn an_abandoned_sample_stops_waiting_and_the_rest_still_wait() {
         bench.sample(i, 1, C1);
     });
     assert_eq!(bench.out(), []);
+
     bench.sample(4, 2, C2);
     let given_up = missing(MissingReason::GivenUp);
     let expected = [(0, given_up), (1, given_up), (2, given_up)];
     assert_eq!(bench.out(), expected);
     bench.record(5, 1, C1, &[7]).record(6, 2, C2, &[8]);
     assert_eq!(bench.out(), [(3, stitched(5)), (4, stitched(6))]);
+
     // A stay whose samples were all given up is no longer awaited.
     let mut bench = Bench::within(one);
     bench.sample(1, 1, C1).sample(2, 2, C2);

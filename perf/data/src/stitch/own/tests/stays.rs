@@ -60,6 +60,7 @@ fn whether_a_far_sight_is_of_the_same_stay() {
             missing(MissingReason::NotWritten),
         ),
     ];
+
     for (i, (time, between, expected)) in cases.into_iter().enumerate() {
         let mut bench = Bench::new();
         bench.sample(1000, 1, C1);
