@@ -208,6 +208,15 @@ fn a_debug_link_is_followed_and_its_crc_checked() {
     let found = debug_file_of(&whole, &path, first.options()).expect("a debug file");
     assert!((*found).as_ref() == file);
 
+    // Below another root, the file beside the program is meant, too.
+    let mut below = ImageFinder::new(FinderOptions {
+        symfs: Some(dir.path("")),
+        debug_files: true,
+        ..FinderOptions::default()
+    });
+    let (image, _) = below.mapping_for(&request(Path::new("/p"), &[]));
+    assert!(image.expect("the program").debug_file() == Some(&file[..]));
+
     let debug = dir.path("p.debug");
     let mut bytes = std::fs::read(&debug).expect("the debug file");
     *bytes.last_mut().expect("not empty") ^= 1;
