@@ -18,7 +18,7 @@ use unwind_sim_judge::engine::Setting;
 use unwind_sim_judge::input::{FileKind, Input};
 use unwind_sim_judge::run::{Against, Run};
 use unwind_sim_judge::shell::quoted;
-use unwind_sim_judge::states::{Direction, Index, ProgramIndex, States, Target};
+use unwind_sim_judge::states::{Index, ProgramIndex, States, Target};
 use unwind_sim_judge::verify::UNWINDERS_MAX;
 use unwind_sim_judge::{compare::GroupBy, spec, unwinders};
 use unwind_sim_record::reversible::Reversible;
@@ -37,7 +37,7 @@ const OUTPUT_BYTES_MAX: usize = 1 << 20;
 const UNWINDERS: [&str; 5] = ["dwarf", "sframe", "orc", "fp", "guess"];
 
 /// The number of instructions that are explored, at most, where the same input has to give the same
-/// output.
+/// output, and that are searched for a function unless `--max-instructions` says more.
 const EXPLORED_MAX: u64 = 1 << 28;
 
 /// Which states, and by which unwinders.
@@ -114,6 +114,8 @@ pub(crate) struct Shown<'a> {
         expect(dead_code, reason = "what asks a user is ended")
     )]
     pub(crate) stop: Arc<AtomicBool>,
+    /// The last state in which a function is searched: a program may never end.
+    searched_to: u64,
     /// What they are of, as on the command line.
     pub(crate) source: String,
     /// The file of the program, if it is one that is run.
@@ -173,10 +175,21 @@ impl<'a> Shown<'a> {
         let target = Target::Function(name.to_owned());
         let mut at = 0;
         for nth in 1..=visit.max(1) {
-            let found = self.states.find(&target, at, Direction::Forward)?;
-            at = found.with_context(|| match nth {
-                1 => format!("no state is in a function {name}"),
-                _ => format!("{from}: {name} is reached {} times only", nth - 1),
+            let found = self.states.find_up_to(&target, at, self.searched_to)?;
+            at = found.with_context(|| {
+                // The program has not ended, so there may be more.
+                let bound = match self.states.total() {
+                    None if self.searched_to != u64::MAX => format!(
+                        " in the first {} states, which is as far as was searched; --max-instructions N \
+                         says how far",
+                        self.searched_to
+                    ),
+                    _ => String::new(),
+                };
+                match nth {
+                    1 => format!("no state is in a function {name}{bound}"),
+                    _ => format!("{from}: {name} is reached {} times only{bound}", nth - 1),
+                }
             })?;
         }
         Ok(at)
@@ -291,6 +304,10 @@ impl StateArgs {
             states: States::of_program(reversible, stop.clone()),
             index,
             stop,
+            searched_to: match limit {
+                u64::MAX => EXPLORED_MAX,
+                given => given,
+            },
             source: if subject.is_file {
                 source
             } else {
@@ -332,6 +349,7 @@ impl StateArgs {
             states: States::of_recording(recording),
             index: Index::of_recording(&run),
             stop: Arc::default(),
+            searched_to: u64::MAX,
             source,
             executable: None,
         })

@@ -34,6 +34,22 @@ impl Scratch {
             .arg(input))?;
         Ok(output)
     }
+
+    /// Moves the debugging information of a program into a file beside it, which it then names, as
+    /// distributions do. The error is what the tool said.
+    pub(crate) fn split_debug(&self, program: &Path) -> Result<(), String> {
+        let debug = program.with_extension("debug");
+        let mut link = std::ffi::OsString::from("--add-gnu-debuglink=");
+        link.push(&debug);
+        run(Command::new("objcopy")
+            .arg("--only-keep-debug")
+            .args([program, &debug]))?;
+        run(Command::new("objcopy")
+            .arg("--strip-all")
+            .arg(link)
+            .arg(program))?;
+        Ok(())
+    }
 }
 
 /// Runs a tool and returns its standard output; the error is what it said, or that it is missing.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test uses a part of it")]
 
 pub(crate) mod compiler;
+pub(crate) mod dap_schema;
 pub(crate) mod decode;
 pub(crate) mod random;
 pub(crate) mod skip;

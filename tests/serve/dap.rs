@@ -1,9 +1,11 @@
 //! The Debug Adapter Protocol, with a client that is a script.
 
 use super::{CASE, Server};
-use crate::common::compiler::Scratch;
+use crate::common::compiler::{Scratch, run};
+use crate::common::dap_schema::{assert_conforms, problems};
 use crate::common::tools::is_missing;
 use serde_json::{Value, json};
+use std::process::Command;
 use unwind_sim_serve::dap::{Received, Unframer, framed};
 
 struct Client {
@@ -31,7 +33,10 @@ impl Client {
         loop {
             let byte = self.server.byte();
             match self.unframer.push(byte) {
-                Some(Received::Message(message)) => return message,
+                Some(Received::Message(message)) => {
+                    assert_conforms(&message);
+                    return message;
+                }
                 Some(other) => panic!("{other:?}"),
                 None => {}
             }
@@ -212,11 +217,55 @@ fn a_launch_that_fails_says_why() {
                 break message;
             }
         };
+        assert_conforms(&said);
         assert_eq!(said["success"], false, "{said}");
         let text = said["message"].as_str().expect("why");
         assert!(text.contains(why), "{text}");
     }
     assert_eq!(server.leave(), Some(0));
+}
+
+#[test]
+fn messages_that_are_not_of_the_protocol_are_seen() {
+    let event = |body: Value| json!({"type": "event", "event": "stopped", "seq": 1, "body": body});
+    assert_eq!(
+        problems(&event(json!({"reason": "step", "threadId": 1}))),
+        [""; 0]
+    );
+
+    let wrong = [
+        (event(json!({"threadId": 1})), "lacks reason"),
+        (event(json!({"reason": 1})), "type"),
+        (event(json!({"reason": "step", "thread": 1})), "has thread"),
+        (
+            json!({"type": "event", "event": "stoped", "seq": 1}),
+            "no StopedEvent",
+        ),
+        (json!({"type": "reply"}), "neither"),
+        (
+            json!({
+                "type": "response", "seq": 1, "request_seq": 1, "success": true, "command": "scopes",
+                "body": {"scopes": [{"name": "a", "variablesReference": "b", "expensive": false}]},
+            }),
+            "scopes[0].variablesReference",
+        ),
+        (
+            json!({"type": "response", "seq": 1, "success": true, "command": "launch"}),
+            "lacks request_seq",
+        ),
+        (
+            json!({
+                "type": "response", "seq": 1, "request_seq": 1, "success": true,
+                "command": "setBreakpoints",
+                "body": {"breakpoints": [{"verified": false, "reason": "later"}]},
+            }),
+            "none of",
+        ),
+    ];
+    for (message, problem) in wrong {
+        let found = problems(&message).join("\n");
+        assert!(found.contains(problem), "{found}");
+    }
 }
 
 /// A program with source lines, so small that all its code is known: no libc.
@@ -237,15 +286,17 @@ __attribute__((noreturn)) void _start(void)
 }
 ";
 
+/// How it is built. Without a library nobody sets up the segment that a stack protector reads its canary
+/// from.
+const ARGS: [&str; 5] = ["-g", "-O0", "-nostdlib", "-static", "-fno-stack-protector"];
+
 #[test]
 fn lines_are_stepped_in_both_directions() {
     if is_missing("lines_are_stepped_in_both_directions", "cc") {
         return;
     }
     let folder = Scratch::new();
-    // Without a library nobody sets up the segment that a stack protector reads its canary from.
-    let args = ["-g", "-O0", "-nostdlib", "-static", "-fno-stack-protector"];
-    let program = folder.cc("lines.c", SOURCE, &args).expect("cc links");
+    let program = folder.cc("lines.c", SOURCE, &ARGS).expect("cc links");
 
     let source = folder.path("lines.c");
     let mut editor = Client::start(json!({ "program": program }));
@@ -287,4 +338,38 @@ fn lines_are_stepped_in_both_directions() {
         ("stepOut", 10),
     ]);
     ways(&[("next", 11), ("stepBack", 10)]);
+}
+
+/// Distributions strip their programs, and have the lines in a file of its own.
+#[test]
+fn lines_of_a_separate_debug_file_are_shown() {
+    let name = "lines_of_a_separate_debug_file_are_shown";
+    if is_missing(name, "cc") || is_missing(name, "objcopy") {
+        return;
+    }
+    let folder = Scratch::new();
+    let program = folder.cc("lines.c", SOURCE, &ARGS).expect("cc links");
+    folder.split_debug(&program).expect("objcopy splits it");
+
+    let mut editor = Client::start(json!({ "program": program }));
+    let lines = json!({
+        "source": {"path": folder.path("lines.c")}, "breakpoints": [{"line": 11}],
+    });
+    let set = editor.ask("setBreakpoints", lines);
+    assert_eq!(set["breakpoints"][0]["verified"], true, "{set}");
+    editor.go("configurationDone");
+    assert_eq!(editor.go("continue"), "breakpoint");
+    assert_eq!(editor.line(), 11);
+
+    // The report and the stepper read them through the image of the mapping.
+    let page = folder.path("page.html");
+    let mut report = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
+    report
+        .args(["report", "-o"])
+        .arg(&page)
+        .arg("--")
+        .arg(&program);
+    run(&mut report).expect("it is written");
+    let page = std::fs::read_to_string(page).expect("a page");
+    assert!(page.contains("lines.c:"), "no lines in the page");
 }

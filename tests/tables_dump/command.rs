@@ -2,10 +2,14 @@
 
 use crate::common::compiler::Scratch;
 use crate::common::skip::skip;
+use crate::common::tools::is_missing;
 use crate::tables_dump::{corpus, open};
 use std::process::{Command, Output};
+use std::sync::Arc;
+use unwind_sim_tables::file::File;
 use unwind_sim_tables::table::Table;
 use unwind_sim_unwind::row::TableKind;
+use unwind_sim_view::source_lines::SourceLines;
 
 fn dump(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unwind-sim"));
@@ -187,6 +191,100 @@ fn a_listing_has_source_lines() {
         out.contains("twice.c:2\n") && !out.contains("return 2"),
         "{out}"
     );
+}
+
+/// Lines come from a separate debug file, too, if it is that of the program.
+#[test]
+fn a_listing_has_source_lines_of_a_separate_debug_file() {
+    let name = "a_listing_has_source_lines_of_a_separate_debug_file";
+    if is_missing(name, "objcopy") {
+        return;
+    }
+    for compression in ["-gz=none", "-gz=zlib"] {
+        let scratch = Scratch::new();
+        let source = "int main(void) {\n    return 0;\n}\n";
+        let args = ["-g", "-O0", compression];
+        let Ok(path) = scratch.cc("main.c", source, &args) else {
+            return skip(name, "cc cannot compile");
+        };
+        let listing = || ends_with(0, &[path.to_str().expect("text"), "--listing"]).0;
+        let whole = listing();
+        assert!(whole.contains("main.c:2: return 0;\n"), "{whole}");
+
+        scratch.split_debug(&path).expect("objcopy can split it");
+        let split = listing();
+        assert!(split.contains("main.c:2: return 0;\n"), "{split}");
+
+        // A file that was built from something else has lines of other code.
+        let other = scratch.cc("other.c", "int main(void) {\n\n    return 1;\n}\n", &args);
+        let debug = path.with_extension("debug");
+        std::fs::copy(other.expect("cc compiles"), debug).expect("the folder is writable");
+        let lost = listing();
+        assert!(!lost.contains(".c:"), "{lost}");
+    }
+}
+
+/// The lines of an object belong to the addresses that the listing gives to its code.
+#[test]
+fn a_listing_has_source_lines_of_an_object() {
+    let name = "a_listing_has_source_lines_of_an_object";
+    let source = "\
+int twice(int n)
+{
+    return 2 * n;
+}
+
+__attribute__((cold)) int thrice(int n)
+{
+    return 3 * n;
+}
+";
+    // One section for all code, one for each function, and debugging information in three forms.
+    for args in [
+        &["-gz=none"][..],
+        &["-ffunction-sections", "-gz=zlib"],
+        &["-ffunction-sections", "-gdwarf-4", "-fdebug-types-section"],
+    ] {
+        let scratch = Scratch::new();
+        let all = [&["-c", "-g", "-O0"][..], args].concat();
+        let Ok(path) = scratch.cc("twice.c", source, &all) else {
+            return skip(name, "cc cannot compile");
+        };
+        let path = path.to_str().expect("text");
+        for (function, lines) in [("twice", [2, 3, 4]), ("thrice", [7, 8, 9])] {
+            let (out, _) = ends_with(0, &[path, "--function", function, "--listing"]);
+            let found = out.lines().filter_map(|line| line.split_once("twice.c:"));
+            let found = found.map(|(_, rest)| rest.split(':').next().expect("a line").parse());
+            let found: Vec<u32> = found.map(|line| line.expect("a number")).collect();
+            assert_eq!(found, lines, "{args:?}\n{out}");
+        }
+    }
+}
+
+/// Nothing in an object is trusted: damage gives other lines or none.
+#[test]
+fn lines_of_a_damaged_object_are_lines_or_none() {
+    let name = "lines_of_a_damaged_object_are_lines_or_none";
+    let scratch = Scratch::new();
+    let source = "int twice(int n) { return 2 * n; }\n";
+    let Ok(path) = scratch.cc("twice.c", source, &["-c", "-g", "-gz=zlib"]) else {
+        return skip(name, "cc cannot compile");
+    };
+    let bytes = std::fs::read(path).expect("the object");
+    let mut read = 0;
+    for at in (0..bytes.len()).step_by(13) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0xff;
+        for data in [changed, bytes[..at].to_vec()] {
+            if let Ok(file) = File::read("twice.o", Arc::new(data)) {
+                read += 1;
+                let lines = SourceLines::of_file(&file);
+                let _ = lines.at(file.image().symbols().first().map_or(0, |s| s.address));
+            }
+        }
+    }
+    // Most damage leaves an object.
+    assert!(read > bytes.len() / 26, "{read} of {}", bytes.len() / 13);
 }
 
 #[test]

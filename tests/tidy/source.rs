@@ -121,6 +121,50 @@ fn the_program_writes_in_few_places() {
     none(&faults);
 }
 
+/// The fields of `PathBuf` that a derived error shows as they are, by `Path::display`, which puts one character
+/// in the place of bytes that are no UTF-8. `text` is the source of errors.
+fn shown_paths(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for error in text.split("#[error(").skip(1) {
+        let (message, fields) = error.split_once(")]").unwrap_or((error, ""));
+        // Up to the end of the struct or variant.
+        let fields = fields.split('}').next().unwrap_or_default();
+        let shown = message.split('{').skip(1);
+        for name in shown.filter_map(|rest| rest.split(['}', ':']).next()) {
+            let is_path = fields.contains(&format!(" {name}: PathBuf"));
+            if is_path && !name.is_empty() && !message.contains(&format!("{name} = ")) {
+                found.push(name);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn errors_show_the_bytes_of_paths() {
+    let mut faults = Vec::new();
+    for File { path, text } in files(".rs") {
+        for name in shown_paths(&text) {
+            faults.push(format!(
+                "{path}: `{{{name}}}` of an error is a path; use `printable()`"
+            ));
+        }
+    }
+    none(&faults);
+}
+
+#[test]
+fn a_path_that_an_error_shows_is_found() {
+    let error = |message: &str| {
+        format!("#[error({message})]\nOne {{\n    /// The file.\n    path: PathBuf,\n}},")
+    };
+    assert_eq!(shown_paths(&error("\"{path}: bad\"")), ["path"]);
+    let none: [&str; 0] = [];
+    let written = "\"{path}: bad\",\n path = path.printable()\n";
+    assert_eq!(shown_paths(&error(written)), none);
+    assert_eq!(shown_paths(&error("\"{}: bad\", path.printable()")), none);
+}
+
 #[test]
 fn unsafe_stands_where_it_may_and_says_why() {
     let mut faults = Vec::new();

@@ -239,6 +239,17 @@ pub struct Image {
     /// For each of these, the highest end of it and of those before it.
     ends: Vec<u64>,
     conventions: Conventions,
+    debug_file: Option<DebugFile>,
+}
+
+/// A separate debug file, whole.
+#[derive(Clone)]
+struct DebugFile(Owner);
+
+impl core::fmt::Debug for DebugFile {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} bytes", (*self.0).as_ref().len())
+    }
 }
 
 impl Image {
@@ -277,7 +288,23 @@ impl Image {
             sized,
             ends,
             conventions,
+            debug_file: None,
         }
+    }
+
+    /// The image with the separate debug file that belongs to its file. Only what reads source lines
+    /// needs it: its symbols and tables are among the parts.
+    #[must_use]
+    pub fn with_debug_file(mut self, file: Option<Owner>) -> Image {
+        self.debug_file = file.map(DebugFile);
+        self
+    }
+
+    /// The bytes of the separate debug file that belongs to the file; `None` if none was found or
+    /// looked for.
+    pub fn debug_file(&self) -> Option<&[u8]> {
+        let file = self.debug_file.as_ref()?;
+        Some((*file.0).as_ref())
     }
 
     /// The image's identity in this process.
@@ -352,7 +379,8 @@ impl Image {
             },
             data: Bytes::from_vec(Vec::new()),
         });
-        Image::new(parts)
+        let debug_file = self.debug_file.as_ref().map(|file| file.0.clone());
+        Image::new(parts).with_debug_file(debug_file)
     }
 
     /// The convention of the code at `svma`, and what says so.

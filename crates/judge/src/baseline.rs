@@ -110,7 +110,8 @@ pub enum BaselineError {
     /// The file does not name its program and options.
     #[error(
         "--baseline {path} does not name its program and options: it was cut short, or made by an \
-         earlier version; make it again with `{command}`"
+         earlier version; make it again with `{command}`",
+        path = path.printable()
     )]
     NoOrigin {
         /// The file.
@@ -121,7 +122,8 @@ pub enum BaselineError {
     /// The baseline belongs to another program.
     #[error(
         "--baseline {path} belongs to the program `{its}`, and this {run} is of `{this}`; make one \
-         for this program"
+         for this program",
+        path = path.printable()
     )]
     OtherProgram {
         /// The file.
@@ -136,7 +138,8 @@ pub enum BaselineError {
     /// The baseline was made with other options.
     #[error(
         "--baseline {path} was made with other options: there {its}, here {this}; use the \
-         same options, or make a baseline with these"
+         same options, or make a baseline with these",
+        path = path.printable()
     )]
     OtherOptions {
         /// The file.

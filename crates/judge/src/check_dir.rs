@@ -39,7 +39,8 @@ pub enum CheckError {
     },
     /// The folder has nothing to check.
     #[error(
-        "{path} holds neither a case (.s) nor a recording: a trace, a perf.data or an ELF core"
+        "{path} holds neither a case (.s) nor a recording: a trace, a perf.data or an ELF core",
+        path = path.printable()
     )]
     Nothing {
         /// The folder.

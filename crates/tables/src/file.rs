@@ -6,6 +6,7 @@ pub use crate::headers::SectionRange;
 use crate::pointers;
 use crate::relocatable::{self, ObjectError};
 use object::elf;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use unwind_sim_unwind::elf::unpack::UnpackError;
@@ -318,6 +319,22 @@ impl File {
     /// The bytes of the ELF file that it was read from. `None` if it was made of an image's parts.
     pub fn elf(&self) -> Option<&[u8]> {
         self.elf.as_deref()
+    }
+
+    /// What holds these bytes.
+    pub fn owner(&self) -> Option<&Owner> {
+        self.elf.as_ref().map(Bytes::owner)
+    }
+
+    /// The sections with debugging information of a relocatable object whose name fulfils `wanted`: unpacked,
+    /// and with this file's addresses in them. `None` for other files, whose sections can be read as they
+    /// are, and for a damaged object.
+    pub fn debug_sections(
+        &self,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Option<BTreeMap<String, Vec<u8>>> {
+        let elf = self.elf.as_ref().filter(|_| self.is_relocatable)?;
+        relocatable::debug_sections(elf.owner(), wanted).ok()
     }
 
     /// Whether it is a relocatable object, whose addresses are made up.

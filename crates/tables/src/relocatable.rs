@@ -9,12 +9,14 @@ use crate::pointers::POINTERS_MAX;
 use object::SectionIndex;
 use object::elf;
 use object::endian::LittleEndian as LE;
+use object::read::ReadRef as _;
 use object::read::elf::{
-    FileHeader as _, Rela as _, SectionHeader as _, SectionTable, Sym as _, SymbolTable,
+    CompressionHeader as _, FileHeader as _, Rela as _, SectionHeader as _, SectionTable, Sym as _,
+    SymbolTable,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use unwind_sim_unwind::elf::symbol_rank;
+use unwind_sim_unwind::elf::{Compression, symbol_rank, unpack};
 use unwind_sim_unwind::image::{Bytes, ImageParts, Owner, Section, SectionKind, Symbol};
 
 /// The address (svma) of the first section. Not 0, so that nothing is mistaken for "no address".
@@ -35,6 +37,9 @@ const IMPORT_NAME_LEN_MAX: usize = 256;
 /// The maximum length of all symbol names, as a multiple of the file's length: names may share
 /// their bytes.
 const NAME_SHARING_MAX: usize = 16;
+
+/// The size of all sections with debugging information together, bytes.
+const DEBUG_BYTES_MAX: u64 = 1 << 28;
 
 /// What the names of the sections begin with that assembly and compilers fill for objtool.
 const NOTES: &str = ".discard.";
@@ -81,36 +86,8 @@ type SectionHeader = elf::SectionHeader64<LE>;
 
 /// Lays out the object in `owner`.
 pub(crate) fn read(name: &str, owner: &Owner) -> Result<Object, ObjectError> {
-    let data: &[u8] = (**owner).as_ref();
-    let wrong = |what, section: &str, offset| ObjectError {
-        what,
-        section: section.to_owned(),
-        offset,
-    };
-
-    // Headers are checked here, so that what is laid out below lies within the file.
-    let header = Header::parse(data).map_err(|_| wrong("cut short", "file header", 0))?;
-    let offset = header.e_shoff(LE);
-    let sections = header
-        .sections(LE, data)
-        .map_err(|_| wrong("not within the file", "section headers", offset))?;
-    let symbols = sections
-        .symbols(LE, data, elf::SHT_SYMTAB)
-        .map_err(|_| wrong("unreadable", ".symtab", offset))?;
-
     // The layout is filled in two steps, and then taken apart.
-    let mut layout = Layout {
-        owner,
-        data,
-        sections,
-        symbols,
-        addresses: BTreeMap::new(),
-        contents: BTreeMap::new(),
-        imports: Vec::new(),
-        pointers: Vec::new(),
-        notes: Vec::new(),
-        untyped: Vec::new(),
-    };
+    let mut layout = Layout::new(owner)?;
 
     // Relocations are computed from the addresses of all sections.
     layout.place()?;
@@ -131,6 +108,46 @@ pub(crate) fn read(name: &str, owner: &Owner) -> Result<Object, ObjectError> {
     Ok(object)
 }
 
+/// The sections of an object with debugging information, by name, as far as `wanted` says so: unpacked,
+/// and with the addresses that [`read`] gives to its code.
+///
+/// # Errors
+/// If the object is damaged where that matters.
+pub(crate) fn debug_sections(
+    owner: &Owner,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<BTreeMap<String, Vec<u8>>, ObjectError> {
+    let mut layout = Layout::new(owner)?;
+    layout.place()?;
+
+    let mut names = BTreeMap::new();
+    let mut left = DEBUG_BYTES_MAX;
+    for (index, section) in layout.sections.enumerate() {
+        let name = layout.name(section);
+        if wanted(&name) && !layout.has_address(section) {
+            let bytes = layout.unpacked(section, left)?;
+            left -= bytes.len() as u64;
+
+            // Several may have one name, such as those of types. They are put one behind the other, as a
+            // linker does.
+            let place: &mut u64 = names.entry(name).or_default();
+            layout.addresses.insert(index.0, *place);
+            *place += bytes.len() as u64;
+            layout.contents.insert(index.0, bytes);
+        }
+    }
+    let wanted: BTreeSet<usize> = layout.contents.keys().copied().collect();
+    layout.relocate_only(|target| wanted.contains(&target.0))?;
+
+    let mut all: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    for (index, bytes) in std::mem::take(&mut layout.contents) {
+        if let Ok(section) = layout.sections.section(SectionIndex(index)) {
+            all.entry(layout.name(section)).or_default().extend(bytes);
+        }
+    }
+    Ok(all)
+}
+
 struct Layout<'a> {
     owner: &'a Owner,
     data: &'a [u8],
@@ -147,6 +164,39 @@ struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
+    /// Nothing is laid out yet.
+    fn new(owner: &'a Owner) -> Result<Layout<'a>, ObjectError> {
+        let data: &[u8] = (**owner).as_ref();
+        let wrong = |what, section: &str, offset| ObjectError {
+            what,
+            section: section.to_owned(),
+            offset,
+        };
+
+        // Headers are checked here, so that what is laid out below lies within the file.
+        let header = Header::parse(data).map_err(|_| wrong("cut short", "file header", 0))?;
+        let offset = header.e_shoff(LE);
+        let sections = header
+            .sections(LE, data)
+            .map_err(|_| wrong("not within the file", "section headers", offset))?;
+        let symbols = sections
+            .symbols(LE, data, elf::SHT_SYMTAB)
+            .map_err(|_| wrong("unreadable", ".symtab", offset))?;
+
+        Ok(Layout {
+            owner,
+            data,
+            sections,
+            symbols,
+            addresses: BTreeMap::new(),
+            contents: BTreeMap::new(),
+            imports: Vec::new(),
+            pointers: Vec::new(),
+            notes: Vec::new(),
+            untyped: Vec::new(),
+        })
+    }
+
     fn name(&self, section: &SectionHeader) -> String {
         let name = self.sections.section_name(LE, section);
         String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
@@ -231,6 +281,11 @@ impl<'a> Layout<'a> {
     }
 
     fn relocate(&mut self) -> Result<(), ObjectError> {
+        self.relocate_only(|_| true)
+    }
+
+    /// Applies the relocations of the sections for which `wanted` says so.
+    fn relocate_only(&mut self, wanted: impl Fn(SectionIndex) -> bool) -> Result<(), ObjectError> {
         for (_, section) in self.sections.enumerate() {
             if section.sh_type(LE) != elf::SHT_RELA {
                 continue;
@@ -238,7 +293,7 @@ impl<'a> Layout<'a> {
 
             // `sh_info` of a section of relocations is the section that they apply to.
             let target = section.info_link(LE);
-            let Some(&address) = self.addresses.get(&target.0) else {
+            let Some(&address) = self.addresses.get(&target.0).filter(|_| wanted(target)) else {
                 continue;
             };
 
@@ -352,6 +407,32 @@ impl<'a> Layout<'a> {
         let section = self.sections.section(section);
         let bytes = section.ok().and_then(|s| s.data(LE, self.data).ok());
         bytes.unwrap_or_default()
+    }
+
+    /// The bytes of a section, unpacked if it is compressed: its relocations are for those.
+    /// It is an error if they are more than `bytes_max`.
+    fn unpacked(&self, section: &SectionHeader, bytes_max: u64) -> Result<Vec<u8>, ObjectError> {
+        let outside = || self.wrong("not within the file", section);
+        let Some((header, start, len)) =
+            section.compression(LE, self.data).map_err(|_| outside())?
+        else {
+            let bytes = section.data(LE, self.data).map_err(|_| outside())?;
+            if bytes.len() as u64 > bytes_max {
+                return Err(self.wrong("too long", section));
+            }
+            return Ok(bytes.to_vec());
+        };
+        let compression = match header.ch_type(LE) {
+            elf::ELFCOMPRESS_ZLIB => Compression::Zlib,
+            elf::ELFCOMPRESS_ZSTD => Compression::Zstd,
+            _ => return Err(self.wrong("compressed in an unknown way", section)),
+        };
+        let packed = self
+            .data
+            .read_bytes_at(start, len)
+            .map_err(|()| outside())?;
+        let unpacked = unpack::unpack_at_most(compression, packed, bytes_max);
+        unpacked.map_err(|_| self.wrong("cannot be unpacked", section))
     }
 
     /// Applies one relocation to the word at address `place`. Kinds that neither tables nor direct

@@ -89,7 +89,8 @@ pub enum InspectError {
     #[error(
         "{path}: the ORC entries have the layout of Linux {}, not of {told}; leave --orc-layout out, or \
          name that one",
-        fits.as_str()
+        fits.as_str(),
+        path = path.printable()
     )]
     OrcLayout {
         /// The file.

@@ -65,8 +65,11 @@ pub fn unpack(compression: Compression, data: &[u8]) -> Result<Vec<u8>, UnpackEr
     unpack_at_most(compression, data, UNPACKED_MAX)
 }
 
-/// [`unpack`] with another limit.
-fn unpack_at_most(
+/// [`unpack`] with another limit, bytes.
+///
+/// # Errors
+/// If they are damaged or too long.
+pub fn unpack_at_most(
     compression: Compression,
     data: &[u8],
     max: u64,

@@ -19,13 +19,20 @@ const XZ_WINDOW_KIB_MAX: u32 = 128 << 10;
 
 type Problem = (String, FileProblemKind);
 
-/// Adds further data to `elf`, which was read from `path`. Returns the problems.
-pub(super) fn complete(elf: &mut Elf, path: &Path, options: &FinderOptions) -> Vec<Problem> {
+/// Adds further data to `elf`, which was read from `path`. Returns its separate debug file, and the
+/// problems.
+pub(super) fn complete(
+    elf: &mut Elf,
+    path: &Path,
+    options: &FinderOptions,
+) -> (Option<Owner>, Vec<Problem>) {
     let mut problems = Vec::new();
     let name = path.to_string_lossy().into_owned();
     unpack_sections(elf, &name, &mut problems);
-    if let Some(debug) = debug_file(elf, path, options, &mut problems) {
+    let mut file = None;
+    if let Some((debug, owner)) = debug_file(elf, path, options, &mut problems) {
         merge(elf, debug, Order::DebugFirst);
+        file = Some(owner);
     }
     if let Some(data) = elf.debug_data.take().filter(|_| !elf.has_symtab) {
         match mini_debug_info(&data, options) {
@@ -34,7 +41,20 @@ pub(super) fn complete(elf: &mut Elf, path: &Path, options: &FinderOptions) -> V
             Err(kind) => problems.push((name, kind)),
         }
     }
-    problems
+    (file, problems)
+}
+
+/// The separate debug file of the ELF file `owner`, which was read from `path`: found, checked and
+/// opened as that of a mapped file. `None` if there is none.
+pub fn debug_file_of(owner: &Owner, path: &Path, options: &FinderOptions) -> Option<Owner> {
+    let read = elf::ReadOptions {
+        symbols: false,
+        plt: false,
+        producers: false,
+    };
+    let elf = elf::read(&path.to_string_lossy(), owner.clone(), &read).ok()?;
+    let (_, file) = debug_file(&elf, path, options, &mut Vec::new())?;
+    Some(file)
 }
 
 /// Whose symbols come first at one address: an image prefers the first one.
@@ -114,7 +134,7 @@ fn debug_file(
     path: &Path,
     options: &FinderOptions,
     problems: &mut Vec<Problem>,
-) -> Option<Elf> {
+) -> Option<(Elf, Owner)> {
     let id = &elf.parts.build_id;
     let mut by_id: Vec<PathBuf> = Vec::new();
     for dir in &options.debug_dirs {
@@ -135,10 +155,10 @@ fn debug_file(
             continue;
         }
         match open_debug_file(elf, &candidate, options) {
-            Ok(mut debug) => {
+            Ok((mut debug, owner)) => {
                 let name = candidate.to_string_lossy().into_owned();
                 unpack_sections(&mut debug, &name, problems);
-                return Some(debug);
+                return Some((debug, owner));
             }
             // Most candidates do not exist.
             Err(FileProblemKind::NotFound) => {}
@@ -175,7 +195,7 @@ fn open_debug_file(
     elf: &Elf,
     path: &Path,
     options: &FinderOptions,
-) -> Result<Elf, FileProblemKind> {
+) -> Result<(Elf, Owner), FileProblemKind> {
     let owner: Owner = map_file(path).map_err(FileProblemKind::from_io)?;
     let name = path.to_string_lossy();
     let read = elf::ReadOptions {
@@ -189,7 +209,7 @@ fn open_debug_file(
     let (ours, theirs) = (&elf.parts.build_id, &debug.parts.build_id);
     if !ours.is_empty() && !theirs.is_empty() {
         if ours == theirs {
-            return Ok(debug);
+            return Ok((debug, owner));
         }
         return Err(FileProblemKind::BuildId {
             expected: ours.clone(),
@@ -209,7 +229,7 @@ fn open_debug_file(
     let mut crc = flate2::Crc::new();
     crc.update((*owner).as_ref());
     if crc.sum() == link.crc {
-        return Ok(debug);
+        return Ok((debug, owner));
     }
     Err(FileProblemKind::Crc {
         expected: link.crc,

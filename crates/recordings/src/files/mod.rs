@@ -17,7 +17,7 @@ mod system;
 #[cfg(test)]
 mod tests;
 
-pub use debug::unpack_debug_data;
+pub use debug::{debug_file_of, unpack_debug_data};
 pub use jit::perf_map;
 pub use problem::{FileProblem, FileProblemKind};
 pub use producer::{Producer, Producers, producer};
@@ -359,7 +359,7 @@ impl ImageFinder {
         }
         let memory: Owner = Arc::new(system::own_vdso()?);
         let elf = system::read_memory_image(request.name, memory, &self.options.elf).ok()?;
-        let loaded = loaded(elf, None);
+        let loaded = loaded(elf, None, None);
         check_build_id(&loaded, request.build_id).ok()?;
         Some(loaded)
     }
@@ -388,8 +388,11 @@ impl ImageFinder {
         for problem in std::mem::take(&mut elf.problems) {
             self.problem(name, &[], FileProblemKind::Elf(problem));
         }
+        let mut debug_file = None;
         if self.options.debug_files {
-            for (path, kind) in debug::complete(&mut elf, path, &self.options) {
+            let (file, problems) = debug::complete(&mut elf, path, &self.options);
+            debug_file = file;
+            for (path, kind) in problems {
                 self.problem(&path, &[], kind);
             }
         }
@@ -403,7 +406,7 @@ impl ImageFinder {
         // What the user names is the file, also as a copy that is newer.
         let is_vouched_for = roots.chain(given).any(|root| path.starts_with(root));
         let modified = metadata.modified().ok().filter(|_| !is_vouched_for);
-        let loaded = loaded(elf, modified);
+        let loaded = loaded(elf, modified, debug_file);
 
         if self.loaded.len() >= LOADED_MAX {
             // What is in use elsewhere stays in memory anyway, so dropping it would save nothing.
@@ -472,10 +475,10 @@ impl ImageFinder {
     }
 }
 
-fn loaded(mut elf: Elf, modified: Option<SystemTime>) -> Arc<Loaded> {
+fn loaded(mut elf: Elf, modified: Option<SystemTime>, debug_file: Option<Owner>) -> Arc<Loaded> {
     let parts = std::mem::take(&mut elf.parts);
     Arc::new(Loaded {
-        image: Arc::new(Image::new(parts)),
+        image: Arc::new(Image::new(parts).with_debug_file(debug_file)),
         doubted: OnceLock::new(),
         modified,
         elf,

@@ -171,6 +171,7 @@ fn a_stripped_file_gets_its_symbols_from_the_build_id_tree() {
     let (with_debug, bias) = finder.mapping_for(&request(&path, build_id));
     let with_debug = with_debug.expect("the program");
     assert!(has_inner(&with_debug));
+    assert!(with_debug.debug_file().is_some());
     assert!(with_debug.text_bytes(with_debug.text()[0].start, 1).len() == 1);
     assert!(with_debug.symbols().iter().any(|s| s.name == "printf@plt"));
     assert_eq!(bias, 0x5555_0000_0000);
@@ -196,8 +197,25 @@ fn a_debug_link_is_followed_and_its_crc_checked() {
     dir.run("objcopy", &["--add-gnu-debuglink=p.debug", "p"]);
     let mut first = finder(&dir.path("nothing"));
     let (image, _) = first.mapping_for(&request(&path, &[]));
-    assert!(has_inner(&image.expect("the program")));
+    let image = image.expect("the program");
+    assert!(has_inner(&image));
     assert_eq!(first.problems(), []);
+    // Source lines are read from it later. A mark of doubt is no reason to lose them.
+    let file = std::fs::read(dir.path("p.debug")).expect("the debug file");
+    assert!(image.debug_file() == Some(&file[..]));
+    assert!(image.with_doubt(Doubt::Likely).debug_file() == Some(&file[..]));
+    let whole: Owner = Arc::new(std::fs::read(&path).expect("the program"));
+    let found = debug_file_of(&whole, &path, first.options()).expect("a debug file");
+    assert!((*found).as_ref() == file);
+
+    // Below another root, the file beside the program is meant, too.
+    let mut below = ImageFinder::new(FinderOptions {
+        symfs: Some(dir.path("")),
+        debug_files: true,
+        ..FinderOptions::default()
+    });
+    let (image, _) = below.mapping_for(&request(Path::new("/p"), &[]));
+    assert!(image.expect("the program").debug_file() == Some(&file[..]));
 
     let debug = dir.path("p.debug");
     let mut bytes = std::fs::read(&debug).expect("the debug file");
@@ -205,8 +223,16 @@ fn a_debug_link_is_followed_and_its_crc_checked() {
     std::fs::write(&debug, &bytes).expect("ours");
     let mut second = finder(&dir.path("nothing"));
     let (image, _) = second.mapping_for(&request(&path, &[]));
-    assert!(!has_inner(&image.expect("the program")));
+    let image = image.expect("the program");
+    assert!(!has_inner(&image));
+    assert!(image.debug_file().is_none());
     assert_eq!(only_problem(&second).as_str(), "crc-mismatch");
+    assert!(debug_file_of(&whole, &path, second.options()).is_none());
+
+    // What is not an ordinary file is neither opened nor waited for.
+    std::fs::remove_file(&debug).expect("ours");
+    dir.run("mkfifo", &["p.debug"]);
+    assert!(debug_file_of(&whole, &path, second.options()).is_none());
 }
 
 #[test]
@@ -240,7 +266,9 @@ fn mini_debug_info_is_unpacked_and_its_damage_never_panics() {
         let mut bytes = bytes.clone();
         bytes[at + offset] ^= 0x20;
         let mut elf = elf::read("", Arc::new(bytes), &elf::ReadOptions::default()).expect("ELF");
-        refused += debug::complete(&mut elf, &path, finder(&dir.path("nothing")).options()).len();
+        refused += debug::complete(&mut elf, &path, finder(&dir.path("nothing")).options())
+            .1
+            .len();
     }
     assert!(
         refused > packed.len() / 14,

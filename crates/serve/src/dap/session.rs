@@ -50,11 +50,19 @@ pub(super) fn event(name: &str, body: Value) -> Value {
     json!({"type": "event", "event": name, "body": body})
 }
 
+/// The number of a request, for its response; 0 if it has none, which the protocol does not allow.
+fn number(request: &Value) -> Value {
+    match &request["seq"] {
+        Value::Number(number) if number.is_i64() || number.is_u64() => number.clone().into(),
+        _ => 0.into(),
+    }
+}
+
 /// The response to a request that succeeded.
 fn success(request: &Value, body: Value) -> Value {
     json!({
         "type": "response",
-        "request_seq": request["seq"],
+        "request_seq": number(request),
         "success": true,
         "command": request["command"],
         "body": body,
@@ -65,7 +73,7 @@ fn success(request: &Value, body: Value) -> Value {
 pub(super) fn failure(request: &Value, why: &str) -> Value {
     json!({
         "type": "response",
-        "request_seq": request.get("seq").unwrap_or(&Value::Null),
+        "request_seq": number(request),
         "success": false,
         "command": request.get("command").unwrap_or(&Value::Null),
         "message": why,
@@ -218,6 +226,8 @@ impl<'a> Session<'a> {
             "source" | "loadedSources" | "modules" => {
                 Ok(Err(format!("{command} is not known here")))
             }
+            // Some editors disconnect after they have terminated, others kill the adapter: dape does, as soon
+            // as it has this response. So it ends by itself, with whatever it has to remove.
             "disconnect" | "terminate" => {
                 self.is_over = true;
                 self.events.push(event("terminated", json!({})));
@@ -238,21 +248,23 @@ impl<'a> Session<'a> {
 
     /// The event that all threads have stopped, at the truth.
     pub(super) fn stopped(&self, reason: &str, text: &str) -> Value {
-        event(
-            "stopped",
-            json!({
-                "reason": reason,
-                "description": text,
-                "text": text,
-                "threadId": super::chains::TRUTH,
-                "allThreadsStopped": true,
-            }),
-        )
+        let mut body = json!({
+            "reason": reason,
+            "description": text,
+            "threadId": super::chains::TRUTH,
+            "allThreadsStopped": true,
+        });
+        // VS Code shows this one beside the line; others show both behind each other.
+        if reason == "exception" {
+            body["text"] = text.into();
+        }
+        event("stopped", body)
     }
 
     /// A command in the editor's console, as behind gdb's `monitor`.
     fn evaluate(&mut self, arguments: &Value) -> Result<Answer, Error> {
-        if arguments["context"] != "repl" {
+        // The context is optional: Helix sends none from its command line.
+        if !matches!(arguments["context"].as_str(), None | Some("repl")) {
             return Ok(Err("only the console's commands are evaluated".to_owned()));
         }
         let Some(expression) = arguments["expression"].as_str() else {

@@ -127,7 +127,13 @@ impl<'a> Session<'a> {
         } else if body.starts_with(b"Hg") {
             self.thread = Some(body.to_vec());
         }
-        self.after(machine)
+        let (mut answers, end) = self.after(machine)?;
+
+        // gdb waits for an answer to `vKill`, unlike `k`; the stub gives none to either.
+        if end == Some(End::Killed) && body.starts_with(b"vKill") {
+            answers = framed(b"OK");
+        }
+        Ok((answers, end))
     }
 
     /// Makes the way that a packet asked for, if it did.

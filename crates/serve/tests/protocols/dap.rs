@@ -1,6 +1,7 @@
 //! The Debug Adapter Protocol.
 
 use crate::common::{SEED, THROWS, opened, run};
+use crate::dap_schema::assert_conforms;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -43,6 +44,7 @@ impl Client {
                 Some(Received::Message(message)) => {
                     assert_eq!(message["seq"], self.last + 1, "{message}");
                     self.last += 1;
+                    assert_conforms(&message);
                     return Some(message);
                 }
                 Some(other) => panic!("{other:?}"),
@@ -225,6 +227,9 @@ fn the_frame_to_blame_is_marked_where_an_unwinder_becomes_wrong() {
         assert_eq!(again["reason"], "exception", "{again}");
         let console = json!({"expression": "wrong", "context": "repl"});
         let wrong = editor.ask("evaluate", console);
+        // Some editors do not say that it is their console.
+        let unsaid = editor.ask("evaluate", json!({"expression": "wrong"}));
+        assert_eq!(unsaid, wrong);
         assert!(
             wrong["result"]
                 .as_str()
@@ -296,14 +301,14 @@ fn a_recording_is_gone_through_in_both_directions() {
         editor.launch(json!({"case": SEED, "stopOnEntry": true}));
         let first = editor.frames(1);
         let stopped = editor.go("stepBack");
-        assert!(stopped["text"].as_str().is_some_and(|text| text.contains("start")));
+        assert!(stopped["description"].as_str().is_some_and(|text| text.contains("start")));
         assert_eq!(editor.go("stepIn")["reason"], "step");
         assert_eq!(editor.go("next")["reason"], "step");
         editor.go("stepBack");
         editor.go("stepBack");
         assert_eq!(editor.frames(1), first);
         let stopped = editor.go("continue");
-        assert!(stopped["text"].as_str().is_some_and(|text| text.contains("the end")));
+        assert!(stopped["description"].as_str().is_some_and(|text| text.contains("the end")));
 
         // 0x1 is a number, so it is accepted, though no code is there; x is none.
         let at = json!({"breakpoints": [{"instructionReference": "0x1"}, {"instructionReference": "x"}]});

@@ -304,6 +304,16 @@ fn a_client_may_leave_at_any_moment() {
     }
 }
 
+/// gdb sends `vKill` first, and shows an error if the connection closes without an answer.
+#[test]
+fn a_kill_with_a_process_is_answered() {
+    let end = with_client(SEED, |mut gdb| {
+        assert_eq!(gdb.ask("vKill;1"), "OK");
+        assert_eq!(gdb.next(), None);
+    });
+    assert_eq!(end, End::Killed);
+}
+
 #[test]
 fn an_interrupt_while_nothing_runs_is_ignored() {
     with_client(SEED, |mut gdb| {

@@ -3,4 +3,6 @@
 
 mod common;
 mod dap;
+#[path = "../common/dap_schema.rs"]
+mod dap_schema;
 mod gdb;

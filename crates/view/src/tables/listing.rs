@@ -45,13 +45,6 @@ pub fn write_listing(
     let mut space = AddressSpace::new();
     space.map(mapping.clone());
 
-    // The line programs of an object that is not linked have no addresses yet.
-    let lines = if file.is_relocatable() {
-        SourceLines::default()
-    } else {
-        SourceLines::of_image(file.image())
-    };
-
     let mut listing = Listing {
         file,
         space,
@@ -61,7 +54,7 @@ pub fn write_listing(
             .map(|finder| (finder, Cache::new()))
             .collect(),
         names: Names::new(file),
-        lines,
+        lines: SourceLines::of_file(file),
         texts: SourceTexts::default(),
         instructions: 0,
     };

@@ -1,0 +1,1 @@
+../../../../tests/common/dap_schema.rs
