@@ -72,10 +72,10 @@ fn stack(bytes: Vec<u8>, bounds: Range<u64>) -> Region<'static> {
 }
 
 /// A core's memory, of which it lists `mapped`.
-fn process(mapped: Vec<Range<u64>>) -> ProcessMemory {
+fn process(mapped: Range<u64>) -> ProcessMemory {
     ProcessMemory {
         memory: Arc::new(MappedMemory::new([])),
-        mapped: mapped.into(),
+        mapped: std::iter::once(mapped).collect(),
         is_whole: true,
         crash: None,
     }
@@ -397,7 +397,7 @@ fn a_core_without_memory_at_the_stack_pointer() {
         "{words}"
     );
 
-    scene.sample.process_memory = Some(process(vec![CODE..CODE + 0x1000]));
+    scene.sample.process_memory = Some(process(CODE..CODE + 0x1000));
     let lack = Some((Kind::NotRecorded, Some(Lack::Stack)));
     assert_eq!(scene.kind(Kind::BelowCopy), lack);
     // The same where the walk asked for another word.
@@ -405,7 +405,7 @@ fn a_core_without_memory_at_the_stack_pointer() {
     assert_eq!(scene.kind(Kind::NotRecorded), lack);
 
     // It is mapped, and the dump has left it out.
-    scene.sample.process_memory = Some(process(vec![STACK - 0x1000..STACK + 0x1000]));
+    scene.sample.process_memory = Some(process(STACK - 0x1000..STACK + 0x1000));
     assert_eq!(scene.kind(Kind::NotRecorded), None);
 }
 
