@@ -38,7 +38,7 @@ fn instructions(table: Table<'_>, source: &RowSource) -> Result<Option<Vec<u8>>,
     if source.row_offset == source.unit_offset {
         let mut program = CfaProgram::new(table, Arc::clone(&common));
         let (range, _) = until_advance(&mut program, shared.start)?;
-        bytes.extend_from_slice(&table.data[range]);
+        bytes.extend_from_slice(table.data.get(range).unwrap_or_default());
     }
 
     let mut program = CfaProgram::new(table, common);
@@ -47,7 +47,7 @@ fn instructions(table: Table<'_>, source: &RowSource) -> Result<Option<Vec<u8>>,
     loop {
         let (range, next) = until_advance(&mut program, at)?;
         if row == source.row_offset {
-            bytes.extend_from_slice(&table.data[range]);
+            bytes.extend_from_slice(table.data.get(range).unwrap_or_default());
             return Ok(Some(bytes));
         }
         let Some(next) = next else {
