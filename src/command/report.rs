@@ -29,6 +29,7 @@ const LINES: &str = ", or output of `verify --json` or `tables check --json`";
 #[command(
     override_usage = "unwind-sim report [OPTIONS] -o <FILE> [TRACE|CASE|JSON] [-- <PROG>...]"
 )]
+#[command(group(clap::ArgGroup::new("image").args(["svg", "embed"]).multiple(true)))]
 #[command(after_help = "\
 Examples:
   unwind-sim report corpus/cases/frame/leaf-keeps-data-in-the-red-zone.s \\
@@ -60,6 +61,9 @@ pub(crate) struct Args {
     /// the page that shows the image runs scripts in it (`<object>`, but not `<img>`).
     #[arg(long, value_name = "STATE")]
     embed: Option<String>,
+    /// With --svg or --embed, below the rule of each frame: the bytes of its row in the table.
+    #[arg(long, requires = "image")]
+    bytes: bool,
     #[command(flatten)]
     states: StateArgs,
     #[arg(value_name = "TRACE|CASE|JSON", help = stdin::help_with(FileKind::is_recording, LINES), value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
@@ -136,13 +140,14 @@ fn image(args: &Args, mut shown: Shown<'_>, out: &mut Vec<u8>) -> Result<(PageSu
     let mut builder = Builder::new(shown.run);
     let states = &mut shown.states;
     let written = match args.svg {
-        Some(_) => report::drawing(states, &mut builder, opening, out)?,
+        Some(_) => report::drawing(states, &mut builder, opening, args.bytes, out)?,
         None => {
             let count = args.count.unwrap_or(report::EMBEDDED);
             let wanted = Embedded {
                 opening,
                 first,
                 count,
+                has_bytes: args.bytes,
             };
             report::embedded(states, &mut builder, wanted, out)?
         }

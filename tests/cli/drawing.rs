@@ -186,7 +186,7 @@ fn unpacked(image: &str) -> Vec<String> {
 fn an_embedded_drawing_has_its_neighbours() {
     let args = ["--embed", "before_push", "--unwinder", "fp,dwarf", CASE];
     let image = drawing(&args);
-    assert!(image.len() < 32_000, "{} bytes", image.len());
+    assert!(image.len() < 15_000, "{} bytes", image.len());
 
     let lines = unpacked(&image);
     assert_eq!(lines[..4], ["instruction", "2", "fp", "dwarf"]);
@@ -205,7 +205,7 @@ fn an_embedded_drawing_has_its_neighbours() {
         .expect("a drawing")
         .1;
     let shown = shown
-        .split_once("</g>")
+        .split_once("</g>\n<path id=\"ticks\"")
         .expect("its end")
         .0
         .replace('\n', "");
@@ -235,6 +235,37 @@ fn an_embedded_drawing_has_its_neighbours() {
     let numbers: Vec<&str> = lines[3..].iter().step_by(2).map(String::as_str).collect();
     assert_eq!(numbers, ["10", "11", "12", "13"]);
     assert!(few.contains("data-state=\"2\" data-walker=\"0\""));
+}
+
+/// The bytes of a row are below its rule, of every table; without `--bytes` there are none.
+#[test]
+fn rows_have_their_bytes() {
+    let case = "corpus/cases/orc/one-function-in-three-tables.s";
+    for (unwinder, of_leaf, of_vla) in [
+        ("dwarf", "eh_frame 0c 07 08 90 01", "eh_frame 4f 0d 06"),
+        (
+            "sframe",
+            "sframe(derived) 00 03 08",
+            "sframe(derived) 13 04 10 f0",
+        ),
+        ("orc", "orc 08 00 00 00 05 02", "orc 10 00 f0 ff 14 02"),
+    ] {
+        let args = ["--svg", "in_leaf", "--unwinder", unwinder, case];
+        let image = drawing(&[&args[..], &["--bytes"]].concat());
+        let small = texts(&image, "small soft");
+        // The walk starts without a row, and ends without another one.
+        assert_eq!(small[2], of_leaf);
+        assert_eq!(small[4], of_vla);
+        assert!(text_of(&image, "desc").is_some_and(|text| text.contains(of_vla)));
+
+        let without = drawing(&args);
+        assert!(!without.contains(of_leaf) && !without.contains(of_vla));
+    }
+
+    // Frame pointers have rules and no table.
+    let image = drawing(&["--svg", "after_push", "--bytes", "--unwinder", "fp", CASE]);
+    let without = drawing(&["--svg", "after_push", "--unwinder", "fp", CASE]);
+    assert_eq!(image, without);
 }
 
 /// Names of functions that try to leave the text.
@@ -296,7 +327,7 @@ fn bad_input_leaves_no_drawing() {
     std::fs::write(at("verify.json"), lines).expect("a file");
     let out = at("drawing.svg");
 
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (
             &["--svg", "no_such_label", CASE],
             "no state is in a function no_such_label",
@@ -321,6 +352,7 @@ fn bad_input_leaves_no_drawing() {
             "--embed: findings have no states",
         ),
         (&["--svg", "0", "--count", "3", CASE], "cannot be used with"),
+        (&["--bytes", CASE], "<--svg <STATE>|--embed <STATE>>"),
     ];
     for (args, what) in cases {
         let output = run(&[&["report", "-o", &out], args].concat());

@@ -50,6 +50,7 @@ pub mod pt_regs;
 pub mod reason;
 pub mod regs;
 pub mod row;
+pub mod row_bytes;
 pub mod rule;
 pub mod sframe;
 pub mod start;

@@ -9,6 +9,7 @@ mod dwarf_readelf;
 mod dwarf_walk;
 mod elf_files;
 mod orc;
+mod row_bytes;
 mod sframe;
 mod sframe_orc_derived;
 mod sframe_orc_walk;

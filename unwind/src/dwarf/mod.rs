@@ -3,6 +3,7 @@
 //! - `read`: the sections' entries (CIE, FDE), byte by byte;
 //! - `program`: runs their instructions to produce rows (`instruction`: each one; `state`: the
 //!   rules meanwhile);
+//! - `items`: the instructions that made a row;
 //! - `index`: finds the FDE that covers an address;
 //! - `unwinder`: [`Dwarf`], the finder that uses all of these;
 //! - [`expression`]: evaluates DWARF expressions.
@@ -14,12 +15,14 @@
 pub mod expression;
 mod index;
 mod instruction;
+mod items;
 mod program;
 mod read;
 mod state;
 mod unwinder;
 
 pub use index::{Unit, Units};
+pub(crate) use items::{row_bytes, unit_range};
 pub(crate) use program::Common;
 pub use state::STATES_MAX;
 pub use unwinder::{Compiled, Dwarf, compile_all, compile_unit, unfound, units};

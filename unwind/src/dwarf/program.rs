@@ -230,10 +230,7 @@ impl<'a> CfaProgram<'a> {
                 None => {
                     self.input = EndianSlice::new(bytes, LittleEndian);
                     self.state.short = short;
-                    let step = match opcode {
-                        REMEMBER | RESTORE => self.remember_or_restore(opcode),
-                        _ => self.step(),
-                    };
+                    let step = self.any_step(opcode);
                     (bytes, short) = (self.input.slice(), self.state.short);
                     match step {
                         Ok(Step::Same) => continue,
@@ -343,6 +340,15 @@ impl<'a> CfaProgram<'a> {
 
         *bytes = rest;
         Some(delta)
+    }
+
+    /// Executes the next instruction, which has this opcode.
+    #[inline]
+    pub(super) fn any_step(&mut self, opcode: u8) -> Result<Step, Reason> {
+        match opcode {
+            REMEMBER | RESTORE => self.remember_or_restore(opcode),
+            _ => self.step(),
+        }
     }
 
     /// Executes `DW_CFA_remember_state` or `DW_CFA_restore_state`.

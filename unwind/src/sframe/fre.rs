@@ -96,6 +96,11 @@ impl<'a> Fres<'a> {
         }
     }
 
+    /// The offset in the section of the next row.
+    pub(super) fn offset(&self) -> u64 {
+        self.at
+    }
+
     fn read(&self) -> Result<(Fre<'a>, u64), Malformed> {
         let (bytes, at) = (self.bytes, self.at);
         let short = Malformed::new(at, "the FREs end within a row");

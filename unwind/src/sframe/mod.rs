@@ -13,6 +13,7 @@ mod encode;
 mod fde;
 mod fre;
 mod header;
+mod items;
 mod profile;
 mod read;
 mod row;
@@ -26,6 +27,7 @@ pub use header::{
     ABI_AMD64, FLAG_FDE_SORTED, FLAG_FRAME_POINTER, FLAG_FUNC_START_PCREL, HEADER_LEN, Header,
     MAGIC, Malformed, Version,
 };
+pub(crate) use items::{derived_bytes, row_bytes};
 pub use profile::Profile;
 pub use read::{Order, Table, TableRow};
 pub use row::{Location, SframeRow, Track};

@@ -544,7 +544,7 @@ impl Content<'_> {
                         (self.kinds(&counted_ones, "Findings"))
                     }
                     @if !expected.is_empty() {
-                        details open[counted_ones.is_empty()] {
+                        details .expected open[counted_ones.is_empty()] {
                             summary { (counted(expected.len() as u64, "kind"))
                                 " of error of unwinders that cannot be right everywhere" }
                             (self.kinds(&expected, "Expected errors"))

@@ -21,7 +21,7 @@ pub use code::{Code, CodeLine};
 pub use marks::{Mark, MarksLine};
 pub use stack::{Note, Stack, Word};
 pub use state::{Builder, Register, RowFault, State, TrueFrame};
-pub use steps::{Step, StepKind, TableBytes, Walk};
+pub use steps::{Step, StepKind, TableBytes, Walk, row_bytes};
 pub use threads::Thread;
 pub use truth::of_truth;
 

@@ -18,7 +18,9 @@ use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{self, Frame, How};
 use unwind_sim_unwind::event::Event;
-use unwind_sim_unwind::row::RowSource;
+use unwind_sim_unwind::image::Image;
+use unwind_sim_unwind::row::{self, RowSource};
+use unwind_sim_unwind::row_bytes;
 use unwind_sim_unwind::start::Variant;
 
 /// The number of bytes of a table that are shown from the start of a row's item.
@@ -96,6 +98,10 @@ pub struct Step {
     /// The bytes of the row's table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<TableBytes>,
+    /// The row that was applied, for those who want more of it than is said here.
+    #[serde(skip)]
+    #[cfg_attr(test, schemars(skip))]
+    pub applied: Option<row::Row>,
     /// Addresses of the stack words that were read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<Hex>,
@@ -120,6 +126,7 @@ impl Step {
             text,
             frame: None,
             table: None,
+            applied: None,
             reads: Vec::new(),
             carried: Vec::new(),
             judged: None,
@@ -281,6 +288,7 @@ fn frame_step(
         // The words of a rule, among them the one with the pc.
         step.reads = words.iter().map(|word| Hex(word.address)).collect();
         step.table = table_bytes(view, &row.source());
+        step.applied = Some(row.row());
     }
 
     // Without a rule, as in a walk by guesses, the word that held the pc is what was read.
@@ -320,6 +328,7 @@ fn rejected_step(
     let text = story::rejected(view, engine, step, last);
     Step {
         table: table_bytes(view, &step.row.source),
+        applied: Some(step.row),
         reads: step.words.iter().map(|word| Hex(word.address)).collect(),
         ..Step::new(StepKind::Rejected, text)
     }
@@ -335,15 +344,25 @@ fn missing_step(view: &View<'_>, truth: usize) -> Step {
     }
 }
 
+/// What a table stores for a row, byte by byte.
+///
+/// See [`row_bytes`](row_bytes::row_bytes).
+pub fn row_bytes(view: &View<'_>, row: &row::Row) -> Option<Vec<u8>> {
+    let image = image_of(view, &row.source)?;
+    row_bytes::row_bytes(image, row)
+}
+
+/// The image that has a row's table.
+fn image_of<'a>(view: &View<'a>, source: &RowSource) -> Option<&'a Image> {
+    let id = source.image?;
+    let mappings = view.space.mappings().iter();
+    let mut images = mappings.filter_map(|mapping| mapping.image.as_deref());
+    images.find(|image| image.id() == id)
+}
+
 fn table_bytes(view: &View<'_>, source: &RowSource) -> Option<TableBytes> {
     let kind = source.table.section()?;
-    let id = source.image?;
-    let images = view
-        .space
-        .mappings()
-        .iter()
-        .filter_map(|m| m.image.as_ref());
-    let image = images.into_iter().find(|image| image.id() == id)?;
+    let image = image_of(view, source)?;
     let data = &image.section(kind)?.data;
     let start = usize::try_from(source.row_offset).ok()?;
     let end = start.saturating_add(TABLE_BYTES_MAX).min(data.len());

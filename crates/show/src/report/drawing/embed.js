@@ -46,15 +46,10 @@
 
     // The states at which the unwinder is wrong, above the slider.
     const ticks = () => {
-      const width = by("controls").width.baseVal.value;
-      by("ticks").replaceChildren(...states.flatMap(({ drawings }, place) => {
-        if (drawings[walker][0] !== "wrong") return [];
-        const tick = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-        const step = width / states.length;
-        const size = { x: place * step, y: 0, width: Math.max(step - 1, 1), height: 4, class: "tick" };
-        for (const [key, value] of Object.entries(size)) tick.setAttribute(key, value);
-        return [tick];
-      }));
+      const step = by("controls").width.baseVal.value / states.length;
+      const wrong = states.map(({ drawings }, place) =>
+        drawings[walker][0] === "wrong" ? `M${place * step} 2h${Math.max(step - 1, 1)}` : "");
+      by("ticks").setAttribute("d", wrong.join(""));
     };
 
     const show = () => {

@@ -21,14 +21,17 @@ const CONTROLS: usize = 76;
 /// The width that these need.
 const CONTROLS_WIDTH: usize = 560;
 
+/// The colour of the controls is that of texts; `--accent` and `--raised` are those of the report's page.
 const STYLE: &str = "\
-.controls{font:13px system-ui,sans-serif;color:#1a1d21;display:flex;flex-wrap:wrap;gap:6px;\
-align-items:center}.controls>*{font:inherit;color:inherit}.controls input{flex:1 0 100%;margin:0;\
-accent-color:#0b57b0}.controls button,.controls select{background:#f3f4f6;border:1px solid #767d86;\
-border-radius:4px;min-height:26px;padding:2px 8px}.controls :focus-visible{outline:3px solid \
-#0b57b0;outline-offset:1px}.tick{fill:#a8200d}@media(prefers-color-scheme:dark){.controls{\
-color:#e6e8eb}.controls input{accent-color:#8ab8ff}.controls button,.controls select{background:\
-#1f242c;border-color:#7f8893}.controls :focus-visible{outline-color:#8ab8ff}.tick{fill:#ff9a8a}}";
+svg{--accent:#0b57b0;--raised:#f3f4f6}\
+.controls{font:13px system-ui,sans-serif;display:flex;flex-wrap:wrap;gap:6px;align-items:center}\
+.controls>*{font:inherit;color:inherit}\
+.controls input{flex:1 0 100%;margin:0;accent-color:var(--accent)}\
+.controls button,.controls select{background:var(--raised);border:1px solid #7a828b;\
+border-radius:4px;min-height:26px;padding:2px 8px}\
+.controls :focus-visible{outline:3px solid var(--accent);outline-offset:1px}\
+#ticks{stroke-width:4;stroke-dasharray:none}\
+@media(prefers-color-scheme:dark){svg{--accent:#8ab8ff;--raised:#1f242c}}";
 
 /// The image of `states`, each with a model for each walker. `chosen` are the places of the state and
 /// of the walker that are shown first.
@@ -60,7 +63,7 @@ pub(super) fn image(
     // Empty without a script.
     let _ = writeln!(
         out,
-        "<g id=\"ticks\" transform=\"translate(14 {drawn})\" aria-hidden=\"true\"></g>\n\
+        "<path id=\"ticks\" class=\"wrong\" transform=\"translate(14 {drawn})\"/>\n\
          <foreignObject id=\"controls\" x=\"14\" y=\"{}\" width=\"{}\" height=\"{}\">\
          </foreignObject>",
         drawn + 6,
@@ -69,10 +72,19 @@ pub(super) fn image(
     );
     let _ = writeln!(
         out,
-        "<metadata id=\"states\">{}</metadata>\n<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>",
-        packed(kind, walkers, states, columns)
+        "<metadata id=\"states\">{}</metadata>\n<script><![CDATA[\n{}]]></script>\n</svg>",
+        packed(kind, walkers, states, columns),
+        stripped(SCRIPT)
     );
     out
+}
+
+/// A script without comments and indentation, which are a third of it. Each line of it is one of the source, so
+/// that nothing changes its meaning.
+fn stripped(script: &str) -> String {
+    let lines = script.lines().map(str::trim_start);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// The packed text, compressed (RFC 1951) and in base64.
@@ -116,5 +128,18 @@ mod tests {
     fn style_and_script_do_not_end_early() {
         assert!(!SCRIPT.contains("]]>"));
         assert!(!STYLE.contains(['<', '&']) && !svg::style().contains(['<', '&']));
+    }
+
+    #[test]
+    fn a_script_loses_only_comments_and_indentation() {
+        let script = "\"use strict\";\n// What it does.\n{\n  a();\n\n  b(\"//\"); // why\n}\n";
+        let stripped = stripped(script);
+        assert_eq!(stripped, "\"use strict\";\n{\na();\nb(\"//\"); // why\n}\n");
+        // A text over several lines would lose its indentation.
+        assert!(
+            SCRIPT
+                .lines()
+                .all(|line| line.matches('`').count() % 2 == 0)
+        );
     }
 }

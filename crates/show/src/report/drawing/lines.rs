@@ -147,9 +147,8 @@ pub(super) fn lines(state: &State, walk: &Walk) -> (Lines, Places) {
         let mut next: Option<u64> = None;
         for (nth, &address) in mine.iter().enumerate() {
             if out.lines.len() >= LINES_MAX {
-                let more = mine.len() - nth;
-                out.lines
-                    .push(Line::Gap(format!("… {more} more words further up")));
+                let more = counted((mine.len() - nth) as u64, "more word");
+                out.lines.push(Line::Gap(format!("… {more} further up")));
                 break;
             }
 
@@ -480,11 +479,13 @@ mod tests {
 
     #[test]
     fn a_deep_stack_is_cut() {
-        let words: Vec<_> = (0..10_000)
-            .map(|n| (RSP + n * WORD, 7, to(n as usize)))
-            .collect();
-        let drawn = drawn(&state(&words));
-        assert_eq!(drawn.len(), LINES_MAX + 1);
-        assert_eq!(drawn[LINES_MAX], "… 9960 more words further up");
+        let cut = |words: u64| {
+            let words = (0..words).map(|n| (RSP + n * WORD, 7, to(n as usize)));
+            let drawn = drawn(&state(&words.collect::<Vec<_>>()));
+            assert_eq!(drawn.len(), LINES_MAX + 1);
+            drawn[LINES_MAX].clone()
+        };
+        assert_eq!(cut(10_000), "… 9960 more words further up");
+        assert_eq!(cut(LINES_MAX as u64 + 1), "… 1 more word further up");
     }
 }

@@ -21,7 +21,8 @@ pub const EMBEDDED: u64 = 25;
 /// The number of states of an embedded drawing, at most.
 const EMBEDDED_MAX: u64 = 1_000;
 
-/// Writes the drawing of state `number`, with the walk that matters most there.
+/// Writes the drawing of state `number`, with the walk that matters most there, and with the bytes of its
+/// rows if `has_bytes`.
 ///
 /// # Errors
 /// If the recording cannot be read, or `out` not written.
@@ -29,13 +30,16 @@ pub fn drawing(
     states: &mut States,
     builder: &mut Builder<'_>,
     number: u64,
+    has_bytes: bool,
     out: &mut dyn Write,
 ) -> Result<PageSummary, TimelineError> {
     let walkers = builder.walkers();
     let mut model = None;
     states.with(number, &mut |at| {
         let state = builder.state(at);
-        model = Some(Model::of(&state, &walkers, matters_most(&state, &walkers)));
+        let walker = matters_most(&state, &walkers);
+        let view = has_bytes.then_some(at.view);
+        model = Some(Model::of(&state, &walkers, walker, view));
     })?;
 
     let model = model.ok_or(TimelineError::NoState(number))?;
@@ -57,6 +61,8 @@ pub struct Embedded {
     pub first: Option<u64>,
     /// How many states, at most.
     pub count: u64,
+    /// Whether each frame has the bytes of the row that found it.
+    pub has_bytes: bool,
 }
 
 /// Writes a drawing with a slider over its states and a choice of the unwinder.
@@ -84,7 +90,8 @@ pub fn embedded(
             chosen = Some((all.len(), matters_most(&state, &walkers)));
         }
         let each = 0..walkers.len();
-        let models = each.map(|walker| Model::of(&state, &walkers, walker));
+        let view = wanted.has_bytes.then_some(at.view);
+        let models = each.map(|walker| Model::of(&state, &walkers, walker, view));
         all.push((state.number, models.collect::<Vec<_>>()));
     })?;
 

@@ -7,8 +7,9 @@ use super::lines::{Line, Lines, Places, lines};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use unwind_sim_recordings::counted::counted;
+use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::reason::Code;
-use unwind_sim_view::timeline::{Note, State, Step, StepKind, Walk, Walker};
+use unwind_sim_view::timeline::{self, Note, State, Step, StepKind, Walk, Walker};
 
 /// The number of frames of a list, at most.
 const FRAMES_MAX: usize = 16;
@@ -54,6 +55,8 @@ pub(super) struct DrawnFrame {
     pub(super) name: String,
     /// A second line: the rule that found it, or its CFA.
     pub(super) detail: String,
+    /// A third line, if it is asked for: what the table stores for the rule.
+    pub(super) bytes: String,
 }
 
 /// An arrow from a line to a frame.
@@ -66,13 +69,19 @@ pub(super) struct Arrow {
 }
 
 impl Model {
-    /// The drawing of a state with the walk number `walker`.
-    pub(super) fn of(state: &State, walkers: &[Walker], walker: usize) -> Model {
+    /// The drawing of a state with the walk number `walker`; with `view`, what recorded the state, also with the
+    /// bytes of the rows.
+    pub(super) fn of(
+        state: &State,
+        walkers: &[Walker],
+        walker: usize,
+        view: Option<&View<'_>>,
+    ) -> Model {
         let walk = &state.walks[walker];
         let name = walkers[walker].name();
         let (Lines { lines, rows }, places) = lines(state, walk);
 
-        let (found, read) = found(state, walk, &rows);
+        let (found, read) = found(state, walk, &rows, view);
         let (truth, held) = truth(state, walk, &places, &rows);
 
         let mut model = Model {
@@ -130,6 +139,7 @@ fn found(
     state: &State,
     walk: &Walk,
     rows: &std::collections::HashMap<u64, usize>,
+    view: Option<&View<'_>>,
 ) -> (Vec<DrawnFrame>, Vec<Arrow>) {
     // At a root there is no caller, and so no step that could have found one.
     let is_root = walk.end.code == Code::RootReached.as_str();
@@ -146,7 +156,10 @@ fn found(
         if frames.len() == FRAMES_MAX {
             break;
         }
-        let drawn = of_step(state, walk, step, number_of);
+        let drawn = DrawnFrame {
+            bytes: view.map_or(String::new(), |view| bytes(view, step)),
+            ..of_step(state, walk, step, number_of)
+        };
         number_of += usize::from(step.kind == StepKind::Frame);
 
         // The word with the return address has a strong arrow, all others that the rule read a
@@ -198,6 +211,8 @@ fn of_step(state: &State, walk: &Walk, step: &Step, number_of: usize) -> DrawnFr
             let how = match frame.found {
                 "start" => "the walk starts here",
                 "guess" => "the word is an address of code",
+                "branch record" => "there is a record of this call",
+                "stitched" => "an earlier sample has a record of it",
                 _ => "",
             };
             let place = words::short(&frame.place);
@@ -223,7 +238,21 @@ fn of_step(state: &State, walk: &Walk, step: &Step, number_of: usize) -> DrawnFr
             name
         },
         detail,
+        ..DrawnFrame::default()
     }
+}
+
+/// `eh_frame 44 0e 10 86 02`: what the table stores for the row that a step applied.
+fn bytes(view: &View<'_>, step: &Step) -> String {
+    let Some(row) = &step.applied else {
+        return String::new();
+    };
+    let bytes = timeline::row_bytes(view, row).unwrap_or_default();
+    if bytes.is_empty() {
+        return String::new();
+    }
+    let bytes: String = bytes.iter().map(|byte| format!(" {byte:02x}")).collect();
+    format!("{}{bytes}", row.source.table.as_str())
 }
 
 /// The true frames, and which of them the walk has.
@@ -273,6 +302,7 @@ fn truth(
             class,
             name: format!("#{index} {}", words::short(&frame.place)),
             detail: cfa.map_or(String::new(), |cfa| format!("CFA = {cfa}")),
+            ..DrawnFrame::default()
         });
     }
 
@@ -387,7 +417,8 @@ fn description(model: &Model) -> String {
     for (heading, frames, arrows) in sides {
         let _ = write!(out, "{heading}: ");
         for (nth, frame) in frames.iter().enumerate() {
-            let _ = write!(out, "{} {} {}", frame.mark, frame.name, frame.detail);
+            let parts = [frame.mark, &frame.name, &frame.detail, &frame.bytes];
+            out.push_str(&parts.join(" "));
             let words = arrows.iter().filter(|arrow| arrow.frame == nth);
             let words = words.filter_map(|arrow| match &model.lines[arrow.line] {
                 Line::Word(word) => Some(word.place.as_str()),

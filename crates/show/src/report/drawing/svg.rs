@@ -7,6 +7,7 @@ use super::super::words::clean;
 use super::lines::Line;
 use super::model::{Arrow, DrawnFrame, Model};
 use maud::Escaper;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// The space around everything, in units of the image.
@@ -14,15 +15,17 @@ const MARGIN: usize = 14;
 /// The width of a character of a line, and of a frame's second line, in tenths of a unit.
 const LETTER: usize = 78;
 const SMALL_LETTER: usize = 66;
-/// The height of a word, of a frame and of a line of the heading.
+/// The height of a word, of a frame without and with a third line, and of a line of the heading.
 const ROW: usize = 22;
 const FRAME: usize = 40;
+const FRAME_WITH_BYTES: usize = 56;
 const HEADING: usize = 20;
 /// The distance from the top of a word or frame to the base of its text, and to where arrows meet it.
 const BASE: usize = 16;
 const MIDDLE: usize = 11;
-/// The distance from the top of a frame to the base of its second line.
+/// The distances from the top of a frame to the bases of its second and third line.
 const SECOND: usize = 31;
+const THIRD: usize = 45;
 /// The width of the arrows.
 const ARROWS: usize = 64;
 /// The characters of a column, at most.
@@ -32,20 +35,19 @@ const VALUE_MAX: usize = 30;
 const NOTE_MAX: usize = 34;
 const HEADING_MAX: usize = 120;
 
+/// Colours are said once for each scheme, as `color`; texts and lines take them from there.
 const STYLE: &str = "\
-.ground{fill:#fff}.edge{fill:none;stroke:#767d86}.stripe{fill:#f3f4f6}.line{stroke:#767d86}\
-.lit{fill:#fff0a8}text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#1a1d21}\
-.place{font-size:15px;font-weight:700}.head{font-weight:700}.drawn{font-weight:700}\
-.small{font-size:11px}.soft,.note{fill:#50565e}.right,.luck,.same,.ret{fill:#1d6b36}\
-.wrong,.missing{fill:#a8200d}.extra{fill:#7a3d9c}.mark{font-weight:700}\
-path[class]{fill:none}path{stroke:#50565e;stroke-width:2}path.same,path.held{stroke:#1d6b36}\
-path.wrong,path.missing{stroke:#a8200d;stroke-dasharray:7 3}\
-path.extra{stroke:#7a3d9c;stroke-dasharray:2 3}path.thin{stroke-width:1.2;stroke-dasharray:3 3}\
-@media(prefers-color-scheme:dark){.ground{fill:#14171c}.edge,.line{stroke:#7f8893}\
-.stripe{fill:#1f242c}.lit{fill:#4d4310}text{fill:#e6e8eb}.soft,.note{fill:#a9b1bb}\
-.right,.luck,.same,.ret{fill:#6fd08c}.wrong,.missing{fill:#ff9a8a}.extra{fill:#d9a6f5}\
-path{stroke:#a9b1bb}path.same,path.held{stroke:#6fd08c}path.wrong,path.missing{stroke:#ff9a8a}\
-path.extra{stroke:#d9a6f5}}";
+svg{color:#1a1d21;font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}\
+text{fill:currentColor}path{fill:none;stroke:currentColor;stroke-width:2}\
+.place{font-size:15px}.place,.head,.drawn,.mark{font-weight:700}.small{font-size:11px}\
+path.wrong,path.missing{stroke-dasharray:7 3}path.extra{stroke-dasharray:2 3}\
+path.thin{stroke-width:1.2;stroke-dasharray:3 3}path.stripe,path.lit{stroke-width:20}\
+.ground{fill:#fff}.edge{fill:none;stroke:#767d86}path,.soft,.note{color:#50565e}\
+.stripe{color:#f3f4f6}.lit{color:#fff0a8}.right,.luck,.same,.ret,.held{color:#1d6b36}\
+.wrong,.missing{color:#a8200d}.extra{color:#7a3d9c}\
+@media(prefers-color-scheme:dark){svg{color:#e6e8eb}.ground{fill:#14171c}.edge{stroke:#7f8893}\
+path,.soft,.note{color:#a9b1bb}.stripe{color:#1f242c}.lit{color:#4d4310}\
+.right,.luck,.same,.ret,.held{color:#6fd08c}.wrong,.missing{color:#ff9a8a}.extra{color:#d9a6f5}}";
 
 /// Where columns begin, and the size of the image. Those of several models are the same, so that
 /// nothing moves but what changes.
@@ -57,8 +59,11 @@ pub(super) struct Columns {
     heading: usize,
     /// The number of lines above the columns.
     headings: usize,
-    /// The height of what is below.
-    body: usize,
+    /// The largest number of words and of frames of a list.
+    lines: usize,
+    frames: usize,
+    /// Whether frames have a third line.
+    has_bytes: bool,
 }
 
 impl Columns {
@@ -95,8 +100,9 @@ impl Columns {
             .max();
         self.heading = self.heading.max(units(letters.unwrap_or(0) + 2, LETTER));
         self.headings = self.headings.max(model.verdicts.len());
-        let frames = model.found.len().max(model.truth.len());
-        self.body = self.body.max(model.lines.len() * ROW).max(frames * FRAME);
+        self.lines = self.lines.max(model.lines.len());
+        self.frames = self.frames.max(model.found.len()).max(model.truth.len());
+        self.has_bytes |= model.found.iter().any(|frame| !frame.bytes.is_empty());
         self
     }
 
@@ -113,6 +119,15 @@ impl Columns {
         self.words_end() + ARROWS
     }
 
+    /// The height of a frame.
+    fn frame(self) -> usize {
+        if self.has_bytes {
+            FRAME_WITH_BYTES
+        } else {
+            FRAME
+        }
+    }
+
     /// Where the lists begin.
     fn top(self) -> usize {
         MARGIN + HEADING * (self.headings + 1) + HEADING + 14
@@ -122,7 +137,8 @@ impl Columns {
     pub(super) fn size(self) -> (usize, usize) {
         let columns = self.truth() + self.widths[5];
         let width = columns.max(MARGIN + self.heading) + MARGIN;
-        (width, self.top() + self.body + MARGIN)
+        let body = (self.lines * ROW).max(self.frames * self.frame());
+        (width, self.top() + body + MARGIN)
     }
 }
 
@@ -133,7 +149,8 @@ fn units(letters: usize, letter: usize) -> usize {
 
 fn frame_width(frame: &DrawnFrame) -> usize {
     let name = frame.name.chars().count().min(NAME_MAX) + 3;
-    let detail = frame.detail.chars().count().min(DETAIL_MAX) + 1;
+    let detail = [&frame.detail, &frame.bytes].map(|text| text.chars().count());
+    let detail = detail[0].max(detail[1]).min(DETAIL_MAX) + 1;
     let detail = units(detail, SMALL_LETTER) + units(2, LETTER);
     units(name, LETTER).max(detail)
 }
@@ -225,113 +242,135 @@ pub(super) fn body(model: &Model, columns: Columns) -> String {
     // Arrows are below the words and names that they might touch.
     let left = (columns.words(), MARGIN + columns.widths[0]);
     let right = (columns.words_end(), columns.truth() - 4);
-    for (arrows, ends) in [(&model.read, left), (&model.held, right)] {
-        for arrow in arrows {
-            out.push_str(&path(arrow, ends, top));
-        }
+    for (list, ends) in [(&model.read, left), (&model.held, right)] {
+        arrows(&mut out, list, ends, columns);
     }
 
     words(&mut out, model, columns);
-    frames(&mut out, &model.found, (MARGIN, top));
-    frames(&mut out, &model.truth, (columns.truth(), top));
+    frames(&mut out, &model.found, MARGIN, columns);
+    frames(&mut out, &model.truth, columns.truth(), columns);
     out
 }
 
 fn words(out: &mut String, model: &Model, columns: Columns) {
     let (x, end) = (columns.words(), columns.words_end());
-    for (row, line) in model.lines.iter().enumerate() {
-        let top = columns.top() + row * ROW;
-        let y = top + BASE;
+    let lines = model.lines.iter().enumerate();
+    let y = |row: usize| columns.top() + row * ROW;
+
+    // The ground of each word is a thick line.
+    for (class, is_read) in [("stripe", false), ("lit", true)] {
+        let mut path = String::new();
+        for (row, line) in lines.clone() {
+            if matches!(line, Line::Word(word) if word.is_read == is_read) {
+                let _ = write!(path, "M{x} {}H{end}", y(row) + MIDDLE - 1);
+            }
+        }
+        strokes(out, class, &path);
+    }
+
+    let mut parts: [Vec<Cell<'_>>; 4] = Default::default();
+    for (row, line) in lines {
+        let y = y(row) + BASE;
         let word = match line {
             Line::Gap(gap) => {
-                text(out, "soft", (x + 4, y), gap);
+                parts[0].push(("soft", y, gap.clone()));
                 continue;
             }
             Line::Word(word) => word,
         };
-
-        let class = if word.is_read { "lit" } else { "stripe" };
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            out,
-            "<rect class=\"{class}\" x=\"{x}\" y=\"{top}\" width=\"{}\" height=\"{}\"/>",
-            end - x,
-            ROW - 2
-        );
         let (name, soft) = if word.is_return {
             ("ret", "ret")
         } else {
             ("", "soft")
         };
-        let parts = [
-            ("head", cut(&word.register, NAME_MAX)),
-            ("soft", cut(&word.place, NAME_MAX)),
-            (name, cut(&word.value, VALUE_MAX)),
-            (soft, cut(&word.note, NOTE_MAX)),
-        ];
+        parts[0].push(("head", y, cut(&word.register, NAME_MAX)));
+        parts[1].push(("soft", y, cut(&word.place, NAME_MAX)));
+        parts[2].push((name, y, cut(&word.value, VALUE_MAX)));
+        parts[3].push((soft, y, cut(&word.note, NOTE_MAX)));
+    }
 
-        // The first and the last of the six columns are those of the frames.
-        let mut at = x + 4;
-        for ((class, part), width) in parts.iter().zip(&columns.widths[1..5]) {
-            text(out, class, (at, y), part);
-            at += width;
-        }
+    let mut at = x + 4;
+    for (cells, width) in parts.iter().zip(&columns.widths[1..5]) {
+        column(out, at, cells);
+        at += width;
     }
 }
 
-fn frames(out: &mut String, frames: &[DrawnFrame], (x, top): (usize, usize)) {
-    let indent = x + units(2, LETTER);
-    for (row, frame) in frames.iter().enumerate() {
-        let top = top + row * FRAME;
-        text(
-            out,
-            &format!("mark {}", frame.class),
-            (x, top + BASE),
-            frame.mark,
-        );
+fn frames(out: &mut String, frames: &[DrawnFrame], x: usize, columns: Columns) {
+    let classes: Vec<String> = frames.iter().map(|f| format!("mark {}", f.class)).collect();
+    let (mut marks, mut texts) = (Vec::new(), Vec::new());
+    for (row, (frame, mark)) in frames.iter().zip(&classes).enumerate() {
+        let top = columns.top() + row * columns.frame();
         let class = match frame.class {
             "note" | "missing" => frame.class,
             _ => "",
         };
-        text(
-            out,
-            class,
-            (indent, top + BASE),
-            &cut(&frame.name, NAME_MAX),
+        marks.push((mark.as_str(), top + BASE, frame.mark.to_owned()));
+        texts.push((class, top + BASE, cut(&frame.name, NAME_MAX)));
+        texts.push(("small soft", top + SECOND, cut(&frame.detail, DETAIL_MAX)));
+        texts.push(("small soft", top + THIRD, cut(&frame.bytes, DETAIL_MAX)));
+    }
+    column(out, x, &marks);
+    column(out, x + units(2, LETTER), &texts);
+}
+
+/// Arrows from lines at one end to frames at the other: one path for all of a class.
+fn arrows(out: &mut String, arrows: &[Arrow], (from_x, to_x): (usize, usize), columns: Columns) {
+    let (across, bend) = (to_x as isize - from_x as isize, to_x.abs_diff(from_x) / 2);
+    let bend = bend as isize * across.signum();
+    // The tip points to the frame.
+    let tip = -6 * across.signum();
+
+    let mut paths: BTreeMap<(bool, &str), String> = BTreeMap::new();
+    for arrow in arrows {
+        let from = columns.top() + arrow.line * ROW + MIDDLE - 1;
+        let to = columns.top() + arrow.frame * columns.frame() + MIDDLE;
+        let down = to as isize - from as isize;
+        let path = paths.entry((arrow.is_thin, arrow.class)).or_default();
+        let _ = write!(
+            path,
+            "M{from_x} {from}c{bend} 0 {bend} {down} {across} {down}m{tip}-4l{} 4l{tip} 4",
+            -tip
         );
-        let detail = cut(&frame.detail, DETAIL_MAX);
-        text(out, "small soft", (indent, top + SECOND), &detail);
+    }
+    for ((is_thin, class), path) in paths {
+        let thin = if is_thin { " thin" } else { "" };
+        strokes(out, &format!("{class}{thin}"), &path);
     }
 }
 
-/// An arrow from a line at one end to a frame at the other.
-fn path(arrow: &Arrow, (from_x, to_x): (usize, usize), top: usize) -> String {
-    let from = top + arrow.line * ROW + MIDDLE - 1;
-    let to = top + arrow.frame * FRAME + MIDDLE;
-    let bend = (from_x + to_x) / 2;
-    // The tip points to the frame.
-    let tip: i32 = if to_x > from_x { -6 } else { 6 };
-    let thin = if arrow.is_thin { " thin" } else { "" };
-    format!(
-        "<path class=\"{}{thin}\" d=\"M{from_x} {from}C{bend} {from} {bend} {to} {to_x} \
-         {to}m{tip}-4l{} 4l{tip} 4\"/>\n",
-        arrow.class, -tip
-    )
+fn strokes(out: &mut String, class: &str, path: &str) {
+    if !path.is_empty() {
+        let _ = writeln!(out, "<path class=\"{class}\" d=\"{path}\"/>");
+    }
+}
+
+/// A text of a column: its class, the base of the line, and the text.
+type Cell<'a> = (&'a str, usize, String);
+
+/// Texts that begin at the same `x`.
+fn column(out: &mut String, x: usize, cells: &[Cell<'_>]) {
+    let mut texts = String::new();
+    for (class, y, cell) in cells {
+        text(&mut texts, class, (0, *y), cell);
+    }
+    if !texts.is_empty() {
+        let _ = writeln!(out, "<g transform=\"translate({x})\">\n{texts}</g>");
+    }
 }
 
 fn text(out: &mut String, class: &str, (x, y): (usize, usize), text: &str) {
     if text.is_empty() {
         return;
     }
-    let class = match class {
-        "" => String::new(),
-        class => format!(" class=\"{class}\""),
-    };
-    let _ = writeln!(
-        out,
-        "<text{class} x=\"{x}\" y=\"{y}\">{}</text>",
-        escaped(text)
-    );
+    out.push_str("<text");
+    if !class.is_empty() {
+        let _ = write!(out, " class=\"{class}\"");
+    }
+    if x > 0 {
+        let _ = write!(out, " x=\"{x}\"");
+    }
+    let _ = writeln!(out, " y=\"{y}\">{}</text>", escaped(text));
 }
 
 /// The start of a text that is too long.
