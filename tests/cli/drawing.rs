@@ -336,8 +336,14 @@ fn bad_input_leaves_no_drawing() {
             &["--svg", "in_leaf#3", TWICE],
             "in_leaf is reached 2 times only",
         ),
-        (&["--svg", "1000000", CASE], "there is no state 1000000"),
-        (&["--svg", "1000000", THROWS], "there is no state 1000000"),
+        (
+            &["--svg", "1000000", CASE],
+            "there is no state 1000000: there are ",
+        ),
+        (
+            &["--svg", "1000000", THROWS],
+            "there is no state 1000000: there are ",
+        ),
         // Before the first state of the window.
         (
             &["--embed", "3", "--from", "10", CASE],

@@ -105,7 +105,7 @@ pub fn timeline(
     } = gathered;
     let is_chosen = matches!(picked, Picked::Chosen(_));
     let Some(opening) = opening else {
-        return Err(TimelineError::NoState(picked.first()));
+        return Err(TimelineError::no_state(picked.first(), states));
     };
 
     // Marks are looked up for the shown range only: the index covers the whole run.
@@ -346,8 +346,30 @@ pub enum TimelineError {
     #[error(transparent)]
     Output(#[from] io::Error),
     /// There is no state to show.
-    #[error("there is no state {0}")]
-    NoState(u64),
+    #[error("there is no state {number}{}", of_total(*total))]
+    NoState {
+        /// The number that was asked for.
+        number: u64,
+        /// How many there are, if that is known.
+        total: Option<u64>,
+    },
+}
+
+impl TimelineError {
+    /// That `states` has none of this number.
+    pub(super) fn no_state(number: u64, states: &States) -> TimelineError {
+        TimelineError::NoState {
+            number,
+            // Of a window it may only be outside.
+            total: states.total().filter(|&total| number >= total),
+        }
+    }
+}
+
+fn of_total(total: Option<u64>) -> String {
+    total.map_or_else(String::new, |total| {
+        format!(": there are {total}, counted from 0")
+    })
 }
 
 /// What the page is made of.

@@ -42,7 +42,7 @@ pub fn drawing(
         model = Some(Model::of(&state, &walkers, walker, view));
     })?;
 
-    let model = model.ok_or(TimelineError::NoState(number))?;
+    let model = model.ok_or_else(|| TimelineError::no_state(number, states))?;
     let image = svg::image(&model);
     out.write_all(image.as_bytes())?;
     Ok(PageSummary {
@@ -95,7 +95,7 @@ pub fn embedded(
         all.push((state.number, models.collect::<Vec<_>>()));
     })?;
 
-    let chosen = chosen.ok_or(TimelineError::NoState(opening))?;
+    let chosen = chosen.ok_or_else(|| TimelineError::no_state(opening, states))?;
     let image = embed::image(kind_of(states), &walkers, &all, chosen);
     out.write_all(image.as_bytes())?;
     Ok(PageSummary {
