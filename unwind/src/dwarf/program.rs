@@ -343,7 +343,8 @@ impl<'a> CfaProgram<'a> {
     }
 
     /// Executes the next instruction, which has this opcode.
-    #[inline]
+    // A second caller, which shows bytes, must not cost the first one, which compiles rows.
+    #[inline(always)]
     pub(super) fn any_step(&mut self, opcode: u8) -> Result<Step, Reason> {
         match opcode {
             REMEMBER | RESTORE => self.remember_or_restore(opcode),
