@@ -327,10 +327,15 @@ fn bad_input_leaves_no_drawing() {
     std::fs::write(at("verify.json"), lines).expect("a file");
     let out = at("drawing.svg");
 
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (
             &["--svg", "no_such_label", CASE],
             "no state is in a function no_such_label",
+        ),
+        // The program has not ended, so it is not said that there is none.
+        (
+            &["--svg", "no_such_label", "--max-instructions", "2", CASE],
+            "no state is in a function no_such_label in the first 2 states",
         ),
         (
             &["--svg", "in_leaf#3", TWICE],

@@ -116,8 +116,7 @@ fn a_way_without_its_patch_is_found() {
         "{found:?}"
     );
 
-    // A section that is none, no step that is left out, a file that is gone, a section that is
-    // excused.
+    // A section that does not exist, no step that is left out, a file that is gone, an excused section.
     for (from, to) in [
         ("A case", "A cause"),
         ("without", "with"),

@@ -61,8 +61,7 @@ fn cfi_instructions_of_a_function() {
     assert_eq!(bytes(&Dwarf::new(), &[0x11c2]), ["44 0e 10 86 02"]);
 }
 
-/// As in "One SFrame function and one ORC entry in bytes"; and a derived row is stored as the assembler stores
-/// it.
+/// As in "One SFrame function and one ORC entry in bytes". A derived row has the bytes of the assembler's.
 #[test]
 fn fres_of_a_function() {
     let fres = ["00 03 08", "04 05 10 f0", "13 04 10 f0", "30 05 08 f0"];

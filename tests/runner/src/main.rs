@@ -90,7 +90,7 @@ fn run(args: &[String]) -> Result<bool, String> {
     let mut counts = Counts::default();
     let outcome = run_all(args, &file, &mut counts);
 
-    // There is no file if no test was skipped.
+    // The first skip makes the file.
     let text = std::fs::read_to_string(&file).unwrap_or_default();
     if is_own {
         // It may not exist: a test that is skipped makes it.

@@ -11,29 +11,12 @@ use unwind_sim_judge::input::InputError;
 /// Why a script cannot be played.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
-    /// It has a key that does not exist.
-    #[error(transparent)]
-    Key(#[from] KeyError),
     /// The recording cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
     /// The screen cannot be written.
     #[error(transparent)]
     Write(#[from] std::io::Error),
-}
-
-/// Presses the keys of `script`, and writes the screen of `columns` by `rows` after each line. A
-/// script without lines shows the first screen.
-///
-/// # Errors
-/// If a key does not exist, the recording cannot be read, or `out` fails.
-pub fn play(
-    stepper: &mut Stepper<'_>,
-    script: &str,
-    size: (u16, u16),
-    out: &mut dyn Write,
-) -> Result<(), ScriptError> {
-    Played::new(script)?.go_on(stepper, size, out)
 }
 
 /// A script of which a part may have been played.
@@ -61,8 +44,9 @@ impl Played {
         })
     }
 
-    /// [`play`] for what is left. It returns early, within a line, where the user wants to edit what is
-    /// shown.
+    /// Presses the keys that are left, and writes the screen of `columns` by `rows` after each line. A script
+    /// without lines shows the first screen. Returns early, within a line, where the user wants to edit what
+    /// is shown.
     ///
     /// # Errors
     /// If the recording cannot be read, or `out` fails.

@@ -3,7 +3,7 @@
 mod look;
 
 use super::screen::draw;
-use super::script::play;
+use super::script::Played;
 use super::{Key, Stepper, StepperPosition};
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 use ratatui::Terminal;
@@ -61,7 +61,10 @@ fn stepper(input: Input, run: &Run) -> Stepper<'_> {
 /// The screens of a script.
 fn screens(mut stepper: Stepper<'_>, script: &str, size: (u16, u16)) -> String {
     let mut out = Vec::new();
-    play(&mut stepper, script, size, &mut out).expect("it plays");
+    let mut played = Played::new(script).expect("keys");
+    played
+        .go_on(&mut stepper, size, &mut out)
+        .expect("it plays");
     String::from_utf8(out).expect("text")
 }
 

@@ -98,7 +98,7 @@ pub struct Step {
     /// The bytes of the row's table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<TableBytes>,
-    /// The row that was applied, for those who want more of it than is said here.
+    /// The row that was applied. It has more than the other fields say.
     #[serde(skip)]
     #[cfg_attr(test, schemars(skip))]
     pub applied: Option<row::Row>,

@@ -315,8 +315,8 @@ fn a_call_that_a_debugger_made() {
     assert!(!words.contains("debugger"), "{words}");
 }
 
-/// A return address that is none: overwritten if the code proves its place, or if the program crashed at
-/// that `ret`; else it may be the row.
+/// A word in the place of a return address that is not in code: it was overwritten if the code proves the
+/// place, or if the program crashed at that `ret`; else the row may be wrong.
 #[test]
 fn a_return_address_that_is_not_in_code() {
     let mut scene = Scene::new(not_text(ELSEWHERE));
