@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use unwind_sim::perf::run;
 use unwind_sim_perf_data::stitch::Mode;
+use unwind_sim_perf_model::SCENARIO_BYTES_MAX;
 use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_view::perf::stitch;
 
@@ -42,6 +43,25 @@ fn scenarios_print_what_their_files_say() {
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// With its output it could not be read any more: it stays as it is.
+#[test]
+fn a_scenario_is_not_blessed_into_one_that_is_too_long() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("long.txt");
+    let short = std::fs::read_to_string(&files("upstream")[0]).expect("a scenario is text");
+    // All of its lines but those of output, and a comment.
+    let text = unwind_sim_perf_model::bless(&short, "");
+    let comment = "#".repeat(SCENARIO_BYTES_MAX - text.len() - 1);
+    let text = text + &comment + "\n";
+    std::fs::write(&path, &text).expect("it can be written");
+
+    let run = run::run(&opened(&path), None, None).expect("it can be run");
+    assert!(text.len() + run.output.len() > SCENARIO_BYTES_MAX);
+    let error = run::run_and_bless(&opened(&path)).err().expect("too long");
+    assert!(error.to_string().contains("it is unchanged"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).expect("text"), text);
 }
 
 /// All scenarios with an injected defect break a rule, and no others do.

@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 use unwind_sim_perf_data::PerfFile;
 use unwind_sim_perf_data::Stop;
 use unwind_sim_perf_data::stitch::Mode;
-use unwind_sim_perf_model::{Action, Scenario, UserStack, bless, join, output, perf_data};
+use unwind_sim_perf_model::{
+    Action, SCENARIO_BYTES_MAX, Scenario, UserStack, bless, join, output, perf_data,
+};
 
 /// Maximum number of actions in each input.
 const ACTIONS_MAX: usize = 2000;
@@ -63,6 +65,10 @@ pub fn scenario(data: &[u8]) {
     // Printed, read and run again, it must give the same events.
     let printed = output(&world);
     let written = bless(&scenario.schedule.text(), &printed);
+    // Its own output may make it longer than what can be read.
+    if written.len() > SCENARIO_BYTES_MAX {
+        return;
+    }
     let mut again = Scenario::parse(&written).expect("it was written by us");
     assert!(supply_objects(&mut again), "they were there before");
     assert_eq!(again.schedule.actions, scenario.schedule.actions);

@@ -69,7 +69,8 @@ pub fn run(
 /// Runs a scenario file and writes its output into it.
 ///
 /// # Errors
-/// As [`run`]; and if the file cannot be written, as one that came through a pipe.
+/// As [`run`]; and if the file cannot be written, as one that came through a pipe, or with its output
+/// would be too long to be read again.
 pub fn run_and_bless(file: &InputFile) -> Result<Outcome, ScenarioFileError> {
     let path = file.path();
     if file.is_piped() {
@@ -78,7 +79,17 @@ pub fn run_and_bless(file: &InputFile) -> Result<Outcome, ScenarioFileError> {
     }
     let (text, scenario) = read(file, None, None)?;
     let outcome = run_read(path, &scenario)?;
-    output_file::rewrite(path, bless(&text, &outcome.output).as_bytes()).map_err(io(path))?;
+    let blessed = bless(&text, &outcome.output);
+    // Else it could not be read any more.
+    if blessed.len() > SCENARIO_BYTES_MAX {
+        let what = format!(
+            "with its output it would have {} bytes, and a scenario has at most {SCENARIO_BYTES_MAX}; it is \
+             unchanged: make it shorter",
+            blessed.len()
+        );
+        return Err(io(path)(std::io::Error::other(what)));
+    }
+    output_file::rewrite(path, blessed.as_bytes()).map_err(io(path))?;
     Ok(outcome)
 }
 

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use unwind_sim_perf_data::stitch::Mode;
 use unwind_sim_perf_lbr::Storage;
-use unwind_sim_perf_model::{World, join, perf_data};
+use unwind_sim_perf_model::{SCENARIO_BYTES_MAX, World, join, perf_data};
 use unwind_sim_recordings::file_kind::FileKind;
 use unwind_sim_recordings::input_file::InputFile;
 use unwind_sim_recordings::printable::PrintableName as _;
@@ -86,6 +86,13 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 
         out.write_all(text.as_bytes())?;
         out.flush()?;
+        if text.len() > SCENARIO_BYTES_MAX {
+            tell!(
+                "this has {} bytes and cannot be read as a scenario, which has at most \
+                 {SCENARIO_BYTES_MAX}: with fewer --events it can",
+                text.len()
+            );
+        }
         return Ok(status);
     }
 
