@@ -538,3 +538,19 @@ fn the_command_in_json_gives_the_same_lines() {
         assert_eq!(stdout(&by_shell(&command, &root(""))), text, "{command}");
     }
 }
+
+/// What is printed is a scenario as long as it can be read as one.
+#[test]
+fn a_random_run_that_is_no_scenario_says_so() {
+    for (events, is_told) in [("100", false), ("130000", true)] {
+        let output = run(&["perf", "run", "--seed", "1", "--events", events]);
+        let told = stderr(&output).contains("with fewer --events it can");
+        assert_eq!(told, is_told, "{events}");
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("printed.txt");
+        std::fs::write(&path, stdout(&output)).expect("a file");
+        let again = run(&["perf", "run", path.to_str().expect("text")]);
+        assert_eq!(status(&again) == 2, is_told, "{events}");
+    }
+}

@@ -87,9 +87,14 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         out.write_all(text.as_bytes())?;
         out.flush()?;
         if text.len() > SCENARIO_BYTES_MAX {
+            // With a scenario, their number is that of its own actions.
+            let shorter = match file {
+                Some(_) => "a shorter scenario",
+                None => "fewer --events",
+            };
             tell!(
                 "this has {} bytes and cannot be read as a scenario, which has at most \
-                 {SCENARIO_BYTES_MAX}: with fewer --events it can",
+                 {SCENARIO_BYTES_MAX}: with {shorter} it can",
                 text.len()
             );
         }
