@@ -183,7 +183,7 @@ impl Runs {
         // The next run removes the folder, which must not be the working folder then.
         std::env::set_current_dir(self.top.path()).expect("the folder of all runs");
 
-        let mut faults = of_run(leaf, &line.words, &ended);
+        let mut faults = of_run(leaf, &folder, &line.words, &ended);
         faults.extend(of_files(&room, &ended));
 
         // Only the folder of the run may be there; a command that wrote beside it ignored its
@@ -264,17 +264,25 @@ fn run_one(words: &[OsString]) -> io::Result<CommandResult> {
 }
 
 /// What is wrong with how a command ended.
-fn of_run(leaf: &LeafCommand, words: &[OsString], ended: &CommandResult) -> Vec<String> {
+fn of_run(
+    leaf: &LeafCommand,
+    folder: &Path,
+    words: &[OsString],
+    ended: &CommandResult,
+) -> Vec<String> {
     let mut faults = PANICS
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .clone();
     let status = ended.status;
 
-    // A program's status is its own, and so are its words.
-    let is_programs = words
-        .iter()
-        .any(|word| word.to_string_lossy().contains("program"));
+    // A program's status is its own, and so are its words. Only a shell's have a hostile name, that of
+    // its script.
+    let is_scripts = words.iter().any(|word| is_script(&folder.join(word)));
+    let is_programs = is_scripts
+        || words
+            .iter()
+            .any(|word| word.to_string_lossy().contains("program"));
     if !(is_programs || status <= STATUS_MAX && leaf.statuses.contains(&status)) {
         faults.push(format!(
             "status {status}, but the help names {:?}",
@@ -294,12 +302,12 @@ fn of_run(leaf: &LeafCommand, words: &[OsString], ended: &CommandResult) -> Vec<
         .any(|word| word.to_string_lossy().contains("always"));
     // U+202E turns the direction of the text, and so can hide what it says.
     let is_control = |c: char| c.is_control() && c != '\n' && c != '\t' || c == '\u{202e}';
-    if !is_coloured && text.contains(is_control) {
+    if !is_coloured && !is_scripts && text.contains(is_control) {
         faults.push("its message has what is not printable".to_owned());
     }
 
     // U+FFFD stands for a byte that is not UTF-8; with it the name cannot be typed.
-    if text.contains(files::LOST) {
+    if !is_scripts && text.contains(files::LOST) {
         faults.push("its message has lost a byte of a file's name".to_owned());
     }
 
@@ -311,6 +319,12 @@ fn of_run(leaf: &LeafCommand, words: &[OsString], ended: &CommandResult) -> Vec<
     }
 
     faults
+}
+
+/// Whether a file starts with the name of a shell.
+fn is_script(path: &Path) -> bool {
+    let is_file = fs::metadata(path).is_ok_and(|of| of.is_file());
+    is_file && fs::read(path).is_ok_and(|file| file.starts_with(b"#!"))
 }
 
 /// What is wrong with the files that a command left.

@@ -123,7 +123,7 @@ static void registers_of_it(void) {
     for (int i = 0; i < 8; i++) { shown = 1; R(PEEKUSER, child, 848 + 8 * i, &shown); V(shown); }
     R(POKEUSER, child, 848 + 32, 0); R(POKEUSER, child, 848 + 40, 0); R(POKEUSER, child, 848 + 48, 0); R(POKEUSER, child, 848 + 56, 0); R(PEEKUSER, child, 848 + 48, &shown); V(shown);
     /* Sets. */
-    word set_of[128]; struct { void *at; word size; } io = { set_of, sizeof set_of };
+    word set_of[2048]; struct { void *at; word size; } io = { set_of, sizeof set_of };
     R(GETREGSET, child, 1, &io); V(io.size); V(same(set_of, registers, 80));
     io.size = 24; R(GETREGSET, child, 1, &io); V(io.size); io.size = 20; R(GETREGSET, child, 1, &io); V(io.size);
     io.size = sizeof set_of; R(GETREGSET, child, 2, &io); V(io.size); V((int)set_of[0] & 0xffff); V(((int *)set_of)[6]); V(set_of[22]); V(set_of[23]);
@@ -135,6 +135,8 @@ static void registers_of_it(void) {
     word float_[64]; R(GETFPREGS, child, 0, float_); float_[22] = 0x4045000000000000; R(SETFPREGS, child, 0, float_);
     memset(float_, 0, sizeof float_); R(GETFPREGS, child, 0, float_); V(float_[22]); float_[3] |= 0xffffffff; R(SETFPREGS, child, 0, float_);
     io.at = set_of; io.size = sizeof set_of; R(GETREGSET, child, 0x202, &io); set_of[22] = 0x4059000000000000; R(SETREGSET, child, 0x202, &io); R(GETFPREGS, child, 0, float_); V(float_[22]);
+    /* Only a whole one, whose size the processor says. */
+    io.size = 576; R(SETREGSET, child, 0x202, &io); io.size = sizeof set_of; R(GETREGSET, child, 0x202, &io);
     set_of[65] = 1; R(SETREGSET, child, 0x202, &io); set_of[65] = 0; set_of[64] |= 1ul << 60; R(SETREGSET, child, 0x202, &io);
     io.size = 512; R(GETREGSET, child, 2, &io); io.size = 8; R(GETREGSET, child, 2, &io); V(io.size);
     /* Goes on with another rbx, elsewhere. */
