@@ -131,6 +131,8 @@ pub enum Bits {
     Approximation,
     /// Lanes of the first operand that are NaNs on both sides.
     Nan,
+    /// What lies above the elements of a gather, in its result and its mask.
+    AboveElements,
     /// These bytes of what the instruction stores.
     Stored(&'static [Range<usize>]),
     /// How the instruction ends: any of these.
@@ -379,6 +381,8 @@ impl Difference {
             Bits::Stored(ranges) => bytes(ranges),
             Bits::LastPlace => 2 * 80 + 1,
             Bits::Approximation | Bits::Nan => 128,
+            // At least half of both registers where the elements fill half of one.
+            Bits::AboveElements => 2 * 128,
             Bits::Ended(_) => 1,
         });
         bits.sum()

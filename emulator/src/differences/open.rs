@@ -1,7 +1,7 @@
 //! Copies the bits that may differ from the processor to the machine.
 
 use super::{Bits, Case, View, number};
-use iced_x86::OpKind;
+use iced_x86::{Instruction, OpKind};
 use std::ops::Range;
 
 /// C1, in the high byte of the status word.
@@ -48,7 +48,48 @@ pub(super) fn take(
             _ => false,
         },
         Bits::Approximation | Bits::Nan => vector(case, bits, processor, machine),
+        Bits::AboveElements => above_elements(case, processor, machine),
     }
+}
+
+/// Copies what lies above the elements of a gather, in its result and its mask.
+fn above_elements(case: &Case<'_>, processor: &View<'_>, machine: &mut View<'_>) -> bool {
+    let elements = elements(case.insn);
+    let (lower, upper) = (elements.min(16), elements.saturating_sub(16));
+    let mut differs = false;
+    for operand in [0, 2] {
+        let number = case.insn.op_register(operand).number() % 16;
+        if let (Some(theirs), Some(ours)) = (&processor.fx, &mut machine.fx) {
+            let at = XMM + 16 * number;
+            let range = at + lower..at + 16;
+            differs |= theirs[range.clone()] != ours[range.clone()];
+            ours[range.clone()].copy_from_slice(&theirs[range]);
+        }
+        if let (Some(theirs), Some(ours)) = (&processor.upper, &mut machine.upper) {
+            let (theirs, mut half) = (theirs[number].to_le_bytes(), ours[number].to_le_bytes());
+            differs |= theirs[upper..] != half[upper..];
+            half[upper..].copy_from_slice(&theirs[upper..]);
+            ours[number] = u128::from_le_bytes(half);
+        }
+    }
+    differs
+}
+
+/// Bytes of the elements of a gather.
+fn elements(insn: &Instruction) -> usize {
+    use iced_x86::Mnemonic::{Vgatherdpd, Vgatherdps, Vgatherqpd, Vgatherqps};
+    use iced_x86::Mnemonic::{Vpgatherdd, Vpgatherdq, Vpgatherqd, Vpgatherqq};
+    let (index, size) = match insn.mnemonic() {
+        Vpgatherdd | Vgatherdps => (4, 4),
+        Vpgatherdq | Vgatherdpd => (4, 8),
+        Vpgatherqd | Vgatherqps => (8, 4),
+        Vpgatherqq | Vgatherqpd => (8, 8),
+        _ => return 32,
+    };
+    let is_wide = insn.op_register(0).is_ymm() || insn.memory_index().is_ymm();
+    // As many as there are of the larger ones in the register.
+    let count = if is_wide { 32 } else { 16 } / usize::max(index, size);
+    count * size
 }
 
 fn copy(to: &mut u64, from: u64, bits: u64) -> bool {

@@ -301,6 +301,21 @@ pub const TABLE: &[Difference] = &[
          not specified",
         "volume 4, DPPS: which operand of an inner sum comes first is not specified",
     ),
+    Difference {
+        name: "gather-above-elements",
+        instructions: Named(&[
+            Vpgatherdd, Vpgatherdq, Vpgatherqd, Vpgatherqq, Vgatherdps, Vgatherdpd, Vgatherqps,
+            Vgatherqpd,
+        ]),
+        form: Form::Faults,
+        bits: &[Bits::AboveElements],
+        on: Processors::Of(Vendor::Intel),
+        source: Source::Measured {
+            on: "Intel Xeon, family 6, model 207",
+            manuals: "SDM volume 2, VPGATHERDD: cleared before the first element, which the processor does \
+                      in some forms only; APM volume 4, VPGATHERDD: silent on faults",
+        },
+    },
     kept(
         "x87-instruction",
         Instructions::X87,

@@ -3,14 +3,16 @@
 //! Elements are loaded one at a time, the lowest first, and their masks are cleared. After a fault
 //! the instruction can therefore be restarted. Source: Intel SDM volume 2, VPGATHERDD/VPGATHERQD.
 //! A fault leaves the elements from the faulting one on, their masks, and what lies above all
-//! elements as they were (seen on an AMD EPYC, family 26, model 2; the SDM's pseudocode replaces
-//! masks by their signs and clears what lies above first).
+//! elements as they were (seen on an AMD EPYC, family 26, model 2). On Intel's, masks have been
+//! replaced by their signs then, as in the SDM's pseudocode, and in some forms what lies above has been
+//! cleared (seen on a Xeon, family 6, model 207; see `gather-above-elements` in `differences`).
 
 use super::element::linear;
 use crate::core::Core;
 use crate::isa::sse::registers::{from_bytes, set_ymm, to_bytes, ymm};
 use crate::isa::sse::wide::is_wide;
 use crate::op::{Flow, Op, Run};
+use crate::processor::Vendor;
 use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
@@ -55,6 +57,15 @@ fn gather<const INDEX: usize, const SIZE: usize, const COUNT: usize>(
     let mut result = to_bytes(ymm(core, op.dst));
     let mut mask = to_bytes(ymm(core, op.extra));
     let base = core.state.gpr[(op.base & 31) as usize].wrapping_add(op.disp);
+
+    if core.processor.vendor() == Vendor::Intel {
+        result[COUNT * SIZE..].fill(0);
+        mask[COUNT * SIZE..].fill(0);
+        for element in mask[..COUNT * SIZE].chunks_exact_mut(SIZE) {
+            let sign = element[SIZE - 1].cast_signed() >> 7;
+            element.fill(sign.cast_unsigned());
+        }
+    }
 
     let mut flow = Flow::Next;
     for number in 0..COUNT {

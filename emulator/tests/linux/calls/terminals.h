@@ -79,9 +79,11 @@ static void arrive(int fd) {
     struct fd one = { fd, 1, 0 };
     SYS(poll, &one, 1, 3000);
 }
-/* All that the master can read, until nothing comes for a while. */
+/* All that the master can read, until nothing comes for a while. A poll of a terminal without input waits
+   until what was typed has been taken in and echoed (`n_tty_poll`), however busy the computer is. */
 static void drain(const char *what) {
     int taken = 0;
+    events(s, 0);
     for (;;) {
         struct fd one = { m, 1, 0 };
         if (SYS(poll, &one, 1, 40) <= 0 || !(one.revents & 1) || taken >= OUT) break;
