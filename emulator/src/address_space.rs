@@ -33,7 +33,7 @@ mod watch;
 
 pub use area::{Area, PagesInUse};
 pub use content::{Content, PageMissing, Source};
-pub use fast::Refusal;
+pub use fast::{Guard, Refusal};
 pub use fault::{Access, Fault, FaultKind, MapError, Permissions};
 pub use history::{HISTORY_BYTES_MAX, RestoreError};
 pub use ids::{MemoryKey, ObjectId, SpaceId};
@@ -65,6 +65,8 @@ pub struct AddressSpace {
     refusal: Option<Refusal>,
     /// Stores to decoded instructions are not refused.
     code_writable: bool,
+    /// Where stores are refused.
+    guard: Guard,
 }
 
 impl Default for AddressSpace {
@@ -86,6 +88,7 @@ impl AddressSpace {
             tlb: Tlb::default(),
             refusal: None,
             code_writable: false,
+            guard: Guard::NONE,
         }
     }
 

@@ -25,6 +25,17 @@ const GONE: u64 = 1 << 63;
 /// Length of the longest instruction, bytes.
 const INSN_MAX: usize = 15;
 
+/// The operations of a block: one instruction each, or several where that is possible.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// One instruction each.
+    Single,
+    /// Several instructions: nobody observes them.
+    Joined,
+    /// Both: an observer sees the single ones, and what it does not want to see is joined.
+    Both,
+}
+
 /// A basic block: consecutive instructions; only the last can branch.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
@@ -35,6 +46,43 @@ pub(crate) struct Block {
     /// The blocks it last continued at, by falling through and by a jump.
     pub(crate) next: [u32; 2],
     pub(crate) ops: Box<[Op]>,
+    /// The same as joined operations; empty if none can be joined, or nobody observes the block.
+    joined: Box<[Op]>,
+    /// For each of `ops` and the end, the number of joined operations before it; [`INSIDE`] where one
+    /// of them goes on.
+    joined_at: Box<[u8]>,
+}
+
+/// Within a joined operation.
+const INSIDE: u8 = u8::MAX;
+
+impl Block {
+    /// The joined operations that are those of `range`, if there are any. They can begin and end only
+    /// between two joined operations.
+    #[inline(always)]
+    pub(crate) fn joined(&self, range: &Range<usize>) -> Option<&[Op]> {
+        let start = *self.joined_at.get(range.start)?;
+        let end = *self.joined_at.get(range.end)?;
+        if start == INSIDE || end == INSIDE {
+            return None;
+        }
+        self.joined.get(start.into()..end.into())
+    }
+
+    /// The index in `ops` of the first operation of the joined one that is `count` behind the start of
+    /// a range.
+    #[cold]
+    pub(crate) fn single(&self, range: &Range<usize>, count: usize) -> usize {
+        let start = self
+            .joined_at
+            .get(range.start)
+            .map_or(0, |&at| usize::from(at));
+        let at = self
+            .joined_at
+            .iter()
+            .position(|&at| usize::from(at) == start + count);
+        at.unwrap_or(range.start)
+    }
 }
 
 /// All decoded blocks.
@@ -48,17 +96,16 @@ pub(crate) struct Code {
     recent: Box<[u32; RECENT]>,
     /// Increased whenever block numbers become invalid.
     pub(crate) generation: u64,
-    /// Whether an operation may execute several instructions.
-    fused: bool,
+    kind: Kind,
     /// Maximum number of blocks; beyond it all are forgotten.
     blocks_max: usize,
 }
 
 impl Code {
-    /// No code; an operation may execute several instructions if `fused` is set.
-    pub(crate) fn new(fused: bool) -> Code {
+    /// No code.
+    pub(crate) fn new(kind: Kind) -> Code {
         Code {
-            fused,
+            kind,
             blocks: Vec::new(),
             by_start: HashMap::new(),
             by_page: HashMap::new(),
@@ -97,7 +144,7 @@ impl Code {
             self.clear();
             memory.unwatch_code();
         }
-        let block = decode(memory, address, BLOCK_MAX, processor, self.fused);
+        let block = decode(memory, address, BLOCK_MAX, processor, self.kind);
         memory.watch_code(block.start..block.end);
         let id = self.blocks.len() as u32;
         for page in pages(&(block.start..block.end)) {
@@ -111,15 +158,14 @@ impl Code {
     fn clear(&mut self) {
         *self = Code {
             blocks_max: self.blocks_max,
-            ..Code::new(self.fused)
+            ..Code::new(self.kind)
         };
     }
 
-    /// Forgets everything if operations may execute several instructions but should not, or the
-    /// other way round.
-    pub(crate) fn set_fused(&mut self, fused: bool, memory: &mut AddressSpace) {
-        if fused != self.fused {
-            self.fused = fused;
+    /// Forgets everything if the operations of blocks are of another kind.
+    pub(crate) fn set_kind(&mut self, kind: Kind, memory: &mut AddressSpace) {
+        if kind != self.kind {
+            self.kind = kind;
             self.clear();
             memory.unwatch_code();
         }
@@ -140,6 +186,8 @@ impl Code {
                     by_start.remove(&block.start);
                     block.start = GONE;
                     block.ops = Box::default();
+                    block.joined = Box::default();
+                    block.joined_at = Box::default();
                 }
                 !touched && block.start != GONE
             });
@@ -148,7 +196,9 @@ impl Code {
 
     /// Heap bytes of all decoded code.
     pub(crate) fn bytes(&self) -> usize {
-        let ops: usize = self.blocks.iter().map(|b| size_of_val(&*b.ops)).sum();
+        let bytes =
+            |b: &Block| size_of_val(&*b.ops) + size_of_val(&*b.joined) + size_of_val(&*b.joined_at);
+        let ops: usize = self.blocks.iter().map(bytes).sum();
         let entry = size_of::<(u64, u32)>() + 1;
         let pages: usize = self.by_page.values().map(|ids| 4 * ids.capacity()).sum();
         ops + self.blocks.capacity() * size_of::<Block>() + self.by_start.capacity() * entry + pages
@@ -164,17 +214,17 @@ fn pages(range: &Range<u64>) -> Range<u64> {
 }
 
 /// Decodes at most `max` instructions at `address`. There is always at least one operation: if the
-/// first instruction cannot be fetched, the operation raises the fault. If `fused` is set, an
-/// operation may execute several instructions.
+/// first instruction cannot be fetched, the operation raises the fault.
 pub(crate) fn decode(
     memory: &AddressSpace,
     address: u64,
     max: usize,
     processor: &Processor,
-    fused: bool,
+    kind: Kind,
 ) -> Block {
     let mut buffer = [0; INSN_MAX * BLOCK_MAX];
     let mut ops = Vec::new();
+    let mut joined = Vec::new();
     let mut fuser = Fuser::default();
     let mut count = 0;
     let mut end = address;
@@ -222,9 +272,15 @@ pub(crate) fn decode(
             break;
         }
 
+        let before = ops.len();
         let length = lower(&insn, rest, address, processor, &mut ops);
-        if fused {
-            fuser.add(&insn, address, &mut ops);
+        match kind {
+            Kind::Single => {}
+            Kind::Joined => fuser.add(&insn, address, &mut ops),
+            Kind::Both => {
+                joined.extend_from_slice(&ops[before..]);
+                fuser.add(&insn, address, &mut joined);
+            }
         }
         end = end.wrapping_add(length);
 
@@ -234,14 +290,34 @@ pub(crate) fn decode(
         }
     }
 
-    ops.shrink_to_fit();
+    if kind != Kind::Both || joined.len() == ops.len() {
+        joined.clear();
+    }
     Block {
         start: address,
         end,
         count,
         next: [NONE; 2],
+        joined_at: joined_at(&joined, ops.len()),
+        joined: joined.into_boxed_slice(),
         ops: ops.into_boxed_slice(),
     }
+}
+
+/// The number of joined operations before each of `count` single ones, and before their end.
+fn joined_at(joined: &[Op], count: usize) -> Box<[u8]> {
+    if joined.is_empty() {
+        return Box::default();
+    }
+    let mut all = vec![INSIDE; count + 1];
+    let mut single = 0;
+    for (number, op) in (0..INSIDE).zip(joined) {
+        all[single] = number;
+        // A joined one stands for operations that are instructions by themselves.
+        single += 1 + usize::from(op.more);
+    }
+    all[single] = joined.len() as u8;
+    all.into_boxed_slice()
 }
 
 /// Whether the block ends after an instruction that does not branch: a repeated one, which can be
@@ -291,7 +367,13 @@ mod tests {
         let range = 0x40_0000..0x40_1000;
         memory.map(range.clone(), Permissions::ALL).expect("free");
         memory.poke(range.start, &[0x2e; 15]).expect("mapped");
-        let block = decode(&memory, range.start, BLOCK_MAX, &Processor::default(), true);
+        let block = decode(
+            &memory,
+            range.start,
+            BLOCK_MAX,
+            &Processor::default(),
+            Kind::Joined,
+        );
         assert_eq!(
             block.ops[0].run as usize,
             op::too_long as *const () as usize
@@ -304,7 +386,7 @@ mod tests {
         let page = |n: u64| 0x40_0000 + n * PAGE_SIZE;
         let range = page(0)..page(4);
         memory.map(range, Permissions::ALL).expect("free");
-        let mut code = Code::new(true);
+        let mut code = Code::new(Kind::Joined);
         code.blocks_max = 2;
         let processor = Processor::default();
         let ids = [0, 1, 2].map(|n| code.find(&mut memory, page(n) + 8, &processor));

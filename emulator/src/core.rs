@@ -93,6 +93,8 @@ impl Core {
         match self.memory.take_refusal() {
             Some(Refusal::Fault(fault)) => Stop::Exception(Exception::Memory(fault)),
             Some(Refusal::Code(range)) => Stop::Code(range),
+            // The machine takes it before, and executes the instruction without the guard.
+            Some(Refusal::Guarded) => Stop::Apart,
             None => std::mem::replace(&mut self.stop, Stop::None),
         }
     }

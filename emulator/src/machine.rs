@@ -1,8 +1,8 @@
 //! The machine: finds blocks and runs them. Not here: the kernel's response to calls and
 //! exceptions.
 
-use crate::address_space::{self, AddressSpace, RestoreError};
-use crate::code::{self, Block, Code, NONE};
+use crate::address_space::{self, AddressSpace, Guard, RestoreError};
+use crate::code::{self, Block, Code, Kind, NONE};
 use crate::core::Core;
 use crate::op::{Flow, Op};
 use crate::state::State;
@@ -59,6 +59,19 @@ pub trait Observer {
     fn next_wanted(&mut self, insn: &Executed) -> usize {
         let _ = insn;
         0
+    }
+
+    /// Asked before instructions are executed without calls: where none of them may store.
+    #[inline(always)]
+    fn guard(&self) -> Guard {
+        Guard::NONE
+    }
+
+    /// An instruction that would be executed without calls is about to store to what is
+    /// [guarded](Observer::guard). It was [counted](Observer::stopped) as not executed; it will be now,
+    /// and the observer is asked what it wants to see as after [`Observer::before`].
+    fn guarded(&mut self, core: &Core, insn: &Executed) {
+        self.before(core, insn);
     }
 
     /// Of the instructions that were executed without calls, the last `left` were not executed:
@@ -139,7 +152,7 @@ impl Machine {
         Machine {
             stamp: core.memory.code_stamp(),
             core,
-            code: Code::new(true),
+            code: Code::new(Kind::Joined),
             resting: HashMap::new(),
             executed: 0,
         }
@@ -194,8 +207,9 @@ impl Machine {
         self.follow_space();
         self.forget_changes();
 
-        // An observer sees every instruction.
-        self.code.set_fused(!O::WANTED, &mut self.core.memory);
+        // An observer can see every instruction.
+        let kind = if O::WANTED { Kind::Both } else { Kind::Joined };
+        self.code.set_kind(kind, &mut self.core.memory);
 
         // The block to run, and the block and exit that led here, to be linked to it.
         let mut id = NONE;
@@ -288,7 +302,7 @@ impl Machine {
             self.core.state.rip,
             1,
             &self.core.processor,
-            false,
+            Kind::Single,
         );
 
         self.core.time = self.executed;
@@ -334,7 +348,8 @@ impl Machine {
             self.code.forget(&range);
             self.core.memory.set_code_writable(true);
             // Not kept, because its page is being written.
-            let block = code::decode(&self.core.memory, rip, 1, &self.core.processor, false);
+            let processor = self.core.processor;
+            let block = code::decode(&self.core.memory, rip, 1, &processor, Kind::Single);
             let left = run_block(
                 &mut self.core,
                 &block,
@@ -400,7 +415,7 @@ impl Machine {
             let code = self
                 .resting
                 .remove(&stamp)
-                .unwrap_or_else(|| Code::new(true));
+                .unwrap_or_else(|| Code::new(Kind::Joined));
             let before = std::mem::replace(&mut self.code, code);
             self.resting.insert(self.stamp, before);
             self.stamp = stamp;
@@ -443,38 +458,46 @@ fn run_block<O: Observer>(
     core.state.rip = block.start;
 
     let mut index = 0;
-    // What the observer does not want to see runs without calls.
-    if O::WANTED && wanted > 0 {
-        let (op, flow) = run_quietly(core, block, 0..wanted.min(block.ops.len()), observer);
-        match flow {
-            Flow::Next => index = op,
-            Flow::Jump => return BlockExit::By(1),
-            Flow::Stop => return BlockExit::Stopped { op },
-        }
-    }
-
-    // From here on, one operation at a time, as long as the observer wants the next one.
+    let mut wanted = wanted.min(block.ops.len());
+    // As long as the observer wants to see something.
     while O::WANTED && index < block.ops.len() {
+        // What it does not want to see runs without calls. A store to what it guards is seen all the
+        // same.
+        let mut is_guarded = false;
+        if index < wanted {
+            let (op, flow) = run_quietly(core, block, index..wanted, observer);
+            match flow {
+                Flow::Next => index = op,
+                Flow::Jump => return BlockExit::By(1),
+                Flow::Stop if core.memory.take_guarded() => (index, is_guarded) = (op, true),
+                Flow::Stop => return BlockExit::Stopped { op },
+            }
+            if index == block.ops.len() {
+                break;
+            }
+        }
+
         let insn = executed(block, index);
         let end = insn.index as usize + 1;
-        observer.before(core, &insn);
-
-        let wanted = observer.next_wanted(&insn).min(block.ops.len());
-
-        // If it does not want this operation's end, all up to the next wanted one run without a
-        // call.
-        let (op, flow) = if wanted >= end {
-            run_quietly(core, block, index..wanted, observer)
+        if is_guarded {
+            observer.guarded(core, &insn);
         } else {
-            run_ops(core, block, index..end)
-        };
+            observer.before(core, &insn);
+        }
 
-        if wanted < end && flow != Flow::Stop {
-            let next = match flow {
-                Flow::Jump => core.state.rip,
-                _ => insn.rip.wrapping_add(insn.len.into()),
-            };
-            observer.after(core, &insn, next);
+        wanted = observer.next_wanted(&insn).min(block.ops.len());
+
+        // It was seen, so it may store anywhere.
+        let (done, flow) = run_ops(core, &block.ops[index..end]);
+        let op = index + done;
+        let is_counted = wanted >= end;
+        match flow {
+            Flow::Stop if is_counted => tell_stopped(block, op..wanted, observer),
+            Flow::Stop => {}
+            _ if is_counted => {}
+            // It wants to see that it was executed.
+            Flow::Jump => observer.after(core, &insn, core.state.rip),
+            Flow::Next => observer.after(core, &insn, insn.rip.wrapping_add(insn.len.into())),
         }
 
         match flow {
@@ -484,18 +507,19 @@ fn run_block<O: Observer>(
         }
     }
 
-    // Nobody wants to see the rest, or nobody watches.
-    match run_ops(core, block, index..block.ops.len()) {
+    // Nobody watches, or all has been executed.
+    match run_ops(core, &block.ops[index..]) {
         (_, Flow::Next) => {
             core.state.rip = block.end;
             BlockExit::By(0)
         }
         (_, Flow::Jump) => BlockExit::By(1),
-        (op, Flow::Stop) => BlockExit::Stopped { op },
+        (op, Flow::Stop) => BlockExit::Stopped { op: index + op },
     }
 }
 
-/// Like [`run_ops`], for operations that the observer has already counted.
+/// Executes operations of a block that the observer has already counted, up to one that does not go on
+/// to the next one. Returns its index, or the end.
 #[inline(always)]
 fn run_quietly<O: Observer>(
     core: &mut Core,
@@ -503,28 +527,51 @@ fn run_quietly<O: Observer>(
     range: Range<usize>,
     observer: &mut O,
 ) -> (usize, Flow) {
-    let end = range.end;
-    let (op, flow) = run_ops(core, block, range);
+    core.memory.set_guard(observer.guard());
+    let mut start = range.start;
+    let mut done = None;
+    if let Some(joined) = block.joined(&range) {
+        let (count, flow) = run_ops(core, joined);
+        if flow == Flow::Stop {
+            // It has done nothing that executing it again changes. Which of its instructions stops
+            // is found by executing them one by one.
+            core.take_stop();
+            start = block.single(&range, count);
+        } else {
+            done = Some((range.end, flow));
+        }
+    }
+    let (op, flow) = done.unwrap_or_else(|| {
+        let (count, flow) = run_ops(core, &block.ops[start..range.end]);
+        (start + count, flow)
+    });
+    core.memory.set_guard(Guard::NONE);
+
     if flow == Flow::Stop {
-        let left = block.ops[op..end].iter().map(Op::instructions).sum();
-        observer.stopped(&executed(block, op), left);
+        tell_stopped(block, op..range.end, observer);
     }
     (op, flow)
 }
 
-/// Executes operations of a block up to one that does not go on to the next one. Returns its index,
-/// or the end.
+/// The observer has counted these operations, but the first of them stopped.
+#[cold]
+fn tell_stopped<O: Observer>(block: &Block, left: Range<usize>, observer: &mut O) {
+    let op = left.start;
+    let count = block.ops[left].iter().map(Op::instructions).sum();
+    observer.stopped(&executed(block, op), count);
+}
+
+/// Executes operations up to one that does not go on to the next one. Returns its index, or their
+/// number.
 #[inline(always)]
-fn run_ops(core: &mut Core, block: &Block, range: Range<usize>) -> (usize, Flow) {
-    let begin = range.start;
-    let end = range.end;
-    for (done, op) in block.ops[range].iter().enumerate() {
+fn run_ops(core: &mut Core, ops: &[Op]) -> (usize, Flow) {
+    for (done, op) in ops.iter().enumerate() {
         match (op.run)(core, op) {
             Flow::Next => {}
-            flow => return (begin + done, flow),
+            flow => return (done, flow),
         }
     }
-    (end, Flow::Next)
+    (ops.len(), Flow::Next)
 }
 
 /// The instruction that contains operation `index`.

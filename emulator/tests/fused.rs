@@ -2,6 +2,8 @@
 //! same as one that is observed, instruction by instruction, also at faults and limits.
 
 use crate::random::Random;
+use std::collections::HashSet;
+use unwind_sim_emulator::address_space::Guard;
 use unwind_sim_emulator::machine::BlockId;
 use unwind_sim_emulator::state::reg;
 use unwind_sim_emulator::{AddressSpace, Core, Executed, Exit, Machine, Observer, Permissions};
@@ -154,6 +156,26 @@ struct SparseObserver {
     quiet: bool,
     /// The operation that it asked for.
     wanted: usize,
+    /// Where it guards.
+    guard: Guard,
+    /// The instructions that it saw.
+    seen: HashSet<u64>,
+    /// How many of them it saw because of the guard.
+    guarded: u64,
+}
+
+impl SparseObserver {
+    fn new(guard: Guard) -> SparseObserver {
+        SparseObserver {
+            executed: 0,
+            within: 0,
+            quiet: false,
+            wanted: 0,
+            guard,
+            seen: HashSet::new(),
+            guarded: 0,
+        }
+    }
 }
 
 impl Observer for SparseObserver {
@@ -172,6 +194,7 @@ impl Observer for SparseObserver {
     fn before(&mut self, _: &Core, insn: &Executed) {
         assert!(insn.index as usize >= self.wanted);
         self.quiet = false;
+        self.seen.insert(insn.rip);
     }
 
     fn after(&mut self, _: &Core, _: &Executed, _: u64) {
@@ -193,6 +216,44 @@ impl Observer for SparseObserver {
         assert!(self.quiet && left > 0 && insn.len > 0);
         // A trap, `hlt` and the like are reported as executed.
         self.quiet = false;
+    }
+
+    fn guard(&self) -> Guard {
+        self.guard
+    }
+
+    fn guarded(&mut self, core: &Core, insn: &Executed) {
+        assert!(!self.quiet && (insn.index as usize) < self.wanted);
+        self.wanted = 0;
+        self.before(core, insn);
+        self.guarded += 1;
+    }
+}
+
+/// Keeps the instructions that change the bytes at the start of the data, which are in the guard.
+struct Changers {
+    last: Vec<u8>,
+    all: HashSet<u64>,
+}
+
+/// Bytes at the start of the data that are guarded.
+const GUARDED: u64 = 64;
+
+fn guarded_bytes(core: &Core) -> Vec<u8> {
+    let mut bytes = vec![0; GUARDED as usize];
+    core.memory.peek(DATA, &mut bytes).expect("mapped");
+    bytes
+}
+
+impl Observer for Changers {
+    fn before(&mut self, core: &Core, _: &Executed) {
+        self.last = guarded_bytes(core);
+    }
+
+    fn after(&mut self, core: &Core, insn: &Executed, _: u64) {
+        if guarded_bytes(core) != self.last {
+            self.all.insert(insn.rip);
+        }
     }
 }
 
@@ -230,12 +291,7 @@ fn joined_instructions_do_what_each_does() {
 
             // An observer that wants only some of them must change nothing either.
             let mut glanced = first.clone();
-            let mut glance = SparseObserver {
-                executed: 0,
-                within: 0,
-                quiet: false,
-                wanted: 0,
-            };
+            let mut glance = SparseObserver::new(Guard::NONE);
             assert_eq!(glanced.run(limit, &mut glance), ends.0, "seed {seed}");
             assert!(
                 outcome(&fused) == outcome(&glanced),
@@ -269,4 +325,40 @@ fn joined_instructions_do_what_each_does() {
         (SEEDS / 10..SEEDS * 2 - SEEDS / 10).contains(&faults),
         "{faults}"
     );
+}
+
+/// What is guarded is stored to only by instructions that the observer sees, however few it wants to see,
+/// and these do what they do without a guard.
+#[test]
+fn what_is_guarded_is_seen() {
+    let (mut guarded, mut changed) = (0, 0);
+    for seed in 0..SEEDS {
+        let mut random = Draw(Random::new(seed));
+        let code = program(&mut random);
+        let first = machine(&code, &mut random);
+
+        let (mut watched, mut glanced) = (first.clone(), first);
+        let mut changers = Changers {
+            last: Vec::new(),
+            all: HashSet::new(),
+        };
+        let end = watched.run(u64::MAX, &mut changers);
+
+        // The start of the data by itself, and all from the last bytes on.
+        let guard = Guard::new(DATA + PAGE - 16, DATA..DATA + GUARDED);
+        let mut glance = SparseObserver::new(guard);
+        assert_eq!(glanced.run(u64::MAX, &mut glance), end, "seed {seed}");
+        assert!(
+            outcome(&watched) == outcome(&glanced),
+            "seed {seed}: {code:02x?}"
+        );
+
+        // There are no loops: an instruction is executed at most once.
+        let unseen: Vec<_> = changers.all.difference(&glance.seen).collect();
+        assert!(unseen.is_empty(), "seed {seed}: {unseen:x?} of {code:02x?}");
+        guarded += glance.guarded;
+        changed += changers.all.len() as u64;
+    }
+    assert!(guarded > SEEDS / 4, "{guarded}");
+    assert!(changed > SEEDS / 4, "{changed}");
 }

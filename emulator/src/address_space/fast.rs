@@ -15,6 +15,43 @@ pub enum Refusal {
     Fault(Fault),
     /// The store hits decoded instructions, which have to be forgotten first.
     Code(Range<u64>),
+    /// The store hits what is [guarded](AddressSpace::set_guard).
+    Guarded,
+}
+
+/// Addresses to which the machine may not store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Guard {
+    /// This address and all above it.
+    lowest: u64,
+    /// And these.
+    start: u64,
+    end: u64,
+}
+
+impl Guard {
+    /// No address.
+    pub const NONE: Guard = Guard::new(u64::MAX, 0..0);
+
+    /// `lowest` and all addresses above it, and `other`.
+    #[inline]
+    pub const fn new(lowest: u64, other: Range<u64>) -> Guard {
+        let Range { start, end } = other;
+        Guard { lowest, start, end }
+    }
+
+    /// Whether one of the `size` bytes at `address` is guarded.
+    #[inline(always)]
+    pub const fn covers(&self, address: u64, size: u64) -> bool {
+        let end = address.wrapping_add(size);
+        end > self.lowest || (address < self.end && end > self.start)
+    }
+
+    /// Guards `address` and all above it, too.
+    #[inline]
+    pub fn lower(&mut self, address: u64) {
+        self.lowest = self.lowest.min(address);
+    }
 }
 
 /// Number of translations; a power of two.
@@ -124,6 +161,9 @@ impl AddressSpace {
         address: u64,
         bytes: [u8; N],
     ) -> Option<()> {
+        if self.guard.covers(address, N as u64) {
+            return None;
+        }
         let at = hit(&self.tlb.writes, address, N)?;
         let to = self.frames.bytes_mut().get_mut(at..at + N)?;
         to.copy_from_slice(&bytes);
@@ -141,6 +181,9 @@ impl AddressSpace {
     /// Stores `N` bytes, at most a page, or nothing. `None` if they cannot be written.
     #[inline(always)]
     pub fn store_bytes<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> Option<()> {
+        if self.guard.covers(address, N as u64) {
+            return self.refuse(Refusal::Guarded);
+        }
         if let Some(at) = hit(&self.tlb.writes, address, N)
             && let Some(to) = self.frames.bytes_mut().get_mut(at..at + N)
         {
@@ -153,6 +196,9 @@ impl AddressSpace {
     /// Checks that `size` bytes can be written: for instructions that read, compute and write.
     #[inline(always)]
     pub fn check_store(&mut self, address: u64, size: usize) -> Option<()> {
+        if self.guard.covers(address, size as u64) {
+            return self.refuse(Refusal::Guarded);
+        }
         if hit(&self.tlb.writes, address, size).is_some() {
             return Some(());
         }
@@ -168,9 +214,12 @@ impl AddressSpace {
 
     /// The bytes from `address` to the end of its page, for writing. `None` without a refusal means
     /// that only [`AddressSpace::store_bytes`] may write here: instructions in the page were
-    /// decoded, or changes are noted.
+    /// decoded, changes are noted, or a part is guarded.
     pub fn writable(&mut self, address: u64) -> Option<&mut [u8]> {
         self.check_store(address, 1)?;
+        if self.guard.covers(address, rest_of_page(address) as u64) {
+            return None;
+        }
         let base = hit(&self.tlb.writes, address, 1)?;
         let end = base + rest_of_page(address);
         self.frames.bytes_mut().get_mut(base..end)
@@ -185,6 +234,9 @@ impl AddressSpace {
         let source = hit(&self.tlb.reads, from, 1)?;
         let room = rest_of_page(from).min(rest_of_page(to)) as u64;
         let size = size.min(room);
+        if self.guard.covers(to, size) {
+            return None;
+        }
         let bytes = self.frames.bytes_mut();
         if from < to && to - from < size {
             // The ranges overlap: bytes that were just written are read.
@@ -198,6 +250,20 @@ impl AddressSpace {
     /// Takes the reason why the last access returned `None`.
     pub fn take_refusal(&mut self) -> Option<Refusal> {
         self.refusal.take()
+    }
+
+    /// From now on, the machine's stores to these addresses are refused, and change nothing. What
+    /// only says whether bytes can be written refuses them, too.
+    #[inline(always)]
+    pub fn set_guard(&mut self, guard: Guard) {
+        self.guard = guard;
+    }
+
+    /// Takes the refusal of a store to what is guarded. Returns whether there was one.
+    pub(crate) fn take_guarded(&mut self) -> bool {
+        self.refusal
+            .take_if(|refusal| *refusal == Refusal::Guarded)
+            .is_some()
     }
 
     /// Marks a range as decoded instructions: changes to them are reported by
@@ -350,6 +416,7 @@ impl AddressSpace {
         }
     }
 
+    #[cold]
     fn refuse<T>(&mut self, refusal: Refusal) -> Option<T> {
         self.refusal = Some(refusal);
         None

@@ -159,6 +159,7 @@ impl Clone for AddressSpace {
             tlb: self.tlb.clone(),
             refusal: self.refusal.clone(),
             code_writable: self.code_writable,
+            guard: self.guard,
         }
     }
 }

@@ -302,3 +302,59 @@ fn many_operations_agree_with_a_plain_model() {
         }
     }
 }
+
+/// The machine stores to no guarded byte, in whatever way it stores; others still do.
+#[test]
+fn the_machine_does_not_store_to_what_is_guarded() {
+    fn stores<const N: usize>(space: &mut AddressSpace, address: u64) {
+        let guarded = |at: u64| (BASE + 100..BASE + 108).contains(&at) || at >= BASE + 200;
+        let is_guarded = (address..address + N as u64).any(guarded);
+        let case = format!("{N} bytes at {:#x}", address - BASE);
+        let zeros = [0; 0x200];
+        space
+            .write(BASE, &zeros)
+            .expect("the guard is the machine's");
+
+        // A page that was written recently is stored to without a look at its area.
+        for recent in [false, true] {
+            let stored = if recent {
+                space.store_recent(address, [7; N])
+            } else {
+                space.store_bytes(address, [7; N])
+            };
+            assert_eq!(stored.is_none(), is_guarded, "{case}");
+            let refused = space.take_guarded();
+            assert_eq!(refused, is_guarded && !recent, "{case}");
+        }
+
+        let checked = space.check_store(address, N);
+        assert_eq!(checked.is_none(), is_guarded, "{case}");
+        assert_eq!(space.take_guarded(), is_guarded, "{case}");
+
+        let mut found = [0; 0x200];
+        space.read(BASE, &mut found).expect("mapped");
+        let at = (address - BASE) as usize;
+        let mut expected = zeros;
+        if !is_guarded {
+            expected[at..at + N].fill(7);
+        }
+        assert!(found == expected, "{case}");
+    }
+
+    let mut space = space();
+    space.set_guard(Guard::new(BASE + 200, BASE + 100..BASE + 108));
+    for address in (BASE + 60..BASE + 120).chain(BASE + 160..BASE + 210) {
+        stores::<1>(&mut space, address);
+        stores::<2>(&mut space, address);
+        stores::<8>(&mut space, address);
+        stores::<32>(&mut space, address);
+    }
+
+    // What writes to the end of a page has to be asked byte by byte.
+    assert!(space.writable(BASE + 10).is_none() && !space.take_guarded());
+    assert_eq!(space.copy_in_pages(BASE + 90, BASE, 16), None);
+    assert_eq!(space.copy_in_pages(BASE + 90, BASE, 10), Some(10));
+    space.set_guard(Guard::NONE);
+    assert!(space.writable(BASE + 150).is_some());
+    assert_eq!(space.store_bytes(BASE + 100, [7; 8]), Some(()));
+}

@@ -2,9 +2,10 @@
 //! test of its result, and pairs of moves, pushes and pops.
 //!
 //! Most of an interpreter's time goes from one operation to the next, so frequent neighbours share
-//! one. Only blocks that nobody observes have them. An operation stops before it has changed
-//! anything but what executing it again changes in the same way: at its first instruction, or with
-//! [`Stop::Apart`] if it is not known which instruction could not be executed.
+//! one. They run where nobody observes, or an observer does not want to see what they do. An operation
+//! stops before it has changed anything but what executing it again changes in the same way: at its
+//! first instruction, or with [`Stop::Apart`] if it is not known which instruction could not be
+//! executed.
 
 use super::alu::{Add, And, Binary, Cmp, Sub, Test, to_memory, to_register};
 use super::condition::by_condition;

@@ -186,6 +186,12 @@ impl Tracker {
         self.stats.unknown += if self.in_doubt() { count } else { 0 };
     }
 
+    /// Takes back `count` instructions that were [counted](Tracker::step_many), and then were not executed.
+    pub fn unstep_many(&mut self, count: u64) {
+        self.stats.instructions -= count;
+        self.stats.unknown -= if self.in_doubt() { count } else { 0 };
+    }
+
     /// The frames held, outermost first.
     pub fn frames(&self) -> &[ShadowFrame] {
         &self.chain.frames

@@ -39,9 +39,10 @@ use generated::WithoutTable;
 use mapped::Mapped;
 use outcome::Outcome;
 use process::Processes;
-use quiet::Run;
+use quiet::{Run, Started};
 use slots::Stores;
 use stacks::Stacks;
+use unwind_sim_emulator::address_space::Guard;
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{Core, Observer};
 use unwind_sim_record::machine::cpu_at;
@@ -217,6 +218,9 @@ impl<'a> Checker<'a> {
         self.end_run();
         let truth = self.processes.stats().plus(&self.stacks.stats());
         let mut tallies = self.counts.tallies[..self.unwinders.len()].to_vec();
+        for (which, count) in self.findings.repeats.contradictions() {
+            tallies[which].wrong += count;
+        }
         // Measured before `finish`, which frees a part of it.
         let findings = self.findings.bytes();
         let Mapped { places, space, .. } = self.mapped;
@@ -354,6 +358,15 @@ impl Observer for Checker<'_> {
     fn stopped(&mut self, insn: &Executed, left: u64) {
         self.run_stopped(insn, left);
     }
+
+    #[inline(always)]
+    fn guard(&self) -> Guard {
+        self.run_guard()
+    }
+
+    fn guarded(&mut self, core: &Core, insn: &Executed) {
+        self.guarded_store(core, insn);
+    }
 }
 
 impl Checker<'_> {
@@ -381,13 +394,27 @@ impl Checker<'_> {
     /// An instruction that is not in a run is about to be executed. It may start one if `may_run`.
     #[inline(never)]
     fn begin(&mut self, core: &Core, insn: &Executed, may_run: bool) {
+        if self.run.closes() {
+            return self.begin_closing(core, insn);
+        }
         let Some(known) = self.arrive(core, insn) else {
             return;
         };
-        if self.check(core, insn, known.claims, may_run) {
-            return self.go_on(core, insn);
+        match self.check(core, insn, known.claims, may_run) {
+            Started::Nothing => self.prepare(core, insn, &known),
+            Started::Whole => {}
+            Started::Asking => self.go_on(core, insn),
         }
-        self.prepare(core, insn, &known);
+    }
+
+    /// The next instruction was checked with the run before it: only what it will do is left.
+    #[inline(always)]
+    fn begin_closing(&mut self, core: &Core, insn: &Executed) {
+        if let Some(&mut known) = self.code.known(insn.index) {
+            self.current.class = known.class;
+            self.current.index = insn.index;
+            self.prepare(core, insn, &known);
+        }
     }
 
     /// Finds what is known about the next instruction.
@@ -408,17 +435,20 @@ impl Checker<'_> {
     }
 
     /// Checks the next instruction, whose rows make the set of claims `set`: the innermost frame, and now
-    /// and then the whole stack. Returns true if it starts a run, which checks it with those behind it.
+    /// and then the whole stack, or starts a run, which checks it with those behind it.
     ///
     /// Nothing else needs this to be called at an instruction: if [`Outcome::give_up`] is called instead,
     /// only what is checked and found there is missing in the results.
     #[inline(always)]
-    fn check(&mut self, core: &Core, insn: &Executed, set: u32, may_run: bool) -> bool {
+    fn check(&mut self, core: &Core, insn: &Executed, set: u32, may_run: bool) -> Started {
         // Only an outcome that holds until something changes can be that of the instructions that
         // follow.
         if self.outcome.holds(set) || self.judge(core, insn.rip, set) {
-            if may_run && self.outcome.set == set && self.start_run(insn.index) {
-                return true;
+            if may_run && self.outcome.set == set {
+                let started = self.start_run(core, insn.index);
+                if started != Started::Nothing {
+                    return started;
+                }
             }
             self.counts.checked += 1;
             if self.outcome.wrong | self.outcome.no_table != 0 {
@@ -431,7 +461,7 @@ impl Checker<'_> {
         }
 
         self.outcome.settle();
-        false
+        Started::Nothing
     }
 
     /// Notes what is needed of the state before the next instruction: what it will change, the live slots

@@ -14,6 +14,7 @@ use super::marks::Marks;
 use super::memory::{MemoryUse, list_bytes};
 use super::numbered::{NONE, Numbered, UNWINDERS_MAX, grow_tight, push_tight};
 use super::places::{PlaceId, Places};
+use super::repeats::Key;
 use hashbrown::HashMap;
 use iced_x86::InstructionInfoFactory;
 use std::ops::Range;
@@ -42,11 +43,11 @@ pub(super) struct Known {
     pub(super) repeat: u32,
     /// What it may change, except memory: the lower bits of [`Parts`].
     pub(super) writes: u8,
-    /// The length of the [run](Code::run) that starts with it plus 1; 0 if not computed.
+    /// The length of the [run](Code::run) that starts with it plus 1, and [`CLOSES`]; 0 if not computed.
     run: u8,
     pub(super) class: Insn,
     /// What follows it in a run.
-    ahead: Ahead,
+    pub(super) ahead: Ahead,
 }
 
 const _: () = assert!(size_of::<Known>() == 20);
@@ -123,11 +124,39 @@ pub(super) struct Set {
     pub(super) no_table: u8,
 }
 
+/// A block that was met.
+#[derive(Clone, Copy)]
+struct MetBlock {
+    /// Its index in [`Code::heads`]; [`NONE`] if it was not met.
+    at: u32,
+    /// What was wrong in the run that begins there, the last time that this was looked up.
+    key: Key,
+    /// The repeat with which that is counted.
+    repeat: u32,
+    /// What is there, as soon as the run that begins there is known: all that is needed of most blocks
+    /// lies together.
+    head: Head,
+}
+
+impl MetBlock {
+    /// A block of which no repeat is known.
+    const fn new(at: u32, head: Head) -> MetBlock {
+        MetBlock {
+            at,
+            key: Key::TOO_MANY,
+            repeat: NONE,
+            head,
+        }
+    }
+}
+
 /// The instructions that were met in one address space, with its current images. When these change, all
 /// but the generation is forgotten ([`Code::clear`]). The current block is the one that was entered last.
 pub(super) struct Met {
-    /// By block number, its index in [`Code::heads`]; [`NONE`] if it was not met.
-    blocks: Vec<u32>,
+    /// By block number.
+    blocks: Vec<MetBlock>,
+    /// The number of the current block; [`NONE`] for an instruction by itself.
+    number: u32,
     /// The index of the current block in [`Code::heads`].
     head: u32,
     /// The index of its first instruction in [`Code::instructions`].
@@ -148,6 +177,7 @@ impl Default for Met {
     fn default() -> Met {
         Met {
             blocks: Vec::new(),
+            number: NONE,
             head: NONE,
             current: NONE,
             operations: 0,
@@ -320,11 +350,15 @@ impl Code {
     pub(super) fn enter(&mut self, block: Option<BlockId>, operations: usize) -> bool {
         if let Some(id) = block
             && id.generation == self.met.generation
-            && let Some(&met) = self.met.blocks.get(id.number as usize)
-            && let Some(head) = self.heads.get(met as usize)
+            && let Some(met) = self.met.blocks.get_mut(id.number as usize)
+            && met.at != NONE
         {
-            self.met.head = met;
-            self.met.current = head.start;
+            if met.head.len == 0 {
+                met.head = self.heads[met.at as usize];
+            }
+            self.met.number = id.number;
+            self.met.head = met.at;
+            self.met.current = met.head.start;
             self.met.operations = operations as u32;
             self.met.is_single = false;
             return true;
@@ -365,13 +399,15 @@ impl Code {
         met.current = self.heads[known as usize].start;
         met.operations = operations as u32;
         met.is_single = block.is_none();
+        met.number = block.map_or(NONE, |id| id.number);
 
         let Some(id) = block else { return };
         let number = id.number as usize;
         if met.blocks.len() <= number {
-            grow_tight(&mut met.blocks, number + 1, NONE);
+            let unmet = MetBlock::new(NONE, Head::at(NONE));
+            grow_tight(&mut met.blocks, number + 1, unmet);
         }
-        met.blocks[number] = known;
+        met.blocks[number] = MetBlock::new(known, self.heads[known as usize]);
     }
 
     /// Adds a block of so many operations, of which nothing is known. Returns its index.
@@ -409,10 +445,22 @@ impl Code {
         Some((&mut known.repeat, &mut self.met.repeats))
     }
 
-    /// Whether this repeat can be counted in this address space.
+    /// The repeat of the run that begins with the current block, if it was noted for what `key` says is
+    /// wrong.
     #[inline]
-    pub(super) fn can_repeat(&self, id: u32) -> bool {
-        self.met.repeats.contains(id)
+    pub(super) fn noted_repeat(&self, key: Key) -> Option<u32> {
+        let met = self.met.blocks.get(self.met.number as usize)?;
+        (met.key == key && met.repeat != NONE).then_some(met.repeat)
+    }
+
+    /// Notes the repeat of the run that begins with the current block, if it can be counted in this
+    /// address space. Returns whether it can.
+    pub(super) fn note_repeat(&mut self, key: Key, repeat: u32) -> bool {
+        let can_repeat = self.met.repeats.contains(repeat);
+        if can_repeat && let Some(met) = self.met.blocks.get_mut(self.met.number as usize) {
+            (met.key, met.repeat) = (key, repeat);
+        }
+        can_repeat
     }
 
     /// Like [`Code::findings`], to add an outcome. That of an instruction by itself is looked up

@@ -321,18 +321,14 @@ impl Findings {
         self.repeats.add(first, what, outcomes, outcome)
     }
 
-    /// Counts all outcomes of a repeat. Returns the number of contradictions, by unwinder.
+    /// Counts all outcomes of a repeat.
     #[inline]
-    pub(super) fn count_repeat(
-        &mut self,
-        id: u32,
-        (activation, number): (Activation, u64),
-    ) -> impl Iterator<Item = (usize, u64)> + use<> {
+    pub(super) fn count_repeat(&mut self, id: u32, (activation, number): (Activation, u64)) {
         for (which, count) in self.repeats.remembered(id) {
             let met = (Outcomes::Repeat(id), count);
             self.departures[which].meet_all(met, activation, number);
         }
-        self.repeats.count(id)
+        self.repeats.count(id);
     }
 
     /// Records that another function has put `value` into the slot of a register in the frame of

@@ -16,11 +16,19 @@ const ALTERNATIVES_MAX: usize = 4;
 pub(super) struct Key(u32);
 
 impl Key {
-    /// `wrong` has the unwinders, by a bit for each. `None` if they are too many.
+    /// Nothing is wrong.
+    pub(super) const RIGHT: Key = Key(0);
+    /// More unwinders are wrong than a key has room for.
+    pub(super) const TOO_MANY: Key = Key(u32::MAX);
+
+    /// `wrong` has the unwinders, by a bit for each.
     #[inline]
-    pub(super) fn new(wrong: u8, in_what: impl Fn(usize) -> Wrong) -> Option<Key> {
+    pub(super) fn new(wrong: u8, in_what: impl Fn(usize) -> Wrong) -> Key {
         // Not 0 for unwinder 0, with room for what is wrong.
         const EACH: u32 = 14;
+        if wrong.count_ones() as usize > UNWINDERS {
+            return Key::TOO_MANY;
+        }
         let (mut key, mut left) = (0, wrong);
         while left != 0 {
             let which = left.trailing_zeros();
@@ -28,7 +36,7 @@ impl Key {
             let wrong = u32::from(in_what(which as usize));
             key = key << EACH | 1 << 13 | which << 10 | wrong;
         }
-        (wrong.count_ones() as usize <= UNWINDERS).then_some(Key(key))
+        Key(key)
     }
 
     /// The wrong unwinders, in the order of an instruction's outcomes.
@@ -129,13 +137,32 @@ impl Repeats {
         Some(id)
     }
 
-    /// Counts one more execution. Returns the number of contradictions, by unwinder.
+    /// Counts one more execution.
     #[inline]
-    pub(super) fn count(&mut self, id: u32) -> impl Iterator<Item = (usize, u64)> + use<> {
-        let repeat = &mut self.all[id as usize];
-        repeat.count += 1;
-        let contradictions = repeat.contradictions.map(u64::from);
-        repeat.key.unwinders().zip(contradictions)
+    pub(super) fn count(&mut self, id: u32) {
+        self.all[id as usize].count += 1;
+    }
+
+    /// Takes back an execution that was counted.
+    #[cold]
+    pub(super) fn uncount(&mut self, id: u32) {
+        self.all[id as usize].count -= 1;
+    }
+
+    /// The number of contradictions in all executions, by unwinder.
+    pub(super) fn contradictions(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.all.iter().flat_map(|repeat| {
+            let contradictions = repeat.contradictions;
+            let each = contradictions.map(|count| u64::from(count) * repeat.count);
+            repeat.key.unwinders().zip(each)
+        })
+    }
+
+    /// Whether an outcome has values that are remembered until its function is left.
+    #[inline]
+    pub(super) fn is_remembered(&self, id: u32) -> bool {
+        let repeat = self.all.get(id as usize);
+        repeat.is_some_and(|repeat| repeat.remembered != [0; UNWINDERS])
     }
 
     /// By wrong unwinder, the number of its outcomes whose values are remembered until their function
@@ -185,10 +212,11 @@ mod tests {
     fn a_repeat_has_an_instruction_a_length_and_what_is_wrong() {
         let in_what = |which: usize| [0, 5, 1 << 9][which];
         let keys = [0b000, 0b010, 0b100, 0b110].map(|wrong| Key::new(wrong, in_what));
-        let [none, one, other, both] = keys.map(|key| key.expect("at most two"));
+        let [none, one, other, both] = keys;
+        assert_eq!(none, Key::RIGHT);
         // A key has room for two unwinders.
-        assert_eq!(Key::new(0b111, |_| 1), None);
-        assert_ne!(Key::new(0b001, |_| 0), Some(none));
+        assert_eq!(Key::new(0b111, |_| 1), Key::TOO_MANY);
+        assert_ne!(Key::new(0b001, |_| 0), none);
 
         let mut repeats = Repeats::default();
         let mut first = NONE;
@@ -214,9 +242,16 @@ mod tests {
         let remembered = [id, alone, NONE].map(|id| repeats.remembered(id).collect::<Vec<_>>());
         assert_eq!(remembered, [vec![(1, 1)], vec![], vec![]]);
 
-        assert!(repeats.count(id).eq([(1, 2), (2, 1)]));
-        assert!(repeats.count(alone).eq([(1, 1)]));
-        assert!(repeats.count(id).eq([(1, 2), (2, 1)]));
+        let is_remembered = [id, alone, NONE].map(|id| repeats.is_remembered(id));
+        assert_eq!(is_remembered, [true, false, false]);
+
+        for id in [id, alone, id, id] {
+            repeats.count(id);
+        }
+        repeats.uncount(id);
+        // Of `both` three outcomes are contradictions, of `one` one.
+        let contradictions: Vec<_> = repeats.contradictions().collect();
+        assert_eq!(&contradictions[..3], [(1, 4), (2, 2), (1, 1)]);
 
         let counts: Vec<_> = repeats.counts().collect();
         assert_eq!(counts, [(0, 2), (1, 1), (2, 0), (3, 0)]);

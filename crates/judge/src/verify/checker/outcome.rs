@@ -1,11 +1,13 @@
 //! The outcome of the last check of the innermost frame, and what has changed since.
 
-use super::stray::SlotsRead;
+use super::stray::EVERYWHERE;
 use crate::verify::claim::{self, Claim, Judged, Parts, Simple};
 use crate::verify::code::{Code, Set};
 use crate::verify::numbered::{NONE, UNWINDERS_MAX};
+use crate::verify::repeats::Key;
 use crate::verify::work::Work;
 use unwind_sim_emulator::Core;
+use unwind_sim_emulator::address_space::Guard;
 use unwind_sim_unwind::truth::ShadowFrame;
 
 /// The outcome of the last check of the innermost frame.
@@ -26,12 +28,14 @@ pub(super) struct Outcome {
     pub(super) wrong: u8,
     /// A bit for each unwinder for which the instruction is generated code without a table.
     pub(super) no_table: u8,
+    /// Which unwinders are wrong, and in what. It is that of an outcome that can be used again.
+    pub(super) key: Key,
     /// What may have changed since.
     pub(super) changed: Parts,
     /// What the outcome depends on.
     depends: Parts,
     /// The slots that the claims read, and all live slots.
-    pub(super) slots: SlotsRead,
+    pub(super) slots: Guard,
 }
 
 impl Outcome {
@@ -43,9 +47,10 @@ impl Outcome {
             judged: [Judged::NOTHING; UNWINDERS_MAX],
             wrong: 0,
             no_table: 0,
+            key: Key::TOO_MANY,
             changed: claim::ALL,
             depends: 0,
-            slots: SlotsRead::EVERYWHERE,
+            slots: EVERYWHERE,
         }
     }
 
@@ -86,13 +91,7 @@ impl Outcome {
     pub(super) fn give_up(&mut self) {
         self.clear();
         self.no_table = 0;
-        self.slots = SlotsRead::EVERYWHERE;
-    }
-
-    /// The unwinders that are wrong, and what is wrong with each, as a key of repeats.
-    #[inline]
-    pub(super) fn wrong_by(&self) -> impl Fn(usize) -> claim::Wrong + '_ {
-        |which| self.judged[which].wrong
+        self.slots = EVERYWHERE;
     }
 
     /// Checks the claims of `known` in the frame `held`, except those that do not have the common shape.
@@ -159,6 +158,7 @@ impl Outcome {
 
         self.depends = known.depends;
         self.no_table = known.no_table;
+        self.key = Key::new(self.wrong, |which| self.judged[which].wrong);
     }
 
     /// The claim of an unwinder that does not have the common shape was checked.
@@ -178,7 +178,7 @@ impl Outcome {
 
     /// Every claim of the set has the outcome: it depends on what they depend on, in these slots.
     #[inline(always)]
-    pub(super) fn carried(&mut self, set: u32, depends: Parts, slots: SlotsRead) {
+    pub(super) fn carried(&mut self, set: u32, depends: Parts, slots: Guard) {
         self.set = set;
         self.depends = depends;
         self.slots = slots;

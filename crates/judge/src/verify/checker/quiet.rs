@@ -1,8 +1,10 @@
 //! Runs of instructions that have the outcome of the first one: the claims are the same, or say what
 //! the instruction before does with the stack, as after `push %rbx` or `sub $24, %rsp`.
 //!
-//! What a run may be is known before it is executed ([`Code::run`]), except where it stores, pushes, or
-//! may leave the frame. Its instructions are counted together, after the last one that was executed.
+//! What a run may be is known before it is executed ([`Code::run`]), except where it pushes, stores to
+//! what the outcome depends on, or may leave the frame. One that does not push is counted before it is
+//! executed: such stores are refused by the memory, and then the run is taken back ([`Guard`]). Any other
+//! is counted together, after the last instruction that was executed.
 //!
 //! [`Code::run`]: crate::verify::code::Code::run
 
@@ -13,6 +15,7 @@ use crate::verify::findings::Check;
 use crate::verify::numbered::NONE;
 use crate::verify::repeats::Key;
 use unwind_sim_emulator::Core;
+use unwind_sim_emulator::address_space::Guard;
 use unwind_sim_emulator::effects::{Stack, Stores};
 use unwind_sim_emulator::machine::Executed;
 use unwind_sim_record::machine::MachineWorld;
@@ -48,10 +51,56 @@ pub(super) struct Run {
     stopped: u64,
     /// The repeat that it is, if it is executed to its end; [`NONE`] if there is none.
     repeat: u32,
+    /// The number of instructions of that.
+    repeat_len: u32,
+    /// Whether the next instruction was checked with the run before it.
+    closing: bool,
     /// If it began with a block: the block.
     block: Option<Head>,
+    /// The one that was counted last, as a whole.
+    whole: WholeRun,
+    /// What is guarded during that one: the slots of its first instruction, since it may pop some.
+    guard: Guard,
+    /// The index of the next operation behind that, where the observer was asked about its first
+    /// instruction; 0 if it was not.
+    wanted: u32,
     /// The wrong outcomes, by instruction, then by unwinder, if it is no repeat.
     outcomes: [u32; OUTCOMES_MAX],
+}
+
+/// A run that was counted before it was executed. None of its instructions pushes, leaves the frame, or
+/// is asked about, so nothing can be known of it but that it was executed, or that it has
+/// [stopped](Checker::run_stopped).
+#[derive(Clone, Copy)]
+struct WholeRun {
+    /// The number of its instructions.
+    len: u32,
+    /// Whether the one behind them [closes](crate::verify::code::Code::closes) it, and was checked with
+    /// them.
+    closes: bool,
+    /// The set of claims of the first one.
+    set: u32,
+    /// The number of the first one.
+    number: u64,
+    /// See [`Run::repeat`].
+    repeat: u32,
+}
+
+impl WholeRun {
+    /// The number of instructions that are checked with it.
+    #[inline(always)]
+    fn checked(&self) -> u64 {
+        u64::from(self.len) + u64::from(self.closes)
+    }
+}
+
+/// What is known behind a run.
+#[derive(Clone, Copy)]
+struct End {
+    /// The set of claims of its last instruction, or of the one that closes it.
+    set: u32,
+    /// What has been written since that was checked.
+    writes: u8,
 }
 
 impl Run {
@@ -64,7 +113,18 @@ impl Run {
         pushed: 0,
         stopped: 0,
         repeat: NONE,
+        repeat_len: 0,
+        closing: false,
         block: None,
+        whole: WholeRun {
+            len: 0,
+            closes: false,
+            set: NONE,
+            number: 0,
+            repeat: NONE,
+        },
+        guard: Guard::NONE,
+        wanted: 0,
         outcomes: [0; OUTCOMES_MAX],
     };
 
@@ -80,20 +140,28 @@ impl Run {
         self.started < self.len
     }
 
+    /// Whether the next instruction was checked with the run before it.
+    #[inline(always)]
+    pub(super) fn closes(&mut self) -> bool {
+        std::mem::take(&mut self.closing)
+    }
+
     /// Starts one of `len` instructions at instruction `number`. One instruction alone is none.
     #[inline(always)]
     fn start(&mut self, len: u32, number: u64) {
         self.len = if len < 2 { 0 } else { len };
+        self.repeat_len = len;
         self.started = 0;
         self.block = None;
         self.number = number;
     }
 
-    /// Starts the one at the start of a block, whose instructions up to the first one that stores or
+    /// Starts the one at the start of a block, whose instructions up to the first one that
     /// pushes are executed before anything is asked.
     #[inline(always)]
     fn start_block(&mut self, head: Head, number: u64) {
         self.len = head.len.into();
+        self.repeat_len = self.len;
         self.started = head.ahead.count.into();
         self.last = head.wanted().saturating_sub(1);
         self.number = number;
@@ -159,40 +227,173 @@ impl Run {
     }
 }
 
+/// How a run begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Started {
+    /// There is none.
+    Nothing,
+    /// It was counted as a whole.
+    Whole,
+    /// It is counted at its end.
+    Asking,
+}
+
 impl Checker<'_> {
-    /// Starts a run at the next instruction, whose outcome is known. Returns whether there is one.
+    /// Starts a run at the next instruction, whose outcome is known.
     #[inline]
-    pub(super) fn start_run(&mut self, index: u32) -> bool {
-        let mut len = self.code.run(index);
+    pub(super) fn start_run(&mut self, core: &Core, index: u32) -> Started {
+        let len = self.code.run(index);
         // The shadow stack has to see every instruction.
-        if self.stacks.tracker.is_watching() {
-            return false;
+        if len == 0 || self.stacks.tracker.is_watching() {
+            return Started::Nothing;
         }
 
+        let closes = self.code.closes(index);
         let number = self.counts.executed;
-        if len < 2 || self.outcome.no_table != 0 || self.walks.is_due(number, len) {
-            return false;
+        let checked = len + u32::from(closes);
+        if checked < 2 || self.outcome.no_table != 0 || self.walks.is_due(number, checked) {
+            return Started::Nothing;
         }
 
-        if self.outcome.wrong != 0 {
-            let key = Key::new(self.outcome.wrong, self.outcome.wrong_by());
-            self.run.repeat = key.map_or(NONE, |key| self.find_repeat(index, key, len));
+        if let Some((last, end)) = self.whole_from(core, index, len)
+            && let Some(repeat) = self.whole_repeat(index, checked)
+        {
+            self.outcome.settle();
+            let run = WholeRun {
+                len,
+                closes,
+                set: self.outcome.set,
+                number,
+                repeat,
+            };
+            self.count_whole(run, end);
+            self.run.wanted = last + 1;
+            return Started::Whole;
+        }
+
+        self.start_asking(index, len)
+    }
+
+    /// Starts a run of `len` instructions at the next one, which are counted at its end.
+    fn start_asking(&mut self, index: u32, mut len: u32) -> Started {
+        self.run.repeat = NONE;
+        if self.outcome.key != Key::RIGHT {
+            self.run.repeat = self.find_repeat(index, len);
             if self.run.repeat == NONE {
                 len = self.find_outcomes(index, len);
             }
         }
 
-        self.run.start(len, number);
+        self.run.start(len, self.counts.executed);
         if self.run.is_active() {
             // The outcome is that of this instruction.
             self.outcome.settle();
+            Started::Asking
+        } else {
+            Started::Nothing
+        }
+    }
+
+    /// The repeat of `len` instructions from `index` on, if they can be counted as a whole; [`NONE`] if
+    /// nothing is wrong.
+    #[inline]
+    fn whole_repeat(&mut self, index: u32, len: u32) -> Option<u32> {
+        if self.outcome.key == Key::RIGHT {
+            return Some(NONE);
+        }
+        let repeat = self.find_repeat(index, len);
+        (repeat != NONE && !self.findings.repeats.is_remembered(repeat)).then_some(repeat)
+    }
+
+    /// If none of the `len` instructions of the run from `index` on has to be asked about: the index of the
+    /// last one, and what is known behind it.
+    #[inline]
+    fn whole_from(&mut self, core: &Core, index: u32, len: u32) -> Option<(u32, End)> {
+        let room = self.room(core);
+        let known = *self.code.known(index)?;
+        let ahead = known.ahead;
+        if u32::from(ahead.count) != len || u64::from(ahead.rise) > room {
+            return None;
+        }
+        // The first one is executed without the guard, and may push.
+        let effect = self.code.effect(known.effect());
+        let hits = match effect.stores {
+            Stores::At(operand) => {
+                let address = operand.address(core);
+                self.outcome.slots.covers(address, operand.size.into())
+            }
+            _ => false,
+        };
+        if hits || !effect.is_quiet() {
+            return None;
         }
 
-        self.run.is_active()
+        let last = ahead.last_from(index);
+        let closing = self.code.closes(index).then(|| self.code.next_index(last));
+        let end = self.code.known(closing.unwrap_or(last))?;
+        let writes = if closing.is_some() { 0 } else { end.writes };
+        let set = end.claims;
+        Some((last, End { set, writes }))
+    }
+
+    /// What instructions must not store to that are executed without a question.
+    #[inline(always)]
+    pub(super) fn run_guard(&self) -> Guard {
+        if self.run.is_active() {
+            self.outcome.slots
+        } else {
+            self.run.guard
+        }
+    }
+
+    /// Counts a run that is about to be executed. Not a call: a processor is slow to read as a whole what
+    /// was just written in small parts, as `run` would be.
+    #[inline(always)]
+    fn count_whole(&mut self, run: WholeRun, end: End) {
+        let len = u64::from(run.len);
+        self.counts.executed += len;
+        self.counts.checked += run.checked();
+        self.stacks.tracker.step_many(len);
+        if run.repeat != NONE {
+            self.findings.repeats.count(run.repeat);
+        }
+        self.run.whole = run;
+        self.run.closing = run.closes;
+        self.run.guard = self.outcome.slots;
+        // The state behind it is that of its last instruction.
+        self.current.class = Insn::Other;
+        self.outcome.changed = claim::Parts::from(end.writes);
+        self.carry(end.set);
+    }
+
+    /// The run that was counted last as a whole is not one: it goes on as one of which all instructions
+    /// have started.
+    #[cold]
+    fn reopen(&mut self) {
+        let run = self.run.whole;
+        let WholeRun {
+            len,
+            set,
+            number,
+            repeat,
+            ..
+        } = run;
+        self.counts.checked -= run.checked();
+        self.stacks.tracker.unstep_many(len.into());
+        if repeat != NONE {
+            self.findings.repeats.uncount(repeat);
+        }
+        self.outcome.settle();
+        self.carry(set);
+        self.run.start(len.max(2), number);
+        (self.run.len, self.run.started) = (len, len);
+        // What closes it is not in it now.
+        (self.run.repeat, self.run.repeat_len) = (repeat, run.checked() as u32);
+        (self.run.wanted, self.run.closing) = (0, false);
     }
 
     /// Starts the run at the start of the block that is entered, if it is known. Returns the index of
-    /// the first operation that stores or pushes; all before it is counted as executed.
+    /// the first operation that pushes; all before it is counted as executed.
     #[inline]
     pub(super) fn start_with_block(&mut self, core: &Core) -> usize {
         let Some(head) = self.code.first_run() else {
@@ -208,7 +409,10 @@ impl Checker<'_> {
         let len = u32::from(head.len);
         let number = self.counts.executed;
         let room = self.room(core);
-        if self.walks.is_due(number, len) || u64::from(head.ahead.rise) > room {
+        let is_whole = head.ahead.count == head.len;
+        let closes = head.closes && is_whole;
+        let checked = len + u32::from(closes);
+        if self.walks.is_due(number, checked) || u64::from(head.ahead.rise) > room {
             return 0;
         }
 
@@ -225,31 +429,66 @@ impl Checker<'_> {
             return 0;
         }
 
-        self.run.repeat = NONE;
-        if self.outcome.wrong != 0 {
-            let key = Key::new(self.outcome.wrong, self.outcome.wrong_by());
+        let mut repeat = NONE;
+        let key = self.outcome.key;
+        if key != Key::RIGHT {
             // Only if all wrong outcomes of the run were met here: otherwise each is looked up at
             // its instruction.
-            let first = self.code.first_repeat(&head);
-            let find = |key| self.findings.repeats.find(first, key, len);
-            match key.and_then(find) {
-                Some(id) if self.code.can_repeat(id) => self.run.repeat = id,
-                _ => return 0,
+            match self.block_repeat(&head, key, checked) {
+                Some(known) => repeat = known,
+                None => return 0,
             }
         }
 
+        // What is counted with the call of its function cannot be taken back.
+        let is_remembered = repeat != NONE && self.findings.repeats.is_remembered(repeat);
+        if is_remembered && closes {
+            return 0;
+        }
+
+        self.outcome.settle();
+        if is_whole && !is_remembered {
+            let run = WholeRun {
+                len,
+                closes,
+                set: head.first,
+                number,
+                repeat,
+            };
+            let end = End {
+                set: head.end,
+                writes: head.writes,
+            };
+            self.count_whole(run, end);
+            return head.wanted() as usize;
+        }
+
         // Counted ahead; if an instruction stops, `run_stopped` takes back the rest.
+        self.run.repeat = repeat;
         self.run.start_block(head, number);
         self.counts.executed += u64::from(head.ahead.count);
-        self.outcome.settle();
-
         head.wanted() as usize
+    }
+
+    /// The repeat of the run that begins with the block, for what `key` says is wrong.
+    #[inline]
+    fn block_repeat(&mut self, head: &Head, key: Key, len: u32) -> Option<u32> {
+        if let Some(repeat) = self.code.noted_repeat(key) {
+            return Some(repeat);
+        }
+        let first = self.code.first_repeat(head);
+        let repeat = self.findings.repeats.find(first, key, len)?;
+        self.code.note_repeat(key, repeat).then_some(repeat)
     }
 
     /// The repeat of `len` instructions with these wrong outcomes, if it can be counted; [`NONE`]
     /// otherwise.
     #[inline]
-    fn find_repeat(&mut self, index: u32, key: Key, len: u32) -> u32 {
+    fn find_repeat(&mut self, index: u32, len: u32) -> u32 {
+        let key = self.outcome.key;
+        if key == Key::TOO_MANY {
+            return NONE;
+        }
         let Some((first, here)) = self.code.repeats_mut(index) else {
             return NONE;
         };
@@ -323,11 +562,28 @@ impl Checker<'_> {
         self.run.go_on(insn.index, self.room(core));
         if let Stores::At(operand) = stores {
             let address = operand.address(core);
-            let end = address.wrapping_add(operand.size.into());
-            if self.outcome.slots.are_in(address, end) {
+            if self.outcome.slots.covers(address, operand.size.into()) {
+                let end = address.wrapping_add(operand.size.into());
                 self.end_run();
                 self.store(core, set, address..end);
             }
+        }
+    }
+
+    /// An instruction of a run that was counted ahead is about to store into what is guarded: into a slot
+    /// that the outcome depends on, or into a live one.
+    #[cold]
+    pub(super) fn guarded_store(&mut self, core: &Core, insn: &Executed) {
+        let Some(known) = self.code.known(insn.index) else {
+            return;
+        };
+        let (set, effect) = (known.claims, known.effect());
+        self.run.room = self.room(core);
+        if let Stores::At(operand) = self.code.effect(effect).stores {
+            let address = operand.address(core);
+            let end = address.wrapping_add(operand.size.into());
+            self.end_run();
+            self.store(core, set, address..end);
         }
     }
 
@@ -343,7 +599,7 @@ impl Checker<'_> {
                 let value = core.state.gpr(number.into());
                 // A push into what the claims read, or one that means something to the shadow
                 // stack, ends the run: each has to be seen by itself.
-                let is_plain = !self.outcome.slots.are_in(slot, rsp)
+                let is_plain = !self.outcome.slots.covers(slot, 8)
                     && self.stacks.tracker.is_plain_push(
                         slot,
                         value,
@@ -373,12 +629,12 @@ impl Checker<'_> {
         limit.saturating_sub(core.state.gpr(4))
     }
 
-    /// The index of the next instruction of a run that stores, pushes, or may leave the frame, or of
+    /// The index of the next instruction of a run that pushes, or may leave the frame, or of
     /// its end; 0 if there is no run. All before it is counted as executed.
     #[inline(always)]
     pub(super) fn next_effect(&mut self, index: u32) -> usize {
         if !self.run.is_active() {
-            return 0;
+            return std::mem::take(&mut self.run.wanted) as usize;
         }
         let (last, count) = self.code.quiet_from(index, self.run.left(), self.run.room);
         self.run.skip(last, count);
@@ -389,6 +645,9 @@ impl Checker<'_> {
     /// The last `left` instructions that were counted as executed were not: `insn` stopped.
     #[cold]
     pub(super) fn run_stopped(&mut self, insn: &Executed, left: u64) {
+        if !self.run.is_active() {
+            self.reopen();
+        }
         self.counts.executed -= left;
         let known = self.code.known(insn.index);
         let is_push = known.is_some_and(|known| known.class == Insn::Push);
@@ -424,7 +683,7 @@ impl Checker<'_> {
         self.current.index = self.run.last;
         // The state behind the run is that of its last instruction: the next outcome may be
         // computed from it.
-        if let Some(head) = self.run.block.filter(|_| started == len) {
+        if let Some(head) = self.run.block.filter(|head| started == len && !head.closes) {
             self.outcome.changed = claim::Parts::from(head.writes);
             self.current.class = Insn::Other;
             self.carry(head.end);
@@ -443,11 +702,9 @@ impl Checker<'_> {
         let repeat = self.run.repeat;
 
         // Executed to its end, a repeat is counted with one number.
-        if repeat != NONE && started == len {
+        if repeat != NONE && started == self.run.repeat_len {
             let now = (activation, self.run.number);
-            for (which, count) in self.findings.count_repeat(repeat, now) {
-                self.counts.tallies[which].wrong += count;
-            }
+            self.findings.count_repeat(repeat, now);
             return;
         }
 
@@ -471,11 +728,14 @@ impl Checker<'_> {
     }
 
     /// The last outcome is that of an instruction with the set of claims `set`, too.
-    #[inline]
+    #[inline(always)]
     fn carry(&mut self, set: u32) {
-        if set == self.outcome.set {
-            return;
+        if set != self.outcome.set {
+            self.carry_to(set);
         }
+    }
+
+    fn carry_to(&mut self, set: u32) {
         let tracker = &self.stacks.tracker;
         let (Some(known), Some(held)) = (self.code.set(set), tracker.frames().last()) else {
             return;

@@ -144,7 +144,7 @@ impl Checker<'_> {
             Insn::Pop => rsp,
             _ => 0,
         };
-        if self.outcome.slots.are_in(from, rsp) {
+        if self.outcome.slots.covers(from, rsp.wrapping_sub(from)) {
             self.outcome.change(claim::SLOTS);
             if pushes {
                 self.store(core, set, from..rsp);
@@ -165,7 +165,11 @@ impl Checker<'_> {
             Operands::Nothing => self.about_to_push(core, set),
             Operands::String(elements) => {
                 let range = elements.range(core);
-                if self.outcome.slots.are_in(range.start, range.end) {
+                if self
+                    .outcome
+                    .slots
+                    .covers(range.start, range.end.wrapping_sub(range.start))
+                {
                     self.store(core, set, range);
                 }
             }
@@ -179,7 +183,7 @@ impl Checker<'_> {
             Operands::At(operand) => {
                 let address = operand.address(core);
                 let end = address.wrapping_add(operand.size.into());
-                if self.outcome.slots.are_in(address, end) {
+                if self.outcome.slots.covers(address, operand.size.into()) {
                     self.store(core, set, address..end);
                 }
             }

@@ -7,6 +7,9 @@ use crate::verify::numbered::NONE;
 use unwind_sim_emulator::effects::{Stack, Stores};
 use unwind_sim_unwind::insn::Insn;
 
+/// In [`Known::run`]: the run has a [closing](Code::closes) instruction.
+const CLOSES: u8 = 1 << 7;
+
 /// A block of code.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::verify) struct Head {
@@ -22,7 +25,10 @@ pub(in crate::verify) struct Head {
     index: u8,
     /// What the last instruction of the run writes.
     pub(in crate::verify) writes: u8,
-    /// Those that come before the first one that stores or pushes.
+    /// Whether the run has a [closing](Code::closes) instruction. Then `end` and `writes` are of that, which
+    /// has not written anything when it is checked.
+    pub(in crate::verify) closes: bool,
+    /// Those that come before the first one that pushes.
     pub(in crate::verify) ahead: Ahead,
 }
 
@@ -38,12 +44,12 @@ impl Head {
             len: 0,
             index: 0,
             writes: 0,
+            closes: false,
             ahead: Ahead::UNKNOWN,
         }
     }
 
-    /// The index in the block of the first operation of the run that stores or pushes, or of the
-    /// run's end; 0 if that is the first one, or not known.
+    /// The index in the block of the first operation of the run that pushes, or of the run's end; 0 if that is the first one, or not known.
     #[inline]
     pub(in crate::verify) fn wanted(&self) -> u32 {
         match self.ahead.count {
@@ -70,12 +76,20 @@ impl Ahead {
         last: 0,
         rise: 0,
     };
+
+    /// The index of the last one, if that of the first one is `index`.
+    #[inline]
+    pub(in crate::verify) fn last_from(self, index: u32) -> u32 {
+        index + u32::from(self.last)
+    }
 }
 
 impl Effect {
-    /// Whether it stores nothing, and rsp does not fall: then all that matters is how far it rises.
-    fn is_quiet(self) -> bool {
-        self.stores == Stores::Nothing && self.stack.moves() >= 0
+    /// Whether rsp does not fall, and it stores nothing but to an operand, where slots are guarded. Then
+    /// all that matters is how far rsp rises.
+    #[inline]
+    pub(in crate::verify) fn is_quiet(self) -> bool {
+        matches!(self.stores, Stores::Nothing | Stores::At(_)) && self.stack.moves() >= 0
     }
 }
 
@@ -95,14 +109,22 @@ impl Code {
     #[inline]
     pub(in crate::verify) fn run(&mut self, index: u32) -> u32 {
         let run = self.known(index).map_or(1, |known| known.run);
-        match run {
+        match run & !CLOSES {
             0 => self.find_run(index),
             run => u32::from(run) - 1,
         }
     }
 
-    /// The instructions from that at `index` on, at most `most`, up to the next one that stores,
-    /// lowers rsp, or raises it by more than `room` bytes above what it is now: the index of the last
+    /// Whether the instruction behind the [run](Code::run) from `index` on has its outcome, too, though it
+    /// has to be seen when it is executed: it closes the run. That is how most calls and returns are
+    /// checked.
+    #[inline]
+    pub(in crate::verify) fn closes(&mut self, index: u32) -> bool {
+        self.known(index)
+            .is_some_and(|known| known.run & CLOSES != 0)
+    }
+
+    /// The instructions from that at `index` on, at most `most`, up to the next one that lowers rsp, or raises it by more than `room` bytes above what it is now: the index of the last
     /// one, and their number. They are in one [run](Code::run).
     #[inline]
     pub(in crate::verify) fn quiet_from(&mut self, index: u32, most: u32, room: u64) -> (u32, u32) {
@@ -175,8 +197,8 @@ impl Code {
         let (mut len, mut at) = (0, index);
         let mut before: Option<&Known> = None;
 
-        // The length is kept in a byte, one higher.
-        while at < self.met.operations && len < u32::from(u8::MAX) - 1 {
+        // The length is kept in seven bits, one higher.
+        while at < self.met.operations && len < u32::from(CLOSES) - 2 {
             let known = &self.instructions[self.met.current as usize + at as usize];
             if known.claims == NONE {
                 // What follows has not been executed yet.
@@ -209,11 +231,26 @@ impl Code {
             }
         }
 
-        let last = before.copied();
+        let mut end = before.copied();
+        let closing = self
+            .instructions
+            .get(self.met.current as usize + at as usize);
+        let closing = closing.filter(|known| {
+            at < self.met.operations
+                && known.claims != NONE
+                && known.effect() & HOOK == 0
+                && before.is_some_and(|before| self.carries(before, known))
+        });
+        let closing = closing.copied();
+        if let (Some(end), Some(closing)) = (&mut end, closing) {
+            (end.claims, end.writes) = (closing.claims, 0);
+        }
+
         // 0 means that it is not known, so the length is stored one higher.
-        self.instructions[first].run = len as u8 + 1;
-        if len > 1 && self.is_first(index) {
-            self.note_first(index, len, last);
+        let closes = if closing.is_some() { CLOSES } else { 0 };
+        self.instructions[first].run = (len as u8 + 1) | closes;
+        if self.is_first(index) {
+            self.note_first(index, len, end);
         }
 
         len
@@ -225,9 +262,9 @@ impl Code {
         index == 0 || index == 1 && first.is_some_and(|known| known.claims == NONE)
     }
 
-    /// The current block begins with a run of `len` instructions: the first one is at `index`, and
-    /// `last` is the last one.
-    fn note_first(&mut self, index: u32, len: u32, last: Option<Known>) {
+    /// The current block begins with a run of `len` instructions: the first one is at `index`. `end` is the
+    /// last one, or has the claims of the one that closes it.
+    fn note_first(&mut self, index: u32, len: u32, end: Option<Known>) {
         let Some(&mut first) = self.known(index) else {
             return;
         };
@@ -236,15 +273,21 @@ impl Code {
             self.quiet_from(index, len, u64::MAX);
             ahead = self.known(index).map_or(ahead, |known| known.ahead);
         }
-        if let (Some(last), Ok(len), Ok(index)) = (last, u8::try_from(len), u8::try_from(index))
+        let closes = self.closes(index);
+        // One instruction alone is a run only if it is checked with the one that closes it.
+        if len + u32::from(closes && ahead.count != 0) < 2 {
+            return;
+        }
+        if let (Some(end), Ok(len), Ok(index)) = (end, u8::try_from(len), u8::try_from(index))
             && let Some(head) = self.heads.get_mut(self.met.head as usize)
         {
             *head = Head {
                 first: first.claims,
-                end: last.claims,
+                end: end.claims,
                 len,
                 index,
-                writes: last.writes,
+                writes: end.writes,
+                closes,
                 ahead,
                 ..*head
             };
@@ -254,7 +297,7 @@ impl Code {
     /// The current block, if the run that begins there is known.
     #[inline]
     pub(in crate::verify) fn first_run(&self) -> Option<Head> {
-        let head = *self.heads.get(self.met.head as usize)?;
+        let head = self.met.blocks.get(self.met.number as usize)?.head;
         (head.len > 0).then_some(head)
     }
 

@@ -422,10 +422,67 @@ fn a_run_of_two_instructions_is_found_when_both_have_been_executed() {
         assert_eq!(all.code.run(first), 1);
         all.mark(first + 1, set);
         assert_eq!(all.code.run(first), 2);
+        // Used from the next time on that the block is entered.
+        all.enter(block(first, 0), first as usize + 2);
         let head = all.code.first_run().expect("it is known");
         assert_eq!(head.wanted(), first + 2);
         *all.code.repeats_mut(first).expect("in the block").0 = 7 + first;
         assert_eq!(all.code.first_repeat(&head), 7 + first);
+    }
+}
+
+/// A call is none of a run, but its check is, if the run has its outcome.
+#[test]
+fn what_is_seen_behind_a_run_is_checked_with_it() {
+    let mut all = Fixture::new();
+    let nothing = all.nothing_claimed();
+    let slow = all.code.claims.number(Claim::Slow);
+    let slow = all.code.sets.number(Set {
+        claims: [slow; UNWINDERS_MAX],
+        ..*all.code.set(nothing).expect("a set")
+    });
+    let call = Known {
+        claims: nothing,
+        class: Insn::Call {
+            len: 5,
+            indirect: false,
+        },
+        ..Known::NOTHING
+    };
+    let other = Known {
+        claims: slow,
+        ..call
+    };
+    let plain = Known {
+        claims: nothing,
+        ..Known::NOTHING
+    };
+
+    // One instruction before it is enough: together they are two.
+    for (number, length, last, expected) in [
+        (0, 1, call, (1, true, nothing)),
+        (1, 3, call, (3, true, nothing)),
+        (2, 3, other, (3, false, nothing)),
+        (3, 1, other, (0, false, NONE)),
+        (4, 0, call, (0, false, NONE)),
+    ] {
+        let operations = length + 1;
+        all.enter(block(number, 0), operations as usize);
+        (0..length).for_each(|at| *all.code.known(at).expect("in the block") = plain);
+
+        // Whether it closes the run is known when it has been executed.
+        if length > 0 {
+            all.code.run(0);
+            assert!(!all.code.closes(0), "{number}");
+        }
+        *all.code.known(length).expect("in the block") = last;
+        assert_eq!(all.code.run(0), length, "{number}");
+
+        all.enter(block(number, 0), operations as usize);
+        let head = all.code.first_run();
+        let head = head.map_or((0, false, NONE), |h| (h.len.into(), h.closes, h.end));
+        assert_eq!(head, expected, "{number}");
+        assert_eq!(all.code.closes(0), expected.1, "{number}");
     }
 }
 
@@ -493,6 +550,7 @@ fn what_is_quiet_in_a_part_of_a_run_is_not_noted() {
         assert_eq!(run, marked);
         assert_eq!(all.code.quiet_from(0, run, 0), (run - 1, run));
         let noted = all.code.known(0).map_or(0, |known| known.ahead.count);
+        all.enter(block(0, 0), 6);
         let head = all.code.first_run();
         let head = head.map_or(0, |head| head.wanted());
         assert_eq!((u32::from(noted), head), expected);
@@ -528,7 +586,7 @@ fn what_is_known_is_measured() {
     let code = &mut all.code;
     let known = code.memory().known - nothing.known;
     // The instructions, room for eight block numbers, and for eight blocks.
-    assert_eq!(known, 100 * 20 + 8 * 4 + 8 * 20 + code.blocks.bytes());
+    assert_eq!(known, 100 * 20 + 8 * 32 + 8 * 20 + code.blocks.bytes());
 
     assert_eq!(code.memory().findings, 100 * 4);
     assert!(code.blocks.bytes() >= 24);

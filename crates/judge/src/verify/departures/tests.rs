@@ -180,7 +180,7 @@ fn the_values_of_4096_outcomes_are_remembered() {
 /// Outcomes of repeats are forgotten and met like those that are met one by one.
 #[test]
 fn a_repeat_stands_for_its_outcomes() {
-    let key = Key::new(1, |_| 1).expect("one unwinder");
+    let key = Key::new(1, |_| 1);
     let mut repeats = Repeats::default();
     let mut first = NONE;
     let outcomes: Vec<u32> = (0..48).collect();

@@ -319,14 +319,10 @@ fn what_a_function_leaves_by_is_found_however_it_was_counted() {
     leave(&mut findings);
 
     // In a repeat of two instructions, it is met twice at a time.
-    let key = RepeatKey::new(1, |_| 1).expect("one unwinder");
+    let key = RepeatKey::new(1, |_| 1);
     let repeat = findings.add_repeat(&mut NONE.clone(), (key, 2), &[0, 0]);
-    assert_eq!(
-        findings
-            .count_repeat(repeat.expect("room"), here)
-            .collect::<Vec<_>>(),
-        [(0, 2)]
-    );
+    findings.count_repeat(repeat.expect("room"), here);
+    assert!(findings.repeats.contradictions().eq([(0, 2)]));
 
     leave(&mut findings);
     for number in [8, 9] {
