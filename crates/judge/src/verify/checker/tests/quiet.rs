@@ -168,3 +168,38 @@ fn an_instruction_that_faults_in_a_run_is_checked_but_not_executed() {
     let checked = results.tallies.iter().map(|tally| tally.checked);
     assert!(checked.eq([3 + 2 * 6 + 3; 3]));
 }
+
+/// main calls f five times. Behind its call of g, f has a run that stores into the slot of rbx, and then
+/// pops it: behind the pop it is no slot any more, but at the store it is one.
+#[test]
+fn a_store_is_into_the_slots_of_its_own_instruction() {
+    let mut code = vec![0xcc; 0x21];
+    let main = [
+        &[0xb9, 5, 0, 0, 0][..], // 00 mov ecx, 5
+        &[0xe8, 6, 0, 0, 0],     // 05 call f
+        &[0x83, 0xe9, 1],        // 0a sub ecx, 1
+        &[0x75, 0xf6],           // 0d jne 05
+        &[0xf4],                 // 0f hlt
+        &[0x53],                 // 10 f: push rbx
+        &[0xe8, 10, 0, 0, 0],    // 11 call g
+        &[0x48, 0x89, 0xe0],     // 16 mov rax, rsp
+        &[0x48, 0x89, 0x18],     // 19 mov [rax], rbx
+        &[0x90, 0x5b, 0xc3],     // 1c nop; pop rbx; ret
+    ];
+    code[..0x1f].copy_from_slice(&main.concat());
+    code[0x20] = 0xc3; // g: ret
+    let saves = above(16).with_saved(Reg::Rbx, Value::at_cfa(-16));
+    let rows = vec![
+        (0, Rule::OUTERMOST),
+        (0x10, above(8)),
+        (0x11, saves),
+        (0x1e, above(8)),
+    ];
+
+    for elide in [false, true] {
+        let tables = vec![Rows::of(rows.clone())];
+        let (found, results) = result_of(&code, tables, u64::MAX, elide);
+        assert!(found.is_empty(), "{found:?}");
+        assert_eq!(results.stores.same(), 5, "{elide}");
+    }
+}
