@@ -146,10 +146,10 @@ impl Run {
         std::mem::take(&mut self.closing)
     }
 
-    /// Starts one of `len` instructions at instruction `number`. One instruction alone is none.
+    /// Starts one of `len` instructions at instruction `number`.
     #[inline(always)]
     fn start(&mut self, len: u32, number: u64) {
-        self.len = if len < 2 { 0 } else { len };
+        self.len = len;
         self.repeat_len = len;
         self.started = 0;
         self.block = None;
@@ -284,14 +284,14 @@ impl Checker<'_> {
             }
         }
 
-        self.run.start(len, self.counts.executed);
-        if self.run.is_active() {
-            // The outcome is that of this instruction.
-            self.outcome.settle();
-            Started::Asking
-        } else {
-            Started::Nothing
+        // One instruction alone is no run.
+        if len < 2 {
+            return Started::Nothing;
         }
+        self.run.start(len, self.counts.executed);
+        // The outcome is that of this instruction.
+        self.outcome.settle();
+        Started::Asking
     }
 
     /// The repeat of `len` instructions from `index` on, if they can be counted as a whole; [`NONE`] if
@@ -385,8 +385,8 @@ impl Checker<'_> {
         }
         self.outcome.settle();
         self.carry(set);
-        self.run.start(len.max(2), number);
-        (self.run.len, self.run.started) = (len, len);
+        self.run.start(len, number);
+        self.run.started = len;
         // What closes it is not in it now.
         (self.run.repeat, self.run.repeat_len) = (repeat, run.checked() as u32);
         (self.run.wanted, self.run.closing) = (0, false);

@@ -49,7 +49,8 @@ impl Head {
         }
     }
 
-    /// The index in the block of the first operation of the run that pushes, or of the run's end; 0 if that is the first one, or not known.
+    /// The index in the block of the first operation of the run that pushes, or of the run's end; 0 if that
+    /// is the first one, or not known.
     #[inline]
     pub(in crate::verify) fn wanted(&self) -> u32 {
         match self.ahead.count {
@@ -124,8 +125,9 @@ impl Code {
             .is_some_and(|known| known.run & CLOSES != 0)
     }
 
-    /// The instructions from that at `index` on, at most `most`, up to the next one that lowers rsp, or raises it by more than `room` bytes above what it is now: the index of the last
-    /// one, and their number. They are in one [run](Code::run).
+    /// The instructions from that at `index` on, at most `most`, up to the next one that lowers rsp, or
+    /// raises it by more than `room` bytes above what it is now: the index of the last one, and their
+    /// number. They are in one [run](Code::run).
     #[inline]
     pub(in crate::verify) fn quiet_from(&mut self, index: u32, most: u32, room: u64) -> (u32, u32) {
         match self.known(index).map(|known| known.ahead) {
