@@ -4,6 +4,7 @@
 //! same, and no instruction in between may have written a register or slot that the claims name.
 //! With `elide` off everything is computed, and the report must be the same.
 
+mod ahead;
 mod calls;
 mod deadlock;
 mod generated;
@@ -12,6 +13,7 @@ mod now;
 mod outcome;
 mod process;
 mod quiet;
+mod run;
 mod slots;
 mod stacks;
 mod stray;
@@ -39,7 +41,8 @@ use generated::WithoutTable;
 use mapped::Mapped;
 use outcome::Outcome;
 use process::Processes;
-use quiet::{Run, Started};
+use quiet::Started;
+use run::Run;
 use slots::Stores;
 use stacks::Stacks;
 use unwind_sim_emulator::address_space::Guard;

@@ -3,229 +3,23 @@
 //!
 //! What a run may be is known before it is executed ([`Code::run`]), except where it pushes, stores to
 //! what the outcome depends on, or may leave the frame. One that does not push is counted before it is
-//! executed: such stores are refused by the memory, and then the run is taken back ([`Guard`]). Any other
-//! is counted together, after the last instruction that was executed.
+//! executed (`ahead`), any other after its last instruction. What is known of the one that is being
+//! executed is in `run`.
 //!
 //! [`Code::run`]: crate::verify::code::Code::run
 
 use super::Checker;
+use super::run::WholeRun;
 use crate::verify::claim::{self, Claim, SAVED_NUMBERS};
-use crate::verify::code::{Effect, Head, NO_EFFECT};
+use crate::verify::code::{Effect, NO_EFFECT};
 use crate::verify::findings::Check;
 use crate::verify::numbered::NONE;
 use crate::verify::repeats::Key;
 use unwind_sim_emulator::Core;
-use unwind_sim_emulator::address_space::Guard;
 use unwind_sim_emulator::effects::{Stack, Stores};
 use unwind_sim_emulator::machine::Executed;
 use unwind_sim_record::machine::MachineWorld;
 use unwind_sim_unwind::insn::Insn;
-use unwind_sim_unwind::truth::Tracker;
-
-/// The maximum number of wrong outcomes in a run.
-const OUTCOMES_MAX: usize = 64;
-
-/// The run that is being executed.
-///
-/// While it is active, its instructions are neither checked nor counted: what is known is the outcome of
-/// its first instruction, which is that of all of them, and how many have `started`. All but the last of
-/// these were executed, and of the number of executed instructions only those from `number` on are not
-/// in the shadow stack's statistics. [`Checker::end_run`] counts them all; nothing else may look at the
-/// counts, the outcome or the shadow stack before.
-pub(super) struct Run {
-    /// The number of its instructions; 0 if none is being executed.
-    len: u32,
-    /// How many of them have started.
-    started: u32,
-    /// The index of the one that started last.
-    last: u32,
-    /// The number of the first one.
-    number: u64,
-    /// By how much rsp may rise from the instruction that was asked about last, without leaving a
-    /// frame.
-    room: u64,
-    /// The slot of a push that the shadow stack does not know of yet, because it may still fault; 0
-    /// if there is none.
-    pushed: u64,
-    /// The slot of a push that stopped.
-    stopped: u64,
-    /// The repeat that it is, if it is executed to its end; [`NONE`] if there is none.
-    repeat: u32,
-    /// The number of instructions of that.
-    repeat_len: u32,
-    /// Whether the next instruction was checked with the run before it.
-    closing: bool,
-    /// If it began with a block: the block.
-    block: Option<Head>,
-    /// The one that was counted last, as a whole.
-    whole: WholeRun,
-    /// What is guarded during that one: the slots of its first instruction, since it may pop some.
-    guard: Guard,
-    /// The index of the next operation behind that, where the observer was asked about its first
-    /// instruction; 0 if it was not.
-    wanted: u32,
-    /// The wrong outcomes, by instruction, then by unwinder, if it is no repeat.
-    outcomes: [u32; OUTCOMES_MAX],
-}
-
-/// A run that was counted before it was executed. None of its instructions pushes, leaves the frame, or
-/// is asked about, so nothing can be known of it but that it was executed, or that it has
-/// [stopped](Checker::run_stopped).
-#[derive(Clone, Copy)]
-struct WholeRun {
-    /// The number of its instructions.
-    len: u32,
-    /// Whether the one behind them [closes](crate::verify::code::Code::closes) it, and was checked with
-    /// them.
-    closes: bool,
-    /// The set of claims of the first one.
-    set: u32,
-    /// The number of the first one.
-    number: u64,
-    /// See [`Run::repeat`].
-    repeat: u32,
-}
-
-impl WholeRun {
-    /// The number of instructions that are checked with it.
-    #[inline(always)]
-    fn checked(&self) -> u64 {
-        u64::from(self.len) + u64::from(self.closes)
-    }
-}
-
-/// What is known behind a run.
-#[derive(Clone, Copy)]
-struct End {
-    /// The set of claims of its last instruction, or of the one that closes it.
-    set: u32,
-    /// What has been written since that was checked.
-    writes: u8,
-}
-
-impl Run {
-    pub(super) const NONE: Run = Run {
-        len: 0,
-        started: 0,
-        last: 0,
-        number: 0,
-        room: 0,
-        pushed: 0,
-        stopped: 0,
-        repeat: NONE,
-        repeat_len: 0,
-        closing: false,
-        block: None,
-        whole: WholeRun {
-            len: 0,
-            closes: false,
-            set: NONE,
-            number: 0,
-            repeat: NONE,
-        },
-        guard: Guard::NONE,
-        wanted: 0,
-        outcomes: [0; OUTCOMES_MAX],
-    };
-
-    /// Whether a run is being executed.
-    #[inline(always)]
-    pub(super) fn is_active(&self) -> bool {
-        self.len != 0
-    }
-
-    /// Whether the next instruction belongs to the run.
-    #[inline(always)]
-    pub(super) fn goes_on(&self) -> bool {
-        self.started < self.len
-    }
-
-    /// Whether the next instruction was checked with the run before it.
-    #[inline(always)]
-    pub(super) fn closes(&mut self) -> bool {
-        std::mem::take(&mut self.closing)
-    }
-
-    /// Starts one of `len` instructions at instruction `number`.
-    #[inline(always)]
-    fn start(&mut self, len: u32, number: u64) {
-        self.len = len;
-        self.repeat_len = len;
-        self.started = 0;
-        self.block = None;
-        self.number = number;
-    }
-
-    /// Starts the one at the start of a block, whose instructions up to the first one that
-    /// pushes are executed before anything is asked.
-    #[inline(always)]
-    fn start_block(&mut self, head: Head, number: u64) {
-        self.len = head.len.into();
-        self.repeat_len = self.len;
-        self.started = head.ahead.count.into();
-        self.last = head.wanted().saturating_sub(1);
-        self.number = number;
-        self.block = Some(head);
-    }
-
-    /// The instruction at `index` starts; rsp may rise by `room` from there.
-    #[inline(always)]
-    fn go_on(&mut self, index: u32, room: u64) {
-        self.started += 1;
-        self.last = index;
-        self.room = room;
-    }
-
-    /// The number of instructions that are left, with the one that has started last.
-    #[inline(always)]
-    fn left(&self) -> u32 {
-        self.len - self.started + 1
-    }
-
-    /// After the one that has started last, `count` - 1 more are executed without a question, up to that
-    /// at `last`.
-    #[inline(always)]
-    fn skip(&mut self, last: u32, count: u32) {
-        self.started += count - 1;
-        self.last = last;
-    }
-
-    /// The instruction at `index` stopped, and so `left` instructions that were thought of as executed
-    /// were not. It has started.
-    fn stop(&mut self, index: u32, left: u64, is_push: bool) {
-        self.started -= left.saturating_sub(1) as u32;
-        self.last = index;
-        if is_push {
-            self.stopped = std::mem::take(&mut self.pushed);
-        }
-    }
-
-    /// The instruction that stopped was executed after all.
-    fn resume(&mut self) {
-        if self.stopped != 0 {
-            self.pushed = std::mem::take(&mut self.stopped);
-        }
-    }
-
-    /// The last push was executed.
-    #[inline(always)]
-    fn settle_push(&mut self, tracker: &mut Tracker) {
-        if self.pushed != 0 {
-            tracker.pushed(self.pushed);
-            self.pushed = 0;
-        }
-    }
-
-    /// Ends it. Returns how many of its instructions have started, of how many.
-    #[inline(always)]
-    fn end(&mut self, tracker: &mut Tracker) -> (u32, u32) {
-        let counts = (self.started, self.len);
-        self.len = 0;
-        self.settle_push(tracker);
-        self.stopped = 0;
-        counts
-    }
-}
 
 /// How a run begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -294,197 +88,10 @@ impl Checker<'_> {
         Started::Asking
     }
 
-    /// The repeat of `len` instructions from `index` on, if they can be counted as a whole; [`NONE`] if
-    /// nothing is wrong.
-    #[inline]
-    fn whole_repeat(&mut self, index: u32, len: u32) -> Option<u32> {
-        if self.outcome.key == Key::RIGHT {
-            return Some(NONE);
-        }
-        let repeat = self.find_repeat(index, len);
-        (repeat != NONE && !self.findings.repeats.is_remembered(repeat)).then_some(repeat)
-    }
-
-    /// If none of the `len` instructions of the run from `index` on has to be asked about: the index of the
-    /// last one, and what is known behind it.
-    #[inline]
-    fn whole_from(&mut self, core: &Core, index: u32, len: u32) -> Option<(u32, End)> {
-        let room = self.room(core);
-        let known = *self.code.known(index)?;
-        let ahead = known.ahead;
-        if u32::from(ahead.count) != len || u64::from(ahead.rise) > room {
-            return None;
-        }
-        // The first one is executed without the guard, and may push.
-        let effect = self.code.effect(known.effect());
-        let hits = match effect.stores {
-            Stores::At(operand) => {
-                let address = operand.address(core);
-                self.outcome.slots.covers(address, operand.size.into())
-            }
-            _ => false,
-        };
-        if hits || !effect.is_quiet() {
-            return None;
-        }
-
-        let last = ahead.last_from(index);
-        let closing = self.code.closes(index).then(|| self.code.next_index(last));
-        let end = self.code.known(closing.unwrap_or(last))?;
-        let writes = if closing.is_some() { 0 } else { end.writes };
-        let set = end.claims;
-        Some((last, End { set, writes }))
-    }
-
-    /// What instructions must not store to that are executed without a question.
-    #[inline(always)]
-    pub(super) fn run_guard(&self) -> Guard {
-        if self.run.is_active() {
-            self.outcome.slots
-        } else {
-            self.run.guard
-        }
-    }
-
-    /// Counts a run that is about to be executed. Not a call: a processor is slow to read as a whole what
-    /// was just written in small parts, as `run` would be.
-    #[inline(always)]
-    fn count_whole(&mut self, run: WholeRun, end: End) {
-        let len = u64::from(run.len);
-        self.counts.executed += len;
-        self.counts.checked += run.checked();
-        self.stacks.tracker.step_many(len);
-        if run.repeat != NONE {
-            self.findings.repeats.count(run.repeat);
-        }
-        self.run.whole = run;
-        self.run.closing = run.closes;
-        self.run.guard = self.outcome.slots;
-        // The state behind it is that of its last instruction.
-        self.current.class = Insn::Other;
-        self.outcome.changed = claim::Parts::from(end.writes);
-        self.carry(end.set);
-    }
-
-    /// The run that was counted last as a whole is not one: it goes on as one of which all instructions
-    /// have started.
-    #[cold]
-    fn reopen(&mut self) {
-        let run = self.run.whole;
-        let WholeRun {
-            len,
-            set,
-            number,
-            repeat,
-            ..
-        } = run;
-        self.counts.checked -= run.checked();
-        self.stacks.tracker.unstep_many(len.into());
-        if repeat != NONE {
-            self.findings.repeats.uncount(repeat);
-        }
-        self.outcome.settle();
-        self.carry(set);
-        self.run.start(len, number);
-        self.run.started = len;
-        // What closes it is not in it now.
-        (self.run.repeat, self.run.repeat_len) = (repeat, run.checked() as u32);
-        (self.run.wanted, self.run.closing) = (0, false);
-    }
-
-    /// Starts the run at the start of the block that is entered, if it is known. Returns the index of
-    /// the first operation that pushes; all before it is counted as executed.
-    #[inline]
-    pub(super) fn start_with_block(&mut self, core: &Core) -> usize {
-        let Some(head) = self.code.first_run() else {
-            return 0;
-        };
-
-        // Where the shadow stack has to see every instruction, none can be counted ahead.
-        if self.stacks.tracker.is_watching() {
-            return 0;
-        }
-
-        // A run may reach neither the next walk of the whole stack nor the end of the frame.
-        let len = u32::from(head.len);
-        let number = self.counts.executed;
-        let room = self.room(core);
-        let is_whole = head.ahead.count == head.len;
-        let closes = head.closes && is_whole;
-        let checked = len + u32::from(closes);
-        if self.walks.is_due(number, checked) || u64::from(head.ahead.rise) > room {
-            return 0;
-        }
-
-        if !self.outcome.holds(head.first) {
-            if !self.judge(core, core.state.rip, head.first) {
-                return 0;
-            }
-            // The outcome is that of the first instruction.
-            self.outcome.settle();
-        }
-
-        // Instructions without a table are counted one by one, with their state.
-        if self.outcome.no_table != 0 {
-            return 0;
-        }
-
-        let mut repeat = NONE;
-        let key = self.outcome.key;
-        if key != Key::RIGHT {
-            // Only if all wrong outcomes of the run were met here: otherwise each is looked up at
-            // its instruction.
-            match self.block_repeat(&head, key, checked) {
-                Some(known) => repeat = known,
-                None => return 0,
-            }
-        }
-
-        // What is counted with the call of its function cannot be taken back.
-        let is_remembered = repeat != NONE && self.findings.repeats.is_remembered(repeat);
-        if is_remembered && closes {
-            return 0;
-        }
-
-        self.outcome.settle();
-        if is_whole && !is_remembered {
-            let run = WholeRun {
-                len,
-                closes,
-                set: head.first,
-                number,
-                repeat,
-            };
-            let end = End {
-                set: head.end,
-                writes: head.writes,
-            };
-            self.count_whole(run, end);
-            return head.wanted() as usize;
-        }
-
-        // Counted ahead; if an instruction stops, `run_stopped` takes back the rest.
-        self.run.repeat = repeat;
-        self.run.start_block(head, number);
-        self.counts.executed += u64::from(head.ahead.count);
-        head.wanted() as usize
-    }
-
-    /// The repeat of the run that begins with the block, for what `key` says is wrong.
-    #[inline]
-    fn block_repeat(&mut self, head: &Head, key: Key, len: u32) -> Option<u32> {
-        if let Some(repeat) = self.code.noted_repeat(key) {
-            return Some(repeat);
-        }
-        let first = self.code.first_repeat(head);
-        let repeat = self.findings.repeats.find(first, key, len)?;
-        self.code.note_repeat(key, repeat).then_some(repeat)
-    }
-
     /// The repeat of `len` instructions with these wrong outcomes, if it can be counted; [`NONE`]
     /// otherwise.
     #[inline]
-    fn find_repeat(&mut self, index: u32, len: u32) -> u32 {
+    pub(super) fn find_repeat(&mut self, index: u32, len: u32) -> u32 {
         let key = self.outcome.key;
         if key == Key::TOO_MANY {
             return NONE;
@@ -624,7 +231,7 @@ impl Checker<'_> {
 
     /// By how many bytes rsp may rise without leaving a frame.
     #[inline(always)]
-    fn room(&self, core: &Core) -> u64 {
+    pub(super) fn room(&self, core: &Core) -> u64 {
         let limit = self.stacks.tracker.limit();
         limit.saturating_sub(core.state.gpr(4))
     }
@@ -729,7 +336,7 @@ impl Checker<'_> {
 
     /// The last outcome is that of an instruction with the set of claims `set`, too.
     #[inline(always)]
-    fn carry(&mut self, set: u32) {
+    pub(super) fn carry(&mut self, set: u32) {
         if set != self.outcome.set {
             self.carry_to(set);
         }
