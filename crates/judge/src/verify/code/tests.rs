@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::verify::claim::RSP;
+use std::ops::Range;
 use unwind_sim_emulator::Permissions;
+use unwind_sim_emulator::machine::BlockId;
 use unwind_sim_unwind::image::Mapping;
 use unwind_sim_unwind::regs::{Reg, RegMask};
 use unwind_sim_unwind::rule::{Rule, Value};
