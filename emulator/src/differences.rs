@@ -133,6 +133,8 @@ pub enum Bits {
     Nan,
     /// What lies above the elements of a gather, in its result and its mask.
     AboveElements,
+    /// The x87, SSE and AVX state.
+    Components,
     /// These bytes of what the instruction stores.
     Stored(&'static [Range<usize>]),
     /// How the instruction ends: any of these.
@@ -190,7 +192,8 @@ pub struct Case<'a> {
     pub cpu: Processor,
     /// The general registers before the instruction.
     pub gpr: &'a [u64; 16],
-    /// Whether the instruction accesses memory in several parts.
+    /// Whether the instruction accesses memory in several parts. A masked move always counts as
+    /// one that does.
     pub in_parts: bool,
     /// How it ended on the processor.
     pub processor: End,
@@ -282,7 +285,7 @@ impl Case<'_> {
             Form::Register16 => insn.op0_kind() == OpKind::Register && self.size() == 2,
             Form::ZeroSource => rflags & ZF != 0,
             Form::Faults => faults,
-            Form::PartsFault => self.in_parts && faults,
+            Form::PartsFault => (self.in_parts || is_masked_move(insn)) && faults,
             Form::Environment32 => matches!(insn.memory_size().size(), 28 | 108),
             Form::Environment16 => matches!(insn.memory_size().size(), 14 | 94),
         }
@@ -383,10 +386,21 @@ impl Difference {
             Bits::Approximation | Bits::Nan => 128,
             // At least half of both registers where the elements fill half of one.
             Bits::AboveElements => 2 * 128,
+            // An FXSAVE area and the upper halves of 16 registers.
+            Bits::Components => 8 * (416 + 16 * 16),
             Bits::Ended(_) => 1,
         });
         bits.sum()
     }
+}
+
+/// Whether the elements of a move are accessed one by one, as its mask says.
+fn is_masked_move(insn: &Instruction) -> bool {
+    use Mnemonic::*;
+    matches!(
+        insn.mnemonic(),
+        Vmaskmovps | Vmaskmovpd | Vpmaskmovd | Vpmaskmovq | Maskmovq | Maskmovdqu | Vmaskmovdqu
+    )
 }
 
 /// The number of a general register operand.

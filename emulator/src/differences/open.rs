@@ -49,7 +49,22 @@ pub(super) fn take(
         },
         Bits::Approximation | Bits::Nan => vector(case, bits, processor, machine),
         Bits::AboveElements => above_elements(case, processor, machine),
+        Bits::Components => components(processor, machine),
     }
+}
+
+/// Copies the x87, SSE and AVX state.
+fn components(processor: &View<'_>, machine: &mut View<'_>) -> bool {
+    let mut differs = false;
+    if let (Some(theirs), Some(ours)) = (&processor.fx, &mut machine.fx) {
+        differs |= theirs != ours;
+        ours.copy_from_slice(&theirs[..]);
+    }
+    if let (Some(theirs), Some(ours)) = (&processor.upper, &mut machine.upper) {
+        differs |= theirs != ours;
+        ours.copy_from_slice(&theirs[..]);
+    }
+    differs
 }
 
 /// Copies what lies above the elements of a gather, in its result and its mask.

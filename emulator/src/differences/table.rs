@@ -316,6 +316,18 @@ pub const TABLE: &[Difference] = &[
                       in some forms only; APM volume 4, VPGATHERDD: silent on faults",
         },
     },
+    Difference {
+        name: "xrstor-fault",
+        instructions: Named(&[Xrstor, Xrstor64]),
+        form: Form::Faults,
+        bits: &[Bits::Components],
+        on: Processors::Of(Vendor::Intel),
+        source: Source::Measured {
+            on: "Intel Xeon, family 6, model 207: components that precede the fault are restored",
+            manuals: "SDM volume 1, section 13.12 says for supervisor components that they may be, section \
+                      13.8 is silent; APM volume 4, XRSTOR: silent",
+        },
+    },
     kept(
         "x87-instruction",
         Instructions::X87,

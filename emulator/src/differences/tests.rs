@@ -258,6 +258,30 @@ fn a_vendors_differences_are_its_own() {
     }
 }
 
+/// Elements of a masked move are parts of it, on either vendor's processors; a plain move has none.
+#[test]
+fn a_masked_move_may_fault_on_either_of_its_elements() {
+    // vmaskmovps 0x3c(%rbx),%ymm12,%ymm3; maskmovdqu %xmm1,%xmm0; vmovups 0x3c(%rbx),%ymm3
+    let cases: [(&[u8], bool); 3] = [
+        (&[0xc4, 0xe2, 0x1d, 0x2c, 0x5b, 0x3c], true),
+        (&[0x66, 0x0f, 0xf7, 0xc1], true),
+        (&[0xc5, 0xfc, 0x10, 0x5b, 0x3c], false),
+    ];
+
+    for (code, allowed) in cases {
+        for cpu in ["v3,intel", "v3,amd"] {
+            with(code, cpu, |case| {
+                let case = Case {
+                    processor: End::GeneralProtection,
+                    machine: End::PageFault,
+                    ..case
+                };
+                assert_eq!(case.may_end_differently().is_some(), allowed, "{code:x?}");
+            });
+        }
+    }
+}
+
 #[test]
 fn stores_are_open_where_pointers_are_stored() {
     // fnstenv (%rax), 32-bit and 16-bit; fxsave (%rax)

@@ -9,11 +9,12 @@
 use crate::core::Core;
 use crate::float::x87::F80;
 use crate::op::{Flow, Op, Run, flow, raise};
-use crate::processor::{Pointers, Processor};
+use crate::processor::{Pointers, Processor, Vendor};
 use crate::state::fpu::Fpu;
 use crate::state::{MXCSR_DEFAULT, Vectors, reg};
 use crate::stop::Exception;
 use iced_x86::{Instruction, Mnemonic};
+use std::ops::Range;
 
 pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
     use Mnemonic::*;
@@ -47,8 +48,9 @@ pub(super) const LINEAR_BITS: u32 = 48;
 const FX_SIZE: usize = 416;
 /// Offset of the `xsave` header.
 const HEADER: usize = 512;
+const HEADER_SIZE: usize = 64;
 /// Size of the `xsave` area without AVX, bytes.
-const LEGACY_SIZE: usize = HEADER + 64;
+const LEGACY_SIZE: usize = HEADER + HEADER_SIZE;
 /// Offset of the AVX component, bytes, in both forms.
 pub(super) const AVX_OFFSET: usize = LEGACY_SIZE;
 /// Size of the AVX component, bytes.
@@ -314,13 +316,14 @@ fn xsave<const FORM: u8>(core: &mut Core, op: &Op) -> Flow {
     }
 
     let requested = requested(core);
-    let size = size(requested);
+    let used = used(core, requested, FORM == COMPACTED);
 
     // First, so that a fault is one of a write and leaves nothing half saved.
-    if core.memory.check_store(address, size).is_none() {
+    let start = address.wrapping_add(used.start as u64);
+    if core.memory.check_store(start, used.len()).is_none() {
         return Flow::Stop;
     }
-    let Some(mut area) = load(core, address, size) else {
+    let Some(mut area) = load(core, address, &used) else {
         return Flow::Stop;
     };
 
@@ -367,30 +370,53 @@ fn xsave<const FORM: u8>(core: &mut Core, op: &Op) -> Flow {
     }
 
     put(&mut area, XSTATE_BV, components.to_le_bytes());
-    flow(store(core, address, &area, size))
+    flow(store(core, address, &area, &used))
 }
 
-/// Loads the area, whose size depends on the components.
-fn load(core: &mut Core, address: u64, size: usize) -> Option<[u8; SIZE_MAX]> {
+/// The part of an area that is accessed for these components. An instruction may access no others, nor what
+/// precedes the header for their sake (SDM volume 1, section 13.13); AMD's processors do access that.
+fn used(core: &Core, requested: u64, is_compacted: bool) -> Range<usize> {
+    // MXCSR precedes the header, too, and belongs to AVX without compaction.
+    let in_front = match is_compacted {
+        true => X87 | SSE,
+        false => X87 | SSE | AVX,
+    };
+    let is_whole = core.processor.vendor() == Vendor::Amd || requested & in_front != 0;
+    let start = if is_whole { 0 } else { HEADER };
+    start..size(requested)
+}
+
+/// Loads the part `used` of an area.
+fn load(core: &mut Core, address: u64, used: &Range<usize>) -> Option<[u8; SIZE_MAX]> {
     let mut area = [0; SIZE_MAX];
-    let legacy = core.memory.load_bytes::<LEGACY_SIZE>(address)?;
-    area[..LEGACY_SIZE].copy_from_slice(&legacy);
-    if size > LEGACY_SIZE {
-        let avx = address.wrapping_add(AVX_OFFSET as u64);
-        let avx = core.memory.load_bytes::<AVX_SIZE>(avx)?;
-        area[AVX_OFFSET..].copy_from_slice(&avx);
+    let at = |offset: usize| address.wrapping_add(offset as u64);
+    if used.start == 0 {
+        let legacy = core.memory.load_bytes::<LEGACY_SIZE>(address)?;
+        put(&mut area, 0, legacy);
+    } else {
+        let header = core.memory.load_bytes::<HEADER_SIZE>(at(HEADER))?;
+        put(&mut area, HEADER, header);
+    }
+    if used.end > LEGACY_SIZE {
+        let avx = core.memory.load_bytes::<AVX_SIZE>(at(AVX_OFFSET))?;
+        put(&mut area, AVX_OFFSET, avx);
     }
     Some(area)
 }
 
-/// Stores the area, of which all bytes are writable.
-fn store(core: &mut Core, address: u64, area: &[u8; SIZE_MAX], size: usize) -> Option<()> {
-    let legacy = get::<LEGACY_SIZE>(area, 0);
-    core.memory.store_bytes(address, legacy)?;
-    if size > LEGACY_SIZE {
+/// Stores the part `used` of an area, of which all bytes are writable.
+fn store(core: &mut Core, address: u64, area: &[u8; SIZE_MAX], used: &Range<usize>) -> Option<()> {
+    let at = |offset: usize| address.wrapping_add(offset as u64);
+    if used.start == 0 {
+        let legacy = get::<LEGACY_SIZE>(area, 0);
+        core.memory.store_bytes(address, legacy)?;
+    } else {
+        let header = get::<HEADER_SIZE>(area, HEADER);
+        core.memory.store_bytes(at(HEADER), header)?;
+    }
+    if used.end > LEGACY_SIZE {
         let avx = get::<AVX_SIZE>(area, AVX_OFFSET);
-        let at = address.wrapping_add(AVX_OFFSET as u64);
-        core.memory.store_bytes(at, avx)?;
+        core.memory.store_bytes(at(AVX_OFFSET), avx)?;
     }
     Some(())
 }
@@ -401,7 +427,17 @@ fn xrstor(core: &mut Core, op: &Op) -> Flow {
         return raise(core, Exception::GeneralProtection);
     }
     let requested = requested(core);
-    let Some(area) = load(core, address, size(requested)) else {
+    // The header says what else is needed.
+    let header = address.wrapping_add(XCOMP_BV as u64);
+    let is_compacted = match core.processor.vendor() {
+        Vendor::Amd => false,
+        Vendor::Intel => match core.memory.load_bytes(header) {
+            Some(form) => u64::from_le_bytes(form) & IS_COMPACTED != 0,
+            None => return Flow::Stop,
+        },
+    };
+    let used = used(core, requested, is_compacted);
+    let Some(area) = load(core, address, &used) else {
         return Flow::Stop;
     };
     match restore(core, &area, requested, op.extra != 0) {

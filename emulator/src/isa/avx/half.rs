@@ -1,13 +1,14 @@
 //! F16C: conversions between binary16 and binary32.
 
 use crate::core::Core;
-use crate::float::Rounding;
 use crate::float::sse::{from_binary16, to_binary16};
+use crate::float::{Exceptions, Rounding};
 use crate::isa::sse::float::{Control, lane, lanes};
 use crate::isa::sse::registers::{load, set_ymm, xmm, ymm};
 use crate::isa::sse::wide::is_wide;
 use crate::op::{Flow, Op, Run, flow};
 use crate::operands::{Form, form};
+use crate::processor::Vendor;
 use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
@@ -56,14 +57,20 @@ fn widen_rm<const WIDE: bool>(core: &mut Core, op: &Op) -> Flow {
 #[inline(always)]
 fn narrow<const WIDE: bool>(core: &Core, op: &Op) -> (u128, Control) {
     let mut control = Control::new(core);
+    let is_intel = core.processor.vendor() == Vendor::Intel;
     let rounding = match op.imm & 4 {
         0 => Rounding::from_bits(op.imm as u8),
         _ => control.env.rounding,
     };
     let mut convert = |singles: u128| {
         (0..4).fold(0, |all, i| {
-            let half = to_binary16(lane(singles, i), rounding, control.env);
-            all | u128::from(control.take(half)) << (16 * i)
+            let (half, mut raised) = to_binary16(lane(singles, i), rounding, control.env);
+            // Where underflow is not masked, a denormal number is exact with an unbounded exponent, and
+            // Intel's processors call it inexact all the same (measured on family 6, model 207).
+            if is_intel && raised.contains(Exceptions::DENORMAL) {
+                raised |= Exceptions::PRECISION;
+            }
+            all | u128::from(control.take((half, raised))) << (16 * i)
         })
     };
     let singles = ymm(core, op.src);
@@ -84,7 +91,10 @@ fn narrow_rr<const WIDE: bool>(core: &mut Core, op: &Op) -> Flow {
 fn narrow_mr<const WIDE: bool>(core: &mut Core, op: &Op) -> Flow {
     let address = op.address(core);
     let size = if WIDE { 16 } else { 8 };
-    if core.memory.check_store(address, size).is_none() {
+    // Intel's processors convert first: a store that faults leaves the flags of MXCSR, and an exception of
+    // the conversion precedes its fault. The manuals are silent.
+    let converts_first = core.processor.vendor() == Vendor::Intel;
+    if !converts_first && core.memory.check_store(address, size).is_none() {
         return Flow::Stop;
     }
     let (halves, control) = narrow::<WIDE>(core, op);

@@ -288,3 +288,45 @@ fn upper_halves_of_ymm() {
         assert_eq!(upper(&reset), [0; 16]);
     }
 }
+
+/// What precedes the header is accessed only if it is asked for, except on AMD's processors.
+#[test]
+fn an_area_is_accessed_as_far_as_it_is_used() {
+    // The header is where memory begins, and x87 and SSE are below it.
+    let area = DATA - 512;
+    let compacted = 1_u64 << 63 | 7;
+    // What is asked for, XSTATE_BV, XCOMP_BV, and whether Intel's processors access all.
+    for (code, asked, present, form, is_whole) in [
+        (XRSTOR, 4, 4, compacted, false),
+        (XRSTOR, 0, 3, 0, false),
+        (XRSTOR, 1, 0, 0, true),
+        (XRSTOR, 2, 2, compacted, true),
+        (XRSTOR, 4, 0, 0, true),
+        (XSAVE, 0, 0, 0, false),
+        (XSAVE, 4, 0, 0, true),
+        (XSAVEC, 4, 0, 0, false),
+        (XSAVEC, 1, 0, 0, true),
+    ] {
+        for vendor in [Vendor::Intel, Vendor::Amd] {
+            let mut machine = busy(&code, area);
+            machine
+                .core
+                .set_processor(Processor::of_level(Level::V3, vendor));
+            let memory = &mut machine.core.memory;
+            memory.poke(DATA, &[0; 320]).expect("mapped");
+            memory
+                .poke(DATA, &u64::to_le_bytes(present))
+                .expect("mapped");
+            memory.poke(DATA + 8, &form.to_le_bytes()).expect("mapped");
+            machine.core.state.set_gpr(reg::RAX, asked);
+            machine.core.state.set_gpr(reg::RDX, 0);
+
+            let faults = machine.run(1, &mut ()) != Exit::Limit;
+            let expected = is_whole || vendor == Vendor::Amd;
+            assert_eq!(
+                faults, expected,
+                "{vendor:?} {code:x?} {asked} {present} {form:x}"
+            );
+        }
+    }
+}
