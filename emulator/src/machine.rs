@@ -2,7 +2,7 @@
 //! exceptions.
 
 use crate::address_space::{self, AddressSpace, Guard, RestoreError};
-use crate::code::{self, Block, Code, Kind, NONE};
+use crate::code::{self, Block, Code, Kind, Library, NONE};
 use crate::core::Core;
 use crate::op::{Flow, Op};
 use crate::state::State;
@@ -120,6 +120,8 @@ pub struct Machine {
     stamp: u64,
     /// The decoded code of other spaces, by stamp.
     resting: HashMap<u64, Code>,
+    /// What of it spaces share.
+    library: Library,
     executed: u64,
 }
 
@@ -154,6 +156,7 @@ impl Machine {
             core,
             code: Code::new(Kind::Joined),
             resting: HashMap::new(),
+            library: Library::new(),
             executed: 0,
         }
     }
@@ -171,7 +174,8 @@ impl Machine {
 
     /// Heap bytes of decoded code.
     pub fn code_bytes(&self) -> usize {
-        self.code.bytes() + self.resting.values().map(Code::bytes).sum::<usize>()
+        let resting = self.resting.values().map(Code::bytes);
+        self.code.bytes() + resting.sum::<usize>() + self.library.bytes()
     }
 
     /// Takes a snapshot: copies registers now, and pages when they are written.
@@ -222,9 +226,9 @@ impl Machine {
             if id == NONE {
                 let generation = self.code.generation;
                 let processor = self.core.processor;
-                id = self
-                    .code
-                    .find(&mut self.core.memory, self.core.state.rip, &processor);
+                let rip = self.core.state.rip;
+                let memory = &mut self.core.memory;
+                id = self.code.find(memory, rip, &processor, &mut self.library);
                 // The block that led here may have been thrown away with all others.
                 if from.0 != NONE && generation == self.code.generation {
                     self.code.blocks[from.0 as usize].next[from.1] = id;
@@ -412,6 +416,9 @@ impl Machine {
     fn follow_space(&mut self) {
         let stamp = self.core.memory.code_stamp();
         if stamp != self.stamp {
+            if !self.code.is_empty() {
+                self.library.begin();
+            }
             let code = self
                 .resting
                 .remove(&stamp)

@@ -91,6 +91,7 @@ fn code_is_decoded_once_for_each_space() {
     machine.core.memory.switch_to(child);
     run_at(&mut machine, CODE);
     let both = machine.code_bytes();
+    // What the second space has decoded is kept for a third.
     assert!(both > one);
 
     for _ in 0..3 {
@@ -109,7 +110,28 @@ fn code_is_decoded_once_for_each_space() {
     machine.run(0, &mut ());
     machine.core.memory.switch_to(parent);
     run_at(&mut machine, CODE);
-    assert_eq!(machine.code_bytes(), one);
+    let left = machine.code_bytes();
+    assert!(one < left && left < both, "{one} {left} {both}");
+}
+
+/// What a second fork decodes again is kept, so that for the next ones only lists need memory.
+#[test]
+fn code_is_not_decoded_for_each_fork() {
+    let mut machine = private();
+    run_at(&mut machine, CODE);
+    let parent = machine.core.memory.id();
+    let mut before = machine.code_bytes();
+
+    let growth = [1, 2, 3, 4].map(|_| {
+        machine.core.memory.switch_to(parent);
+        let child = machine.core.memory.fork();
+        machine.core.memory.switch_to(child);
+        assert_eq!(run_at(&mut machine, CODE), 1);
+        let after = machine.code_bytes();
+        after - std::mem::replace(&mut before, after)
+    });
+    assert!(growth[2] < growth[0] && growth[2] < growth[1], "{growth:?}");
+    assert_eq!(growth[2], growth[3]);
 }
 
 #[test]
