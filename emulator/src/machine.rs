@@ -416,6 +416,7 @@ impl Machine {
     fn follow_space(&mut self) {
         let stamp = self.core.memory.code_stamp();
         if stamp != self.stamp {
+            // The empty space in which a program starts is none that another one could have code from.
             if !self.code.is_empty() {
                 self.library.begin();
             }

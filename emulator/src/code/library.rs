@@ -86,7 +86,7 @@ impl Library {
         !self.seen.insert(hash)
     }
 
-    /// Keeps a block, instead of one with the same first bytes. It needs its own for that.
+    /// Keeps a block, instead of one with the same first bytes; nothing if it was decoded without its bytes.
     pub(super) fn add(&mut self, block: &Block) {
         let Some(&head) = block.bytes().first_chunk() else {
             return;

@@ -427,7 +427,7 @@ fn xrstor(core: &mut Core, op: &Op) -> Flow {
         return raise(core, Exception::GeneralProtection);
     }
     let requested = requested(core);
-    // The header says what else is needed.
+    // The header says what else is needed: where nothing is mapped, Intel's processors fault at XCOMP_BV.
     let header = address.wrapping_add(XCOMP_BV as u64);
     let is_compacted = match core.processor.vendor() {
         Vendor::Amd => false,

@@ -1,6 +1,6 @@
 //! Saving and restoring images of the x87 and SSE state: fnstenv, fnsave, fxsave, xsave.
 
-use super::{DATA, bytes, machine};
+use super::{DATA, END, bytes, machine};
 use crate::machine::{Exit, Machine};
 use crate::processor::{Level, Processor, Vendor};
 use crate::state::reg;
@@ -327,6 +327,21 @@ fn an_area_is_accessed_as_far_as_it_is_used() {
                 faults, expected,
                 "{vendor:?} {code:x?} {asked} {present} {form:x}"
             );
+        }
+    }
+}
+
+/// Where nothing is mapped, the fault of `xrstor` is at the word of the header that says what is needed, as
+/// measured on an Intel Xeon, family 6, model 207.
+#[test]
+fn a_restore_faults_at_its_header() {
+    for (vendor, at) in [(Vendor::Intel, 520), (Vendor::Amd, 0)] {
+        let mut machine = busy(&XRSTOR, END);
+        let processor = Processor::of_level(Level::V3, vendor);
+        machine.core.set_processor(processor);
+        match machine.run(1, &mut ()) {
+            Exit::Exception(Exception::Memory(fault)) => assert_eq!(fault.address, END + at),
+            other => panic!("{other:?}"),
         }
     }
 }
