@@ -22,6 +22,7 @@ mod history;
 mod ids;
 mod limits;
 mod objects;
+mod paging;
 mod shared;
 mod snapshot;
 mod space;
@@ -38,6 +39,7 @@ pub use fault::{Access, Fault, FaultKind, MapError, Permissions};
 pub use history::{HISTORY_BYTES_MAX, RestoreError};
 pub use ids::{MemoryKey, ObjectId, SpaceId};
 pub use limits::{AREAS_MAX, MMAP_MIN_ADDR, PAGE_SIZE, PAGES_MAX, TASK_SIZE};
+pub(crate) use paging::{Controls, Paging};
 pub use shared::ObjectError;
 pub use snapshot::Snapshot;
 pub use space::Change;
@@ -67,6 +69,8 @@ pub struct AddressSpace {
     code_writable: bool,
     /// Where stores are refused.
     guard: Guard,
+    /// In system mode: the page tables. The space that runs has no areas then.
+    paging: Option<Box<Paging>>,
 }
 
 impl Default for AddressSpace {
@@ -89,6 +93,7 @@ impl AddressSpace {
             refusal: None,
             code_writable: false,
             guard: Guard::NONE,
+            paging: None,
         }
     }
 
@@ -437,11 +442,17 @@ impl AddressSpace {
     }
 
     fn load(&self, address: u64, buf: &mut [u8], access: Option<Access>) -> Result<(), Fault> {
+        if let Some(paging) = &self.paging {
+            return self.load_through_tables(paging, address, buf, access);
+        }
         let (frames, objects) = (&self.frames, &self.objects);
         self.own.load(frames, objects, address, buf, access)
     }
 
     fn store(&mut self, address: u64, bytes: &[u8], access: Option<Access>) -> Result<(), Fault> {
+        if self.paging.is_some() {
+            return self.store_through_tables(address, bytes, access);
+        }
         let (mut checked, mut new) = (0, 0);
 
         // All pages are checked first: a store that faults changes nothing.

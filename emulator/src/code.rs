@@ -2,6 +2,7 @@
 
 mod decode;
 mod library;
+mod paged;
 
 pub(crate) use decode::decode;
 pub(crate) use library::Library;
@@ -11,6 +12,7 @@ use crate::op::Op;
 use crate::processor::Processor;
 use decode::{CodeBytes, decode_bytes};
 use hashbrown::HashMap;
+use paged::PhysicalPlace;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,7 +126,9 @@ impl Block {
 #[derive(Clone, Debug)]
 pub(crate) struct Code {
     pub(crate) blocks: Vec<Block>,
-    by_start: HashMap<u64, u32>,
+    by_start: HashMap<(u64, u64), u32>,
+    /// In system mode, where each block is in physical memory; otherwise nothing.
+    places: Vec<PhysicalPlace>,
     /// Block numbers by page; a block can lie in two.
     by_page: HashMap<u64, Vec<u32>>,
     /// Block numbers by a hash of the start address.
@@ -143,6 +147,7 @@ impl Code {
             kind,
             blocks: Vec::new(),
             by_start: HashMap::new(),
+            places: Vec::new(),
             by_page: HashMap::new(),
             recent: Box::new([NONE; RECENT]),
             generation: GENERATIONS.fetch_add(1, Ordering::Relaxed),
@@ -166,7 +171,7 @@ impl Code {
         {
             return id;
         }
-        let id = match self.by_start.get(&address) {
+        let id = match self.by_start.get(&(address, address)) {
             Some(&id) => id,
             None => self.add(memory, address, processor, library),
         };
@@ -183,14 +188,32 @@ impl Code {
         processor: &Processor,
         library: &mut Library,
     ) -> u32 {
+        self.make_room(memory);
+        let block = self.decode(memory, address, processor, library);
+        memory.watch_code(block.start..block.end);
+        let pages = pages(&(block.start..block.end));
+        self.insert(block, (address, address), pages)
+    }
+
+    /// Forgets all blocks if there are too many.
+    fn make_room(&mut self, memory: &mut AddressSpace) {
         if self.blocks.len() >= self.blocks_max {
             self.clear();
             memory.unwatch_code();
         }
+    }
 
+    /// The block at an address, from the library or decoded.
+    fn decode(
+        &mut self,
+        memory: &AddressSpace,
+        address: u64,
+        processor: &Processor,
+        library: &mut Library,
+    ) -> Block {
         library.suit(processor, self.kind);
         let mut bytes = CodeBytes::at(memory, address, BLOCK_MAX);
-        let block = match library.find(address, &mut bytes) {
+        match library.find(address, &mut bytes) {
             Some(block) => block,
             None => {
                 let is_kept = library.wants(address, bytes.fetched());
@@ -198,14 +221,16 @@ impl Code {
                 library.add(&block);
                 block
             }
-        };
+        }
+    }
 
-        memory.watch_code(block.start..block.end);
+    /// Adds a block, which is in these pages. Returns its number.
+    fn insert(&mut self, block: Block, key: (u64, u64), pages: impl Iterator<Item = u64>) -> u32 {
         let id = self.blocks.len() as u32;
-        for page in pages(&(block.start..block.end)) {
+        for page in pages {
             self.by_page.entry(page).or_default().push(id);
         }
-        self.by_start.insert(address, id);
+        self.by_start.insert(key, id);
         self.blocks.push(block);
         id
     }
@@ -239,11 +264,15 @@ impl Code {
             };
             let blocks = &mut self.blocks;
             let by_start = &mut self.by_start;
+            let places = &self.places;
             ids.retain(|&id| {
                 let block = &mut blocks[id as usize];
-                let touched = block.start < range.end && range.start < block.end;
+                // In system mode, the range is whole pages of physical memory.
+                let place = places.get(id as usize);
+                let touched = place.is_some() || block.start < range.end && range.start < block.end;
                 if touched {
-                    by_start.remove(&block.start);
+                    let at = place.map_or(block.start, |place| place.first);
+                    by_start.remove(&(block.start, at));
                     block.start = GONE;
                     block.ops = Arc::default();
                     block.joined = Arc::default();
@@ -258,7 +287,7 @@ impl Code {
     pub(crate) fn bytes(&self) -> usize {
         let own = self.blocks.iter().filter(|block| !block.is_shared());
         let ops: usize = own.map(Block::heap_bytes).sum();
-        let entry = size_of::<(u64, u32)>() + 1;
+        let entry = size_of::<((u64, u64), u32)>() + 1;
         let pages: usize = self.by_page.values().map(|ids| 4 * ids.capacity()).sum();
         ops + self.blocks.capacity() * size_of::<Block>() + self.by_start.capacity() * entry + pages
     }

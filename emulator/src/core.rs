@@ -22,6 +22,8 @@ pub struct Core {
     pub(crate) seed: u64,
     /// The processor that executes the instructions.
     pub(crate) processor: Processor,
+    /// Whether a kernel of its own runs: privileged instructions are for [`crate::system::System`].
+    pub(crate) is_system: bool,
 }
 
 impl Core {
@@ -39,6 +41,7 @@ impl Core {
             time: 0,
             seed: 0,
             processor,
+            is_system: false,
         }
     }
 
@@ -93,6 +96,7 @@ impl Core {
         match self.memory.take_refusal() {
             Some(Refusal::Fault(fault)) => Stop::Exception(Exception::Memory(fault)),
             Some(Refusal::Code(range)) => Stop::Code(range),
+            Some(Refusal::Device) => Stop::Device,
             // The machine takes it before, and executes the instruction without the guard.
             Some(Refusal::Guarded) => Stop::Apart,
             None => std::mem::replace(&mut self.stop, Stop::None),

@@ -22,12 +22,20 @@ pub const IF: u64 = 1 << 9;
 pub const DF: u64 = 1 << 10;
 /// Overflow.
 pub const OF: u64 = 1 << 11;
+/// The privilege level up to which code may use ports and change IF: two bits.
+pub const IOPL: u64 = 3 << 12;
 /// Nested task.
 pub const NT: u64 = 1 << 14;
 /// Resume.
 pub const RF: u64 = 1 << 16;
+/// Virtual-8086 mode.
+pub const VM: u64 = 1 << 17;
 /// Alignment check.
 pub const AC: u64 = 1 << 18;
+/// IF of virtual-8086 mode.
+pub const VIF: u64 = 1 << 19;
+/// An interrupt of virtual-8086 mode is pending.
+pub const VIP: u64 = 1 << 20;
 /// Can be changed if `cpuid` exists.
 pub const ID: u64 = 1 << 21;
 /// Always set.

@@ -6,7 +6,7 @@ use crate::processor::Processor;
 use iced_x86::{Decoder, Instruction};
 
 /// Length of the longest instruction, bytes.
-const LENGTH_MAX: usize = 15;
+pub(crate) const INSN_MAX: usize = 15;
 /// Bytes that follow the last prefix at most: three of opcode, one each for operand and index, four
 /// of displacement, and eight of an immediate.
 const REST_MAX: usize = 17;
@@ -14,15 +14,15 @@ const ADDRESS_SIZE: u8 = 0x67;
 
 /// Whether what starts here has too many bytes for an instruction, which are mostly prefixes.
 pub(crate) fn is_too_long(bytes: &[u8], processor: &Processor) -> bool {
-    if bytes.len() < LENGTH_MAX {
+    if bytes.len() < INSN_MAX {
         return false;
     }
 
-    let bytes = &bytes[..LENGTH_MAX];
+    let bytes = &bytes[..INSN_MAX];
     let prefixes = bytes.iter().take_while(|byte| is_prefix(**byte)).count();
 
     // A prefix more than once means the same, as does REX before another prefix.
-    let mut shorter = Vec::with_capacity(LENGTH_MAX + REST_MAX);
+    let mut shorter = Vec::with_capacity(INSN_MAX + REST_MAX);
 
     let (start, rest) = bytes.split_at(prefixes);
 
@@ -42,7 +42,7 @@ pub(crate) fn is_too_long(bytes: &[u8], processor: &Processor) -> bool {
 
     let mut insn = Instruction::default();
     Decoder::new(64, &shorter, processor.decoder_options()).decode_out(&mut insn);
-    removed + insn.len() > LENGTH_MAX
+    removed + insn.len() > INSN_MAX
 }
 
 fn is_rex(byte: u8) -> bool {

@@ -67,6 +67,7 @@ pub mod ring0;
 pub mod single;
 pub mod state;
 pub mod stop;
+pub mod system;
 #[cfg(test)]
 #[path = "../tests/common/random.rs"]
 mod test_random;

@@ -107,6 +107,9 @@ pub enum Exit {
     Halt,
     /// The instruction at rip is not modelled.
     Unsupported,
+    /// The instruction at rip, which was not executed, is one of the system: only in system mode, where
+    /// [`crate::system::System`] executes it.
+    System,
 }
 
 /// The state of a thread and the decoded code in its memory, which it keeps for each space.
@@ -123,6 +126,8 @@ pub struct Machine {
     /// What of it spaces share.
     library: Library,
     executed: u64,
+    /// The time in which nothing was executed, in instructions.
+    idle: u64,
 }
 
 /// The earlier state of a machine. While it is held, memory that changes is saved.
@@ -158,6 +163,7 @@ impl Machine {
             resting: HashMap::new(),
             library: Library::new(),
             executed: 0,
+            idle: 0,
         }
     }
 
@@ -205,8 +211,33 @@ impl Machine {
         self.executed = executed;
     }
 
+    /// The time: the number of executed instructions, and how long the processor waited.
+    pub(crate) fn now(&self) -> u64 {
+        self.executed + self.idle
+    }
+
+    /// Lets time go by.
+    pub(crate) fn wait(&mut self, time: u64) {
+        self.idle += time;
+    }
+
+    /// Counts an instruction that was executed elsewhere.
+    pub(crate) fn count(&mut self) {
+        self.executed += 1;
+    }
+
     /// Executes at most `limit` instructions.
     pub fn run<O: Observer>(&mut self, limit: u64, observer: &mut O) -> Exit {
+        self.run_in::<O, false>(limit, observer)
+    }
+
+    /// Executes at most `limit` instructions in system mode: code is where the page tables say.
+    pub(crate) fn run_system<O: Observer>(&mut self, limit: u64, observer: &mut O) -> Exit {
+        self.run_in::<O, true>(limit, observer)
+    }
+
+    #[inline(always)]
+    fn run_in<O: Observer, const SYSTEM: bool>(&mut self, limit: u64, observer: &mut O) -> Exit {
         let mut left = limit;
         self.follow_space();
         self.forget_changes();
@@ -228,7 +259,15 @@ impl Machine {
                 let processor = self.core.processor;
                 let rip = self.core.state.rip;
                 let memory = &mut self.core.memory;
-                id = self.code.find(memory, rip, &processor, &mut self.library);
+                let library = &mut self.library;
+                id = if SYSTEM {
+                    match self.code.find_paged(memory, rip, &processor, library) {
+                        Ok(id) => id,
+                        Err(fault) => return Exit::Exception(Exception::Memory(fault)),
+                    }
+                } else {
+                    self.code.find(memory, rip, &processor, library)
+                };
                 // The block that led here may have been thrown away with all others.
                 if from.0 != NONE && generation == self.code.generation {
                     self.code.blocks[from.0 as usize].next[from.1] = id;
@@ -242,7 +281,7 @@ impl Machine {
                 return self.step_to(left, observer);
             }
 
-            self.core.time = self.executed;
+            self.core.time = self.executed + self.idle;
             let mut wanted = 0;
             if O::WANTED {
                 let generation = self.code.generation;
@@ -263,6 +302,7 @@ impl Machine {
                     // Another block, or none, may be there by now.
                     if let Some(next) = self.code.blocks.get(id as usize)
                         && next.start == self.core.state.rip
+                        && (!SYSTEM || self.code.is_current(id, &self.core.memory))
                     {
                         continue;
                     }
@@ -309,7 +349,7 @@ impl Machine {
             Kind::Single,
         );
 
-        self.core.time = self.executed;
+        self.core.time = self.executed + self.idle;
         let mut wanted = 0;
         if O::WANTED {
             wanted = observer.enter(&self.core, None, block.ops.len(), block.end);
@@ -374,6 +414,8 @@ impl Machine {
 
         match why {
             Stop::None | Stop::Unsupported | Stop::Code(_) => Err((0, Exit::Unsupported)),
+            Stop::System => Err((0, Exit::System)),
+            Stop::Device => self.access_device(insn, observer),
             Stop::Exception(exception) if exception.is_trap() => {
                 Err(self.behind(insn, observer, Exit::Exception(exception)))
             }
@@ -394,6 +436,33 @@ impl Machine {
                 }
                 Ok(1)
             }
+        }
+    }
+
+    /// Executes an instruction that accesses a device. What the device does next may be something else
+    /// than before, so the run ends.
+    #[cold]
+    fn access_device<O: Observer>(
+        &mut self,
+        insn: &Executed,
+        observer: &mut O,
+    ) -> Result<u64, (u64, Exit)> {
+        let now = self.now();
+        let processor = self.core.processor;
+        let block = code::decode(&self.core.memory, insn.rip, 1, &processor, Kind::Single);
+        self.core.memory.set_devices_open(Some(now));
+        let mut observer = StartReported(observer, *insn);
+        let left = run_block(&mut self.core, &block, 0, &mut observer);
+        self.core.memory.set_devices_open(None);
+        if let BlockExit::By(_) = left {
+            return Err((1, Exit::Limit));
+        }
+        self.core.state.rip = insn.rip;
+        match self.core.take_stop() {
+            Stop::Exception(exception) => Err((0, Exit::Exception(exception))),
+            // Each iteration of a repeated instruction is an access of its own.
+            Stop::Again => Err((1, Exit::Limit)),
+            _ => Err((0, Exit::Unsupported)),
         }
     }
 

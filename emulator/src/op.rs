@@ -103,6 +103,26 @@ pub(crate) fn raise(core: &mut Core, exception: Exception) -> Flow {
     stop(core, Stop::Exception(exception))
 }
 
+/// An instruction that the system executes in system mode: what it does otherwise is `otherwise`.
+#[inline(always)]
+pub(crate) fn system_or(core: &mut Core, otherwise: impl FnOnce(&mut Core) -> Flow) -> Flow {
+    if core.is_system {
+        stop(core, Stop::System)
+    } else {
+        otherwise(core)
+    }
+}
+
+/// An instruction that is modelled only in system mode.
+pub(crate) fn system_only(core: &mut Core, op: &Op) -> Flow {
+    system_or(core, |core| unsupported(core, op))
+}
+
+/// An instruction that only system mode has (#UD).
+pub(crate) fn system_or_invalid(core: &mut Core, op: &Op) -> Flow {
+    system_or(core, |core| invalid(core, op))
+}
+
 /// An instruction that is not modelled.
 pub(crate) fn unsupported(core: &mut Core, _: &Op) -> Flow {
     stop(core, Stop::Unsupported)

@@ -52,9 +52,12 @@ impl Machine {
                 Flow::Stop => {
                     // A trap is reported behind the instruction, a fault at it.
                     let (rip, exit) = match core.take_stop() {
-                        Stop::None | Stop::Unsupported | Stop::Apart | Stop::Code(_) => {
-                            (rip, Exit::Unsupported)
-                        }
+                        Stop::None
+                        | Stop::Unsupported
+                        | Stop::Apart
+                        | Stop::Code(_)
+                        | Stop::Device => (rip, Exit::Unsupported),
+                        Stop::System => (rip, Exit::System),
                         Stop::Exception(exception) => {
                             if exception.is_trap() {
                                 (next, Exit::Exception(exception))

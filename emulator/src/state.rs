@@ -122,6 +122,12 @@ impl State {
         self.other_flags = (self.other_flags & !change) | (bits & change);
     }
 
+    /// Sets all bits of rflags.
+    pub(crate) fn set_all_flags(&mut self, bits: u64) {
+        self.flags = Flags::from_bits(bits);
+        self.other_flags = bits & !flags::ARITHMETIC | flags::FIXED;
+    }
+
     /// What a function keeps for its caller, with the next instruction at `rip`.
     #[inline(always)]
     pub fn preserved_at(&self, rip: u64) -> Preserved {

@@ -87,6 +87,10 @@ pub(crate) enum Stop {
     Unsupported,
     /// A store to decoded instructions, which have to be forgotten first.
     Code(Range<u64>),
+    /// The instruction accesses a device, which has to know the time first.
+    Device,
+    /// An instruction of the system: in system mode, [`crate::system::System`] executes it.
+    System,
     /// The operation executes several instructions, which have to be executed one at a time. It has
     /// done nothing that executing them again changes.
     Apart,

@@ -310,7 +310,7 @@ fn execute(
         Exit::Limit => ("limit", None),
         Exit::Halt => ("hlt", None),
         Exit::Kernel(call) => ("syscall", Some(format!("{call:?}"))),
-        Exit::Unsupported => ("unsupported", None),
+        Exit::Unsupported | Exit::System => ("unsupported", None),
         Exit::Exception(exception) => ("exception", Some(exception.to_string())),
     }
 }

@@ -5,6 +5,7 @@ use super::AddressSpace;
 use super::fault::{Access, Fault, FaultKind};
 use super::frames::Frames;
 use super::limits::{PAGE_SIZE, TASK_SIZE};
+use super::paging::Closed;
 use super::watch::UNKNOWN;
 use std::ops::Range;
 
@@ -15,6 +16,8 @@ pub enum Refusal {
     Fault(Fault),
     /// The store hits decoded instructions, which have to be forgotten first.
     Code(Range<u64>),
+    /// It is a device's, in system mode, which has to know the time first.
+    Device,
     /// The store hits what is [guarded](AddressSpace::set_guard).
     Guarded,
 }
@@ -71,6 +74,8 @@ pub(super) struct Tlb {
     writes: Box<[TlbEntry; ENTRIES]>,
     /// The entries of `writes` that are in use.
     written: Vec<u16>,
+    /// Those of both that may be used only as long as AC is set.
+    lent: Vec<u16>,
 }
 
 const fn index(address: u64) -> usize {
@@ -99,6 +104,7 @@ impl Default for Tlb {
             reads: Box::new(EMPTY),
             writes: Box::new(EMPTY),
             written: Vec::new(),
+            lent: Vec::new(),
         }
     }
 }
@@ -107,6 +113,7 @@ impl Tlb {
     pub(super) fn flush(&mut self) {
         self.reads.copy_from_slice(&EMPTY);
         self.flush_writes();
+        self.lent.clear();
     }
 
     pub(super) fn flush_writes(&mut self) {
@@ -123,6 +130,46 @@ impl Tlb {
         }
     }
 
+    /// Forgets the translations of addresses in the same 2 MiB.
+    pub(super) fn forget_around(&mut self, address: u64) {
+        const LARGE: u64 = 1 << 21;
+        let first = address & !(LARGE - 1);
+        for page in 0..LARGE / PAGE_SIZE {
+            let at = first + page * PAGE_SIZE;
+            self.forget_read(at);
+            if hit(&self.writes, at, 1).is_some() {
+                self.writes[index(at)] = EMPTY[index(at)];
+            }
+        }
+    }
+
+    /// Forgets the pages that may be used only as long as AC is set.
+    pub(super) fn forget_lent(&mut self) {
+        for index in self.lent.drain(..).map(usize::from) {
+            self.reads[index] = EMPTY[index];
+            self.writes[index] = EMPTY[index];
+        }
+    }
+
+    /// Adds the page of an address, which is at offset `at` of memory.
+    pub(super) fn add_read_page(&mut self, address: u64, at: usize, is_lent: bool) {
+        let index = index(address);
+        self.reads[index] = entry_of(address, at);
+        self.lend(index, is_lent);
+    }
+
+    /// Like [`Tlb::add_read_page`], for stores.
+    pub(super) fn add_write_page(&mut self, address: u64, at: usize, is_lent: bool) {
+        self.add_write(entry_of(address, at));
+        self.lend(index(address), is_lent);
+    }
+
+    fn lend(&mut self, index: usize, is_lent: bool) {
+        if is_lent {
+            self.lent.push(index as u16);
+        }
+    }
+
     /// Adds a page whose stores need no check.
     fn add_write(&mut self, entry: TlbEntry) {
         let index = index(entry.start);
@@ -130,6 +177,15 @@ impl Tlb {
             self.written.push(index as u16);
         }
         self.writes[index] = entry;
+    }
+}
+
+/// The entry of the page of an address, which is at offset `at` of the pages' bytes.
+fn entry_of(address: u64, at: usize) -> TlbEntry {
+    let inside = address % PAGE_SIZE;
+    TlbEntry {
+        start: address - inside,
+        base: at - inside as usize,
     }
 }
 
@@ -302,6 +358,7 @@ impl AddressSpace {
     /// Forgets that instructions were decoded anywhere.
     pub fn unwatch_code(&mut self) {
         self.own.watch.clear();
+        self.unwatch_frames(None);
     }
 
     /// Takes the ranges of watched instructions that were written, unmapped, remapped or protected.
@@ -326,6 +383,13 @@ impl AddressSpace {
         let mut bytes = [0; N];
         if let Err(fault) = canonical(address, N as u64, Access::Read) {
             return self.refuse(Refusal::Fault(fault));
+        }
+        if self.paging.is_some() {
+            return match self.load_pages(address, &mut bytes) {
+                Ok(true) => Some(bytes),
+                Ok(false) => self.refuse(Refusal::Device),
+                Err(fault) => self.refuse(Refusal::Fault(fault)),
+            };
         }
 
         // Across two pages, the bytes are copied here, and the entry is for the first page only.
@@ -384,6 +448,10 @@ impl AddressSpace {
             return self.refuse(Refusal::Fault(fault));
         }
 
+        if self.paging.is_some() {
+            return self.check_store_pages(address, end);
+        }
+
         loop {
             if let Err(fault) = self.own.usable(at, Some(Access::Write), Access::Write) {
                 return self.refuse(Refusal::Fault(fault));
@@ -414,6 +482,33 @@ impl AddressSpace {
                 _ => return Some(()),
             }
         }
+    }
+
+    /// Loads bytes of one or two pages in system mode. Returns false if they are a device's.
+    fn load_pages(&mut self, address: u64, bytes: &mut [u8]) -> Result<bool, Fault> {
+        let count = bytes.len().min(rest_of_page(address));
+        let (first, second) = bytes.split_at_mut(count);
+        Ok(self.load_paged(address, first)?
+            && (second.is_empty()
+                || self.load_paged(address.wrapping_add(count as u64), second)?))
+    }
+
+    /// Checks that the bytes up to `end` can be written in system mode.
+    fn check_store_pages(&mut self, address: u64, end: u64) -> Option<()> {
+        let last = end.wrapping_sub(1);
+        let is_in_page = address / PAGE_SIZE == last / PAGE_SIZE;
+        for at in [address, last - last % PAGE_SIZE]
+            .into_iter()
+            .take(2 - usize::from(is_in_page))
+        {
+            match self.check_store_paged(at) {
+                Ok(None) => {}
+                Ok(Some(Closed::Device)) => return self.refuse(Refusal::Device),
+                Ok(Some(Closed::Code(range))) => return self.refuse(Refusal::Code(range)),
+                Err(fault) => return self.refuse(Refusal::Fault(fault)),
+            }
+        }
+        Some(())
     }
 
     #[cold]

@@ -103,6 +103,9 @@ pub enum FaultKind {
     /// The permissions forbid it (`SEGV_ACCERR`).
     #[error("its permissions forbid it")]
     Protected,
+    /// An entry of a page table has a reserved bit: only in system mode.
+    #[error("an entry of its page tables has a reserved bit")]
+    Reserved,
     /// Bits 63 to 47 differ: not a canonical address (a general protection fault).
     #[error("it is not a canonical address")]
     NonCanonical,

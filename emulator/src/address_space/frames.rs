@@ -45,6 +45,15 @@ impl Frames {
         }
     }
 
+    /// Makes all memory one range of frames that are in use, all zeros. Returns their number.
+    pub(super) fn make_flat(&mut self, bytes: usize) -> usize {
+        let count = bytes.div_ceil(PAGE);
+        self.bytes = vec![0; count * PAGE];
+        self.owners = vec![1; count];
+        (self.in_use, self.max) = (count, count);
+        count
+    }
+
     #[inline(always)]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes

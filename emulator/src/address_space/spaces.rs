@@ -160,6 +160,7 @@ impl Clone for AddressSpace {
             refusal: self.refusal.clone(),
             code_writable: self.code_writable,
             guard: self.guard,
+            paging: self.paging.clone(),
         }
     }
 }

@@ -3,10 +3,10 @@
 
 use super::save;
 use crate::core::Core;
-use crate::op::{Flow, Op, Run, raise};
+use crate::op::{Flow, Op, Run, raise, stop};
 use crate::processor::{Feature, Generation, Pointers, Processor, Vendor};
 use crate::state::reg;
-use crate::stop::Exception;
+use crate::stop::{Exception, Stop};
 use iced_x86::{Instruction, Mnemonic};
 
 pub(super) fn select(insn: &Instruction) -> Option<Run> {
@@ -298,6 +298,9 @@ pub(crate) fn leaf(processor: &Processor, leaf: u32, subleaf: u32) -> [u32; 4] {
 }
 
 fn cpuid(core: &mut Core, _: &Op) -> Flow {
+    if core.is_system {
+        return stop(core, Stop::System);
+    }
     let ask = |number| core.state.gpr[number] as u32;
     let [eax, ebx, ecx, edx] = leaf(&core.processor, ask(reg::RAX), ask(reg::RCX));
     for (number, value) in [

@@ -7,10 +7,10 @@
 
 use crate::core::Core;
 use crate::flags;
-use crate::op::{Flow, Op, Run, raise, unsupported};
+use crate::op::{Flow, Op, Run, raise, stop, unsupported};
 use crate::processor::Vendor;
 use crate::state::reg;
-use crate::stop::Exception;
+use crate::stop::{Exception, Stop};
 use iced_x86::{Code, Instruction};
 
 /// The privilege level, and the requested one of a user's selectors.
@@ -88,6 +88,9 @@ fn go(core: &mut Core, target: u64) -> Flow {
 }
 
 fn jump<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    if core.is_system {
+        return stop(core, Stop::System);
+    }
     let Some((target, selector)) = pointer::<W>(core, op) else {
         return Flow::Stop;
     };
@@ -99,6 +102,9 @@ fn jump<const W: u32>(core: &mut Core, op: &Op) -> Flow {
 
 /// `W` is the width of what is pushed, and of the offset, except with AMD's 64 bits.
 fn call<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    if core.is_system {
+        return stop(core, Stop::System);
+    }
     let pointer = match (W, core.processor.vendor()) {
         (64, Vendor::Amd) => pointer::<32>(core, op),
         _ => pointer::<W>(core, op),
@@ -140,6 +146,9 @@ fn word<const W: u32>(core: &mut Core, number: u64) -> Option<u64> {
 }
 
 fn ret<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    if core.is_system {
+        return stop(core, Stop::System);
+    }
     let (Some(target), Some(selector)) = (word::<W>(core, 0), word::<W>(core, 1)) else {
         return Flow::Stop;
     };
@@ -155,6 +164,9 @@ fn ret<const W: u32>(core: &mut Core, op: &Op) -> Flow {
 
 /// Pops rip, cs, rflags, rsp and ss.
 fn iret<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    if core.is_system {
+        return stop(core, Stop::System);
+    }
     // 64-bit mode has no tasks to return to: #GP (SDM volume 2, IRET).
     if core.state.rflags() & flags::NT != 0 {
         return raise(core, Exception::GeneralProtection);

@@ -5,10 +5,10 @@
 //! empty. Their bases are 0.
 
 use crate::core::Core;
-use crate::op::{Flow, Op, Run, flow, raise};
+use crate::op::{Flow, Op, Run, flow, raise, stop};
 use crate::operands::{Form, form, width};
 use crate::state::reg;
-use crate::stop::Exception;
+use crate::stop::{Exception, Stop};
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 const SS: u8 = 2;
@@ -73,8 +73,12 @@ fn base(fs: bool) -> u8 {
     (if fs { reg::FS } else { reg::GS }) as u8
 }
 
-/// Loads a segment register, or raises an exception.
+/// Loads a segment register, or stops.
 fn set(core: &mut Core, number: u8, selector: u16) -> bool {
+    if core.is_system {
+        stop(core, Stop::System);
+        return false;
+    }
     // Selectors 0 to 3 are null selectors, which ss cannot have.
     let null = selector < 4 && number != SS;
 

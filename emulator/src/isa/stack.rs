@@ -110,6 +110,9 @@ fn pop_m<const W: u32>(core: &mut Core, op: &Op) -> Flow {
 }
 
 fn popf<const W: u32>(core: &mut Core, _: &Op) -> Flow {
+    if core.is_system {
+        return stop(core, Stop::System);
+    }
     let rsp = core.state.gpr[reg::RSP];
     let Some(value) = core.load::<W>(rsp) else {
         return Flow::Stop;

@@ -3,7 +3,7 @@
 
 use crate::core::Core;
 use crate::flags;
-use crate::op::{Flow, Op, Run, flow, raise, stop};
+use crate::op::{Flow, Op, Run, flow, raise, stop, system_or};
 use crate::operands::{Form, form, segment, width};
 use crate::processor::Processor;
 use crate::state::reg;
@@ -37,8 +37,10 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
             clzero
         }
         // Invalid outside the kernel, or not enabled: shadow stacks (CR4.CET) are not.
-        Clac | Stac | Monitor | Mwait | Rsm | Incsspd | Incsspq | Saveprevssp | Rstorssp
-        | Wrssd | Wrssq | Wrussd | Wrussq | Setssbsy | Clrssbsy => crate::op::invalid,
+        Clac | Stac => crate::op::system_or_invalid,
+        Verr | Verw | Lar | Lsl => crate::op::system_only,
+        Monitor | Mwait | Rsm | Incsspd | Incsspq | Saveprevssp | Rstorssp | Wrssd | Wrssq
+        | Wrussd | Wrussq | Setssbsy | Clrssbsy => crate::op::invalid,
         _ => return None,
     })
 }
@@ -51,7 +53,7 @@ fn is_privileged(insn: &Instruction) -> bool {
 }
 
 fn privileged(core: &mut Core, _: &Op) -> Flow {
-    raise(core, Exception::GeneralProtection)
+    system_or(core, |core| raise(core, Exception::GeneralProtection))
 }
 
 fn syscall(core: &mut Core, op: &Op) -> Flow {
@@ -66,6 +68,7 @@ fn syscall(core: &mut Core, op: &Op) -> Flow {
 
 fn int(core: &mut Core, op: &Op) -> Flow {
     match op.imm as u8 {
+        _ if core.is_system => stop(core, Stop::System),
         0x80 => stop(core, Stop::Kernel(Call::Int80)),
         3 => raise(core, Exception::Breakpoint),
         4 => raise(core, Exception::Overflow),
@@ -82,7 +85,7 @@ fn int1(core: &mut Core, _: &Op) -> Flow {
 }
 
 fn hlt(core: &mut Core, _: &Op) -> Flow {
-    stop(core, Stop::Halt)
+    system_or(core, |core| stop(core, Stop::Halt))
 }
 
 // What user mode sees of the kernel's tables. Where the processor has UMIP, Linux emulates the
@@ -107,6 +110,9 @@ fn shown(processor: &Processor, is_global: bool) -> (u16, u64) {
 }
 
 fn table<const IS_GLOBAL: bool>(core: &mut Core, op: &Op) -> Flow {
+    if core.is_system {
+        return stop(core, Stop::System);
+    }
     let (limit, base) = shown(&core.processor, IS_GLOBAL);
     let mut bytes = [0; 10];
     bytes[..2].copy_from_slice(&limit.to_le_bytes());
@@ -127,11 +133,16 @@ fn word(insn: &Instruction, op: &mut Op, value: i32) -> Option<Run> {
 }
 
 fn word_m(core: &mut Core, op: &Op) -> Flow {
-    flow(core.store::<16>(op.address(core), op.imm()))
+    system_or(core, |core| {
+        flow(core.store::<16>(op.address(core), op.imm()))
+    })
 }
 
 /// Where Linux emulates it, it copies 32 bits and keeps the others, unlike a processor.
 fn word_r<const W: u32>(core: &mut Core, op: &Op) -> Flow {
+    if core.is_system {
+        return stop(core, Stop::System);
+    }
     let value = u64::from(op.imm.cast_unsigned());
     let to = core.state.gpr[(op.dst & 31) as usize];
     match W {

@@ -148,10 +148,10 @@ const GROUPS: &[(Select, &[Mnemonic])] = &[
     ]),
     (system::select, &[
         Clac, Cli, Clrssbsy, Clts, Clzero, Hlt, In, Incsspd, Incsspq, Insb, Insd, Insw, Int,
-        Int1, Int3, Invd, Invlpg, Lgdt, Lidt, Lldt, Lmsw, Ltr, Monitor, Mwait, Out, Outsb,
+        Int1, Int3, Invd, Invlpg, Lar, Lgdt, Lidt, Lldt, Lmsw, Lsl, Ltr, Monitor, Mwait, Out, Outsb,
         Outsd, Outsw, Rdmsr, Rdpmc, Rsm, Rstorssp, Saveprevssp, Setssbsy, Sgdt, Sidt, Sldt,
         Smsw, Stac, Sti, Str, Swapgs, Syscall, Sysexit, Sysexitq, Sysret, Sysretq, Ud0, Ud1,
-        Ud2, Wbinvd, Wrmsr, Wrssd, Wrssq, Wrussd, Wrussq, Xsetbv,
+        Ud2, Verr, Verw, Wbinvd, Wrmsr, Wrssd, Wrssq, Wrussd, Wrussq, Xsetbv,
     ]),
     (far::select, &[
         Iret, Iretd, Iretq, Retf,

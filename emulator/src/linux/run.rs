@@ -116,7 +116,7 @@ impl Kernel {
                 }
                 self.exception(exception);
             }
-            Exit::Unsupported => self.unsupported(0),
+            Exit::Unsupported | Exit::System => self.unsupported(0),
         }
 
         // Signals of timers that have expired are delivered with the others.

@@ -196,7 +196,8 @@ fn outcome(exit: Exit, before: &NativeState, rip: u64) -> Option<Outcome> {
     // The numbers are those of `X86_TRAP_*` (arch/x86/include/asm/trapnr.h).
     match exit {
         Exit::Limit => Some(Outcome::Done),
-        Exit::Unsupported => None,
+        // These programs have no kernel of their own.
+        Exit::Unsupported | Exit::System => None,
         Exit::Halt => signal(SIGSEGV, 13, 0, 0),
         Exit::Kernel(_) => signal(SIGSYS, 0, 0, rip),
         Exit::Exception(exception) => match exception {
@@ -223,7 +224,7 @@ fn memory(fault: Fault) -> Option<Outcome> {
         FaultKind::Unmapped => (14, 0),
         FaultKind::Protected => (14, 1),
         FaultKind::NonCanonical => (13, 0),
-        FaultKind::OutOfPages | FaultKind::Gone => return None,
+        FaultKind::OutOfPages | FaultKind::Gone | FaultKind::Reserved => return None,
     };
 
     // Bits of the error code: 4 is user mode, 2 a write, 16 a fetch (SDM volume 3).

@@ -1,0 +1,351 @@
+//! System mode: the machine as the processor of a kernel that is executed, too.
+//!
+//! [`System`] is a [`Machine`] whose memory goes through page tables, with the registers of ring 0
+//! (`registers`), descriptor tables, exceptions and interrupts (`deliver`), the instructions that only
+//! a kernel executes (`privileged`), and the devices of a small computer without buses (`devices`).
+//! [`boot`] loads a Linux as a boot loader does. All other instructions are those of the machine: there
+//! is one set of semantics.
+//!
+//! Time is counted in executed instructions: one is a tick of the time stamp counter, and a nanosecond.
+//! `hlt` skips to the next event of a device. A run depends on nothing else.
+//!
+//! Source: Intel SDM volume 3; AMD APM volume 2. Not modelled: protected and compatibility mode, so no
+//! 32-bit programs; task switches; #NM; breakpoints in debug registers; machine checks; performance
+//! counters; system management mode; virtualization.
+
+pub mod boot;
+mod controls;
+mod cpuid;
+mod deliver;
+mod descriptor;
+pub mod devices;
+pub mod initramfs;
+mod ports;
+mod privileged;
+mod registers;
+mod segments;
+
+use crate::address_space::{AddressSpace, Controls};
+use crate::core::Core;
+use crate::flags;
+use crate::machine::{Exit, Machine, Observer};
+use crate::processor::Processor;
+use crate::state::reg;
+use crate::stop::Call;
+use boot::Entry;
+use devices::{Devices, Reset};
+use registers::{Registers, cr0, cr4, efer};
+use std::fmt;
+
+/// Selectors with which 64-bit code starts (`Documentation/arch/x86/boot.rst`): `__BOOT_CS`, and
+/// `__BOOT_DS`.
+const BOOT_CODE: u16 = 0x10;
+const BOOT_DATA: u16 = 0x18;
+
+/// Numbers of segments in the state.
+const ES: usize = 0;
+const CS: usize = 1;
+const SS: usize = 2;
+const DS: usize = 3;
+const FS: usize = 4;
+const GS: usize = 5;
+
+/// Vectors of exceptions.
+mod vector {
+    pub(super) const DIVIDE: u8 = 0;
+    pub(super) const DEBUG: u8 = 1;
+    pub(super) const NMI: u8 = 2;
+    pub(super) const BREAKPOINT: u8 = 3;
+    pub(super) const OVERFLOW: u8 = 4;
+    pub(super) const INVALID_OPCODE: u8 = 6;
+    pub(super) const DOUBLE_FAULT: u8 = 8;
+    pub(super) const INVALID_TASK: u8 = 10;
+    pub(super) const NOT_PRESENT: u8 = 11;
+    pub(super) const STACK: u8 = 12;
+    pub(super) const GENERAL_PROTECTION: u8 = 13;
+    pub(super) const PAGE_FAULT: u8 = 14;
+    pub(super) const X87: u8 = 16;
+    pub(super) const ALIGNMENT: u8 = 17;
+    pub(super) const SIMD: u8 = 19;
+}
+
+/// Why a run ended, or has stopped for now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stopped {
+    /// The requested number of instructions was executed.
+    Limit,
+    /// `hlt` with interrupts disabled: nothing can happen any longer. This is how a kernel without
+    /// power management ends after "reboot: Power down".
+    Halted,
+    /// A device was asked to reset the computer.
+    Reset(Reset),
+    /// An exception while a double fault was delivered: a processor resets itself.
+    TripleFault {
+        /// The address of the instruction at which it began.
+        rip: u64,
+    },
+    /// An instruction, or a form of it, that the machine does not model.
+    Unmodelled {
+        /// Its address.
+        rip: u64,
+        /// Its bytes, as many as can be fetched.
+        bytes: Vec<u8>,
+        /// What of it is not modelled.
+        what: &'static str,
+    },
+    /// `hlt` that no event ends.
+    WaitsForEver,
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stopped::Limit => f.write_str("the limit of instructions was reached"),
+            Stopped::Halted => f.write_str("the processor was halted with interrupts disabled"),
+            Stopped::Reset(reset) => {
+                write!(f, "the kernel reset the computer ({})", reset.as_str())
+            }
+            Stopped::TripleFault { rip } => write!(f, "triple fault at {rip:#x}"),
+            Stopped::Unmodelled { rip, bytes, what } => {
+                write!(f, "{what} is not modelled: at {rip:#x},")?;
+                bytes.iter().try_for_each(|byte| write!(f, " {byte:02x}"))
+            }
+            Stopped::WaitsForEver => f.write_str("the processor waits, and nothing will happen"),
+        }
+    }
+}
+
+/// A computer: a processor in system mode, its memory and its devices.
+#[derive(Clone, Debug)]
+pub struct System {
+    /// The processor with its memory.
+    pub machine: Machine,
+    registers: Registers,
+    /// Whether the last instruction delays interrupts by one: `sti`, and loading ss.
+    shadow: bool,
+    /// Whether an NMI is being handled: until the next `iret`.
+    nmi_blocked: bool,
+    /// Why it can no longer run.
+    ended: Option<Stopped>,
+}
+
+impl System {
+    /// A computer with this much memory, in bytes, all zeros, whose clock says so many seconds since
+    /// 1970. Its processor is in 64-bit mode, and its page tables are at 0.
+    pub fn new(memory: usize, processor: Processor, seconds: u64) -> System {
+        let space = AddressSpace::with_paging(memory, Devices::new(seconds));
+        let mut core = Core::with_processor(space, processor);
+        core.is_system = true;
+        core.state.other_flags = flags::FIXED;
+        core.state.segments = [BOOT_DATA; 6];
+        core.state.segments[CS] = BOOT_CODE;
+        let mut system = System {
+            machine: Machine::new(core),
+            registers: Registers::new(&processor),
+            shadow: false,
+            nmi_blocked: false,
+            ended: None,
+        };
+        system.set_controls();
+        system
+    }
+
+    /// Physical memory.
+    pub fn memory(&self) -> &[u8] {
+        self.machine.core.memory.physical()
+    }
+
+    /// Physical memory, to be filled before the first instruction.
+    pub fn memory_mut(&mut self) -> &mut [u8] {
+        self.machine.core.memory.physical_mut()
+    }
+
+    /// Puts the processor where a loaded kernel starts.
+    pub fn start(&mut self, entry: &Entry) {
+        let (base, limit) = entry.gdt;
+        self.registers.gdt = registers::Table { base, limit };
+        self.registers.cr3 = entry.cr3;
+        let state = &mut self.machine.core.state;
+        state.rip = entry.rip;
+        state.set_gpr(reg::RSI, entry.boot_params);
+        state.set_gpr(reg::RSP, entry.rsp);
+        self.set_controls();
+    }
+
+    /// Instructions executed so far.
+    pub fn executed(&self) -> u64 {
+        self.machine.executed()
+    }
+
+    /// The time, nanoseconds.
+    pub fn now(&self) -> u64 {
+        self.machine.now()
+    }
+
+    /// The devices.
+    pub fn devices(&mut self) -> Option<&mut Devices> {
+        let paging = self.machine.core.memory.paging();
+        paging.map(|paging| &mut paging.devices)
+    }
+
+    /// The model-specific registers that were asked for and do not exist, each with how often.
+    pub fn unknown_registers(&self) -> Vec<(u32, u64)> {
+        let unknown = &self.registers.unknown;
+        let mut all: Vec<_> = unknown.iter().map(|(&msr, &count)| (msr, count)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// The privilege level: 0 to 3.
+    pub fn privilege(&self) -> u8 {
+        (self.machine.core.state.segments[CS] & 3) as u8
+    }
+
+    /// Executes at most this number of instructions. Time that the processor waits does not count.
+    pub fn run<O: Observer>(&mut self, limit: u64, observer: &mut O) -> Stopped {
+        let end = self.executed().saturating_add(limit);
+        loop {
+            if let Some(ended) = &self.ended {
+                return ended.clone();
+            }
+            let left = end.saturating_sub(self.executed());
+            if left == 0 {
+                return Stopped::Limit;
+            }
+            self.advance(left, observer);
+        }
+    }
+
+    /// Executes at most this number of instructions, but stops where the system is needed.
+    fn advance<O: Observer>(&mut self, left: u64, observer: &mut O) {
+        let now = self.now();
+        let Some(devices) = self.devices() else {
+            return;
+        };
+        devices.update(now);
+        if let Some(reset) = devices.reset() {
+            self.ended = Some(Stopped::Reset(reset));
+            return;
+        }
+        let shadow = std::mem::take(&mut self.shadow);
+        if !shadow && self.take_interrupt() {
+            return;
+        }
+
+        let steps = self.machine.core.state.other_flags & flags::TF != 0;
+        let most = if shadow || steps {
+            1
+        } else {
+            left.min(self.until_event())
+        };
+        let exit = self.machine.run_system(most, observer);
+        match exit {
+            Exit::Limit if steps => self.raise_trap(vector::DEBUG),
+            Exit::Limit => {}
+            Exit::System => self.execute_privileged(),
+            Exit::Exception(exception) => self.raise_exception(exception),
+            Exit::Kernel(Call::Syscall) => self.enter_syscall(),
+            // In system mode these are instructions of the system.
+            Exit::Kernel(Call::Int80) | Exit::Halt | Exit::Unsupported => {
+                self.end_unmodelled("an instruction");
+            }
+        }
+    }
+
+    /// How long until a device does something, at least one instruction.
+    fn until_event(&mut self) -> u64 {
+        let now = self.now();
+        let next = self.devices().and_then(|devices| devices.next_event(now));
+        next.map_or(u64::MAX, |next| next.saturating_sub(now).max(1))
+    }
+
+    /// Delivers an NMI or an interrupt, if there is one that the processor accepts.
+    fn take_interrupt(&mut self) -> bool {
+        let accepts = self.machine.core.state.other_flags & flags::IF != 0;
+        let nmi_blocked = self.nmi_blocked;
+        let Some(devices) = self.devices() else {
+            return false;
+        };
+        if !nmi_blocked && devices.take_nmi() {
+            self.nmi_blocked = true;
+            self.raise_interrupt(vector::NMI);
+            return true;
+        }
+        if accepts && devices.interrupt() {
+            let vector = devices.acknowledge();
+            self.raise_interrupt(vector);
+            return true;
+        }
+        false
+    }
+
+    /// `hlt`: waits for the next event that ends it. rip is behind it.
+    fn halt(&mut self) {
+        let accepts = self.machine.core.state.other_flags & flags::IF != 0;
+        loop {
+            let now = self.now();
+            let Some(devices) = self.devices() else {
+                return;
+            };
+            devices.update(now);
+            if accepts && devices.interrupt() {
+                return;
+            }
+            match devices.next_event(now) {
+                _ if !accepts => {
+                    self.ended = Some(Stopped::Halted);
+                    return;
+                }
+                None => {
+                    self.ended = Some(Stopped::WaitsForEver);
+                    return;
+                }
+                Some(next) => self.machine.wait(next.saturating_sub(now).max(1)),
+            }
+        }
+    }
+
+    /// Ends the run at the next instruction.
+    fn end_unmodelled(&mut self, what: &'static str) {
+        let rip = self.machine.core.state.rip;
+        let bytes = self.instruction_bytes();
+        self.ended = Some(Stopped::Unmodelled { rip, bytes, what });
+    }
+
+    /// The bytes of the next instruction, as many as can be fetched, at most those of the longest one.
+    fn instruction_bytes(&self) -> Vec<u8> {
+        let core = &self.machine.core;
+        let byte = |at: u64| {
+            let mut byte = [0];
+            let fetched = core
+                .memory
+                .fetch(core.state.rip.wrapping_add(at), &mut byte);
+            fetched.ok().map(|()| byte[0])
+        };
+        (0..crate::length::INSN_MAX as u64)
+            .map_while(byte)
+            .collect()
+    }
+
+    /// Tells the memory what the control registers say, and forgets all translations.
+    fn set_controls(&mut self) {
+        let registers = &self.registers;
+        let controls = Controls {
+            root: registers.cr3,
+            write_protect: registers.cr0 & cr0::WP != 0,
+            no_execute: registers.efer & efer::NXE != 0,
+            smep: registers.cr4 & cr4::SMEP != 0,
+            smap: registers.cr4 & cr4::SMAP != 0,
+        };
+        self.machine.core.memory.set_paging(controls);
+        self.mode_changed();
+    }
+
+    /// Tells the memory the privilege level and AC, which may have changed.
+    fn mode_changed(&mut self) {
+        let is_user = self.privilege() == 3;
+        let core = &mut self.machine.core;
+        let ac = core.state.other_flags & flags::AC != 0;
+        core.memory.set_mode(is_user, ac);
+    }
+}
