@@ -21,7 +21,7 @@ pub struct BlockId {
 }
 
 /// An executed instruction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Executed {
     /// The address.
     pub rip: u64,
@@ -128,6 +128,8 @@ pub struct Machine {
     executed: u64,
     /// The time in which nothing was executed, in instructions.
     idle: u64,
+    /// The instruction of the system at which the machine stopped last.
+    stopped_at: Executed,
 }
 
 /// The earlier state of a machine. While it is held, memory that changes is saved.
@@ -164,6 +166,7 @@ impl Machine {
             library: Library::new(),
             executed: 0,
             idle: 0,
+            stopped_at: Executed::default(),
         }
     }
 
@@ -228,22 +231,44 @@ impl Machine {
 
     /// Executes at most `limit` instructions.
     pub fn run<O: Observer>(&mut self, limit: u64, observer: &mut O) -> Exit {
-        self.run_in::<O, false>(limit, observer)
+        // An observer can see every instruction.
+        let kind = if O::WANTED { Kind::Both } else { Kind::Joined };
+        self.run_in::<O, false>(limit, kind, observer)
     }
 
     /// Executes at most `limit` instructions in system mode: code is where the page tables say.
-    pub(crate) fn run_system<O: Observer>(&mut self, limit: u64, observer: &mut O) -> Exit {
-        self.run_in::<O, true>(limit, observer)
+    /// `is_observed`: some of the code is, if not with this observer.
+    pub(crate) fn run_system<O: Observer>(
+        &mut self,
+        limit: u64,
+        is_observed: bool,
+        observer: &mut O,
+    ) -> Exit {
+        let kind = if is_observed {
+            Kind::Both
+        } else {
+            Kind::Joined
+        };
+        self.run_in::<O, true>(limit, kind, observer)
+    }
+
+    /// The instruction of the system at which the machine stopped last. An observer that was told that
+    /// it starts has to be told when it was executed.
+    pub(crate) fn stopped_at(&self) -> Executed {
+        self.stopped_at
     }
 
     #[inline(always)]
-    fn run_in<O: Observer, const SYSTEM: bool>(&mut self, limit: u64, observer: &mut O) -> Exit {
+    fn run_in<O: Observer, const SYSTEM: bool>(
+        &mut self,
+        limit: u64,
+        kind: Kind,
+        observer: &mut O,
+    ) -> Exit {
         let mut left = limit;
         self.follow_space();
         self.forget_changes();
 
-        // An observer can see every instruction.
-        let kind = if O::WANTED { Kind::Both } else { Kind::Joined };
         self.code.set_kind(kind, &mut self.core.memory);
 
         // The block to run, and the block and exit that led here, to be linked to it.
@@ -414,7 +439,10 @@ impl Machine {
 
         match why {
             Stop::None | Stop::Unsupported | Stop::Code(_) => Err((0, Exit::Unsupported)),
-            Stop::System => Err((0, Exit::System)),
+            Stop::System => {
+                self.stopped_at = *insn;
+                Err((0, Exit::System))
+            }
             Stop::Device => self.access_device(insn, observer),
             Stop::Exception(exception) if exception.is_trap() => {
                 Err(self.behind(insn, observer, Exit::Exception(exception)))

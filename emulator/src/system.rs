@@ -30,7 +30,7 @@ use crate::core::Core;
 use crate::flags;
 use crate::machine::{Exit, Machine, Observer};
 use crate::processor::Processor;
-use crate::state::reg;
+use crate::state::{Preserved, reg};
 use crate::stop::Call;
 use boot::Entry;
 use devices::{Devices, Reset};
@@ -115,6 +115,48 @@ impl fmt::Display for Stopped {
     }
 }
 
+/// How ring 0 was entered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SystemEntry {
+    /// What goes on when the handler returns.
+    pub interrupted: Preserved,
+    /// Whether that is user mode.
+    pub from_user: bool,
+    /// Where the processor pushed the frame that `iret` pops: the address of the saved rip. `None` for a
+    /// system call, which pushes nothing.
+    pub frame: Option<u64>,
+    /// The vector of the exception or interrupt.
+    pub vector: Option<u8>,
+}
+
+/// Observes a kernel: its instructions, and what the processor does between them. User mode is not
+/// observed.
+pub trait SystemObserver: Observer {
+    /// Something entered ring 0, or interrupted it. `core` is at the first instruction of the handler.
+    fn entered(&mut self, entry: &SystemEntry, core: &Core);
+
+    /// `iret`, at which the state was `before`, has returned to ring 0.
+    fn returned(&mut self, before: &Preserved, core: &Core);
+
+    /// User mode goes on.
+    fn left(&mut self, core: &Core);
+}
+
+/// Nobody follows.
+impl SystemObserver for () {
+    fn entered(&mut self, _: &SystemEntry, _: &Core) {}
+    fn returned(&mut self, _: &Preserved, _: &Core) {}
+    fn left(&mut self, _: &Core) {}
+}
+
+/// What happened that an observer is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Passage {
+    Entered(SystemEntry),
+    Returned { before: Preserved },
+    Left,
+}
+
 /// A computer: a processor in system mode, its memory and its devices.
 #[derive(Clone, Debug)]
 pub struct System {
@@ -125,6 +167,10 @@ pub struct System {
     shadow: bool,
     /// Whether an NMI is being handled: until the next `iret`.
     nmi_blocked: bool,
+    /// What an observer has not been told yet.
+    passage: Option<Passage>,
+    /// Whether the last instruction was `hlt`.
+    halts: bool,
     /// Why it can no longer run.
     ended: Option<Stopped>,
 }
@@ -144,6 +190,8 @@ impl System {
             registers: Registers::new(&processor),
             shadow: false,
             nmi_blocked: false,
+            passage: None,
+            halts: false,
             ended: None,
         };
         system.set_controls();
@@ -202,7 +250,7 @@ impl System {
     }
 
     /// Executes at most this number of instructions. Time that the processor waits does not count.
-    pub fn run<O: Observer>(&mut self, limit: u64, observer: &mut O) -> Stopped {
+    pub fn run<O: SystemObserver>(&mut self, limit: u64, observer: &mut O) -> Stopped {
         let end = self.executed().saturating_add(limit);
         loop {
             if let Some(ended) = &self.ended {
@@ -213,11 +261,25 @@ impl System {
                 return Stopped::Limit;
             }
             self.advance(left, observer);
+            self.tell(observer);
+        }
+    }
+
+    /// Tells the observer what has happened since it was told last.
+    fn tell<O: SystemObserver>(&mut self, observer: &mut O) {
+        let Some(passage) = self.passage.take().filter(|_| O::WANTED) else {
+            return;
+        };
+        let core = &self.machine.core;
+        match passage {
+            Passage::Entered(entry) => observer.entered(&entry, core),
+            Passage::Returned { before } => observer.returned(&before, core),
+            Passage::Left => observer.left(core),
         }
     }
 
     /// Executes at most this number of instructions, but stops where the system is needed.
-    fn advance<O: Observer>(&mut self, left: u64, observer: &mut O) {
+    fn advance<O: SystemObserver>(&mut self, left: u64, observer: &mut O) {
         let now = self.now();
         let Some(devices) = self.devices() else {
             return;
@@ -238,11 +300,26 @@ impl System {
         } else {
             left.min(self.until_event())
         };
-        let exit = self.machine.run_system(most, observer);
+        let is_observed = O::WANTED && self.privilege() == 0;
+        let exit = if is_observed {
+            self.machine.run_system(most, true, observer)
+        } else {
+            self.machine.run_system(most, O::WANTED, &mut ())
+        };
         match exit {
             Exit::Limit if steps => self.raise_trap(vector::DEBUG),
             Exit::Limit => {}
-            Exit::System => self.execute_privileged(),
+            Exit::System => {
+                let insn = self.machine.stopped_at();
+                let done = self.execute_privileged();
+                if is_observed && done && self.passage.is_none() {
+                    let core = &self.machine.core;
+                    observer.after(core, &insn, core.state.rip);
+                }
+                if done && self.halts {
+                    self.halt();
+                }
+            }
             Exit::Exception(exception) => self.raise_exception(exception),
             Exit::Kernel(Call::Syscall) => self.enter_syscall(),
             // In system mode these are instructions of the system.
@@ -281,6 +358,7 @@ impl System {
 
     /// `hlt`: waits for the next event that ends it. rip is behind it.
     fn halt(&mut self) {
+        self.halts = false;
         let accepts = self.machine.core.state.other_flags & flags::IF != 0;
         loop {
             let now = self.now();

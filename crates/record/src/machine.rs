@@ -6,6 +6,9 @@ use unwind_sim_emulator::{AddressSpace, Core, State};
 use unwind_sim_unwind::memory::{Memory, MemoryError};
 use unwind_sim_unwind::truth::{Cpu, World};
 
+/// Size of a kernel's stack, bytes (Linux `arch/x86/include/asm/page_64_types.h`, `THREAD_SIZE`).
+pub const KERNEL_STACK: u64 = 16 << 10;
+
 /// The state as a shadow stack sees it, with the next instruction at `rip`.
 #[inline(always)]
 pub fn cpu_at(state: &State, rip: u64) -> Cpu {
@@ -45,30 +48,61 @@ impl Memory for MachineMemory<'_> {
 
 /// The shadow stack's view of the machine that it is kept beside.
 #[derive(Clone, Copy, Debug)]
-pub struct MachineWorld<'a>(pub &'a Core);
+pub struct MachineWorld<'a> {
+    core: &'a Core,
+    code: &'a [Range<u64>],
+}
+
+impl<'a> MachineWorld<'a> {
+    /// That of a process.
+    pub fn process(core: &'a Core) -> MachineWorld<'a> {
+        MachineWorld { core, code: &[] }
+    }
+
+    /// That of a kernel, whose code is only at these addresses: early page tables let more be executed. If
+    /// there are none, it is that of a process.
+    pub fn kernel(core: &'a Core, code: &'a [Range<u64>]) -> MachineWorld<'a> {
+        MachineWorld { core, code }
+    }
+
+    fn is_kernel(&self) -> bool {
+        !self.code.is_empty()
+    }
+}
 
 impl World for MachineWorld<'_> {
     fn word(&mut self, address: u64) -> Option<u64> {
-        self.0.memory.read_u64(address).ok()
+        self.core.memory.read_u64(address).ok()
     }
 
     fn is_code(&mut self, address: u64) -> bool {
-        self.0.memory.fetch(address, &mut [0]).is_ok()
+        let is_known = !self.is_kernel() || self.code.iter().any(|code| code.contains(&address));
+        is_known && self.core.memory.fetch(address, &mut [0]).is_ok()
+    }
+
+    fn is_returned_to(&mut self, address: u64) -> bool {
+        // A kernel keeps code addresses on its stacks for messages (Linux `_THIS_IP_`, `_RET_IP_`), and
+        // none of its functions returns through one that it has put there.
+        !self.is_kernel() && self.is_code(address)
     }
 
     fn is_generated(&mut self, address: u64) -> bool {
         // An object may be a file that another process has written.
-        let area = self.0.memory.area(address).map(|(_, area)| area);
+        let area = self.core.memory.area(address).map(|(_, area)| area);
         area.is_some_and(|area| !area.is_file() && area.object().is_none()) && self.is_code(address)
     }
 
     fn same_mapping(&mut self, a: u64, b: u64) -> bool {
-        let area = self.0.memory.area(a);
+        if self.is_kernel() {
+            // Its stacks are of this size, at multiples of it.
+            return a / KERNEL_STACK == b / KERNEL_STACK;
+        }
+        let area = self.core.memory.area(a);
         area.is_some_and(|(range, _)| range.contains(&b))
     }
 
     fn is_in_register(&mut self, value: u64) -> bool {
-        (0..16).any(|number| self.0.state.gpr(number) == value)
+        (0..16).any(|number| self.core.state.gpr(number) == value)
     }
 }
 
@@ -97,7 +131,7 @@ mod tests {
         private.expect("free");
 
         let core = Core::new(memory);
-        let mut world = MachineWorld(&core);
+        let mut world = MachineWorld::process(&core);
         let generated = [0, 1, 2, 3, 4, 5].map(|number| world.is_generated(CODE + number * PAGE));
         assert_eq!(generated, [true, false, false, false, false, false]);
     }

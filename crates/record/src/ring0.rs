@@ -75,7 +75,7 @@ impl Ring0Observer for Ring0Shadow {
                 0,
                 &cpu_at(&core.state, core.state.rip),
                 &mut inside.suspended,
-                &mut MachineWorld(core),
+                &mut MachineWorld::process(core),
             );
         }
     }
@@ -86,7 +86,7 @@ impl Ring0Observer for Ring0Shadow {
                 &cpu(before),
                 &cpu_at(&core.state, core.state.rip),
                 &mut inside.suspended,
-                &mut MachineWorld(core),
+                &mut MachineWorld::process(core),
             );
         }
     }

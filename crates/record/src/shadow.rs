@@ -230,7 +230,7 @@ impl Shadow {
             rax,
             &cpu_at(&core.state, next),
             &mut self.own.suspended,
-            &mut MachineWorld(core),
+            &mut MachineWorld::process(core),
         );
     }
 

@@ -5,7 +5,7 @@
 
 use super::descriptor::RPL;
 use super::registers::{efer, is_canonical, msr};
-use super::{CS, DS, ES, FS, GS, SS, Stopped, System, vector};
+use super::{CS, DS, ES, FS, GS, Passage, SS, Stopped, System, SystemEntry, vector};
 use crate::address_space::{Access, Fault, FaultKind};
 use crate::flags;
 use crate::processor::Vendor;
@@ -21,6 +21,8 @@ mod page {
     pub(super) const FETCH: u32 = 1 << 4;
 }
 
+/// Size of what `iretq` pops, bytes.
+const FRAME_BYTES: u64 = 40;
 /// Flags that are clear when a handler starts; IF, too, behind an interrupt gate.
 const CLEARED: u64 = flags::TF | flags::NT | flags::RF | flags::VM;
 
@@ -245,6 +247,7 @@ impl System {
         }
 
         let state = &self.machine.core.state;
+        let interrupted = state.preserved_at(state.rip);
         let resume = if source == Source::Fault {
             flags::RF
         } else {
@@ -275,6 +278,12 @@ impl System {
         if inner != privilege {
             state.segments[SS] = inner.into();
         }
+        self.passage = Some(Passage::Entered(SystemEntry {
+            interrupted,
+            from_user: privilege == 3,
+            frame: Some(top.wrapping_add(bytes.len() as u64 - FRAME_BYTES)),
+            vector: Some(raised.vector),
+        }));
         self.mode_changed();
         Ok(())
     }
@@ -292,6 +301,13 @@ impl System {
         let target = self.registers.kept(msr::LSTAR);
         let state = &mut self.machine.core.state;
         let flags = state.rflags() & !mask & !flags::RF;
+        let interrupted = state.preserved_at(state.rip);
+        self.passage = Some(Passage::Entered(SystemEntry {
+            interrupted,
+            from_user: true,
+            frame: None,
+            vector: None,
+        }));
         state.set_all_flags(flags);
         state.rip = target;
         state.segments[CS] = (star >> 32) as u16 & !RPL;
@@ -317,6 +333,7 @@ impl System {
         let selector = (star >> 48) as u16;
         state.segments[CS] = selector.wrapping_add(16) | 3;
         state.segments[SS] = selector.wrapping_add(8) | 3;
+        self.passage = Some(Passage::Left);
         self.mode_changed();
         Ok(())
     }
@@ -354,6 +371,7 @@ impl System {
             mask |= flags::IF;
         }
         let state = &mut self.machine.core.state;
+        let before = state.preserved_at(state.rip);
         let flags = state.rflags() & !mask | rflags & mask;
         state.set_all_flags(flags);
         state.rip = rip;
@@ -363,6 +381,10 @@ impl System {
         if outer > privilege {
             self.drop_inner_segments(outer);
         }
+        self.passage = Some(match outer {
+            3 => Passage::Left,
+            _ => Passage::Returned { before },
+        });
         self.nmi_blocked = false;
         self.mode_changed();
         Ok(())

@@ -26,8 +26,8 @@ pub(super) enum Done {
 pub(super) type Outcome = Result<Done, Raised>;
 
 impl System {
-    /// Executes the next instruction, at which the machine stopped.
-    pub(super) fn execute_privileged(&mut self) {
+    /// Executes the next instruction, at which the machine stopped. Returns whether it was executed.
+    pub(super) fn execute_privileged(&mut self) -> bool {
         let bytes = self.instruction_bytes();
         let options = self.machine.core.processor.decoder_options();
         let rip = self.machine.core.state.rip;
@@ -40,12 +40,13 @@ impl System {
                 if !matches!(done, Done::Again) {
                     self.machine.count();
                 }
-                // After `hlt`, rip is where it goes on.
-                if insn.mnemonic() == Mnemonic::Hlt {
-                    self.halt();
-                }
+                self.halts = insn.mnemonic() == Mnemonic::Hlt;
+                !matches!(done, Done::Again)
             }
-            Err(raised) => self.raise_fault(raised),
+            Err(raised) => {
+                self.raise_fault(raised);
+                false
+            }
         }
     }
 

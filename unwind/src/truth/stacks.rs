@@ -22,6 +22,10 @@ pub trait World {
     fn word(&mut self, address: u64) -> Option<u64>;
     /// Whether `address` is in executable memory.
     fn is_code(&mut self, address: u64) -> bool;
+    /// Whether code may return to `address` although no call was seen: the program has put it on its stack.
+    fn is_returned_to(&mut self, address: u64) -> bool {
+        self.is_code(address)
+    }
     /// Whether `address` is in executable memory that shows no file.
     fn is_generated(&mut self, address: u64) -> bool;
     /// Whether both addresses are in the same mapping.

@@ -140,6 +140,15 @@ impl Tracker {
         tracker
     }
 
+    /// Starts a thread whose first frame was prepared on its stack: the running function returns to
+    /// `return_address`, the word at rsp, where the thread begins.
+    pub fn prepared(cpu: &Cpu, return_address: u64, high: u64) -> Tracker {
+        let mut tracker = Tracker::root(cpu, high);
+        tracker.push(cpu.rsp, cpu.rsp.wrapping_add(8), return_address, cpu);
+        tracker.stats = Stats::default();
+        tracker
+    }
+
     /// A copy of the chain for a forked child, with all counters at zero.
     #[must_use]
     pub fn fork(&self) -> Tracker {

@@ -8,6 +8,7 @@ mod ahead;
 mod calls;
 mod deadlock;
 mod generated;
+mod kernel;
 mod mapped;
 mod now;
 mod outcome;
@@ -38,6 +39,8 @@ use super::walks::{Disagreement, Walks};
 use super::work::Work;
 use crate::engine::{Engine, Setting};
 use generated::WithoutTable;
+pub use kernel::KernelPlaces;
+use kernel::{KernelTasks, may_switch};
 use mapped::Mapped;
 use outcome::Outcome;
 use process::Processes;
@@ -145,6 +148,8 @@ pub struct Checker<'a> {
     stores: Stores,
     /// Generated code without a table.
     generated: WithoutTable,
+    /// If what is observed is a kernel.
+    kernel: Option<Box<KernelTasks>>,
     findings: Findings,
     walks: Walks,
     counts: Counts,
@@ -193,6 +198,7 @@ impl<'a> Checker<'a> {
             run: Run::NONE,
             stores: Stores::default(),
             generated: WithoutTable::default(),
+            kernel: None,
             walks: Walks::new(setting),
             counts: Counts {
                 tallies: [Tally::default(); UNWINDERS_MAX],
@@ -511,6 +517,9 @@ impl Checker<'_> {
     }
 
     fn step_slow(&mut self, core: &Core, class: Insn, next: u64) {
+        if may_switch(class) && self.switch_task(core, next) {
+            return;
+        }
         // What the step changes is seen by comparing with these values of before it.
         if self.stores.is_waiting() {
             self.stores.returned(class, self.current.before.rsp, next);

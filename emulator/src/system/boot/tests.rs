@@ -53,9 +53,10 @@ fn setup_header() -> Vec<u8> {
     bytes
 }
 
-/// Memory that is not zero, so that what must be zero has to be written.
+/// Memory that is not zero, so that what must be zero has to be written: as a page table entry, the
+/// bytes are a present and writable page.
 fn memory(mib: u64) -> Vec<u8> {
-    vec![0xcc; (mib * MIB) as usize]
+    vec![0xcf; (mib * MIB) as usize]
 }
 
 fn options(image: &[u8]) -> BootOptions<'_> {
@@ -109,15 +110,15 @@ fn segments_are_at_their_physical_addresses() {
     let entry = place(&options(&image), &mut ram).expect("a kernel");
 
     assert_eq!(entry.rip, CODE + 2);
-    assert_eq!(&ram[CODE as usize..][..5], b"CODE\xcc");
+    assert_eq!(&ram[CODE as usize..][..5], b"CODE\xcf");
     assert_eq!(&ram[DATA as usize..][..3], b"DAT");
     assert!(
         ram[DATA as usize + 3..][..4997]
             .iter()
             .all(|byte| *byte == 0)
     );
-    assert_eq!(ram[DATA as usize + 5000], 0xcc);
-    assert_eq!(ram[0], 0xcc);
+    assert_eq!(ram[DATA as usize + 5000], 0xcf);
+    assert_eq!(ram[0], 0xcf);
 }
 
 #[test]
@@ -288,11 +289,31 @@ fn the_initial_ram_disk_is_as_high_as_it_may_be() {
         room: 8191,
     };
     assert_eq!((error.what, error.offset), (what, 32 * MIB - 8191));
+}
 
-    // `initrd_addr_max` is the last byte: 28 MiB - 1.
+/// Where an initial RAM disk of two pages is, in memory that is zero and so takes no room.
+fn initrd_of_two_pages(addr_max: u32, mib: u64) -> u64 {
+    let (image, initrd) = (kernel(), vec![0xab; 8192]);
     let mut header = setup_header();
-    header[0x22c - 0x1f1..][..4].copy_from_slice(&(28 * MIB as u32 - 1).to_le_bytes());
-    assert_eq!(at(&header, 32), Ok(28 * MIB - 8192));
+    header[0x22c - 0x1f1..][..4].copy_from_slice(&addr_max.to_le_bytes());
+    let options = BootOptions {
+        setup_header: Some(&header),
+        initrd: Some(&initrd),
+        ..options(&image)
+    };
+    let mut ram = vec![0; (mib * MIB) as usize];
+    let page = place(&options, &mut ram).expect("a kernel").boot_params;
+    word::<4>(&ram, page + 0x218)
+}
+
+#[test]
+fn the_initial_ram_disk_is_where_the_kernel_can_use_it() {
+    // `initrd_addr_max` is the last byte.
+    let max = 28 * MIB as u32 - 1;
+    assert_eq!(initrd_of_two_pages(max, 32), 28 * MIB - 8192);
+    assert_eq!(initrd_of_two_pages(max - 1, 32), 28 * MIB - 3 * 4096);
+    // Not above 2 GiB, whatever the header says.
+    assert_eq!(initrd_of_two_pages(u32::MAX, 2064), 2048 * MIB - 8192);
 }
 
 #[test]
@@ -309,6 +330,10 @@ fn what_does_not_fit_is_reported() {
     };
     assert_eq!(fault(&no_memory, 18), (what, 64 + 56 + 24));
     assert_eq!(fault(&no_memory, 0), (Kind::TooLittleMemory(0), 0));
+    // Zero, so that it takes no room.
+    let mut large = vec![0; RAM_MAX as usize + 4096];
+    let error = place(&no_memory, &mut large).expect_err("too much");
+    assert_eq!(error.what, Kind::TooMuchMemory(RAM_MAX + 4096));
 
     let header = setup_header();
     let small = BootOptions {
@@ -338,6 +363,21 @@ fn what_does_not_fit_is_reported() {
         max: 2047,
     };
     assert_eq!(line(2048), Some(what));
+
+    // A header cannot ask for more than the page that is kept for it.
+    let (mut header, long) = (setup_header(), "x".repeat(4096));
+    header[0x238 - 0x1f1..][..4].copy_from_slice(&8192_u32.to_le_bytes());
+    let options_long = BootOptions {
+        setup_header: Some(&header),
+        command_line: &long,
+        ..options(&image)
+    };
+    let what = Kind::CommandLineTooLong {
+        size: 4096,
+        max: 4095,
+    };
+    assert_eq!(fault(&options_long, 32), (what, 4095));
+
     let nul = BootOptions {
         command_line: "a\0b",
         ..options(&image)

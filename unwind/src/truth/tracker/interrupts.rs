@@ -6,6 +6,10 @@ use crate::insn::Insn;
 use crate::truth::stacks::{Cpu, ShadowFrame, Suspended, World};
 use crate::truth::{SIGNAL_FRAME_RIP, TrueKind};
 
+/// How far down entry code moves the frame that `iret` pops, bytes: `int3` from the kernel leaves room for
+/// a call that its handler emulates (Linux `idtentry`, `create_gap`).
+const MOVED_MAX: u64 = 48;
+
 impl Tracker {
     /// A signal was delivered. `interrupted` is what the kernel saved in the signal frame; `entry`
     /// is the state at the handler's first instruction, where rsp points to `restorer` (Linux
@@ -88,7 +92,8 @@ impl Tracker {
         let chain = &mut self.chain;
         let is_it = |s: &Segment| {
             let held = chain.frames.get(s.first);
-            held.is_some_and(|f| f.kind == TrueKind::Trapped && f.slot == before.rsp)
+            let below = |f: &ShadowFrame| f.slot.wrapping_sub(before.rsp);
+            held.is_some_and(|f| f.kind == TrueKind::Trapped && below(f) <= MOVED_MAX)
         };
 
         let Some(index) = chain.segments.iter().rposition(is_it) else {
@@ -106,13 +111,33 @@ impl Tracker {
         // The handler changed the frame before it returned.
         if held.pc != after.rip || held.cfa != after.rsp {
             self.stats.redirected += 1;
-            // As if the interrupted code had loaded rsp.
-            let from = Cpu {
-                rsp: held.cfa,
-                ..*before
-            };
-            self.load_sp(&from, after, suspended, world);
+            self.go_elsewhere(&held, before, after, suspended, world);
         }
+    }
+
+    /// The handler of `held` has changed what is interrupted: it goes on at `after`.
+    fn go_elsewhere(
+        &mut self,
+        held: &ShadowFrame,
+        before: &Cpu,
+        after: &Cpu,
+        suspended: &mut Suspended,
+        world: &mut dyn World,
+    ) {
+        let injected = world.word(after.rsp).filter(|&w| world.is_code(w));
+        if let (true, Some(pc)) = (after.rsp == held.cfa.wrapping_sub(8), injected) {
+            // The handler made the interrupted function call another one: Go's asyncPreempt, Linux's
+            // `int3_emulate_call`.
+            self.push(after.rsp, held.cfa, pc, after);
+            return;
+        }
+
+        // As if the interrupted code had loaded rsp.
+        let from = Cpu {
+            rsp: held.cfa,
+            ..*before
+        };
+        self.load_sp(&from, after, suspended, world);
     }
 
     /// The saved rip of an interrupted frame, at `slot`, was written: the handler will return to
@@ -165,18 +190,6 @@ impl Tracker {
         }
 
         self.stats.redirected += 1;
-        let injected = world.word(after.rsp).filter(|&w| world.is_code(w));
-        if let (true, Some(pc)) = (after.rsp == held.cfa.wrapping_sub(8), injected) {
-            // The handler made the interrupted function call another one (Go's asyncPreempt).
-            self.push(after.rsp, held.cfa, pc, after);
-            return;
-        }
-
-        // As if the interrupted code had loaded rsp.
-        let from = Cpu {
-            rsp: held.cfa,
-            ..*before
-        };
-        self.load_sp(&from, after, suspended, world);
+        self.go_elsewhere(&held, before, after, suspended, world);
     }
 }

@@ -126,7 +126,9 @@ impl Tracker {
     #[inline]
     pub(super) fn may_return_to<W: World + ?Sized>(&self, value: u64, world: &mut W) -> bool {
         let top = self.chain.frames.last();
-        value >= CODE_MIN && top.is_none_or(|f| !f.saved.contains(&value)) && world.is_code(value)
+        value >= CODE_MIN
+            && top.is_none_or(|f| !f.saved.contains(&value))
+            && world.is_returned_to(value)
     }
 
     /// Whether a push to `slot` leaves the planted words as they are.

@@ -45,7 +45,7 @@ impl Processes {
     }
 
     /// Adds the statistics of a shadow stack that is no more.
-    fn add_earlier(&mut self, stats: Option<Stats>) {
+    pub(super) fn add_earlier(&mut self, stats: Option<Stats>) {
         if let Some(stats) = stats {
             self.earlier = self.earlier.plus(&stats);
         }

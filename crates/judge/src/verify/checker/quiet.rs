@@ -211,7 +211,7 @@ impl Checker<'_> {
                         slot,
                         value,
                         &saved,
-                        &mut MachineWorld(core),
+                        &mut MachineWorld::kernel(core, &self.stacks.code),
                     );
                 if is_plain {
                     // The push may still stop, at a page that is not there: it is reported when it

@@ -3,6 +3,7 @@
 use crate::verify::departures::Activation;
 use crate::verify::numbered::NONE;
 use std::collections::HashMap;
+use std::ops::Range;
 use unwind_sim_emulator::linux::Task;
 use unwind_sim_emulator::{Core, State};
 use unwind_sim_record::machine::{MachineWorld, cpu_at};
@@ -39,6 +40,8 @@ pub(super) struct Stacks {
     others: HashMap<Task, (Tracker, Vec<Site>)>,
     /// The stacks that no thread is on, by which switches between them are recognised.
     suspended: Suspended,
+    /// Of a kernel, the addresses of its code; of a process nothing.
+    pub(super) code: Vec<Range<u64>>,
 }
 
 impl Stacks {
@@ -50,6 +53,7 @@ impl Stacks {
             sites: Vec::new(),
             others: HashMap::new(),
             suspended: Suspended::new(),
+            code: Vec::new(),
         }
     }
 
@@ -86,6 +90,7 @@ impl Stacks {
             sites: self.sites.clone(),
             others: HashMap::new(),
             suspended: self.suspended.clone(),
+            code: self.code.clone(),
         }
     }
 
@@ -134,14 +139,16 @@ impl Stacks {
     #[inline]
     pub(super) fn step(&mut self, class: Insn, (before, rax): (&Cpu, u64), core: &Core, next: u64) {
         let after = cpu_at(&core.state, next);
-        self.tracker.step(
-            class,
-            before,
-            rax,
-            &after,
-            &mut self.suspended,
-            &mut MachineWorld(core),
-        );
+        let mut world = MachineWorld::kernel(core, &self.code);
+        let (tracker, suspended) = (&mut self.tracker, &mut self.suspended);
+        tracker.step(class, before, rax, &after, suspended, &mut world);
+    }
+
+    /// `iret` has returned to ring 0.
+    pub(super) fn iret(&mut self, before: &Cpu, after: &Cpu, core: &Core) {
+        let mut world = MachineWorld::kernel(core, &self.code);
+        let suspended = &mut self.suspended;
+        self.tracker.iret(before, after, suspended, &mut world);
     }
 
     /// The innermost frame, by the number of frames, its slot and its pc, and whether the truth is in
