@@ -39,7 +39,7 @@ pub use fault::{Access, Fault, FaultKind, MapError, Permissions};
 pub use history::{HISTORY_BYTES_MAX, RestoreError};
 pub use ids::{MemoryKey, ObjectId, SpaceId};
 pub use limits::{AREAS_MAX, MMAP_MIN_ADDR, PAGE_SIZE, PAGES_MAX, TASK_SIZE};
-pub(crate) use paging::{Controls, Paging};
+pub(crate) use paging::{Controls, PHYSICAL_BITS, Paging};
 pub use shared::ObjectError;
 pub use snapshot::Snapshot;
 pub use space::Change;

@@ -198,8 +198,7 @@ impl Code {
     /// Forgets all blocks if there are too many.
     fn make_room(&mut self, memory: &mut AddressSpace) {
         if self.blocks.len() >= self.blocks_max {
-            self.clear();
-            memory.unwatch_code();
+            self.forget_all(memory);
         }
     }
 
@@ -251,9 +250,14 @@ impl Code {
     pub(crate) fn set_kind(&mut self, kind: Kind, memory: &mut AddressSpace) {
         if kind != self.kind {
             self.kind = kind;
-            self.clear();
-            memory.unwatch_code();
+            self.forget_all(memory);
         }
+    }
+
+    /// Forgets all blocks.
+    pub(crate) fn forget_all(&mut self, memory: &mut AddressSpace) {
+        self.clear();
+        memory.unwatch_code();
     }
 
     /// Forgets the blocks that overlap a range.

@@ -45,6 +45,9 @@ pub const ARITHMETIC: u64 = CF | PF | AF | ZF | SF | OF;
 /// The flags that `popf` can change in user mode.
 pub const USER: u64 = ARITHMETIC | TF | DF | NT | AC | ID;
 
+/// All flags that exist.
+pub(crate) const ALL: u64 = USER | IF | IOPL | RF | VM | VIF | VIP;
+
 /// The two bits that encode CF and OF.
 const TOP: u64 = 0b11 << 62;
 const AUX: u64 = 1 << 3;

@@ -50,6 +50,12 @@ pub(crate) fn lower(
         return length;
     }
 
+    if processor.gates().refuse(insn).is_some() {
+        op.run = op::system_only;
+        out.push(op);
+        return length;
+    }
+
     if depends_on_time(insn) {
         // The number of instructions before it in the block.
         op.imm = out.iter().map(Op::instructions).sum::<u64>() as i32;

@@ -5,6 +5,7 @@ use crate::address_space::{self, AddressSpace, Guard, RestoreError};
 use crate::code::{self, Block, Code, Kind, Library, NONE};
 use crate::core::Core;
 use crate::op::{Flow, Op};
+use crate::processor::Gates;
 use crate::state::State;
 use crate::stop::{Call, Exception, Stop};
 use hashbrown::{HashMap, HashSet};
@@ -222,6 +223,14 @@ impl Machine {
     /// Lets time go by.
     pub(crate) fn wait(&mut self, time: u64) {
         self.idle += time;
+    }
+
+    /// Sets what control registers forbid. Code that was decoded under others is forgotten.
+    pub(crate) fn set_gates(&mut self, gates: Gates) {
+        if self.core.processor.gates() != gates {
+            self.core.processor.set_gates(gates);
+            self.code.forget_all(&mut self.core.memory);
+        }
     }
 
     /// Counts an instruction that was executed elsewhere.

@@ -6,10 +6,12 @@
 
 mod amd;
 mod feature;
+mod gates;
 mod generation;
 pub mod host;
 
 pub use feature::Feature;
+pub(crate) use gates::{Gates, Refused};
 pub use generation::Generation;
 
 use iced_x86::{Code, DecoderOptions, Instruction, Mnemonic};
@@ -87,6 +89,8 @@ pub struct Processor {
     generation: Generation,
     /// The features, one bit for each [`Feature`].
     features: u64,
+    /// What control registers forbid, in system mode.
+    gates: Gates,
 }
 
 impl Default for Processor {
@@ -114,6 +118,7 @@ impl Processor {
             level,
             generation: Generation::of(level, vendor),
             features: Feature::all().filter(of_level).map(bit).sum(),
+            gates: Gates::default(),
         }
     }
 
@@ -223,6 +228,16 @@ impl Processor {
             Generation::Nehalem | Generation::Skylake | Generation::Zen => false,
             Generation::Zen3 | Generation::Zen4 | Generation::Zen5 => true,
         }
+    }
+
+    /// What control registers forbid.
+    pub(crate) fn gates(&self) -> Gates {
+        self.gates
+    }
+
+    /// Sets what control registers forbid. Decoded code may then be wrong.
+    pub(crate) fn set_gates(&mut self, gates: Gates) {
+        self.gates = gates;
     }
 
     /// The generation.

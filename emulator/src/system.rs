@@ -10,9 +10,10 @@
 //! `hlt` skips to the next event of a device. A run depends on nothing else.
 //!
 //! Source: Intel SDM volume 3; AMD APM volume 2. Not modelled: protected and compatibility mode, so no
-//! 32-bit programs; task switches; #NM; breakpoints in debug registers; machine checks; performance
+//! 32-bit programs; task switches; breakpoints in debug registers; machine checks; performance
 //! counters; system management mode; virtualization.
 
+mod alignment;
 pub mod boot;
 mod controls;
 mod cpuid;
@@ -24,17 +25,18 @@ mod ports;
 mod privileged;
 mod registers;
 mod segments;
+mod transfers;
 
 use crate::address_space::{AddressSpace, Controls};
 use crate::core::Core;
 use crate::flags;
 use crate::machine::{Exit, Machine, Observer};
-use crate::processor::Processor;
+use crate::processor::{Gates, Processor};
 use crate::state::{Preserved, reg};
-use crate::stop::Call;
+use crate::stop::{Call, Exception};
 use boot::Entry;
 use devices::{Devices, Reset};
-use registers::{Registers, cr0, cr4, efer};
+use registers::{Registers, cr0, cr4, efer, msr};
 use std::fmt;
 
 /// Selectors with which 64-bit code starts (`Documentation/arch/x86/boot.rst`): `__BOOT_CS`, and
@@ -56,8 +58,8 @@ mod vector {
     pub(super) const DEBUG: u8 = 1;
     pub(super) const NMI: u8 = 2;
     pub(super) const BREAKPOINT: u8 = 3;
-    pub(super) const OVERFLOW: u8 = 4;
     pub(super) const INVALID_OPCODE: u8 = 6;
+    pub(super) const NOT_AVAILABLE: u8 = 7;
     pub(super) const DOUBLE_FAULT: u8 = 8;
     pub(super) const INVALID_TASK: u8 = 10;
     pub(super) const NOT_PRESENT: u8 = 11;
@@ -157,14 +159,35 @@ enum Passage {
     Left,
 }
 
+/// What the last instruction delays until the next one is executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Shadow {
+    #[default]
+    Nothing,
+    /// Interrupts: by `sti`.
+    Interrupts,
+    /// Interrupts and traps: by loading ss. Another load of ss then delays nothing.
+    InterruptsAndTraps,
+}
+
+/// What comes after an instruction that started with TF.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    /// A trap, although the instruction may have cleared TF.
+    Trap,
+    /// A trap if TF is set now: after `syscall` and `sysret`.
+    TrapIfStill,
+    /// A handler, whose frame has TF: after an exception or `int n`.
+    Handler,
+}
+
 /// A computer: a processor in system mode, its memory and its devices.
 #[derive(Clone, Debug)]
 pub struct System {
     /// The processor with its memory.
     pub machine: Machine,
     registers: Registers,
-    /// Whether the last instruction delays interrupts by one: `sti`, and loading ss.
-    shadow: bool,
+    shadow: Shadow,
     /// Whether an NMI is being handled: until the next `iret`.
     nmi_blocked: bool,
     /// What an observer has not been told yet.
@@ -188,7 +211,7 @@ impl System {
         let mut system = System {
             machine: Machine::new(core),
             registers: Registers::new(&processor),
-            shadow: false,
+            shadow: Shadow::Nothing,
             nmi_blocked: false,
             passage: None,
             halts: false,
@@ -290,42 +313,71 @@ impl System {
             return;
         }
         let shadow = std::mem::take(&mut self.shadow);
-        if !shadow && self.take_interrupt() {
+        if shadow == Shadow::Nothing && self.take_interrupt() {
             return;
         }
 
-        let steps = self.machine.core.state.other_flags & flags::TF != 0;
-        let most = if shadow || steps {
+        let flags = self.machine.core.state.other_flags;
+        let steps = flags & flags::TF != 0;
+        let resumes = flags & flags::RF != 0;
+        let checks = self.checks_alignment();
+        if checks && self.is_misaligned() {
+            return self.raise_exception(Exception::Alignment);
+        }
+        let is_one = checks || shadow != Shadow::Nothing || steps || resumes;
+        let most = if is_one {
             1
         } else {
             left.min(self.until_event())
         };
+        let start = self.machine.core.state.rip;
+        self.machine.core.state.single_iteration = steps;
         let is_observed = O::WANTED && self.privilege() == 0;
         let exit = if is_observed {
             self.machine.run_system(most, true, observer)
         } else {
             self.machine.run_system(most, O::WANTED, &mut ())
         };
-        match exit {
-            Exit::Limit if steps => self.raise_trap(vector::DEBUG),
-            Exit::Limit => {}
+        if resumes {
+            // RF holds for one instruction. If that faults, it is in the frame in any case.
+            self.machine.core.state.other_flags &= !flags::RF;
+        }
+
+        let next = match exit {
+            Exit::Limit => Next::Trap,
             Exit::System => {
                 let insn = self.machine.stopped_at();
-                let done = self.execute_privileged();
-                if is_observed && done && self.passage.is_none() {
+                let before = self.executed();
+                let next = self.execute_privileged(shadow);
+                let is_done = self.executed() != before;
+                if is_observed && is_done && self.passage.is_none() {
                     let core = &self.machine.core;
                     observer.after(core, &insn, core.state.rip);
                 }
-                if done && self.halts {
+                if self.halts {
                     self.halt();
                 }
+                next
             }
-            Exit::Exception(exception) => self.raise_exception(exception),
+            Exit::Exception(exception) => {
+                self.raise_exception(exception);
+                Next::Handler
+            }
             Exit::Kernel(Call::Syscall) => self.enter_syscall(),
             // In system mode these are instructions of the system.
             Exit::Kernel(Call::Int80) | Exit::Halt | Exit::Unsupported => {
                 self.end_unmodelled("an instruction");
+                Next::Handler
             }
+        };
+        let now_steps = self.machine.core.state.other_flags & flags::TF != 0;
+        let traps = match next {
+            Next::Trap => steps,
+            Next::TrapIfStill => now_steps,
+            Next::Handler => false,
+        };
+        if traps && self.shadow != Shadow::InterruptsAndTraps {
+            self.raise_step(start);
         }
     }
 
@@ -416,6 +468,17 @@ impl System {
             smap: registers.cr4 & cr4::SMAP != 0,
         };
         self.machine.core.memory.set_paging(controls);
+        let gates = Gates {
+            emulates: registers.cr0 & cr0::EM != 0,
+            switched: registers.cr0 & cr0::TS != 0,
+            waits: registers.cr0 & cr0::MP != 0,
+            no_sse: registers.cr4 & cr4::OSFXSR == 0,
+            no_xsave: registers.cr4 & cr4::OSXSAVE == 0,
+            no_bases: registers.cr4 & cr4::FSGSBASE == 0,
+            no_time: registers.cr4 & cr4::TSD != 0,
+            other_time: registers.tsc_offset != 0 || registers.kept(msr::TSC_AUX) != 0,
+        };
+        self.machine.set_gates(gates);
         self.mode_changed();
     }
 

@@ -10,3 +10,4 @@ mod fused;
 mod linux;
 mod snapshots;
 mod spaces;
+mod system;

@@ -33,7 +33,7 @@ mod entry {
 }
 
 /// Width of a physical address, bits, as `cpuid` says.
-const PHYSICAL_BITS: u32 = 40;
+pub(crate) const PHYSICAL_BITS: u32 = 40;
 /// Bits of an entry that must be 0: of the address, those that the processor does not have.
 const RESERVED: u64 = entry::ADDRESS & !((1 << PHYSICAL_BITS) - 1);
 /// What a large page's entry must not have between its flags and its address: bit 12 is PAT.
@@ -72,6 +72,8 @@ pub(crate) struct Paging {
     code: Vec<bool>,
     /// Increased whenever translations may have changed.
     epoch: u32,
+    /// Whether there may be recent translations of pages of 1 GiB.
+    has_huge: bool,
     /// The time, while devices may be accessed.
     open: Option<u64>,
     pub(crate) devices: Devices,
@@ -82,6 +84,8 @@ pub(crate) struct Paging {
 struct Translation {
     physical: u64,
     is_user: bool,
+    /// Whether it is in a page of 1 GiB.
+    is_huge: bool,
 }
 
 /// The entries that translate an address, from the last table to the first one.
@@ -183,6 +187,7 @@ impl Paging {
         Ok(Translation {
             physical: walk.physical,
             is_user: walk.is_user,
+            is_huge: walk.count == 2,
         })
     }
 
@@ -249,6 +254,7 @@ impl AddressSpace {
             other: Tlb::default(),
             code: vec![false; frames],
             epoch: 0,
+            has_huge: false,
             open: None,
             devices,
         }));
@@ -303,12 +309,17 @@ impl AddressSpace {
         self.tlb.flush();
         if let Some(paging) = &mut self.paging {
             paging.other.flush();
+            paging.has_huge = false;
             paging.epoch = paging.epoch.wrapping_add(1);
         }
     }
 
     /// Forgets the translation of an address. It can have been that of a large page.
     pub(crate) fn forget_translation(&mut self, address: u64) {
+        // Pages of 1 GiB are rare, so which of them is not looked at.
+        if self.paging.as_ref().is_some_and(|paging| paging.has_huge) {
+            return self.forget_translations();
+        }
         self.tlb.forget_around(address);
         if let Some(paging) = &mut self.paging {
             paging.other.forget_around(address);
@@ -368,9 +379,12 @@ impl AddressSpace {
 
     /// Stores bytes as the processor itself does, all of them or none.
     pub(crate) fn store_implicit(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
-        let last = bytes.len().saturating_sub(1) as u64;
-        for at in [address, address.wrapping_add(last)] {
-            self.translate_implicit(at, Access::Write)?;
+        // As if words were pushed one by one: the highest comes first, then the highest of the lower page.
+        let top = address.wrapping_add(bytes.len().saturating_sub(8) as u64);
+        self.translate_implicit(top, Access::Write)?;
+        if top / PAGE_SIZE != address / PAGE_SIZE {
+            let lower = (top - top % PAGE_SIZE).wrapping_sub(8);
+            self.translate_implicit(lower, Access::Write)?;
         }
         for (number, &byte) in bytes.iter().enumerate() {
             let at = address.wrapping_add(number as u64);
@@ -432,11 +446,12 @@ impl AddressSpace {
 
     /// What an access in system mode finds; also, whether it is a user page.
     fn reach(&mut self, address: u64, access: Access) -> Result<(Physical, Translation), Fault> {
-        let Some(paging) = &self.paging else {
+        let Some(paging) = &mut self.paging else {
             return Err(Fault::new(address, access, FaultKind::Unmapped));
         };
         let is_user = paging.is_user;
         let found = paging.translate(self.frames.bytes_mut(), address, access, is_user)?;
+        paging.has_huge |= found.is_huge;
         let at = found.physical;
         let what = if paging.devices.is_device(at) {
             match paging.open {

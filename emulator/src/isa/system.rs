@@ -38,7 +38,7 @@ pub(super) fn select(insn: &Instruction, op: &mut Op) -> Option<Run> {
         }
         // Invalid outside the kernel, or not enabled: shadow stacks (CR4.CET) are not.
         Clac | Stac => crate::op::system_or_invalid,
-        Verr | Verw | Lar | Lsl => crate::op::system_only,
+        Verr | Verw | Lar | Lsl | Lfs | Lgs | Lss | Sysenter => crate::op::system_only,
         Monitor | Mwait | Rsm | Incsspd | Incsspq | Saveprevssp | Rstorssp | Wrssd | Wrssq
         | Wrussd | Wrussq | Setssbsy | Clrssbsy => crate::op::invalid,
         _ => return None,
@@ -57,6 +57,9 @@ fn privileged(core: &mut Core, _: &Op) -> Flow {
 }
 
 fn syscall(core: &mut Core, op: &Op) -> Flow {
+    if core.is_system {
+        return stop(core, Stop::Kernel(Call::Syscall));
+    }
     let next = core
         .state
         .rip
@@ -77,11 +80,11 @@ fn int(core: &mut Core, op: &Op) -> Flow {
 }
 
 fn int3(core: &mut Core, _: &Op) -> Flow {
-    raise(core, Exception::Breakpoint)
+    system_or(core, |core| raise(core, Exception::Breakpoint))
 }
 
 fn int1(core: &mut Core, _: &Op) -> Flow {
-    raise(core, Exception::Debug)
+    system_or(core, |core| raise(core, Exception::Debug))
 }
 
 fn hlt(core: &mut Core, _: &Op) -> Flow {

@@ -148,10 +148,11 @@ const GROUPS: &[(Select, &[Mnemonic])] = &[
     ]),
     (system::select, &[
         Clac, Cli, Clrssbsy, Clts, Clzero, Hlt, In, Incsspd, Incsspq, Insb, Insd, Insw, Int,
-        Int1, Int3, Invd, Invlpg, Lar, Lgdt, Lidt, Lldt, Lmsw, Lsl, Ltr, Monitor, Mwait, Out, Outsb,
-        Outsd, Outsw, Rdmsr, Rdpmc, Rsm, Rstorssp, Saveprevssp, Setssbsy, Sgdt, Sidt, Sldt,
-        Smsw, Stac, Sti, Str, Swapgs, Syscall, Sysexit, Sysexitq, Sysret, Sysretq, Ud0, Ud1,
-        Ud2, Verr, Verw, Wbinvd, Wrmsr, Wrssd, Wrssq, Wrussd, Wrussq, Xsetbv,
+        Int1, Int3, Invd, Invlpg, Lar, Lfs, Lgdt, Lgs, Lidt, Lldt, Lmsw, Lsl, Lss, Ltr, Monitor,
+        Mwait, Out, Outsb, Outsd, Outsw, Rdmsr, Rdpmc, Rsm, Rstorssp, Saveprevssp, Setssbsy,
+        Sgdt, Sidt, Sldt, Smsw, Stac, Sti, Str, Swapgs, Syscall, Sysenter, Sysexit, Sysexitq,
+        Sysret, Sysretq, Ud0, Ud1, Ud2, Verr, Verw, Wbinvd, Wrmsr, Wrssd, Wrssq, Wrussd, Wrussq,
+        Xsetbv,
     ]),
     (far::select, &[
         Iret, Iretd, Iretq, Retf,

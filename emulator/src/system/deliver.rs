@@ -1,16 +1,17 @@
-//! Exceptions, interrupts, `syscall` and the ways back.
+//! Exceptions, interrupts, `syscall` and `sysret`.
 //!
 //! Source: Intel SDM volume 3, "exception and interrupt handling in 64-bit mode", "conditions for
-//! generating a double fault"; volume 2, IRET, SYSCALL, SYSRET.
+//! generating a double fault"; volume 2, SYSCALL, SYSRET.
 
 use super::descriptor::RPL;
 use super::registers::{efer, is_canonical, msr};
-use super::{CS, DS, ES, FS, GS, Passage, SS, Stopped, System, SystemEntry, vector};
+use super::{CS, Next, Passage, SS, Stopped, System, SystemEntry, vector};
 use crate::address_space::{Access, Fault, FaultKind};
 use crate::flags;
 use crate::processor::Vendor;
 use crate::state::reg;
 use crate::stop::Exception;
+use iced_x86::Decoder;
 
 /// Bits of the error code of a page fault.
 mod page {
@@ -54,6 +55,16 @@ impl Raised {
         Raised::new(vector::GENERAL_PROTECTION, Some(0))
     }
 
+    /// An exception about a selector, while something is delivered: `external` is EXT.
+    fn caused_by(self, external: u32) -> Raised {
+        let is_selector = !self.is_page_fault();
+        let bit = if is_selector { external } else { 0 };
+        Raised {
+            error: self.error.map(|error| error | bit),
+            ..self
+        }
+    }
+
     /// Whether it belongs to the class of which two are a double fault.
     fn is_contributory(self) -> bool {
         use vector::{DIVIDE, GENERAL_PROTECTION, INVALID_TASK, NOT_PRESENT, STACK};
@@ -75,6 +86,8 @@ enum Source {
     Fault,
     /// An exception of an instruction that was executed.
     Trap,
+    /// One of an iteration of a repeated instruction that goes on: RF is set in what is pushed.
+    TrapWithin,
     /// `int n`, `int3`, `into`: the gate's privilege counts.
     Software,
     /// From outside.
@@ -115,12 +128,12 @@ impl System {
     pub(super) fn raise_exception(&mut self, exception: Exception) {
         let (vector, error) = match exception {
             Exception::Divide => (vector::DIVIDE, None),
-            Exception::Debug => return self.raise_trap(vector::DEBUG),
-            Exception::Breakpoint => return self.raise_software(vector::BREAKPOINT),
-            Exception::Overflow => return self.raise_software(vector::OVERFLOW),
-            Exception::Interrupt(_) | Exception::GeneralProtection => {
-                (vector::GENERAL_PROTECTION, Some(0))
-            }
+            // In system mode, software interrupts are instructions of the system.
+            Exception::Debug
+            | Exception::Breakpoint
+            | Exception::Overflow
+            | Exception::Interrupt(_)
+            | Exception::GeneralProtection => (vector::GENERAL_PROTECTION, Some(0)),
             Exception::InvalidOpcode => (vector::INVALID_OPCODE, None),
             Exception::Memory(fault) => {
                 let raised = self.memory_fault(fault);
@@ -147,31 +160,50 @@ impl System {
 
     /// Raises an exception of the next instruction.
     pub(super) fn raise_fault(&mut self, raised: Raised) {
-        self.raise(raised, Source::Fault);
+        let rip = self.machine.core.state.rip;
+        self.raise(raised, Source::Fault, rip);
     }
 
-    /// Raises an exception of the last instruction.
-    pub(super) fn raise_trap(&mut self, vector: u8) {
-        if vector == vector::DEBUG {
-            // DR6.BS, which says that it was a single step.
-            self.registers.debug[6] |= 1 << 14;
-        }
-        self.raise(Raised::new(vector, None), Source::Trap);
+    /// Raises an exception of the instruction at `start`, which was executed.
+    pub(super) fn raise_trap(&mut self, vector: u8, start: u64) {
+        self.raise(Raised::new(vector, None), Source::Trap, start);
     }
 
-    /// `int n`; rip is behind it.
-    pub(super) fn raise_software(&mut self, vector: u8) {
-        self.raise(Raised::new(vector, None), Source::Software);
+    /// The trap of a single step: of the instruction at `start`, or of one of its iterations.
+    pub(super) fn raise_step(&mut self, start: u64) {
+        // DR6.BS, which says that it was a single step.
+        self.registers.debug[6] |= 1 << 14;
+        // Only a repeated instruction goes on where it started, apart from a jump to itself.
+        let goes_on = self.machine.core.state.rip == start && self.is_repeated();
+        let source = if goes_on {
+            Source::TrapWithin
+        } else {
+            Source::Trap
+        };
+        self.raise(Raised::new(vector::DEBUG, None), source, start);
+    }
+
+    /// Whether the next instruction is a repeated one.
+    fn is_repeated(&self) -> bool {
+        let bytes = self.instruction_bytes();
+        let insn = Decoder::new(64, &bytes, 0).decode();
+        insn.is_string_instruction() && (insn.has_rep_prefix() || insn.has_repne_prefix())
+    }
+
+    /// `int n` and `int3` at `start`; rip is behind it.
+    pub(super) fn raise_software(&mut self, vector: u8, start: u64) {
+        self.raise(Raised::new(vector, None), Source::Software, start);
     }
 
     /// An interrupt or NMI.
     pub(super) fn raise_interrupt(&mut self, vector: u8) {
-        self.raise(Raised::new(vector, None), Source::External);
+        let rip = self.machine.core.state.rip;
+        self.raise(Raised::new(vector, None), Source::External, rip);
     }
 
-    /// Delivers it; if that raises another exception, that one, or a double fault.
-    fn raise(&mut self, first: Raised, source: Source) {
-        let rip = self.machine.core.state.rip;
+    /// Delivers it; if that raises another exception, that one, or a double fault. `start` is where the
+    /// instruction starts that raised it.
+    fn raise(&mut self, first: Raised, source: Source, start: u64) {
         let (mut raised, mut source) = (first, source);
         // Each exception is of a later kind than the one before, or the last one.
         loop {
@@ -181,12 +213,19 @@ impl System {
             let Err(second) = self.enter(raised, source) else {
                 return;
             };
-            let is_benign = !(raised.is_contributory() || raised.is_page_fault());
-            let becomes_double = second.is_contributory() && !is_benign
-                || second.is_page_fault() && raised.is_page_fault();
-            if raised.vector == vector::DOUBLE_FAULT {
-                self.ended = Some(Stopped::TripleFault { rip });
+            if raised.vector == vector::DOUBLE_FAULT && source == Source::Fault {
+                self.ended = Some(Stopped::TripleFault { rip: start });
                 return;
+            }
+            // Interrupts, also by `int n` with the vector of an exception, are benign.
+            let is_exception = source == Source::Fault;
+            let becomes_double = is_exception
+                && (second.is_contributory()
+                    && (raised.is_contributory() || raised.is_page_fault())
+                    || second.is_page_fault() && raised.is_page_fault());
+            if source == Source::Software {
+                // The instruction itself faults.
+                self.machine.core.state.rip = start;
             }
             source = Source::Fault;
             raised = if becomes_double {
@@ -219,23 +258,25 @@ impl System {
         if gate.selector & !RPL == 0 {
             return Err(Raised::new(vector::GENERAL_PROTECTION, Some(external)));
         }
-        let code = self.descriptor(gate.selector)?;
+        let code = self.descriptor(gate.selector);
+        let code = code.map_err(|raised| raised.caused_by(external))?;
         if !code.is_code() || code.privilege() > privilege || !code.is_long() {
             return Err(selector_fault(vector::GENERAL_PROTECTION, gate.selector));
         }
         if !code.is_present() {
             return Err(selector_fault(vector::NOT_PRESENT, gate.selector));
         }
+        let marked = self.mark_accessed(gate.selector, code);
+        marked.map_err(|raised| raised.caused_by(external))?;
         let inner = if code.is_conforming() {
             privilege
         } else {
             code.privilege()
         };
 
-        let stack = if gate.stack != 0 {
-            self.task_stack(gate.stack)?
-        } else if inner < privilege {
-            self.task_stack(0)?
+        let stack = if gate.stack != 0 || inner < privilege {
+            let stack = self.task_stack(gate.stack);
+            stack.map_err(|raised| raised.caused_by(external))?
         } else {
             self.machine.core.state.gpr(reg::RSP)
         };
@@ -248,7 +289,7 @@ impl System {
 
         let state = &self.machine.core.state;
         let interrupted = state.preserved_at(state.rip);
-        let resume = if source == Source::Fault {
+        let resume = if matches!(source, Source::Fault | Source::TrapWithin) {
             flags::RF
         } else {
             0
@@ -288,31 +329,34 @@ impl System {
         Ok(())
     }
 
-    /// `syscall`; rcx and r11 are already set, and rip is behind it.
-    pub(super) fn enter_syscall(&mut self) {
+    /// `syscall`; rip is behind it.
+    pub(super) fn enter_syscall(&mut self) -> Next {
         if self.registers.efer & efer::SCE == 0 {
-            // Not an instruction then. It has changed nothing that matters to one that is not there.
+            // Not an instruction then.
             let state = &mut self.machine.core.state;
             state.rip = state.rip.wrapping_sub(2);
-            return self.raise_fault(Raised::new(vector::INVALID_OPCODE, None));
+            self.raise_fault(Raised::new(vector::INVALID_OPCODE, None));
+            return Next::Handler;
         }
         let star = self.registers.kept(msr::STAR);
         let mask = self.registers.kept(msr::FMASK);
         let target = self.registers.kept(msr::LSTAR);
         let state = &mut self.machine.core.state;
-        let flags = state.rflags() & !mask & !flags::RF;
-        let interrupted = state.preserved_at(state.rip);
         self.passage = Some(Passage::Entered(SystemEntry {
-            interrupted,
+            interrupted: state.preserved_at(state.rip),
             from_user: true,
             frame: None,
             vector: None,
         }));
-        state.set_all_flags(flags);
+        let flags = state.rflags() & !flags::RF;
+        state.set_gpr(reg::RCX, state.rip);
+        state.set_gpr(reg::R11, flags);
+        state.set_all_flags(flags & !mask);
         state.rip = target;
         state.segments[CS] = (star >> 32) as u16 & !RPL;
         state.segments[SS] = ((star >> 32) as u16).wrapping_add(8) & !RPL;
         self.mode_changed();
+        Next::TrapIfStill
     }
 
     /// `sysretq`.
@@ -327,7 +371,7 @@ impl System {
             return Err(Raised::general());
         }
         let state = &mut self.machine.core.state;
-        let flags = state.gpr(reg::R11) & !(flags::RF | flags::VM);
+        let flags = state.gpr(reg::R11) & (flags::ALL & !(flags::RF | flags::VM));
         state.set_all_flags(flags);
         state.rip = target;
         let selector = (star >> 48) as u16;
@@ -338,162 +382,9 @@ impl System {
         Ok(())
     }
 
-    /// `iretq`.
-    pub(super) fn return_from_interrupt(&mut self) -> Result<(), Raised> {
-        let state = &self.machine.core.state;
-        if state.other_flags & flags::NT != 0 {
-            return Err(Raised::general());
-        }
-        let rsp = state.gpr(reg::RSP);
-        let mut frame = [0; 5];
-        for (number, word) in frame.iter_mut().enumerate() {
-            *word = self.load_stack(rsp.wrapping_add(8 * number as u64))?;
-        }
-        let [rip, cs, rflags, rsp, ss] = frame;
-        let (cs, ss) = (cs as u16, ss as u16);
-        let privilege = self.privilege();
-        let outer = (cs & RPL) as u8;
-        self.check_return(cs, rip, privilege)?;
-        if ss & !RPL == 0 {
-            // A null selector is legal in 64-bit mode below ring 3.
-            if outer == 3 || (ss & RPL) as u8 != outer {
-                return Err(Raised::general());
-            }
-        } else {
-            self.check_stack_selector(ss, outer)?;
-        }
-
-        let mut mask = flags::USER | flags::RF;
-        if privilege == 0 {
-            mask |= flags::IOPL | flags::VIF | flags::VIP;
-        }
-        if self.may_change_interrupts() {
-            mask |= flags::IF;
-        }
-        let state = &mut self.machine.core.state;
-        let before = state.preserved_at(state.rip);
-        let flags = state.rflags() & !mask | rflags & mask;
-        state.set_all_flags(flags);
-        state.rip = rip;
-        state.set_gpr(reg::RSP, rsp);
-        state.segments[CS] = cs;
-        state.segments[SS] = ss;
-        if outer > privilege {
-            self.drop_inner_segments(outer);
-        }
-        self.passage = Some(match outer {
-            3 => Passage::Left,
-            _ => Passage::Returned { before },
-        });
-        self.nmi_blocked = false;
-        self.mode_changed();
-        Ok(())
-    }
-
-    /// `retfq`, which pops `extra` bytes more.
-    pub(super) fn return_far(&mut self, extra: u64) -> Result<(), Raised> {
-        let rsp = self.machine.core.state.gpr(reg::RSP);
-        let rip = self.load_stack(rsp)?;
-        let cs = self.load_stack(rsp.wrapping_add(8))? as u16;
-        let privilege = self.privilege();
-        self.check_return(cs, rip, privilege)?;
-        let above = rsp.wrapping_add(16).wrapping_add(extra);
-        let outer = (cs & RPL) as u8;
-        let mut rsp = above;
-        let mut ss = self.machine.core.state.segments[SS];
-        if outer > privilege {
-            rsp = self.load_stack(above)?;
-            ss = self.load_stack(above.wrapping_add(8))? as u16;
-            self.check_stack_selector(ss, outer)?;
-            rsp = rsp.wrapping_add(extra);
-        }
-        let state = &mut self.machine.core.state;
-        state.rip = rip;
-        state.set_gpr(reg::RSP, rsp);
-        state.segments[CS] = cs;
-        state.segments[SS] = ss;
-        if outer > privilege {
-            self.drop_inner_segments(outer);
-        }
-        self.mode_changed();
-        Ok(())
-    }
-
-    /// Checks the code segment and the address of a return.
-    fn check_return(&mut self, cs: u16, rip: u64, privilege: u8) -> Result<(), Raised> {
-        let refused = Raised::selector(vector::GENERAL_PROTECTION, cs);
-        if cs & !RPL == 0 {
-            return Err(Raised::general());
-        }
-        let requested = (cs & RPL) as u8;
-        if requested < privilege {
-            return Err(refused);
-        }
-        let code = self.descriptor(cs)?;
-        let is_allowed = if code.is_conforming() {
-            code.privilege() <= requested
-        } else {
-            code.privilege() == requested
-        };
-        if !code.is_code() || !is_allowed {
-            return Err(refused);
-        }
-        if !code.is_present() {
-            return Err(Raised::selector(vector::NOT_PRESENT, cs));
-        }
-        if !code.is_long() {
-            self.end_unmodelled("32-bit code");
-            return Ok(());
-        }
-        if !is_canonical(rip) {
-            return Err(Raised::general());
-        }
-        Ok(())
-    }
-
-    /// Checks the selector of a stack for a privilege level.
-    pub(super) fn check_stack_selector(&mut self, ss: u16, privilege: u8) -> Result<(), Raised> {
-        let refused = Raised::selector(vector::GENERAL_PROTECTION, ss);
-        let data = self.descriptor(ss)?;
-        let is_data = data.is_segment() && !data.is_code() && data.has_second_right();
-        if (ss & RPL) as u8 != privilege || !is_data || data.privilege() != privilege {
-            return Err(refused);
-        }
-        if !data.is_present() {
-            return Err(Raised::selector(vector::STACK, ss));
-        }
-        Ok(())
-    }
-
-    /// Makes the segments null that an outer level may not use.
-    fn drop_inner_segments(&mut self, privilege: u8) {
-        for number in [ES, DS, FS, GS] {
-            let selector = self.machine.core.state.segments[number];
-            if selector & !RPL == 0 {
-                continue;
-            }
-            let is_inner = match self.descriptor(selector) {
-                Ok(it) => it.privilege() < privilege && !(it.is_code() && it.is_conforming()),
-                Err(_) => true,
-            };
-            if is_inner {
-                self.machine.core.state.segments[number] = 0;
-            }
-        }
-    }
-
     /// Whether the running code may change IF.
     pub(super) fn may_change_interrupts(&self) -> bool {
         let level = self.machine.core.state.other_flags & flags::IOPL;
         self.privilege() <= (level >> flags::IOPL.trailing_zeros()) as u8
-    }
-
-    /// A word of the running code's stack.
-    pub(super) fn load_stack(&mut self, address: u64) -> Result<u64, Raised> {
-        let memory = &mut self.machine.core.memory;
-        match memory.load_bytes(address) {
-            Some(bytes) => Ok(u64::from_le_bytes(bytes)),
-            None => Err(self.refused_access()),
-        }
     }
 }

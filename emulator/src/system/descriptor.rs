@@ -3,6 +3,7 @@
 //! Source: Intel SDM volume 3, "segment descriptors", "64-bit TSS".
 
 use super::deliver::Raised;
+use super::registers::is_canonical;
 use super::{System, vector};
 use crate::address_space::Fault;
 
@@ -14,6 +15,8 @@ pub(super) struct Descriptor {
 
 /// The requested privilege level of a selector.
 pub(super) const RPL: u16 = 3;
+/// The bit of a segment's descriptor that says that its selector was loaded.
+const ACCESSED: u64 = 1 << 40;
 /// The bit of a selector that means the local table.
 const LOCAL: u16 = 4;
 
@@ -129,7 +132,31 @@ impl System {
             return Err(Raised::selector(vector::GENERAL_PROTECTION, selector));
         }
         let base = self.registers.gdt.base;
-        Ok(self.load_system(base.wrapping_add(at))? << 32)
+        let bits = self.load_system(base.wrapping_add(at))?;
+        // Where the type of another descriptor is, there must be none.
+        let is_other = bits >> 40 & 0x1f != 0;
+        let upper = bits << 32;
+        if is_other || !is_canonical(upper) {
+            return Err(Raised::selector(vector::GENERAL_PROTECTION, selector));
+        }
+        Ok(upper)
+    }
+
+    /// Marks a code or data segment as accessed, unless it is already.
+    pub(super) fn mark_accessed(&mut self, selector: u16, it: Descriptor) -> Result<(), Raised> {
+        if it.bits & ACCESSED != 0 {
+            return Ok(());
+        }
+        let base = if selector & LOCAL == 0 {
+            self.registers.gdt.base
+        } else {
+            self.registers.ldt.base
+        };
+        let at = base.wrapping_add((selector & !(RPL | LOCAL)).into());
+        let bits = it.bits | ACCESSED;
+        let memory = &mut self.machine.core.memory;
+        let stored = memory.store_implicit(at, &bits.to_le_bytes());
+        stored.map_err(|fault| self.page_fault(fault, true))
     }
 
     /// Marks the task state segment as busy.

@@ -58,9 +58,6 @@ impl System {
         let is_in = matches!(insn.mnemonic(), Insb | Insw | Insd);
         let is_repeated = insn.has_rep_prefix() || insn.has_repne_prefix();
         let state = &self.machine.core.state;
-        if is_repeated && state.gpr(reg::RCX) == 0 {
-            return Ok(Done::Next);
-        }
         let port = state.gpr(reg::RDX) as u16;
         let index = if is_in { reg::RDI } else { reg::RSI };
         let by = match state.other_flags & flags::DF {
@@ -68,7 +65,11 @@ impl System {
             _ => (size as u64).wrapping_neg(),
         };
         let (address, left) = (state.gpr(index), state.gpr(reg::RCX));
+        // Also if there is nothing to do.
         self.check_ports(port, size)?;
+        if is_repeated && left == 0 {
+            return Ok(Done::Next);
+        }
         let now = self.now();
         if is_in {
             let value = match self.devices() {

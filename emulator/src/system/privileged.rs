@@ -4,10 +4,11 @@
 
 use super::deliver::Raised;
 use super::registers::{cr0, is_canonical, msr};
-use super::{System, vector};
+use super::{Next, Shadow, System, vector};
 use crate::address_space::Refusal;
 use crate::flags;
 use crate::operands::segment;
+use crate::processor::Refused;
 use crate::state::reg;
 use crate::system::cpuid;
 use iced_x86::{Code, Decoder, Instruction, Mnemonic, OpKind, Register};
@@ -18,6 +19,10 @@ pub(super) enum Done {
     Next,
     /// It has set rip.
     Jumped,
+    /// It has set rip; whether a single step ends here depends on the flags that it has set.
+    Switched,
+    /// A handler of its own was entered, or one of a fault.
+    Entered,
     /// One iteration of it; it goes on.
     Again,
 }
@@ -26,53 +31,86 @@ pub(super) enum Done {
 pub(super) type Outcome = Result<Done, Raised>;
 
 impl System {
-    /// Executes the next instruction, at which the machine stopped. Returns whether it was executed.
-    pub(super) fn execute_privileged(&mut self) -> bool {
+    /// Executes the next instruction, at which the machine stopped.
+    pub(super) fn execute_privileged(&mut self, shadow: Shadow) -> Next {
         let bytes = self.instruction_bytes();
         let options = self.machine.core.processor.decoder_options();
         let rip = self.machine.core.state.rip;
         let insn = Decoder::with_ip(64, &bytes, rip, options).decode();
         match self.execute(&insn) {
             Ok(done) => {
+                // A load of ss behind another one delays nothing.
+                if shadow == Shadow::InterruptsAndTraps && self.shadow == shadow {
+                    self.shadow = Shadow::Nothing;
+                }
                 if matches!(done, Done::Next) {
                     self.machine.core.state.rip = rip.wrapping_add(insn.len() as u64);
                 }
                 if !matches!(done, Done::Again) {
                     self.machine.count();
                 }
+                // rip is where it goes on after that.
                 self.halts = insn.mnemonic() == Mnemonic::Hlt;
-                !matches!(done, Done::Again)
+                match done {
+                    Done::Next | Done::Jumped | Done::Again => Next::Trap,
+                    Done::Switched => Next::TrapIfStill,
+                    Done::Entered => Next::Handler,
+                }
             }
             Err(raised) => {
                 self.raise_fault(raised);
-                false
+                Next::Handler
             }
         }
     }
 
     fn execute(&mut self, insn: &Instruction) -> Outcome {
         use Mnemonic::*;
+        match self.machine.core.processor.gates().refuse(insn) {
+            None | Some(Refused::Differs) => {}
+            Some(Refused::Invalid) => return Err(Raised::new(vector::INVALID_OPCODE, None)),
+            Some(Refused::NotAvailable) => return Err(Raised::new(vector::NOT_AVAILABLE, None)),
+            Some(Refused::Privileged) => self.require_ring0()?,
+        }
         match insn.mnemonic() {
             Cpuid => self.cpuid(),
             Popf | Popfq => self.popf(insn),
-            Int => {
+            Int | Int3 | Int1 => {
                 let state = &mut self.machine.core.state;
                 let start = state.rip;
                 state.rip = start.wrapping_add(insn.len() as u64);
-                self.raise_software(insn.immediate8());
-                return Ok(Done::Jumped);
+                match insn.mnemonic() {
+                    Int => self.raise_software(insn.immediate8(), start),
+                    Int3 => self.raise_software(vector::BREAKPOINT, start),
+                    _ => self.raise_trap(vector::DEBUG, start),
+                }
+                return Ok(Done::Entered);
             }
-            Iretq => return self.return_from_interrupt().map(|()| Done::Jumped),
-            Retf if matches!(insn.code(), Code::Retfq | Code::Retfq_imm16) => {
-                let extra = match insn.code() {
-                    Code::Retfq_imm16 => u64::from(insn.immediate16()),
-                    _ => 0,
+            Iretq => return self.return_from_interrupt(8).map(|()| Done::Jumped),
+            Iretd => return self.return_from_interrupt(4).map(|()| Done::Jumped),
+            Iret => return self.return_from_interrupt(2).map(|()| Done::Jumped),
+            Retf => {
+                let size = match insn.code() {
+                    Code::Retfq | Code::Retfq_imm16 => 8,
+                    Code::Retfd | Code::Retfd_imm16 => 4,
+                    _ => 2,
                 };
-                return self.return_far(extra).map(|()| Done::Jumped);
+                let extra = match insn.op_count() {
+                    0 => 0,
+                    _ => u64::from(insn.immediate16()),
+                };
+                return self.return_far(size, extra).map(|()| Done::Jumped);
             }
+            Jmp | Call => {
+                let size = insn.memory_size().size() - 2;
+                return self.transfer_far(insn, size).map(|()| Done::Jumped);
+            }
+            Sysenter => self.enter_system(),
+            Rdtsc | Rdtscp | Rdpid => self.read_time(insn),
+            Lfs | Lgs | Lss => self.load_pointer(insn),
             Sysretq => {
                 self.require_ring0()?;
-                return self.leave_syscall().map(|()| Done::Jumped);
+                return self.leave_syscall().map(|()| Done::Switched);
             }
             In | Out => self.port(insn),
             Insb | Insw | Insd | Outsb | Outsw | Outsd => return self.port_string(insn),
@@ -123,6 +161,7 @@ impl System {
             Ltr => self.load_task(insn),
             Clts => {
                 self.registers.cr0 &= !cr0::TS;
+                self.set_controls();
                 Ok(())
             }
             Lmsw => {
@@ -130,6 +169,7 @@ impl System {
                 // PE cannot be cleared.
                 let kept = self.registers.cr0 & !0b1110;
                 self.registers.cr0 = kept | value & 0b1111;
+                self.set_controls();
                 Ok(())
             }
             Xsetbv => {
@@ -148,6 +188,32 @@ impl System {
                 Ok(())
             }
         }
+    }
+
+    /// `sysenter`, which is modelled only where it is not enabled.
+    fn enter_system(&mut self) -> Result<(), Raised> {
+        if self.registers.kept(msr::SYSENTER_CS) & !3 == 0 {
+            return Err(Raised::general());
+        }
+        self.end_unmodelled("sysenter");
+        Ok(())
+    }
+
+    /// `rdtsc`, `rdtscp` and `rdpid`, where they are not as in user mode.
+    fn read_time(&mut self, insn: &Instruction) -> Result<(), Raised> {
+        let time = self.now().wrapping_add(self.registers.tsc_offset);
+        let number = self.registers.kept(msr::TSC_AUX);
+        let state = &mut self.machine.core.state;
+        if insn.mnemonic() == Mnemonic::Rdpid {
+            state.set_gpr(insn.op_register(0).number(), number);
+            return Ok(());
+        }
+        state.set::<32>(reg::RAX as u8, time);
+        state.set::<32>(reg::RDX as u8, time >> 32);
+        if insn.mnemonic() == Mnemonic::Rdtscp {
+            state.set_gpr(reg::RCX, number);
+        }
+        Ok(())
     }
 
     pub(super) fn require_ring0(&self) -> Result<(), Raised> {
@@ -307,7 +373,7 @@ impl System {
         }
         let state = &mut self.machine.core.state;
         if on && state.other_flags & flags::IF == 0 {
-            self.shadow = true;
+            self.shadow = Shadow::Interrupts;
         }
         state.other_flags &= !flags::IF;
         if on {
@@ -369,7 +435,7 @@ impl System {
         let devices = paging.map(|paging| &mut paging.devices);
         let written = devices.and_then(|devices| self.registers.write(number, value, devices, now));
         written.ok_or_else(Raised::general)?;
-        if number == msr::EFER {
+        if matches!(number, msr::EFER | msr::TSC | msr::TSC_AUX) {
             self.set_controls();
         }
         Ok(())

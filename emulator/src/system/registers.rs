@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 pub(super) mod cr0 {
     pub(in crate::system) const PE: u64 = 1;
     pub(in crate::system) const MP: u64 = 1 << 1;
+    pub(in crate::system) const EM: u64 = 1 << 2;
     pub(in crate::system) const TS: u64 = 1 << 3;
     pub(in crate::system) const ET: u64 = 1 << 4;
     pub(in crate::system) const NE: u64 = 1 << 5;
@@ -20,12 +21,15 @@ pub(super) mod cr0 {
     pub(in crate::system) const CD: u64 = 1 << 30;
     pub(in crate::system) const PG: u64 = 1 << 31;
     /// Those that exist.
-    pub(in crate::system) const ALL: u64 = PE | MP | 1 << 2 | TS | ET | NE | WP | AM | NW | CD | PG;
+    pub(in crate::system) const ALL: u64 = PE | MP | EM | TS | ET | NE | WP | AM | NW | CD | PG;
 }
 
 /// Bits of CR4.
 pub(super) mod cr4 {
+    pub(in crate::system) const TSD: u64 = 1 << 2;
+    pub(in crate::system) const DE: u64 = 1 << 3;
     pub(in crate::system) const PAE: u64 = 1 << 5;
+    pub(in crate::system) const OSFXSR: u64 = 1 << 9;
     pub(in crate::system) const UMIP: u64 = 1 << 11;
     pub(in crate::system) const FSGSBASE: u64 = 1 << 16;
     pub(in crate::system) const OSXSAVE: u64 = 1 << 18;
@@ -49,6 +53,7 @@ pub(super) mod efer {
 /// Numbers of model-specific registers.
 pub(super) mod msr {
     pub(in crate::system) const TSC: u32 = 0x10;
+    pub(in crate::system) const SYSENTER_CS: u32 = 0x174;
     pub(in crate::system) const EFER: u32 = 0xc000_0080;
     pub(in crate::system) const STAR: u32 = 0xc000_0081;
     pub(in crate::system) const LSTAR: u32 = 0xc000_0082;
@@ -68,7 +73,7 @@ struct Kept(u32, u64, u64);
 /// Those of all processors.
 const KEPT: [Kept; 12] = [
     Kept(0x8b, 0, u64::MAX),                         // IA32_BIOS_SIGN_ID
-    Kept(0x174, 0, 0xffff_ffff),                     // IA32_SYSENTER_CS
+    Kept(msr::SYSENTER_CS, 0, 0xffff_ffff),          // IA32_SYSENTER_CS
     Kept(0x175, 0, u64::MAX),                        // IA32_SYSENTER_ESP
     Kept(0x176, 0, u64::MAX),                        // IA32_SYSENTER_EIP
     Kept(msr::PAT, 0x0007_0406_0007_0406, u64::MAX), // IA32_PAT
@@ -227,6 +232,9 @@ impl Registers {
         if is_address && !is_canonical(value) {
             return None;
         }
+        if number == msr::PAT && !value.to_le_bytes().into_iter().all(is_memory_type) {
+            return None;
+        }
         match (number, self.kept.get_mut(&number)) {
             (msr::EFER, _) => {
                 let fixed = !efer::WRITABLE;
@@ -261,6 +269,11 @@ impl Registers {
             *self.unknown.entry(number).or_default() += 1;
         }
     }
+}
+
+/// Whether an entry of IA32_PAT is a type of memory: UC, WC, WT, WP, WB, UC-.
+fn is_memory_type(entry: u8) -> bool {
+    matches!(entry, 0 | 1 | 4..=7)
 }
 
 pub(super) fn is_canonical(address: u64) -> bool {

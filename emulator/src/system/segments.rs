@@ -3,7 +3,7 @@
 use super::deliver::Raised;
 use super::descriptor::{Descriptor, RPL};
 use super::registers::{SystemSegment, Table, cr4, is_canonical};
-use super::{CS, FS, GS, SS, System, vector};
+use super::{CS, FS, GS, SS, Shadow, System, vector};
 use crate::flags;
 use crate::operands::register;
 use crate::processor::Vendor;
@@ -32,7 +32,29 @@ impl System {
             state.set_gpr(reg::RSP, rsp.wrapping_add(size as u64));
         }
         if number == SS {
-            self.shadow = true;
+            self.shadow = Shadow::InterruptsAndTraps;
+        }
+        Ok(())
+    }
+
+    /// `lfs`, `lgs` and `lss`: a register and a segment register from memory.
+    pub(super) fn load_pointer(&mut self, insn: &Instruction) -> Result<(), Raised> {
+        let number = match insn.mnemonic() {
+            Mnemonic::Lfs => FS,
+            Mnemonic::Lgs => GS,
+            _ => SS,
+        };
+        let size = insn.op_register(0).size();
+        let address = self.address(insn, 0);
+        let value = self.load(address, size)?;
+        let selector = self.load(address.wrapping_add(size as u64), 2)? as u16;
+        self.set_segment(number, selector)?;
+        let to = register(insn.op_register(0));
+        let state = &mut self.machine.core.state;
+        match size {
+            2 => state.set::<16>(to, value),
+            4 => state.set::<32>(to, value),
+            _ => state.set::<64>(to, value),
         }
         Ok(())
     }
@@ -49,7 +71,7 @@ impl System {
                     return Err(Raised::general());
                 }
             }
-            SS => self.check_stack_selector(selector, privilege)?,
+            SS => self.check_stack_selector(selector, privilege, vector::STACK)?,
             // AMD's processors keep the base (APM volume 2, "null selectors").
             _ if is_null => {
                 let is_kept = self.machine.core.processor.vendor() == Vendor::Amd;
@@ -67,6 +89,7 @@ impl System {
                 if !it.is_present() {
                     return Err(Raised::selector(vector::NOT_PRESENT, selector));
                 }
+                self.mark_accessed(selector, it)?;
                 base = Some(it.base());
             }
         }

@@ -1,0 +1,148 @@
+//! What a few instructions of a kernel do, held against QEMU, Bochs and the Intel SDM.
+//!
+//! The cases are in `corpus/system`; `record.py` writes what the authorities do. All machines run the
+//! same bytes: the environment, which records events, and the code of the case.
+
+mod cases;
+
+use cases::{Case, Expected};
+use std::fs;
+use std::path::{Path, PathBuf};
+use unwind_sim_emulator::system::boot::Entry;
+use unwind_sim_emulator::system::{Stopped, System};
+use unwind_sim_emulator::{Processor, Vendor};
+
+const MEMORY: usize = 16 << 20;
+/// Where the environment, the code of a case, and the first page tables are.
+const HARNESS: u64 = 0x1_0000;
+const CODE: u64 = 0x2_0000;
+const TABLES: u64 = 0x7_0000;
+const PAGE: u64 = 4096;
+/// The most instructions of a case; the environment needs about 40,000.
+const INSTRUCTIONS_MAX: u64 = 1_000_000;
+
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/system")
+}
+
+fn put(memory: &mut [u8], at: u64, bytes: &[u8]) {
+    memory[at as usize..][..bytes.len()].copy_from_slice(bytes);
+}
+
+/// The events of a case, as the recorder writes them, and how the run ended if it ended early.
+fn run(environment: &[u8], case: &Case) -> Vec<String> {
+    let mut system = System::new(MEMORY, Processor::new(case.vendor), 0);
+    let memory = system.memory_mut();
+    put(memory, HARNESS, environment);
+    put(memory, CODE, &case.code);
+
+    // One large page is enough until the environment has made its own tables.
+    let tables = [TABLES + PAGE + 3, TABLES + 2 * PAGE + 3, 0x83];
+    for (at, entry) in (TABLES..).step_by(PAGE as usize).zip(tables) {
+        put(memory, at, &entry.to_le_bytes());
+    }
+    system.start(&Entry {
+        rip: HARNESS,
+        boot_params: 0,
+        cr3: TABLES,
+        rsp: 0,
+        gdt: (0, 0),
+    });
+
+    let stopped = system.run(INSTRUCTIONS_MAX, &mut ());
+    let output = system.devices().expect("in system mode").take_output();
+    let output = String::from_utf8_lossy(&output).into_owned();
+    let is_event = |line: &&str| line.starts_with("v=");
+    let mut lines: Vec<String> = output
+        .lines()
+        .filter(is_event)
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    let is_finished = output.lines().any(|line| line == ".");
+    match stopped {
+        Stopped::Halted if is_finished => {}
+        Stopped::TripleFault { .. } => lines.push("triple-fault".to_owned()),
+        Stopped::Limit | Stopped::WaitsForEver | Stopped::Halted => lines.push("hangs".to_owned()),
+        other => lines.push(other.to_string()),
+    }
+    lines
+}
+
+/// The bytes of lines of hexadecimal digits.
+fn environment() -> Vec<u8> {
+    let path = corpus().join("environment.hex");
+    let text = fs::read_to_string(path).expect("environment.hex");
+    cases::bytes(&text).expect("hexadecimal digits")
+}
+
+/// Runs the cases of a file.
+fn check(area: &str) {
+    let path = corpus().join("cases").join(area).with_extension("txt");
+    let text = fs::read_to_string(&path).expect("the cases of an area");
+    let cases = cases::parse(&text).unwrap_or_else(|error| panic!("{area}: {error}"));
+    let environment = environment();
+
+    let mut failures = Vec::new();
+    for case in &cases {
+        let ours = run(&environment, case);
+        if !case.expected.iter().any(|right| right.is(&ours)) {
+            let expected = case
+                .expected
+                .iter()
+                .map(|right| right.events.join("\n    "));
+            let expected: Vec<String> = expected.collect();
+            let (ours, expected) = (ours.join("\n    "), expected.join("\n  or\n    "));
+            let name = &case.name;
+            failures.push(format!(
+                "{name}\n  expected\n    {expected}\n  ours\n    {ours}"
+            ));
+        }
+    }
+    let (failed, all) = (failures.len(), cases.len());
+    let failures = failures.join("\n");
+    assert!(
+        failures.is_empty(),
+        "{area}: {failed} of {all} cases fail\n{failures}"
+    );
+}
+
+macro_rules! areas {
+    ($($area:ident)*) => {
+        const AREAS: &[&str] = &[$(stringify!($area)),*];
+        $(
+            #[test]
+            fn $area() {
+                check(stringify!($area));
+            }
+        )*
+    };
+}
+
+areas! {
+    exceptions paging privileged segments steps transfers
+}
+
+#[test]
+fn every_file_is_an_area() {
+    let entries = fs::read_dir(corpus().join("cases")).expect("the cases");
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect();
+    names.sort_unstable();
+    let mut areas = AREAS.to_vec();
+    areas.sort_unstable();
+    assert_eq!(names, areas);
+}
+
+/// Where the authorities differ, the case says which of them is right, and why.
+#[test]
+fn differences_have_reasons() {
+    let case = "case a\n  nop\ncode 90\nqemu v=1\nbochs v=2\n";
+    assert!(cases::parse(case).is_err());
+    let case = format!("{case}right bochs: SDM 3A 6.8.1\n");
+    let cases = cases::parse(&case).expect("complete");
+    assert_eq!(cases[0].expected[0].events, ["v=2"]);
+    assert_eq!(cases[0].authority, Expected::Bochs);
+    assert_eq!(cases[0].vendor, Vendor::Intel);
+}
