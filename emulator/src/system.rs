@@ -52,6 +52,14 @@ const DS: usize = 3;
 const FS: usize = 4;
 const GS: usize = 5;
 
+/// How often the devices may do something while the processor waits, and not interrupt it: a timer
+/// whose interrupt is masked goes on for ever.
+const EVENTS_MAX: u32 = 1 << 20;
+
+/// How often exceptions and interrupts may be delivered before an instruction is executed: no kernel's
+/// stack has room for so many frames, so all are at the same place.
+const DELIVERIES_MAX: u32 = 1 << 16;
+
 /// Vectors of exceptions.
 mod vector {
     pub(super) const DIVIDE: u8 = 0;
@@ -97,6 +105,11 @@ pub enum Stopped {
     },
     /// `hlt` that no event ends.
     WaitsForEver,
+    /// Exceptions follow each other, and no instruction is executed any longer.
+    ExceptionLoop {
+        /// The address of the instruction that raises them.
+        rip: u64,
+    },
 }
 
 impl fmt::Display for Stopped {
@@ -113,6 +126,12 @@ impl fmt::Display for Stopped {
                 bytes.iter().try_for_each(|byte| write!(f, " {byte:02x}"))
             }
             Stopped::WaitsForEver => f.write_str("the processor waits, and nothing will happen"),
+            Stopped::ExceptionLoop { rip } => {
+                write!(
+                    f,
+                    "exceptions for ever: the handler raises one, too, at {rip:#x}"
+                )
+            }
         }
     }
 }
@@ -231,6 +250,11 @@ impl System {
         self.machine.core.memory.physical_mut()
     }
 
+    /// Sets the seed of the numbers that `rdrand` and `rdseed` give.
+    pub fn set_seed(&mut self, seed: u64) {
+        self.machine.core.seed = seed;
+    }
+
     /// Puts the processor where a loaded kernel starts.
     pub fn start(&mut self, entry: &Entry) {
         let (base, limit) = entry.gdt;
@@ -275,10 +299,26 @@ impl System {
     /// Executes at most this number of instructions. Time that the processor waits does not count.
     pub fn run<O: SystemObserver>(&mut self, limit: u64, observer: &mut O) -> Stopped {
         let end = self.executed().saturating_add(limit);
+        let mut last = self.executed();
+        let mut deliveries = 0;
         loop {
             if let Some(ended) = &self.ended {
                 return ended.clone();
             }
+
+            // Each round executes an instruction, or delivers an exception or an interrupt.
+            deliveries = if self.executed() == last {
+                deliveries + 1
+            } else {
+                0
+            };
+            last = self.executed();
+            if deliveries > DELIVERIES_MAX {
+                let rip = self.machine.core.state.rip;
+                self.ended = Some(Stopped::ExceptionLoop { rip });
+                continue;
+            }
+
             let left = end.saturating_sub(self.executed());
             if left == 0 {
                 return Stopped::Limit;
@@ -412,7 +452,7 @@ impl System {
     fn halt(&mut self) {
         self.halts = false;
         let accepts = self.machine.core.state.other_flags & flags::IF != 0;
-        loop {
+        for _ in 0..EVENTS_MAX {
             let now = self.now();
             let Some(devices) = self.devices() else {
                 return;
@@ -426,13 +466,11 @@ impl System {
                     self.ended = Some(Stopped::Halted);
                     return;
                 }
-                None => {
-                    self.ended = Some(Stopped::WaitsForEver);
-                    return;
-                }
+                None => break,
                 Some(next) => self.machine.wait(next.saturating_sub(now).max(1)),
             }
         }
+        self.ended = Some(Stopped::WaitsForEver);
     }
 
     /// Ends the run at the next instruction.

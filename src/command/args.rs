@@ -118,7 +118,7 @@ fn parse_offset(text: &str) -> Result<(String, u64), String> {
     Ok((member.to_owned(), bytes))
 }
 
-fn parse_address(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_address(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is not a hexadecimal number"))
 }

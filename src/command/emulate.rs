@@ -1,9 +1,12 @@
-//! `emulate`: runs a program in the emulated machine.
+//! `emulate`: runs a program in the emulated machine, or boots a kernel in it.
 
+mod kernel;
+
+use super::boot::BootArgs;
 use super::machine::MachineArgs;
 use super::output::{self, tell};
 use super::status::Status;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::io::{BufRead, Write};
 use std::path::Path;
 use unwind_sim_emulator::Processor;
@@ -21,7 +24,7 @@ use unwind_sim_recordings::progress::Progress;
 /// Maximum size of a file for `--flat`, bytes.
 const FLAT_BYTES_MAX: u64 = 1 << 30;
 
-/// Run a program in the emulated machine.
+/// Run a program in the emulated machine, or boot a kernel in it.
 ///
 /// The program shares the standard input, output and error of this process, and sees them as pipes.
 /// It reads files below --root; what it writes is kept in memory and discarded, unless
@@ -29,13 +32,17 @@ const FLAT_BYTES_MAX: u64 = 1 << 30;
 /// with the same arguments, environment, files and seed executes the same instructions, also in the
 /// threads and processes that it starts. There is no network. A program that asks for something that
 /// is not modelled gets an error, and the exit status is 3.
+///
+/// With --kernel the machine is a computer with a serial console, and a Linux is booted in it. It reads
+/// nothing but the files that are named. It is the same run for the same files, options and seed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   unwind-sim emulate -- /bin/ls -l
   unwind-sim emulate --stats -- /usr/bin/python3 -c 'print(1)'
   unwind-sim emulate --flat code.bin@0x1000 --set rdi=5 --until hlt --json
-  unwind-sim emulate --status program --max-instructions 1000000 -- ./prog")]
+  unwind-sim emulate --status program --max-instructions 1000000 -- ./prog
+  unwind-sim emulate --kernel /boot/vmlinuz --init ./init --timeout 300")]
 pub(crate) struct Args {
     /// Print how many instructions were executed, and how fast.
     #[arg(long)]
@@ -62,9 +69,12 @@ pub(crate) struct Args {
     /// With --flat: memory to print at the end.
     #[arg(long, value_name = "ADDR:SIZE", requires = "flat")]
     dump: Vec<String>,
-    /// With --flat: print the state as a JSON line.
-    #[arg(long, requires = "flat")]
+    /// With --flat: print the state as a JSON line. With --kernel: print the console and the end as
+    /// JSON lines.
+    #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    boot: BootArgs,
     #[command(flatten)]
     machine: MachineArgs,
 }
@@ -81,6 +91,12 @@ enum StatusOf {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
+    if args.boot.is_given() {
+        return kernel::run(args);
+    }
+    if args.json && args.flat.is_empty() {
+        bail!("--json is for --flat and --kernel: a program's output is its own");
+    }
     if args.flat.first().is_some_and(|first| first == "-") {
         return each_line(args.machine.cpu().processor());
     }

@@ -64,16 +64,24 @@ fn parse_limit(text: &str) -> Result<(Limit, u64), String> {
     let known = Limit::SETTABLE.iter().find(|limit| limit.as_str() == name);
     let names = || Limit::SETTABLE.map(Limit::as_str).join(", ");
     let limit = known.ok_or_else(|| format!("no limit `{name}`; there are {}", names()))?;
+    let value = parse_size(number).ok_or_else(|| not_a_size(number))?;
+    Ok((*limit, value))
+}
+
+/// Reads a number that may end with K, M or G.
+pub(crate) fn parse_size(number: &str) -> Option<u64> {
     let (digits, unit) = match number.as_bytes().last() {
         Some(b'K') => (&number[..number.len() - 1], 1 << 10),
         Some(b'M') => (&number[..number.len() - 1], 1 << 20),
         Some(b'G') => (&number[..number.len() - 1], 1 << 30),
         _ => (number, 1_u64),
     };
-    let value = digits.parse().ok().and_then(|n: u64| n.checked_mul(unit));
-    let value =
-        value.ok_or_else(|| format!("`{number}` is not a number, with K, M or G if any"))?;
-    Ok((*limit, value))
+    digits.parse().ok().and_then(|n: u64| n.checked_mul(unit))
+}
+
+/// The error that a word is not what [`parse_size`] reads.
+pub(crate) fn not_a_size(number: &str) -> String {
+    format!("`{number}` is not a number, with K, M or G if any")
 }
 
 /// The option for the emulated processor.
@@ -257,6 +265,20 @@ impl MachineOptions {
         given.map(|(_, o)| *o).or(self.schedule.given())
     }
 
+    /// The first option that was given and says something of a program, which a kernel has no use for.
+    fn given_for_program(&self) -> Option<&'static str> {
+        let options = [
+            (self.root != Path::new("/"), "--root"),
+            (self.allow_write, "--allow-write"),
+            (!self.allow_fs.is_empty(), "--allow-fs"),
+            (!self.env.is_empty(), "--env"),
+            (self.clear_env, "--clear-env"),
+            (!self.limits.is_empty(), "--limit"),
+        ];
+        let given = options.iter().find(|(given, _)| *given);
+        given.map(|(_, o)| *o).or(self.schedule.given())
+    }
+
     /// The options that determine how a program runs, as on the command line.
     fn text(&self) -> Vec<String> {
         // Always there: a baseline must not change its meaning when a default does.
@@ -303,6 +325,24 @@ impl MachineArgs {
     /// The program: found in `PATH`, or an assembled case.
     pub(crate) fn program(&self) -> Result<MachineProgram> {
         self.options.program(&self.program, self.defect)
+    }
+
+    /// The first option that was given and says something of a program, which a kernel has no use for.
+    pub(crate) fn given_for_program(&self) -> Option<&'static str> {
+        let defect = self.defect.then_some("--defect");
+        self.options.given_for_program().or(defect)
+    }
+
+    /// The seed of all random numbers.
+    pub(crate) fn seed(&self) -> u64 {
+        self.options.seed
+    }
+
+    /// The time of day at the start, seconds since 1970.
+    pub(crate) fn clock(&self) -> i64 {
+        self.options
+            .clock
+            .unwrap_or(ProcessOptions::default().clock)
     }
 
     /// The option for the emulated processor.

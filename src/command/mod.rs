@@ -4,6 +4,8 @@ mod absent;
 mod again;
 mod args;
 #[cfg(feature = "machine")]
+mod boot;
+#[cfg(feature = "machine")]
 mod carried;
 mod case_limits;
 #[cfg(feature = "machine")]

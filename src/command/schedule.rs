@@ -117,7 +117,6 @@ impl ScheduleArgs {
     }
 
     /// The first of these options that was given.
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     pub(crate) fn given(&self) -> Option<&'static str> {
         match (&self.schedule, &self.print_schedule) {
             (Some(_), _) => Some("--schedule"),

@@ -98,9 +98,9 @@ const MEANINGS: [Meanings; 38] = [
         may_be_programs: true,
         ..row(
             "emulate",
-            "the program ended, or the code was run",
+            "the program or kernel ended, or the code was run",
             "",
-            "the program did not end, or something is not modelled",
+            "the program or kernel did not end, or something is not modelled",
         )
     },
     row(

@@ -70,6 +70,7 @@ fn what_is_not_a_file_is_refused_by_every_command() {
         &["verify", "--schedule", "@", "--", "/bin/true"],
         &["emulate", "--", "@"],
         &["emulate", "--flat", "@@0x1000"],
+        &["emulate", "--kernel", "@"],
         &["record", "--engine", "emulator", "-o", &out, "--", "@"],
         &["cases", "run", "@"],
         &["cases", "show", "@"],

@@ -170,7 +170,7 @@ fn lines_as_they_are() {
 }
 
 /// Checks a value with the subset of JSON Schema that our schema uses.
-fn fits(value: &Value, schema: &Value, root: &Value) -> Result<(), String> {
+pub(super) fn fits(value: &Value, schema: &Value, root: &Value) -> Result<(), String> {
     if let Some(reference) = schema["$ref"].as_str() {
         // A reference within the document is `#` and a JSON pointer (RFC 6901).
         let pointer = reference.trim_start_matches('#');

@@ -74,6 +74,7 @@ use FileKind::{Bpf, Case, Elf, Empty, Folder, Kernel, Lines, PerfData, Special, 
 
 const OBJECT: &str = "corpus/bpf/profile.bpf.o";
 const DATA: &str = "corpus/perfdata/dwarf.data";
+const VMLINUX: &str = "fuzz/corpus/kernel_image/vmlinux";
 
 const PLACES: &[FileArgument] = &[
     (&["import", "-o", "OUT", "FILE"], FileKind::is_imported),
@@ -109,6 +110,14 @@ const PLACES: &[FileArgument] = &[
     ),
     (&["verify", "FILE"], FileKind::may_run),
     (&["emulate", "FILE"], FileKind::may_run),
+    (
+        &["emulate", "--max-instructions", "9", "--kernel", "FILE"],
+        FileKind::may_be_kernel,
+    ),
+    (
+        &["emulate", "--kernel", VMLINUX, "--init", "FILE"],
+        |kind| kind == Elf,
+    ),
     (&["step", "--json", "--count", "1", "FILE"], |kind| {
         kind.is_recording() || kind.may_run()
     }),

@@ -7,6 +7,7 @@ mod cores;
 mod doctor;
 mod drawing;
 mod emulate;
+mod emulate_kernel;
 mod extract;
 mod faults;
 mod files;

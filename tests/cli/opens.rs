@@ -66,6 +66,8 @@ const ELF: &[Words] = &[
 const KERNEL: &[Words] = &[
     &["inspect", "@"],
     &["compare", "corpus/traces/seed-004.bin", "--kernel", "@"],
+    #[cfg(feature = "machine")]
+    &["emulate", "--kernel", "@", "--max-instructions", "1000"],
 ];
 const LINES: &[Words] = &[
     &["compare", "corpus/traces/seed-004.bin", "--baseline", "@"],

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod boot;
 pub mod emulate;
 pub mod emulator;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

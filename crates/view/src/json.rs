@@ -1,6 +1,7 @@
 //! The JSON Lines of `--json`: one object per line, with addresses as hex strings. Within v1,
 //! fields are only added.
 
+pub mod boot;
 mod chains;
 mod comparison;
 #[cfg(feature = "machine")]
@@ -22,6 +23,7 @@ mod unwinders;
 #[cfg(feature = "machine")]
 mod verification;
 
+pub use boot::{BootLine, ConsoleLine, UnknownLine};
 pub use chains::ChainWriter;
 pub use comparison::{ColumnLine, DivergenceLine, SummaryLine, comparison, summary};
 #[cfg(feature = "machine")]
@@ -119,6 +121,8 @@ pub enum Line {
     #[cfg(feature = "machine")]
     /// Which frames of a chain were confirmed, from `replay --confirm`.
     Confirmed(Box<ConfirmedLine>),
+    /// A line of a kernel's console, from `emulate --kernel`.
+    Console(ConsoleLine),
     /// Where the machine and the processor differ, from `lockstep`.
     Difference(Box<DifferenceLine>),
     /// A deferred sample, from `perf stitch --samples`.
@@ -157,6 +161,9 @@ pub enum Line {
     /// The last line of `replay --confirm`.
     #[serde(rename = "summary")]
     Confirmation(ConfirmationLine),
+    /// The last line of `emulate --kernel`.
+    #[serde(rename = "summary")]
+    Boot(Box<BootLine>),
     /// The last line of `lockstep`.
     #[serde(rename = "summary")]
     Lockstep(LockstepLine),

@@ -2,7 +2,8 @@
 //!
 //! Sources: `Documentation/arch/x86/boot.rst` (the 64-bit boot protocol and the setup header) and
 //! `Documentation/arch/x86/zero-page.rst`, Linux 6.12; `arch/x86/include/uapi/asm/bootparam.h`.
-//! The kernel is at its linked address, without address space randomisation.
+//! The kernel is at its linked physical address; its virtual addresses are those that it was linked
+//! for, or moved ([`BootOptions::slide`]).
 //!
 //! Memory below 1 MiB, which the kernel neither needs nor overwrites before it has copied what it
 //! needs (`reserve_real_mode`, `setup_arch`):
@@ -21,6 +22,7 @@
 mod error;
 mod header;
 mod image;
+mod relocations;
 #[cfg(test)]
 mod tests;
 
@@ -85,6 +87,12 @@ pub struct BootOptions<'a> {
     pub initrd: Option<&'a [u8]>,
     /// The kernel's command line.
     pub command_line: &'a str,
+    /// What follows the ELF file in the payload of a bzImage: what has to be changed if the kernel
+    /// moves.
+    pub relocations: Option<&'a [u8]>,
+    /// How far the kernel's virtual addresses are moved, bytes: a multiple of 2 MiB, as address space
+    /// randomisation (KASLR) chooses one. 0 leaves the kernel as it was linked.
+    pub slide: u64,
 }
 
 /// The processor's state at the kernel's first instruction: 64-bit mode, paging on, interrupts off.
@@ -137,11 +145,12 @@ pub fn place(options: &BootOptions<'_>, ram: &mut [u8]) -> Result<Entry, BootErr
         return Err(what.at("init_size", field::INIT_SIZE));
     }
 
+    relocations::apply(options.relocations, options.slide, &kernel, ram)?;
     place_command_line(options.command_line, &mut header, ram)?;
     if let Some(initrd) = options.initrd.filter(|initrd| !initrd.is_empty()) {
         place_initrd(initrd, &kernel, memory, &mut header, ram)?;
     }
-    header.set_loader();
+    header.set_loader(options.slide != 0);
 
     put(ram, BOOT_PARAMS, &zero_page(&header, memory))?;
     place_tables(ram)?;

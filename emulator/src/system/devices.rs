@@ -264,6 +264,13 @@ impl Devices {
         self.move_serial_line();
     }
 
+    /// Sends bytes to the guest over the serial port, as soon as a driver waits for input and as it takes
+    /// them.
+    pub fn add_typed(&mut self, bytes: &[u8]) {
+        self.serial.add_typed(bytes);
+        self.move_serial_line();
+    }
+
     /// The reset that the guest asked for.
     pub fn reset(&self) -> Option<Reset> {
         self.reset

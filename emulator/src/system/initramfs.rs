@@ -8,6 +8,10 @@
 #[cfg(test)]
 mod tests;
 
+use goblin::container::{Container, Ctx, Endian};
+use goblin::elf::program_header::PT_INTERP;
+use goblin::elf::{Elf, ProgramHeader};
+
 /// The magic number of an entry, and of one with a checksum.
 const MAGIC: &[u8; 6] = b"070701";
 const MAGIC_CHECKSUM: &[u8; 6] = b"070702";
@@ -70,6 +74,21 @@ pub fn with_init(program: &[u8]) -> Vec<u8> {
     }
     archive.entry(TRAILER, 0, (0, 0), &[]);
     archive.bytes
+}
+
+/// The program that the kernel starts for `program`, which the archive of [`with_init`] does not have:
+/// its dynamic linker. `None` of a static program, and of what is not an ELF file.
+pub fn interpreter(program: &[u8]) -> Option<String> {
+    let header = Elf::parse_header(program).ok()?;
+    let context = Ctx::new(Container::Big, Endian::Little);
+    let (start, count) = (header.e_phoff as usize, header.e_phnum as usize);
+    let all = ProgramHeader::parse(program, start, count, context).ok()?;
+    let found = all.iter().find(|it| it.p_type == PT_INTERP)?;
+
+    let start = usize::try_from(found.p_offset).ok()?;
+    let end = start.checked_add(usize::try_from(found.p_filesz).ok()?)?;
+    let name = program.get(start..end)?.split(|byte| *byte == 0).next()?;
+    Some(String::from_utf8_lossy(name).into_owned())
 }
 
 /// An archive that is being written.

@@ -3,11 +3,13 @@
 //! [`open`] detects whether a file is a bzImage or an ELF file, unpacks it, finds code and ORC
 //! sections by section headers or symbols, and reads the symbols from the kallsyms table in the
 //! image, which survives stripping. [`open_module`] opens a module at its load address.
-//! [`KernelImage::kaslr`] determines the KASLR offset.
+//! [`KernelImage::kaslr`] determines the KASLR offset. [`bootable()`] unpacks a kernel for a machine
+//! that boots it.
 //!
 //! Input is untrusted: sizes are bounded, and errors carry the location. Finding the files of a
 //! running kernel and unwinding (`unwind::kernel`) are elsewhere.
 
+mod bootable;
 mod error;
 mod kallsyms;
 mod kaslr;
@@ -23,6 +25,7 @@ mod tests;
 mod user;
 mod vmlinux;
 
+pub use bootable::{Bootable, bootable};
 pub use error::{KernelError, KernelErrorKind};
 pub use kallsyms::Form;
 pub use kaslr::KASLR_ALIGN;

@@ -105,6 +105,28 @@ pub enum BootErrorKind {
         /// The room above the kernel, bytes.
         room: u64,
     },
+    /// The kernel cannot be moved so far.
+    #[error("{slide:#x} is not a multiple of 0x200000 up to {most:#x}, as KASLR chooses one")]
+    Slide {
+        /// How far, bytes.
+        slide: u64,
+        /// The maximum for this kernel, bytes.
+        most: u64,
+    },
+    /// The kernel cannot be moved, as nothing says what to change.
+    #[error(
+        "the kernel has none, so it cannot be moved; give the vmlinuz of one with KASLR, or leave the \
+         offset out"
+    )]
+    NoRelocations,
+    /// Not two or three lists of 32-bit words, each preceded by a zero.
+    #[error(
+        "not two or three lists of 32-bit words, each preceded by a zero; is the file complete?"
+    )]
+    RelocationTable,
+    /// An entry outside of the kernel.
+    #[error("{0:#x} is not an address in the kernel; is the file complete?")]
+    Relocation(u32),
 }
 
 impl BootErrorKind {

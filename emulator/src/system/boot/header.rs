@@ -152,9 +152,12 @@ impl Header {
         u64::from(self.u32(field::INITRD_ADDR_MAX).min(INITRD_MAX))
     }
 
-    /// Sets what a boot loader says of itself.
-    pub(super) fn set_loader(&mut self) {
-        let flags = (self.u32(field::LOADFLAGS) as u8 | LOADED_HIGH) & !KASLR;
+    /// Sets what a boot loader says of itself, and what a decompressor says that moved the kernel.
+    pub(super) fn set_loader(&mut self, is_moved: bool) {
+        let mut flags = (self.u32(field::LOADFLAGS) as u8 | LOADED_HIGH) & !KASLR;
+        if is_moved {
+            flags |= KASLR;
+        }
         self.set(field::TYPE_OF_LOADER, &[LOADER_UNDEFINED, flags]);
         self.set(field::VID_MODE, &VID_MODE_NORMAL.to_le_bytes());
         // A list in memory that is not there.

@@ -65,6 +65,8 @@ fn options(image: &[u8]) -> BootOptions<'_> {
         setup_header: None,
         initrd: None,
         command_line: "console=ttyS0",
+        relocations: None,
+        slide: 0,
     }
 }
 
@@ -471,4 +473,97 @@ fn messages_say_where_and_what_to_do() {
         what.to_string()
             .starts_with("version at 0x260: boot protocol 0x0209 is older")
     );
+}
+
+/// Entries for the lists, each preceded by a zero; physical addresses as those of a kernel's mapping.
+fn relocations(lists: &[&[u64]]) -> Vec<u8> {
+    let mut table = Vec::new();
+    for list in lists {
+        table.extend([0; 4]);
+        let words = list.iter().map(|at| (*at + 0x8000_0000) as u32);
+        table.extend(words.flat_map(u32::to_le_bytes));
+    }
+    table
+}
+
+/// A kernel whose words in its second segment are changed when it moves.
+#[test]
+fn a_moved_kernel_is_relocated() {
+    let image = kernel();
+    let slide = 0x0120_0000;
+    let at = |ram: &[u8], table: &[u8], slide| {
+        let mut ram = ram.to_vec();
+        let options = BootOptions {
+            relocations: Some(table),
+            slide,
+            ..options(&image)
+        };
+        let page = place(&options, &mut ram)?.boot_params;
+        let words = [DATA + 8, DATA + 16, DATA + 20].map(|at| word::<4>(&ram, at));
+        Ok::<_, BootError>((word::<8>(&ram, DATA + 8), words, ram[page as usize + 0x211]))
+    };
+    let ram = memory(32);
+
+    let three = relocations(&[&[DATA + 8], &[DATA + 16], &[DATA + 20]]);
+    let minus = u64::from((slide as u32).wrapping_neg());
+    let moved = Ok((slide, [slide, minus, slide], 3));
+    assert_eq!(at(&ram, &three, slide), moved);
+    // The kernel is told that it was moved, and else not, and nothing is changed.
+    assert_eq!(at(&ram, &three, 0), Ok((0, [0, 0, 0], 1)));
+
+    // Since Linux 6.15.
+    let two = relocations(&[&[DATA + 8], &[DATA + 16, DATA + 20]]);
+    assert_eq!(at(&ram, &two, slide), Ok((slide, [slide, slide, slide], 3)));
+    // A list may be empty.
+    let empty = relocations(&[&[], &[], &[DATA + 20]]);
+    assert_eq!(at(&ram, &empty, slide), Ok((0, [0, 0, slide], 3)));
+
+    // The last word of the kernel, and one that is not all in it; one before its start.
+    let end = DATA + 5000;
+    assert!(at(&ram, &relocations(&[&[end - 8], &[]]), slide).is_ok());
+    for (list, what) in [(end - 7, 4), (CODE - 1, 4)] {
+        let error = at(&ram, &relocations(&[&[list], &[]]), slide).expect_err("outside");
+        let entry = (list + 0x8000_0000) as u32;
+        assert_eq!((error.what, error.offset), (Kind::Relocation(entry), what));
+    }
+}
+
+#[test]
+fn a_kernel_that_cannot_be_moved_is_reported() {
+    let image = kernel();
+    let fault = |relocations: Option<&[u8]>, slide| {
+        let options = BootOptions {
+            relocations,
+            slide,
+            ..options(&image)
+        };
+        fault(&options, 32)
+    };
+
+    let table = relocations(&[&[DATA], &[]]);
+    let slide = 2 << 20;
+    assert_eq!(fault(None, slide), (Kind::NoRelocations, 0));
+    // Its end is at 18 MiB and 5000 bytes, and must be below 1 GiB.
+    let most = (1 << 30) - (20 << 20);
+    for slide in [1 << 20, slide + 1, most + slide, 1 << 30, u64::MAX - 4095] {
+        let what = Kind::Slide { slide, most };
+        assert_eq!(fault(Some(&table), slide), (what, slide), "{slide:#x}");
+    }
+    let options = BootOptions {
+        relocations: Some(&table),
+        slide: most,
+        ..options(&image)
+    };
+    assert!(place(&options, &mut memory(32)).is_ok());
+
+    let last = table.len() as u64 - 1;
+    let cut = &table[..table.len() - 1];
+    assert_eq!(fault(Some(cut), slide), (Kind::RelocationTable, last));
+    for lists in [&[][..], &[&[DATA][..]], &[&[], &[], &[], &[]]] {
+        let table = relocations(lists);
+        assert_eq!(fault(Some(&table), slide), (Kind::RelocationTable, 0));
+    }
+    // Nothing stands before the first zero.
+    let late = [&[1, 2, 3, 0x81][..], &table].concat();
+    assert_eq!(fault(Some(&late), slide), (Kind::RelocationTable, 0));
 }

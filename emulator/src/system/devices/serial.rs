@@ -39,6 +39,10 @@ const MCR_OUT2: u8 = 1 << 3;
 const MCR_LOOPBACK: u8 = 1 << 4;
 const MCR_BITS: u8 = 0x1f;
 
+/// How often LSR is read in a row by a driver that polls for input. One that sets the UART up, or
+/// transmits, reads it once or twice.
+const POLLS: u8 = 16;
+
 const LSR_DATA_READY: u8 = 1 << 0;
 const LSR_OVERRUN: u8 = 1 << 1;
 const LSR_TRANSMITTER_EMPTY: u8 = 1 << 5 | 1 << 6;
@@ -63,8 +67,13 @@ pub(super) struct Serial {
     transmitter_empty: bool,
     /// The interrupt was withdrawn for a moment during an access.
     withdrawn: bool,
-    receiver: VecDeque<u8>,
+    /// What was received and not read, each with whether it was typed.
+    receiver: VecDeque<(u8, bool)>,
     input: VecDeque<u8>,
+    /// Input that waits until somebody listens.
+    typed: VecDeque<u8>,
+    /// How often LSR was read in a row.
+    polls: u8,
     output: Vec<u8>,
     dropped: u64,
 }
@@ -80,6 +89,19 @@ impl Serial {
     pub(super) fn add_input(&mut self, bytes: &[u8]) {
         self.input.extend(bytes);
         self.receive();
+    }
+
+    /// Input from somebody who types when there is somebody to read it: what is in the receiver while a
+    /// driver starts, it throws away.
+    pub(super) fn add_typed(&mut self, bytes: &[u8]) {
+        self.typed.extend(bytes);
+        self.receive();
+    }
+
+    /// Whether a driver waits for input, by interrupts or by polling.
+    fn is_listening(&self) -> bool {
+        let interrupts = self.ier & IER_RECEIVED != 0 && self.mcr & MCR_OUT2 != 0;
+        interrupts || self.polls >= POLLS
     }
 
     pub(super) fn take_output(&mut self) -> Vec<u8> {
@@ -104,11 +126,15 @@ impl Serial {
     /// Reads register 0 to 7.
     pub(super) fn read(&mut self, register: u16) -> u8 {
         let divisor = self.lcr & LCR_DIVISOR_ACCESS != 0;
+        // Reading what was received goes on with polling, and is not asked for itself.
+        if register != 0 && register != 5 {
+            self.polls = 0;
+        }
 
         match register {
             0 | 1 if divisor => self.divisor[usize::from(register)],
             0 => {
-                let byte = self.receiver.pop_front().unwrap_or(0);
+                let byte = self.receiver.pop_front().map_or(0, |(byte, _)| byte);
                 self.receive();
                 byte
             }
@@ -128,6 +154,7 @@ impl Serial {
     /// Writes register 0 to 7.
     pub(super) fn write(&mut self, register: u16, value: u8) {
         let divisor = self.lcr & LCR_DIVISOR_ACCESS != 0;
+        self.polls = 0;
 
         match register {
             0 | 1 if divisor => self.divisor[usize::from(register)] = value,
@@ -176,6 +203,8 @@ impl Serial {
     }
 
     fn line_status(&mut self) -> u8 {
+        self.polls = self.polls.saturating_add(1);
+        self.receive();
         let mut status = LSR_TRANSMITTER_EMPTY;
         if !self.receiver.is_empty() {
             status |= LSR_DATA_READY;
@@ -201,6 +230,7 @@ impl Serial {
             self.transmitter_empty = true;
         }
         self.ier = value & 0x0f;
+        self.receive();
     }
 
     fn transmit(&mut self, value: u8) {
@@ -220,7 +250,7 @@ impl Serial {
 
     fn loop_back(&mut self, value: u8) {
         if self.receiver.len() < self.capacity() {
-            self.receiver.push_back(value);
+            self.receiver.push_back((value, false));
             return;
         }
 
@@ -228,14 +258,18 @@ impl Serial {
         // Without FIFO the new character replaces the one that nobody read.
         if !self.has_fifos() {
             self.receiver.clear();
-            self.receiver.push_back(value);
+            self.receiver.push_back((value, false));
         }
     }
 
     fn control_fifo(&mut self, value: u8) {
         // Both FIFOs are emptied when they are switched on or off.
         if (value ^ self.fcr) & FCR_ENABLE != 0 || value & FCR_CLEAR_RECEIVER != 0 {
-            self.receiver.clear();
+            // `serial8250_do_set_termios` of Linux 6.12 does so after it has enabled interrupts. Who
+            // types sees what is missing, and types it again.
+            let received = std::mem::take(&mut self.receiver).into_iter().rev();
+            let typed = received.filter(|(_, is_typed)| *is_typed);
+            typed.for_each(|(byte, _)| self.typed.push_front(byte));
         }
         // The other bits can only be written with this one.
         self.fcr = if value & FCR_ENABLE != 0 { value } else { 0 };
@@ -279,8 +313,12 @@ impl Serial {
         }
 
         while self.receiver.len() < self.capacity() {
-            match self.input.pop_front() {
-                Some(byte) => self.receiver.push_back(byte),
+            let mut received = self.input.pop_front().map(|byte| (byte, false));
+            if received.is_none() && self.is_listening() {
+                received = self.typed.pop_front().map(|byte| (byte, true));
+            }
+            match received {
+                Some(received) => self.receiver.push_back(received),
                 None => return,
             }
         }

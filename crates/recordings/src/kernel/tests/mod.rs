@@ -1,5 +1,6 @@
 //! Small synthetic kernel images in every form, and real ones if available.
 
+mod bootable;
 mod forms;
 mod lzop;
 mod modules;

@@ -225,3 +225,41 @@ fn output_is_bounded() {
     assert_eq!(serial.take_output().len(), OUTPUT_BYTES_MAX);
     assert_eq!(serial.dropped(), 3);
 }
+
+/// What is typed is not lost to a driver that starts: it empties the FIFOs and reads what is left.
+#[test]
+fn typed_bytes_wait_for_a_driver_that_listens() {
+    let mut serial = Serial::new();
+    serial.add_typed(b"ab");
+    serial.write(FCR, 1);
+    serial.write(FCR, 7);
+    // `serial8250_do_startup`: interrupts are enabled last, after OUT2.
+    for _ in 0..2 {
+        assert_eq!((serial.read(LSR), serial.read(DATA)), (0x60, 0));
+        assert_eq!(serial.read(IIR), 0xc1);
+    }
+    serial.write(IER, 5);
+    assert_eq!(serial.read(LSR), 0x60, "its interrupts reach nobody");
+    serial.write(IER, 0);
+    serial.write(MCR, 8);
+    assert_eq!(serial.read(LSR), 0x60);
+    serial.write(IER, 5);
+    // `serial8250_do_set_termios` of Linux 6.12: the FIFO is emptied once more.
+    serial.write(FCR, 0);
+    serial.write(FCR, 1);
+    assert_eq!((serial.read(LSR), serial.read(DATA)), (0x61, b'a'));
+    serial.write(FCR, 7);
+    assert_eq!((serial.read(LSR), serial.read(DATA)), (0x61, b'b'));
+
+    // A driver that polls; one that transmits does not.
+    let mut serial = Serial::new();
+    serial.add_typed(b"ab");
+    for _ in 0..100 {
+        assert_eq!(serial.read(LSR), 0x60);
+        serial.write(DATA, b'x');
+    }
+    let polls = (0..).find(|_| serial.read(LSR) == 0x61);
+    assert_eq!(polls, Some(super::POLLS - 1));
+    assert_eq!((serial.read(DATA), serial.read(LSR)), (b'a', 0x61));
+    assert_eq!((serial.read(DATA), serial.read(LSR)), (b'b', 0x60));
+}
