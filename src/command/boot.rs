@@ -8,9 +8,10 @@ use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::system::boot::{BootOptions, RAM_MAX};
 use unwind_sim_emulator::system::initramfs;
 use unwind_sim_judge::input::FileKind;
+use unwind_sim_judge::shell::quoted;
 use unwind_sim_record::boot::Boot;
 use unwind_sim_recordings::input_file::InputFile;
-use unwind_sim_recordings::kernel::{self, Bootable, OpenOptions};
+use unwind_sim_recordings::kernel::{self, Bootable, KernelImage, OpenOptions};
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_unwind::image::{AddressSpace, Mapping, Owner};
@@ -33,7 +34,7 @@ const START_KERNEL_MAP: u64 = 0xffff_ffff_8000_0000;
 pub(crate) struct BootArgs {
     /// Boot this kernel, a vmlinuz or vmlinux, instead of running a program. Its console is standard
     /// output.
-    #[arg(long, value_name = "FILE", conflicts_with = "flat")]
+    #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
     /// With --kernel: the first process, a static program. An initramfs with it as /init is made.
     #[arg(
@@ -92,6 +93,25 @@ impl BootArgs {
     /// Whether a kernel is to be booted.
     pub(crate) fn is_given(&self) -> bool {
         self.kernel.is_some()
+    }
+
+    /// The options that change what a kernel does, as they are written.
+    pub(crate) fn options_text(&self) -> Vec<String> {
+        let name = |option: &str, path: &Option<PathBuf>| {
+            let path = path.as_ref()?;
+            Some(format!("{option} {}", quoted(path)))
+        };
+        let all = [
+            name("--init", &self.init),
+            name("--initrd", &self.initrd),
+            name("--console-input", &self.console_input),
+            self.append
+                .as_ref()
+                .map(|more| format!("--append {}", quoted(more))),
+            self.memory.map(|size| format!("--memory {size}")),
+            self.kaslr.map(|slide| format!("--kaslr {slide:#x}")),
+        ];
+        all.into_iter().flatten().collect()
     }
 
     /// Opens, unpacks and checks the files.
@@ -186,6 +206,16 @@ impl BootFiles {
             clock,
             console_input: (self.console_input.as_ref()).map_or(&[], |owner| (**owner).as_ref()),
         }
+    }
+
+    /// The kernel with its tables and symbols.
+    pub(crate) fn image(&self) -> Result<KernelImage> {
+        Ok(kernel::open(&self.file, &OpenOptions::default())?)
+    }
+
+    /// By how much the kernel is moved.
+    pub(crate) fn slide(&self) -> u64 {
+        self.slide
     }
 
     /// Memory, bytes.

@@ -52,7 +52,7 @@ pub(crate) struct Args {
     status: StatusOf,
     /// Run bare code instead of a program: the bytes of this file, at this address. `-` runs a case
     /// from each line of standard input, as JSON.
-    #[arg(long, value_name = "FILE@ADDR", conflicts_with = "program")]
+    #[arg(long, value_name = "FILE@ADDR", conflicts_with_all = ["program", "kernel"])]
     flat: Vec<String>,
     /// With --flat: map zeroed memory.
     #[arg(long, value_name = "ADDR:SIZE", requires = "flat")]

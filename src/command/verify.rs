@@ -1,6 +1,9 @@
 //! `verify`: checks unwind tables against the shadow stack at every executed instruction.
 
+mod kernel;
+
 use super::again::{Given, VERIFY};
+use super::boot::BootArgs;
 use super::output::{self, tell};
 use super::status::Status;
 use super::suggest;
@@ -22,6 +25,9 @@ use unwind_sim_recordings::view::MemoryView;
 use unwind_sim_view::json;
 use unwind_sim_view::verification;
 
+/// The unwinders that are checked if none are named.
+const DEFAULT_UNWINDERS: &str = "dwarf,sframe,orc,fp";
+
 /// Run a program in the emulated machine, and compare every row of every table with the shadow
 /// stack, at every executed instruction.
 ///
@@ -37,7 +43,8 @@ Examples:
   unwind-sim verify --unwinder dwarf -- /usr/bin/python3 -c 'print(1)'
   unwind-sim verify corpus/cases/dynamic/constructor-runs-before-main.s
   unwind-sim verify --json -- ./prog > known.json
-  unwind-sim verify --baseline known.json -- ./prog")]
+  unwind-sim verify --baseline known.json -- ./prog
+  unwind-sim verify --kernel /boot/vmlinuz --init ./init")]
 pub(crate) struct Args {
     /// Unwinders: dwarf, sframe, orc or fp. The full form is NAME[:PROFILE][+FALLBACK].
     #[arg(
@@ -45,7 +52,7 @@ pub(crate) struct Args {
         short,
         value_name = "U[,U..]",
         value_delimiter = ',',
-        default_value = "dwarf,sframe,orc,fp",
+        default_value = DEFAULT_UNWINDERS,
         hide_possible_values = true,
         value_parser = suggest::unwinders()
     )]
@@ -81,6 +88,8 @@ pub(crate) struct Args {
     #[arg(long)]
     stats: bool,
     #[command(flatten)]
+    boot: BootArgs,
+    #[command(flatten)]
     children: super::children::ChildrenArgs,
     #[command(flatten)]
     machine: super::machine::MachineArgs,
@@ -113,8 +122,8 @@ fn parse_hex(text: &str) -> Result<u64, String> {
     u64::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is not a hex address"))
 }
 
-fn tell(run: &verify::Run, seconds: f64) {
-    let results = &run.results;
+/// Prints the speed and the memory used.
+fn tell_numbers(results: &verify::Results, seconds: f64) {
     let rate = results.instructions as f64 / seconds / 1e6;
     tell!(
         "{} in {seconds:.3} s, {rate:.1} million a second",
@@ -129,8 +138,8 @@ fn tell(run: &verify::Run, seconds: f64) {
     tell!("{}", results.work);
 }
 
-pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
-    let engines: Vec<Engine> = spec::engines(&args.unwinder)?;
+/// Checks that the rows of these unwinders can be checked, all of them together.
+fn checked_engines(engines: &[Engine]) -> Result<()> {
     // The rows of a table are what is checked; an unwinder without a finder has none.
     if let Some(engine) = engines.iter().find(|e| e.finder().is_none()) {
         bail!(
@@ -144,6 +153,29 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
             counted(verify::UNWINDERS_MAX, "unwinder")
         );
     }
+    Ok(())
+}
+
+/// What was known before, if it is given.
+fn baseline(args: &Args, origin: &Origin) -> Result<Option<Baseline>> {
+    // An empty file is a baseline, too; what is wrong in a device is told when it is read.
+    let kinds = [FileKind::Lines, FileKind::Empty, FileKind::Special];
+    let wanted = "the --json output of verify";
+    let known = args.baseline.as_deref();
+    let known = known.map(|path| InputFile::expect(path, wanted, &kinds));
+    let known = known.transpose()?;
+
+    // A baseline of another program or of other options would hide new findings.
+    let known = known.map(|file| Baseline::of(&file, Source::Verify, origin));
+    Ok(known.transpose()?)
+}
+
+pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
+    if args.boot.is_given() {
+        return kernel::run(args, given);
+    }
+    let engines: Vec<Engine> = spec::engines(&args.unwinder)?;
+    checked_engines(&engines)?;
 
     let Some(view) = MemoryView::from_name(&args.view) else {
         bail!("unknown view `{}`; expected cpu or copy:BYTES", args.view);
@@ -153,17 +185,8 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         InputFile::expect(path, "an ELF file with tables", &[FileKind::Elf])?;
     }
 
-    // An empty file is a baseline, too; what is wrong in a device is told when it is read.
-    let kinds = [FileKind::Lines, FileKind::Empty, FileKind::Special];
-    let wanted = "the --json output of verify";
-    let known = args.baseline.as_deref();
-    let known = known.map(|path| InputFile::expect(path, wanted, &kinds));
-    let known = known.transpose()?;
-
-    // A baseline of another program or of other options would hide new findings.
     let origin = args.origin(&engines, view);
-    let known = known.map(|file| Baseline::of(&file, Source::Verify, &origin));
-    let known = known.transpose()?;
+    let known = baseline(args, &origin)?;
 
     let mut program = args.machine.program()?;
     program.program.options.observed = args.children.observed();
@@ -188,7 +211,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     output::tell_notices(&run.notices);
 
     if args.stats {
-        tell(&run, begin.elapsed().as_secs_f64());
+        tell_numbers(&run.results, begin.elapsed().as_secs_f64());
     }
 
     // The run checks every address all the same: only the findings, and with them the status, are
@@ -213,7 +236,9 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     if args.json {
         // The origin goes into the JSON, so that it can be the `--baseline` of a later run.
         let command = output::command_line();
-        json::write_verification(&names, &run, origin, &command, &mut out)?;
+        let end = run.end.to_string();
+        let what = (&*end, &run.results, &*run.deadlock);
+        json::write_verification(&names, what, origin, &command, &mut out)?;
     } else {
         // The words behind `--` come last, as this run got them: what the program gets as its
         // arguments is on its stack.

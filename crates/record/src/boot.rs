@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::system::boot::{self, BootError, BootOptions};
 use unwind_sim_emulator::system::devices::Unknown;
-use unwind_sim_emulator::system::{Stopped, System};
+use unwind_sim_emulator::system::{Stopped, System, SystemObserver};
 
 /// Number of instructions between looks at the clock and at the console.
 const SLICE: u64 = 1 << 20;
@@ -135,6 +135,19 @@ pub fn run(
     bounds: Bounds,
     console: &mut dyn FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<BootRun, BootRunError> {
+    run_observed(boot, bounds, console, &mut ())
+}
+
+/// [`run`], with an observer of what the kernel executes.
+///
+/// # Errors
+/// Those of [`run`].
+pub fn run_observed<O: SystemObserver>(
+    boot: &Boot<'_>,
+    bounds: Bounds,
+    console: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    observer: &mut O,
+) -> Result<BootRun, BootRunError> {
     let begin = Instant::now();
     let mut system = System::new(boot.memory, boot.processor, boot.clock);
     system.set_seed(boot.seed);
@@ -147,7 +160,7 @@ pub fn run(
     let mut last = LastLines::default();
     let end = loop {
         let left = bounds.instructions_max.saturating_sub(system.executed());
-        let stopped = system.run(left.min(SLICE), &mut ());
+        let stopped = system.run(left.min(SLICE), observer);
 
         let written = system.devices().map(|devices| devices.take_output());
         if let Some(written) = written.filter(|written| !written.is_empty()) {

@@ -2,41 +2,18 @@
 
 use super::checker::{Checker, KernelPlaces, Results};
 use super::images::Images;
-use crate::engine::{Engine, Setting};
+use super::run::Request;
+use std::io;
 use std::ops::Range;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use unwind_sim_emulator::system::{Stopped, System};
-use unwind_sim_unwind::image::{AddressSpace, Image, Mapping};
-
-/// The configuration of a run.
-pub struct KernelRequest<'a> {
-    /// The unwinders, which must all read tables.
-    pub engines: &'a [Engine],
-    /// The setting of walks.
-    pub setting: Setting,
-    /// Whether to skip checks whose outcome cannot have changed.
-    pub elide: bool,
-    /// Whether to keep each finding of unwinders that are expected to err.
-    pub each: bool,
-    /// The kernel's image.
-    pub image: Arc<Image>,
-    /// The addresses of the image, where it runs.
-    pub range: Range<u64>,
-    /// By how much it runs above where it was linked.
-    pub bias: u64,
-    /// Where it switches stacks.
-    pub places: KernelPlaces,
-    /// The maximum number of instructions, those of user mode included.
-    pub instructions_max: u64,
-    /// The time limit.
-    pub timeout: Option<Duration>,
-}
+use unwind_sim_record::boot::{self, Boot, BootRun, BootRunError};
+use unwind_sim_record::emulate::Bounds;
+use unwind_sim_recordings::kernel::KernelImage;
+use unwind_sim_unwind::image::{AddressSpace, Mapping};
 
 /// The result of a run.
 pub struct KernelRun {
-    /// Why it ended; `None`: at the time limit.
-    pub stopped: Option<Stopped>,
+    /// How it ended.
+    pub boot: BootRun,
     /// What was checked and found.
     pub results: Results,
     /// The address space of the kernel.
@@ -47,17 +24,40 @@ pub struct KernelRun {
 const IDENTITY: Range<u64> = 0x1000..1 << 32;
 /// The addresses of modules and of generated code (Linux `Documentation/arch/x86/x86_64/mm.rst`).
 const MODULES: Range<u64> = 0xffff_ffff_a000_0000..0xffff_ffff_ff00_0000;
-/// The number of instructions between checks of the clock.
-const SLICE: u64 = 1 << 20;
+/// The symbol of the code that goes on with the stack of another task.
+const SWITCH: &str = "__switch_to_asm";
+/// The symbols of the code at which a new task begins, newest first: it was renamed in 6.6.
+const BEGIN: [&str; 2] = ["ret_from_fork_asm", "ret_from_fork"];
 
-/// Runs `system`, in which a kernel was loaded, and checks it. `output` gets what the kernel writes to its
-/// console, and `progress` the number of instructions.
+/// Where the kernel, moved up by `slide`, switches stacks. `None` if its symbols do not say so.
+pub fn places(kernel: &KernelImage, slide: u64) -> Option<KernelPlaces> {
+    let at = |name: &str| {
+        let mut all = kernel.symbols.iter();
+        all.find(|s| s.name == name).map(|s| s.address)
+    };
+    let start = at(SWITCH)?;
+    let later = kernel.symbols.iter().map(|s| s.address);
+    let end = later.filter(|&address| address > start).min()?;
+    let moved = |range: &Range<u64>| range.start + slide..range.end + slide;
+    let own = kernel.image.text().iter().map(moved);
+    Some(KernelPlaces {
+        switch: moved(&(start..end)),
+        begin: BEGIN.into_iter().find_map(at)? + slide,
+        code: own.chain([IDENTITY, MODULES]).collect(),
+    })
+}
+
+/// Boots a kernel, whose image is `kernel`, and checks it. `progress` is called from time to time.
+///
+/// # Errors
+/// If the kernel cannot be loaded.
 pub fn run_kernel(
-    system: &mut System,
-    request: &KernelRequest<'_>,
-    output: &mut dyn FnMut(&[u8]),
-    progress: &mut dyn FnMut(u64),
-) -> KernelRun {
+    boot: &Boot<'_>,
+    (kernel, places): (&KernelImage, &KernelPlaces),
+    request: &Request<'_>,
+    progress: &mut dyn FnMut(),
+) -> Result<KernelRun, BootRunError> {
+    let slide = boot.options.slide;
     let mut checker = Checker::new(
         request.engines,
         Images::new(None),
@@ -68,10 +68,10 @@ pub fn run_kernel(
         checker = checker.keeping_each();
     }
     let own = Mapping {
-        range: request.range.clone(),
-        bias: request.bias,
-        image: Some(request.image.clone()),
-        name: request.image.name().to_owned(),
+        range: kernel.range.start + slide..kernel.range.end + slide,
+        bias: slide,
+        image: Some(kernel.image.clone()),
+        name: kernel.image.name().to_owned(),
     };
     let generated = |range| Mapping {
         range,
@@ -82,31 +82,21 @@ pub fn run_kernel(
     for mapping in [generated(IDENTITY), generated(MODULES), own] {
         checker.map_code(mapping);
     }
-    checker.follow_kernel(request.places.clone());
+    checker.follow_kernel(places.clone());
 
-    let begin = Instant::now();
-    let mut left = request.instructions_max;
-    let stopped = loop {
-        let slice = left.min(SLICE);
-        let before = system.executed();
-        let stopped = system.run(slice, &mut checker);
-        left -= (system.executed() - before).min(left);
-        if let Some(devices) = system.devices() {
-            output(&devices.take_output());
-        }
-        if stopped != Stopped::Limit || left == 0 {
-            break Some(stopped);
-        }
-        progress(system.executed());
-        if request.timeout.is_some_and(|most| begin.elapsed() >= most) {
-            break None;
-        }
+    let bounds = Bounds {
+        instructions_max: request.instructions_max,
+        timeout: request.timeout,
     };
-    let (mut results, space) = checker.finish();
-    results.memory.decoded = system.machine.code_bytes();
-    KernelRun {
-        stopped,
+    let mut console = |_: &[u8]| -> io::Result<()> {
+        progress();
+        Ok(())
+    };
+    let boot = boot::run_observed(boot, bounds, &mut console, &mut checker)?;
+    let (results, space) = checker.finish();
+    Ok(KernelRun {
+        boot,
         results,
         space,
-    }
+    })
 }

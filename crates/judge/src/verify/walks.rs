@@ -45,6 +45,8 @@ const DISAGREEMENTS_MAX: usize = 100;
 
 /// The number of instructions between walks of the whole stack.
 const WALK_EVERY: u64 = 997;
+/// The number of an instruction that is never executed.
+const NEVER: u64 = u64::MAX;
 /// The interval between walks grows by itself for each this many frames, so that the cost of an
 /// instruction does not depend on the depth of the stack.
 const WALK_FRAMES: u64 = 64;
@@ -81,10 +83,17 @@ impl Walks {
         number + u64::from(len) > self.next
     }
 
+    /// None is taken any longer: these walks know no end of a kernel's stack.
+    pub(super) fn end(&mut self) {
+        self.next = NEVER;
+    }
+
     /// The stack may have become another one: a walk is taken at the next instruction.
     #[inline]
     pub(super) fn take_next(&mut self) {
-        self.next = 0;
+        if self.next != NEVER {
+            self.next = 0;
+        }
     }
 
     /// A walk is taken at instruction `number`, of so many frames: says when the next one is.

@@ -10,7 +10,8 @@ use std::io::{self, Write};
 use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::baseline::Origin;
 use unwind_sim_judge::hex::hex;
-use unwind_sim_judge::verify::{self, listing::lines as lines_around};
+use unwind_sim_judge::verify::deadlock::DeadlockedThread;
+use unwind_sim_judge::verify::{self, Results, listing::lines as lines_around};
 
 /// A contradiction that `verify` found.
 #[derive(Serialize)]
@@ -205,20 +206,19 @@ impl MemoryLine {
     }
 }
 
-/// Writes all lines of a verification, one after the other: together they may be larger than all
+/// Writes all lines of a verification, which ended with `end`, and with these threads waiting if that was a
+/// deadlock, one after the other: together they may be larger than all
 /// that the run kept.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write_verification(
     names: &[String],
-    run: &verify::Run,
+    (end, results, waiting): (&str, &Results, &[DeadlockedThread]),
     origin: Origin,
     command: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let results = &run.results;
-
     // Numbers that are nearly always 0 are left out, as most readers need not know of them.
     let some = |count: u64| (count > 0).then_some(count);
 
@@ -316,14 +316,14 @@ pub fn write_verification(
     }
 
     // A run that ends in a deadlock has a line for each thread that waits.
-    for line in deadlock(&run.deadlock) {
+    for line in deadlock(waiting) {
         line.write(out)?;
     }
 
     // The summary comes last: a reader that does not find it knows that the lines were cut.
     Line::Verification(VerificationLine {
         schema: SCHEMA,
-        end: run.end.to_string(),
+        end: end.to_owned(),
         instructions: results.instructions,
         addresses: results.addresses,
         truth_unknown: results.truth.unknown,

@@ -39,6 +39,7 @@ const INACTIVE_WORDS: usize = 6;
 impl Checker<'_> {
     /// From now on what is observed is a kernel.
     pub fn follow_kernel(&mut self, places: KernelPlaces) {
+        self.walks.end();
         self.stacks.code.clone_from(&places.code);
         self.kernel = Some(Box::new(KernelTasks {
             places,
