@@ -5,7 +5,7 @@
 mod image;
 
 use crate::cli::{json, run, status, stderr, stdout, tool};
-use image::{AVX512, HALT, LOOP, MASKED_TIMER, RESET, TRIPLE_FAULT, WAIT};
+use image::{HALT, LOOP, MASKED_TIMER, RESET, TO_32_BIT, TRIPLE_FAULT, WAIT};
 use serde_json::Value;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -89,12 +89,12 @@ fn a_kernel_that_does_not_end_is_not_judged() {
     let files = Files::new();
     let waits = "the processor waits, and nothing will happen";
     let exceptions = image::exceptions_for_ever();
-    let not_modelled = "is not modelled: at 0x1000000, 62 f1 7c 48 28 c1";
+    let not_modelled = "is not modelled: at 0x1000004, 48 cb";
     let limit = "the limit of instructions was reached, after 1000 instructions";
     for (code, options, told) in [
         (&[WAIT][..], &[][..], waits),
         (&[MASKED_TIMER, WAIT], &[], waits),
-        (&[AVX512], &[], not_modelled),
+        (&[TO_32_BIT], &[], not_modelled),
         (&[&exceptions], &[], "exceptions for ever: "),
         (&[LOOP], &["--max-instructions", "1000"], limit),
         (&[LOOP], &["--timeout", "0.2"], "the time limit was reached"),
@@ -118,22 +118,22 @@ fn a_kernel_that_does_not_end_is_not_judged() {
 #[test]
 fn the_function_of_the_end_is_named() {
     let files = Files::new();
-    let code = [image::UNKNOWN_PORT, AVX512];
+    let code = [image::UNKNOWN_PORT, TO_32_BIT];
     let named = |offset| {
-        let kernel = image::vmlinux_with_symbol(&code, "vector_add", offset);
+        let kernel = image::vmlinux_with_symbol(&code, "code_32", offset);
         let output = boot(&files.put("vmlinux", &kernel), &[]);
         assert_eq!(status(&output), 3);
         stderr(&output).lines().next().expect("a line").to_owned()
     };
     let said = named(0);
-    assert!(said.contains(", in vector_add+0x2"), "{said}");
+    assert!(said.contains(", in code_32+0x6"), "{said}");
     // The instruction is before the function.
-    let said = named(3);
+    let said = named(7);
     assert!(!said.contains(", in "), "{said}");
 
     let output = boot(&files.path("vmlinux"), &["--json"]);
     assert_eq!(lines(&output)[0]["place"], Value::Null);
-    files.put("vmlinux", &image::vmlinux_with_symbol(&code, "f", 2));
+    files.put("vmlinux", &image::vmlinux_with_symbol(&code, "f", 6));
     let output = boot(&files.path("vmlinux"), &["--json"]);
     let place = lines(&output)[0]["place"].clone();
     assert!(
@@ -581,11 +581,11 @@ fn json_has_the_console_and_the_end() {
     assert_eq!(last["console"][0], "one");
     assert_eq!(last["rip"], Value::Null);
 
-    let unknown = [image::UNKNOWN_PORT, AVX512];
+    let unknown = [image::UNKNOWN_PORT, TO_32_BIT];
     for (code, end, wanted, rip) in [
         (&[RESET][..], "reset", 0, Value::Null),
         (&[TRIPLE_FAULT], "triple-fault", 0, "0x1000008".into()),
-        (&unknown, "unmodelled", 3, "0x1000002".into()),
+        (&unknown, "unmodelled", 3, "0x1000006".into()),
         (&[WAIT], "waits-for-ever", 3, Value::Null),
     ] {
         let output = files.boot(code, &["--json"]);
@@ -599,5 +599,47 @@ fn json_has_the_console_and_the_end() {
             let port = serde_json::json!([{"kind": "port-read", "address": "0xe9", "count": 1}]);
             assert_eq!(line["unknown"], port);
         }
+    }
+}
+
+/// `verify --kernel` needs what it compares, and says which of it a kernel lacks; what is said of a program
+/// is refused.
+#[test]
+fn verify_refuses_a_kernel_that_it_cannot_judge() {
+    let files = Files::new();
+    let kernel = files.put("vmlinux", &image::vmlinux(&[HALT]));
+    let named = image::vmlinux_with_symbol(&[HALT], "__switch_to_asm", 0);
+    let named = files.put("named", &named);
+    let tables = "--tables-from is for programs that run without a kernel";
+    let children = "--children is for programs that run without a kernel";
+    for (kernel, options, told) in [
+        (&kernel, &[][..], "has no ORC table that can be read"),
+        (
+            &kernel,
+            &["-u", "fp"],
+            "no symbols of the code that switches between tasks",
+        ),
+        (
+            &named,
+            &["-u", "fp"],
+            "no symbols of the code that switches between tasks",
+        ),
+        (
+            &kernel,
+            &["-u", "guess"],
+            "guess reads no table, so there are no rows to verify",
+        ),
+        (&kernel, &["--tables-from", &named], tables),
+        (&kernel, &["--children", "none"], children),
+        (
+            &kernel,
+            &["--", "/bin/true"],
+            "verify --kernel FILE --init /bin/true",
+        ),
+    ] {
+        let output = run(&[&["verify", "--kernel", kernel], options].concat());
+        let said = stderr(&output);
+        assert_eq!((stdout(&output), status(&output)), ("", 2), "{said}");
+        assert!(said.contains(told), "{options:?}: {said}");
     }
 }

@@ -23,8 +23,8 @@ pub(super) const WAIT: &[u8] = &[0xfb, 0xf4];
 pub(super) const RESET: &[u8] = &[0xb0, 0xfe, 0xe6, 0x64, 0xeb, 0xfe];
 /// push $0; push $0; lidt (%rsp); ud2: a descriptor table without room for any exception
 pub(super) const TRIPLE_FAULT: &[u8] = &[0x6a, 0, 0x6a, 0, 0x0f, 0x01, 0x1c, 0x24, 0x0f, 0x0b];
-/// vmovaps %zmm1, %zmm0
-pub(super) const AVX512: &[u8] = &[0x62, 0xf1, 0x7c, 0x48, 0x28, 0xc1];
+/// push $8; push $0; lretq: 32-bit code, which is not modelled
+pub(super) const TO_32_BIT: &[u8] = &[0x6a, 8, 0x6a, 0, 0x48, 0xcb];
 /// A jump to itself.
 pub(super) const LOOP: &[u8] = &[0xeb, 0xfe];
 /// Programs channel 0 of the timer, whose interrupt is masked: mov $0x34, %al; out %al, $0x43; xor

@@ -100,3 +100,6 @@ pub fn run_kernel(
         space,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,3 +93,51 @@ fn an_iret_ends_the_interrupt_whose_frame_it_took() {
     m.ret();
     assert_eq!(m.callers(), []);
 }
+
+/// Entry code may move the frame down, to make room.
+#[test]
+fn a_moved_frame_is_still_that_of_the_interrupt() {
+    let mut m = Machine::new();
+    let outer = m.call(F);
+    let frame = STACK - 0x400;
+    let interrupted = m.trap(G, frame);
+    m.cpu.rsp = frame - 48;
+    m.iret(&interrupted);
+    assert_eq!(m.callers(), [outer]);
+    m.ret();
+    assert_eq!((m.stats().returns, m.stats().failures()), (1, 0));
+    assert_eq!(m.stats().redirected, 0);
+}
+
+/// As `int3_emulate_call` of Linux does for a call that is being patched.
+#[test]
+fn a_handler_may_make_the_interrupted_function_call_another_one() {
+    let mut m = Machine::new();
+    let outer = m.call(F);
+    let interrupted = m.trap(G, STACK - 0x400);
+    let (slot, back) = (interrupted.rsp - 8, interrupted.rip + 4);
+    m.words.0.insert(slot, back);
+    m.iret(&Cpu {
+        rip: FAR,
+        rsp: slot,
+        ..interrupted
+    });
+    assert_eq!(m.callers(), [back, outer]);
+    m.ret();
+    assert_eq!((m.cpu.rip, m.callers()), (back, vec![outer]));
+    assert_eq!((m.stats().redirected, m.stats().failures()), (1, 0));
+}
+
+#[test]
+fn a_prepared_thread_returns_to_where_it_begins() {
+    let mut m = Machine::new();
+    m.words.0.insert(STACK, G);
+    m.tracker = Tracker::prepared(&m.cpu, G, STACK + 0x100);
+    assert_eq!(m.callers(), [G]);
+    let inner = m.call(F);
+    assert_eq!(m.callers(), [inner, G]);
+    m.ret();
+    m.ret();
+    assert_eq!((m.cpu.rip, m.callers()), (G, vec![]));
+    assert_eq!((m.stats().returns, m.stats().failures()), (2, 0));
+}

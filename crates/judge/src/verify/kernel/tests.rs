@@ -1,0 +1,196 @@
+//! A kernel of a few instructions, with an exception and two tasks.
+
+use super::*;
+use crate::engine::Setting;
+use crate::spec;
+use unwind_sim_emulator::Processor;
+use unwind_sim_emulator::system::Stopped;
+use unwind_sim_emulator::system::boot::BootOptions;
+use unwind_sim_record::boot::BootEnd;
+use unwind_sim_recordings::kernel::KernelSymbols;
+use unwind_sim_unwind::truth::Stats;
+
+/// Where the kernel is, in physical memory and before it has page tables of its own.
+const CODE: u64 = 16 << 20;
+/// Offsets in it: the interrupt descriptor table, what `lidt` loads, and where rsp is kept of each task.
+const IDT: u64 = 0x400;
+const IDT_POINTER: u64 = 0x4f0;
+const FIRST: u64 = 0x500;
+const SECOND: u64 = 0x508;
+/// The end of the second task's stack.
+const STACK_END: u64 = 0x8000;
+const SIZE: u64 = 0x8000;
+
+/// Code, and the offsets of its labels.
+struct Kernel {
+    bytes: Vec<u8>,
+    /// The instruction that loads rsp with the stack of the next task.
+    switch: Range<u64>,
+    /// Where the second task begins.
+    begin: u64,
+}
+
+fn kernel() -> Kernel {
+    let absolute = |offset: u64| ((CODE + offset) as u32).to_le_bytes();
+    let mut bytes = Vec::new();
+    // A call of what starts at an offset.
+    let call = |bytes: &mut Vec<u8>, target: u64| {
+        bytes.push(0xe8);
+        let next = bytes.len() as i64 + 4;
+        bytes.extend((target as i64 - next).to_le_bytes()[..4].to_vec());
+    };
+    // mov $prev, %edi; mov $next, %esi
+    let tasks =
+        |prev: u64, next: u64| [&[0xbf][..], &absolute(prev), &[0xbe], &absolute(next)].concat();
+    const MAIN: u64 = 0x20;
+    const TASK: u64 = 0x40;
+    const SWITCH_TO: u64 = 0x60;
+    const HELPER: u64 = 0xa0;
+    const HANDLER: u64 = 0xb0;
+
+    // lidt; call main; cli; hlt
+    bytes.extend([&[0x0f, 0x01, 0x1c, 0x25][..], &absolute(IDT_POINTER)].concat());
+    call(&mut bytes, MAIN);
+    bytes.extend([0xfa, 0xf4]);
+    // main: int3; switch_to; ret
+    bytes.resize(MAIN as usize, 0xcc);
+    bytes.push(0xcc);
+    bytes.extend(tasks(FIRST, SECOND));
+    call(&mut bytes, SWITCH_TO);
+    bytes.push(0xc3);
+    // task: helper; switch_to; ud2
+    bytes.resize(TASK as usize, 0xcc);
+    call(&mut bytes, HELPER);
+    bytes.extend(tasks(SECOND, FIRST));
+    call(&mut bytes, SWITCH_TO);
+    bytes.extend([0x0f, 0x0b]);
+    // switch_to: push rbp, rbx, r12 to r15; mov %rsp, (%rdi)
+    bytes.resize(SWITCH_TO as usize, 0xcc);
+    bytes.extend([0x55, 0x53, 0x41, 0x54, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57]);
+    bytes.extend([0x48, 0x89, 0x27]);
+    // mov (%rsi), %rsp
+    let switch = CODE + bytes.len() as u64;
+    bytes.extend([0x48, 0x8b, 0x26]);
+    // pop r15 to r12, rbx, rbp; helper; ret
+    bytes.extend([0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d, 0x41, 0x5c, 0x5b, 0x5d]);
+    call(&mut bytes, HELPER);
+    bytes.push(0xc3);
+    // helper: ret
+    bytes.resize(HELPER as usize, 0xcc);
+    bytes.push(0xc3);
+    // handler: push %rax; pop %rax; iretq
+    bytes.resize(HANDLER as usize, 0xcc);
+    bytes.extend([0x50, 0x58, 0x48, 0xcf]);
+
+    bytes.resize(SIZE as usize, 0);
+    let mut put = |offset: u64, words: &[u64]| {
+        let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes[offset as usize..][..words.len()].copy_from_slice(&words);
+    };
+    // An interrupt gate for `int3`: selector 0x10.
+    let target = CODE + HANDLER;
+    let gate = target & 0xffff | 0x10 << 16 | 0x8e << 40 | target >> 16 << 48;
+    put(IDT + 16 * 3, &[gate, target >> 32]);
+    put(IDT_POINTER, &[0xfff | (CODE + IDT) << 16, 0]);
+    // What the second task pops, and where it returns to.
+    put(STACK_END - 56, &[15, 14, 13, 12, 3, 5, CODE + TASK]);
+    put(SECOND, &[CODE + STACK_END - 56]);
+    Kernel {
+        bytes,
+        switch: switch..switch + 3,
+        begin: CODE + TASK,
+    }
+}
+
+/// An ELF file with one segment.
+fn elf(code: &[u8]) -> Vec<u8> {
+    const HEADERS: u64 = 64 + 56;
+    let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    file.extend([2, 0, 0x3e, 0, 1, 0, 0, 0]);
+    file.extend([CODE, 64, 0].iter().flat_map(|word| word.to_le_bytes()));
+    file.extend([0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+    file.extend([1, 0, 0, 0, 7, 0, 0, 0]);
+    let size = code.len() as u64;
+    let address = 0xffff_ffff_8000_0000 + CODE;
+    let segment = [HEADERS, address, CODE, size, size, 0x1000];
+    file.extend(segment.iter().flat_map(|word| word.to_le_bytes()));
+    file.extend(code);
+    file
+}
+
+fn run(places: &KernelPlaces, code: &[u8]) -> (BootEnd, Stats, u64) {
+    let image = elf(code);
+    let boot = Boot {
+        options: BootOptions {
+            image: &image,
+            setup_header: None,
+            initrd: None,
+            command_line: "",
+            relocations: None,
+            slide: 0,
+        },
+        memory: 64 << 20,
+        processor: Processor::default(),
+        seed: 0,
+        clock: 0,
+        console_input: &[],
+    };
+    let symbols = KernelSymbols::default();
+    let kernel = KernelImage {
+        range: 0xffff_ffff_8100_0000..0xffff_ffff_8100_1000,
+        ..KernelImage::of_symbols(symbols, None)
+    };
+    let engines = spec::engines(&["fp".to_owned()]).expect("it is known");
+    let request = Request {
+        engines: &engines,
+        setting: Setting::default(),
+        elide: true,
+        each: false,
+        tables_from: None,
+        instructions_max: 1000,
+        timeout: None,
+    };
+    let run = run_kernel(&boot, (&kernel, places), &request, &mut || {});
+    let run = run.expect("it can be loaded");
+    assert_eq!(run.results.disagreements.len(), 0);
+    (
+        run.boot.end,
+        run.results.truth,
+        run.results.tallies[0].checked,
+    )
+}
+
+#[test]
+fn each_task_has_a_stack_of_its_own() {
+    let kernel = kernel();
+    let places = KernelPlaces {
+        switch: kernel.switch.clone(),
+        begin: kernel.begin,
+        code: vec![IDENTITY],
+    };
+    let (end, truth, checked) = run(&places, &kernel.bytes);
+    assert_eq!(end, BootEnd::Stopped(Stopped::Halted));
+    // main, switch_to twice, and helper three times; of these, one of switch_to returns to where the
+    // second task begins.
+    assert_eq!((truth.calls, truth.returns), (6, 6));
+    assert_eq!((truth.unknown, truth.failures(), truth.dropped), (0, 0, 0));
+    assert_eq!((truth.redirected, truth.switches), (0, 0));
+    // All instructions but those at which the root runs, which has no caller.
+    assert!(checked > 40, "{checked}");
+}
+
+#[test]
+fn a_switch_that_is_not_known_as_one_leaves_the_truth_in_doubt() {
+    let kernel = kernel();
+    let places = KernelPlaces {
+        switch: 0..0,
+        begin: 0,
+        code: vec![IDENTITY],
+    };
+    let (end, truth, _) = run(&places, &kernel.bytes);
+    assert_eq!(end, BootEnd::Stopped(Stopped::Halted));
+    assert!(
+        truth.failures() + truth.unknown + truth.switches > 0,
+        "{truth:?}"
+    );
+}
