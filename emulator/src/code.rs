@@ -126,7 +126,8 @@ impl Block {
 #[derive(Clone, Debug)]
 pub(crate) struct Code {
     pub(crate) blocks: Vec<Block>,
-    by_start: HashMap<(u64, u64), u32>,
+    /// In system mode by [`paged::key`].
+    by_start: HashMap<u64, u32>,
     /// In system mode, where each block is in physical memory; otherwise nothing.
     places: Vec<PhysicalPlace>,
     /// Block numbers by page; a block can lie in two.
@@ -171,7 +172,7 @@ impl Code {
         {
             return id;
         }
-        let id = match self.by_start.get(&(address, address)) {
+        let id = match self.by_start.get(&address) {
             Some(&id) => id,
             None => self.add(memory, address, processor, library),
         };
@@ -192,7 +193,7 @@ impl Code {
         let block = self.decode(memory, address, processor, library);
         memory.watch_code(block.start..block.end);
         let pages = pages(&(block.start..block.end));
-        self.insert(block, (address, address), pages)
+        self.insert(block, address, pages)
     }
 
     /// Forgets all blocks if there are too many.
@@ -224,7 +225,7 @@ impl Code {
     }
 
     /// Adds a block, which is in these pages. Returns its number.
-    fn insert(&mut self, block: Block, key: (u64, u64), pages: impl Iterator<Item = u64>) -> u32 {
+    fn insert(&mut self, block: Block, key: u64, pages: impl Iterator<Item = u64>) -> u32 {
         let id = self.blocks.len() as u32;
         for page in pages {
             self.by_page.entry(page).or_default().push(id);
@@ -275,8 +276,11 @@ impl Code {
                 let place = places.get(id as usize);
                 let touched = place.is_some() || block.start < range.end && range.start < block.end;
                 if touched {
-                    let at = place.map_or(block.start, |place| place.first);
-                    by_start.remove(&(block.start, at));
+                    let start = block.start;
+                    let key = place.map_or(start, |place| paged::key(start, place.first));
+                    if by_start.get(&key) == Some(&id) {
+                        by_start.remove(&key);
+                    }
                     block.start = GONE;
                     block.ops = Arc::default();
                     block.joined = Arc::default();
@@ -291,7 +295,7 @@ impl Code {
     pub(crate) fn bytes(&self) -> usize {
         let own = self.blocks.iter().filter(|block| !block.is_shared());
         let ops: usize = own.map(Block::heap_bytes).sum();
-        let entry = size_of::<((u64, u64), u32)>() + 1;
+        let entry = size_of::<(u64, u32)>() + 1;
         let pages: usize = self.by_page.values().map(|ids| 4 * ids.capacity()).sum();
         ops + self.blocks.capacity() * size_of::<Block>() + self.by_start.capacity() * entry + pages
     }

@@ -290,17 +290,16 @@ impl Machine {
 
             if id == NONE {
                 let generation = self.code.generation;
-                let processor = self.core.processor;
                 let rip = self.core.state.rip;
-                let memory = &mut self.core.memory;
+                let (memory, processor) = (&mut self.core.memory, &self.core.processor);
                 let library = &mut self.library;
                 id = if SYSTEM {
-                    match self.code.find_paged(memory, rip, &processor, library) {
+                    match self.code.find_paged(memory, rip, processor, library) {
                         Ok(id) => id,
                         Err(fault) => return Exit::Exception(Exception::Memory(fault)),
                     }
                 } else {
-                    self.code.find(memory, rip, &processor, library)
+                    self.code.find(memory, rip, processor, library)
                 };
                 // The block that led here may have been thrown away with all others.
                 if from.0 != NONE && generation == self.code.generation {

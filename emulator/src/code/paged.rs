@@ -18,6 +18,11 @@ pub(super) struct PhysicalPlace {
     epoch: (u32, bool),
 }
 
+/// The key of a block in [`Code::by_start`]. Another block may have the same one.
+pub(super) fn key(address: u64, first: u64) -> u64 {
+    address ^ first.rotate_left(25)
+}
+
 impl Code {
     /// Whether the addresses of a block still mean the memory that it was decoded from, for the mode that
     /// runs.
@@ -61,7 +66,12 @@ impl Code {
     ) -> Result<u32, Fault> {
         let first = memory.translate_code(address)?;
         let epoch = memory.translation_epoch();
-        if let Some(&id) = self.by_start.get(&(address, first)) {
+        let key = key(address, first);
+        let known = self.by_start.get(&key).copied().filter(|&id| {
+            let is_it = self.blocks[id as usize].start == address;
+            is_it && self.places[id as usize].first == first
+        });
+        if let Some(id) = known {
             let second = match self.places[id as usize].second {
                 None => None,
                 Some(_) => Some(memory.translate_code(next_page(address))?),
@@ -73,7 +83,7 @@ impl Code {
             }
             // Its second page is another one now.
             self.blocks[id as usize].start = GONE;
-            self.by_start.remove(&(address, first));
+            self.by_start.remove(&key);
         }
 
         self.make_room(memory);
@@ -87,7 +97,7 @@ impl Code {
         };
         let pages = [Some(first), second].into_iter().flatten();
         memory.watch_frames(pages.clone());
-        let id = self.insert(block, (address, first), pages.map(|at| at / PAGE_SIZE));
+        let id = self.insert(block, key, pages.map(|at| at / PAGE_SIZE));
         self.places.push(PhysicalPlace {
             first,
             second,
