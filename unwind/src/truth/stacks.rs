@@ -22,7 +22,8 @@ pub trait World {
     fn word(&mut self, address: u64) -> Option<u64>;
     /// Whether `address` is in executable memory.
     fn is_code(&mut self, address: u64) -> bool;
-    /// Whether code may return to `address` although no call was seen: the program has put it on its stack.
+    /// Whether code may return to `address` although no call was seen: the program has put it on its stack,
+    /// or into a register. In executable memory, if a program is not known to do otherwise.
     fn is_returned_to(&mut self, address: u64) -> bool {
         self.is_code(address)
     }

@@ -126,9 +126,14 @@ impl Tracker {
     #[inline]
     pub(super) fn may_return_to<W: World + ?Sized>(&self, value: u64, world: &mut W) -> bool {
         let top = self.chain.frames.last();
-        value >= CODE_MIN
-            && top.is_none_or(|f| !f.saved.contains(&value))
-            && world.is_returned_to(value)
+        if value < CODE_MIN || top.is_some_and(|f| f.saved.contains(&value)) {
+            return false;
+        }
+        // The function's own, which is no longer where the call put it.
+        let is_moved = |f: &ShadowFrame, world: &mut W| {
+            f.pc == value && world.word(f.slot).is_some_and(|word| word != value)
+        };
+        world.is_returned_to(value) || top.is_some_and(|f| is_moved(f, world))
     }
 
     /// Whether a push to `slot` leaves the planted words as they are.
@@ -377,6 +382,10 @@ impl Tracker {
         world: &mut dyn World,
     ) {
         let site = (before.rip, after.rip);
+
+        if !world.is_returned_to(pc) {
+            return;
+        }
 
         // It is already on the stack, below arguments.
         let frames = self.chain.frames.len();
