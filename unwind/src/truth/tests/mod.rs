@@ -24,9 +24,10 @@ const GENERATED: core::ops::Range<u64> = 0x8_0000..0x10_0000;
 /// Addresses that agree in all bits above these are in the same mapping.
 const MAPPING_BITS: u32 = 20;
 
-/// The words of memory, and what a general register that no call keeps has.
+/// The words of memory, what a general register that no call keeps has, and whether it is a kernel's, in
+/// which code addresses on the stack are data.
 #[derive(Default, Clone)]
-struct WordMap(BTreeMap<u64, u64>, Option<u64>);
+struct WordMap(BTreeMap<u64, u64>, Option<u64>, bool);
 
 impl World for WordMap {
     fn word(&mut self, address: u64) -> Option<u64> {
@@ -34,6 +35,9 @@ impl World for WordMap {
     }
     fn is_code(&mut self, address: u64) -> bool {
         CODE.contains(&address)
+    }
+    fn is_returned_to(&mut self, address: u64) -> bool {
+        !self.2 && self.is_code(address)
     }
     fn is_generated(&mut self, address: u64) -> bool {
         GENERATED.contains(&address)

@@ -438,3 +438,30 @@ fn a_return_address_is_written_through_the_frame_pointer() {
     m.ret();
     assert_eq!(m.stats().mismatched, 1);
 }
+
+/// Linux's `error_entry`: it reads its return address, uses the slot for a register, and pushes the address
+/// below all registers. Any other code address that a kernel pushes is data.
+#[test]
+fn a_kernel_moves_a_return_address_below_its_registers() {
+    let mut m = Machine::new();
+    m.words.2 = true;
+    let outer = m.call(F);
+    let bottom = m.cpu.rsp;
+    let inner = m.call(G);
+    let slot = m.cpu.rsp;
+    m.push(1);
+    m.words.0.insert(slot, 7);
+    m.step(Insn::Other, m.cpu.rip + 5, m.cpu.rsp);
+    m.push(FAR);
+    m.push(inner);
+    assert_eq!(m.callers(), [inner, outer]);
+    m.ret();
+    assert_eq!((m.cpu.rip, m.callers()), (inner, vec![outer]));
+    assert_eq!((m.stats().failures(), m.stats().trampolines), (0, 0));
+    // A copy of an address that is where it was is data, too.
+    m.push(outer);
+    assert_eq!(m.callers(), [outer]);
+    m.add_sp((bottom - m.cpu.rsp).cast_signed());
+    m.ret();
+    assert_eq!((m.callers(), m.stats().unknown), (vec![], 0));
+}

@@ -104,6 +104,11 @@ fn is_trap(pc: u64, world: &mut dyn World) -> bool {
     code.is_some_and(|code| code.starts_with(&[0x0f, 0x0b]) || matches!(code[0], 0xcc | 0xf4))
 }
 
+/// Whether a frame's return address is no longer where the call put it.
+fn has_left<W: World + ?Sized>(frame: &ShadowFrame, world: &mut W) -> bool {
+    world.word(frame.slot).is_some_and(|word| word != frame.pc)
+}
+
 impl Tracker {
     /// Frames or words have changed: what depends on them follows.
     pub(super) fn settle(&mut self) {
@@ -129,11 +134,7 @@ impl Tracker {
         if value < CODE_MIN || top.is_some_and(|f| f.saved.contains(&value)) {
             return false;
         }
-        // The function's own, which is no longer where the call put it.
-        let is_moved = |f: &ShadowFrame, world: &mut W| {
-            f.pc == value && world.word(f.slot).is_some_and(|word| word != value)
-        };
-        world.is_returned_to(value) || top.is_some_and(|f| is_moved(f, world))
+        world.is_returned_to(value) || top.is_some_and(|f| f.pc == value && has_left(f, world))
     }
 
     /// Whether a push to `slot` leaves the planted words as they are.
@@ -365,6 +366,16 @@ impl Tracker {
         if self.written_slot != slot && self.pushed.contains(&slot) {
             // Pushed, but not last: another word may be below its return address.
             return false;
+        }
+
+        let own = self.chain.top().copied();
+        if own.is_some_and(|f| f.pc == after.rip && f.pc == planted.pc && has_left(&f, world)) {
+            // The function's own return address, which it has moved.
+            self.chain.frames.pop();
+            self.settle();
+            self.stats.returns += 1;
+            self.doubt = false;
+            return true;
         }
 
         self.stats.trampolines += 1;
