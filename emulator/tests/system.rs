@@ -1,4 +1,4 @@
-//! What a few instructions of a kernel do, held against QEMU, Bochs and the Intel SDM.
+//! Compares short pieces of ring 0 code with the results of QEMU, Bochs and the Intel SDM.
 //!
 //! The cases are in `corpus/system`; `record.py` writes what the authorities do. All machines run the
 //! same bytes: the environment, which records events, and the code of the case.

@@ -32,8 +32,8 @@ const START_KERNEL_MAP: u64 = 0xffff_ffff_8000_0000;
 /// A kernel to boot, and the computer around it.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct BootArgs {
-    /// Boot this kernel, a vmlinuz or vmlinux, instead of running a program. Its console is standard
-    /// output.
+    /// Boot this kernel, a vmlinuz or vmlinux, instead of running a program. `emulate` writes its console
+    /// to standard output, `verify` the last lines to standard error.
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
     /// With --kernel: the first process, a static program. An initramfs with it as /init is made.

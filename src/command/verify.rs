@@ -27,6 +27,8 @@ use unwind_sim_view::verification;
 
 /// The unwinders that are checked if none are named.
 const DEFAULT_UNWINDERS: &str = "dwarf,sframe,orc,fp";
+/// What a walk can read if nothing else is said.
+const DEFAULT_VIEW: &str = "cpu";
 
 /// Run a program in the emulated machine, and compare every row of every table with the shadow
 /// stack, at every executed instruction.
@@ -62,7 +64,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     tables_from: Option<PathBuf>,
     /// Memory that a walk can read: cpu, or copy:BYTES from rsp upwards.
-    #[arg(long, value_name = "VIEW", default_value = "cpu")]
+    #[arg(long, value_name = "VIEW", default_value = DEFAULT_VIEW)]
     view: String,
     /// Check everything again at each instruction. The report is the same, but it takes longer.
     #[arg(long)]

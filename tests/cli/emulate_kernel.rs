@@ -611,6 +611,7 @@ fn verify_refuses_a_kernel_that_it_cannot_judge() {
     let named = image::vmlinux_with_symbol(&[HALT], "__switch_to_asm", 0);
     let named = files.put("named", &named);
     let tables = "--tables-from is for programs that run without a kernel";
+    let view = "--view is for programs that run without a kernel";
     let children = "--children is for programs that run without a kernel";
     for (kernel, options, told) in [
         (&kernel, &[][..], "has no ORC table that can be read"),
@@ -631,6 +632,7 @@ fn verify_refuses_a_kernel_that_it_cannot_judge() {
         ),
         (&kernel, &["--tables-from", &named], tables),
         (&kernel, &["--children", "none"], children),
+        (&kernel, &["--view", "copy:64"], view),
         (
             &kernel,
             &["--", "/bin/true"],

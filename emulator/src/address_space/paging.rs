@@ -525,7 +525,7 @@ impl AddressSpace {
         Ok(None)
     }
 
-    /// Loads bytes for those who look at the machine.
+    /// Loads bytes for debuggers, observers and the decoder: no entry is marked as accessed.
     pub(super) fn load_through_tables(
         &self,
         paging: &Paging,

@@ -137,7 +137,7 @@ impl Runs {
         self.top.keep().join("work")
     }
 
-    /// Runs by exit status.
+    /// Runs by exit status. A larger one is a program's own (`emulate --status program`), or a fault.
     pub fn statuses(&self) -> impl Iterator<Item = (usize, u64)> {
         let all = self.statuses.into_iter().enumerate();
         all.filter(|(_, count)| *count > 0)
@@ -201,7 +201,9 @@ impl Runs {
 
         // Counted whether it failed or not: the arguments were drawn.
         let name = leaf.name.clone();
-        self.statuses[usize::from(ended.status)] += 1;
+        if ended.status <= STATUS_MAX {
+            self.statuses[usize::from(ended.status)] += 1;
+        }
         self.errors = String::from_utf8_lossy(&ended.errors).into_owned();
         let drawn = line
             .given

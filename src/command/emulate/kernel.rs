@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         } else {
             out.write_all(bytes)?;
         }
-        // It may be a person who reads, or a program that waits for a line.
+        // A reader may wait for the line before it goes on.
         out.flush()
     };
 

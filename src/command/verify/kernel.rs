@@ -1,6 +1,6 @@
 //! `verify --kernel`: boots a kernel, and checks the rows of its own tables.
 
-use super::{Args, DEFAULT_UNWINDERS, baseline, checked_engines};
+use super::{Args, DEFAULT_UNWINDERS, DEFAULT_VIEW, baseline, checked_engines};
 use crate::command::again::{Given, VERIFY};
 use crate::command::output::{self, tell};
 use crate::command::status::Status;
@@ -32,7 +32,9 @@ fn refuse(args: &Args) -> Result<()> {
     let of_program = args.machine.given_for_program();
     let tables = args.tables_from.is_some().then_some("--tables-from");
     let children = args.children.is_given().then_some("--children");
-    if let Some(option) = of_program.or(tables).or(children) {
+    // No walk is taken, so nothing would be read through it.
+    let view = (args.view != DEFAULT_VIEW).then_some("--view");
+    if let Some(option) = of_program.or(tables).or(children).or(view) {
         bail!("{option} is for programs that run without a kernel");
     }
     Ok(())

@@ -10,7 +10,6 @@ use unwind_sim_emulator::system::{SystemEntry, SystemObserver};
 use unwind_sim_emulator::{Core, Permissions};
 use unwind_sim_record::machine::{KERNEL_STACK, cpu, cpu_at};
 use unwind_sim_unwind::image::Mapping;
-use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::truth::{Cpu, Tracker};
 
 /// Where a kernel does what cannot be seen from its instructions.
@@ -38,9 +37,9 @@ const INACTIVE_WORDS: usize = 6;
 
 impl Checker<'_> {
     /// From now on what is observed is a kernel.
-    pub fn follow_kernel(&mut self, places: KernelPlaces) {
+    pub fn follow_kernel(&mut self, mut places: KernelPlaces) {
         self.walks.end();
-        self.stacks.code.clone_from(&places.code);
+        self.stacks.code = std::mem::take(&mut places.code);
         self.kernel = Some(Box::new(KernelTasks {
             places,
             numbers: HashMap::new(),
@@ -151,9 +150,4 @@ impl SystemObserver for Checker<'_> {
         let at = cpu_at(&core.state, core.state.rip);
         self.start_stack(Tracker::root(&at, at.rsp));
     }
-}
-
-/// The classes of instructions that can load rsp with another task's stack.
-pub(super) fn may_switch(class: Insn) -> bool {
-    class == Insn::MoveSp
 }
