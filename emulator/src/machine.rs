@@ -61,6 +61,7 @@ pub struct Snapshot {
     state: State,
     memory: address_space::Snapshot,
     executed: u64,
+    idle: u64,
 }
 
 impl Snapshot {
@@ -116,6 +117,7 @@ impl Machine {
             state: self.core.state.clone(),
             memory: self.core.memory.snapshot(),
             executed: self.executed,
+            idle: self.idle,
         }
     }
 
@@ -127,6 +129,7 @@ impl Machine {
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), RestoreError> {
         self.core.memory.restore(&snapshot.memory)?;
         self.set_state(&snapshot.state, snapshot.executed);
+        self.idle = snapshot.idle;
         Ok(())
     }
 
@@ -236,6 +239,11 @@ impl Machine {
                 return self.step_to(left, observer);
             }
 
+            if O::STOPS && observer.stops(block.start..block.end) {
+                self.core.state.rip = block.start;
+                return Exit::Limit;
+            }
+
             self.core.time = self.executed + self.idle;
             let mut wanted = 0;
             if O::WANTED {
@@ -286,6 +294,10 @@ impl Machine {
     #[cold]
     fn step_to<O: Observer>(&mut self, limit: u64, observer: &mut O) -> Exit {
         for _ in 0..limit {
+            let rip = self.core.state.rip;
+            if O::STOPS && observer.stops(rip..rip.saturating_add(1)) {
+                return Exit::Limit;
+            }
             if let Some(exit) = self.step(observer) {
                 return exit;
             }

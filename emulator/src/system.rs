@@ -25,6 +25,7 @@ mod ports;
 mod privileged;
 mod registers;
 mod segments;
+mod snapshot;
 mod transfers;
 
 use crate::address_space::{AddressSpace, Controls};
@@ -37,6 +38,7 @@ use crate::stop::{Call, Exception};
 use boot::Entry;
 use devices::{Devices, Reset};
 use registers::{Registers, cr0, cr4, efer, msr};
+pub use snapshot::SystemSnapshot;
 use std::fmt;
 
 /// Selectors with which 64-bit code starts (`Documentation/arch/x86/boot.rst`): `__BOOT_CS`, and
@@ -325,6 +327,9 @@ impl System {
             }
             self.advance(left, observer);
             self.tell(observer);
+            if O::STOPS && observer.has_stopped() {
+                return Stopped::Limit;
+            }
         }
     }
 

@@ -29,8 +29,8 @@ fn put(memory: &mut [u8], at: u64, bytes: &[u8]) {
     memory[at as usize..][..bytes.len()].copy_from_slice(bytes);
 }
 
-/// The events of a case, as the recorder writes them, and how the run ended if it ended early.
-fn run(environment: &[u8], case: &Case) -> Vec<String> {
+/// A computer with the environment and a case, before its first instruction.
+fn load(environment: &[u8], case: &Case) -> System {
     let mut system = System::new(MEMORY, Processor::new(case.vendor), 0);
     let memory = system.memory_mut();
     put(memory, HARNESS, environment);
@@ -48,7 +48,12 @@ fn run(environment: &[u8], case: &Case) -> Vec<String> {
         rsp: 0,
         gdt: (0, 0),
     });
+    system
+}
 
+/// Runs a case to its end: the events, as the recorder writes them, and how the run ended if it ended
+/// early.
+fn run(system: &mut System) -> Vec<String> {
     let stopped = system.run(INSTRUCTIONS_MAX, &mut ());
     let output = system.devices().expect("in system mode").take_output();
     let output = String::from_utf8_lossy(&output).into_owned();
@@ -75,16 +80,20 @@ fn environment() -> Vec<u8> {
     cases::bytes(&text).expect("hexadecimal digits")
 }
 
-/// Runs the cases of a file.
-fn check(area: &str) {
+fn cases_of(area: &str) -> Vec<Case> {
     let path = corpus().join("cases").join(area).with_extension("txt");
     let text = fs::read_to_string(&path).expect("the cases of an area");
-    let cases = cases::parse(&text).unwrap_or_else(|error| panic!("{area}: {error}"));
+    cases::parse(&text).unwrap_or_else(|error| panic!("{area}: {error}"))
+}
+
+/// Runs the cases of a file.
+fn check(area: &str) {
+    let cases = cases_of(area);
     let environment = environment();
 
     let mut failures = Vec::new();
     for case in &cases {
-        let ours = run(&environment, case);
+        let ours = run(&mut load(&environment, case));
         if !case.expected.iter().any(|right| right.is(&ours)) {
             let expected = case
                 .expected
@@ -120,6 +129,43 @@ macro_rules! areas {
 
 areas! {
     exceptions paging privileged segments steps transfers
+}
+
+fn registers(system: &System) -> (u64, u64, [u64; 16]) {
+    let state = &system.machine.core.state;
+    let all = std::array::from_fn(|number| state.gpr(number));
+    (state.rip, state.rflags(), all)
+}
+
+/// What a computer does again after it was restored: the same, in registers, memory and devices.
+#[test]
+fn a_restored_computer_does_the_same_again() {
+    let environment = environment();
+    for case in AREAS.iter().flat_map(|area| cases_of(area)).step_by(16) {
+        let mut straight = load(&environment, &case);
+        let expected = run(&mut straight);
+        let all = straight.executed();
+        // Before anything was accessed, while the environment writes code, and in the case.
+        for point in [0, all / 3, all - all.min(40)] {
+            let mut system = load(&environment, &case);
+            system.run(point, &mut ());
+            let (snapshot, memory) = (system.snapshot(), system.memory().to_vec());
+            for round in 0..2 {
+                assert_eq!(
+                    run(&mut system),
+                    expected,
+                    "{}: {point}, {round}",
+                    case.name
+                );
+                assert_eq!(registers(&system), registers(&straight), "{}", case.name);
+                assert!(system.memory() == straight.memory(), "{}", case.name);
+                assert_eq!(system.now(), straight.now());
+                system.restore(&snapshot).expect("it is held");
+                assert_eq!(system.executed(), point);
+                assert!(system.memory() == memory, "{}: {point}", case.name);
+            }
+        }
+    }
 }
 
 #[test]

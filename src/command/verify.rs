@@ -48,7 +48,8 @@ Examples:
   unwind-sim verify --baseline known.json -- ./prog
   unwind-sim verify --kernel /boot/vmlinuz --init ./init")]
 pub(crate) struct Args {
-    /// Unwinders: dwarf, sframe, orc or fp. The full form is NAME[:PROFILE][+FALLBACK].
+    /// Unwinders: dwarf, sframe, orc or fp. The full form is NAME[:PROFILE][+FALLBACK]. With --kernel,
+    /// orc:kernel, fp:kernel and guess:kernel are walked; the default is orc and these three.
     #[arg(
         long,
         short,

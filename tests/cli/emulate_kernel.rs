@@ -626,6 +626,11 @@ fn verify_refuses_a_kernel_that_it_cannot_judge() {
             "no symbols of the code that switches between tasks",
         ),
         (
+            &named,
+            &["-u", "orc:kernel"],
+            "no walk can be taken: the kernel image has no type information (.BTF, CONFIG_DEBUG_INFO_BTF)",
+        ),
+        (
             &kernel,
             &["-u", "guess"],
             "guess reads no table, so there are no rows to verify",

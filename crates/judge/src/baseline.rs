@@ -245,6 +245,11 @@ impl Baseline {
                     *known.entry(key).or_insert(0) += count;
                 }
 
+                Some(KERNEL_WALK) if source == Source::Verify => {
+                    let (key, count) = kernel_walk(&value).map_err(fail)?;
+                    *known.entry(key).or_insert(0) += count;
+                }
+
                 // Without a finding, only its tally shows that the file is from the other command.
                 Some(kind) if [other.finding(), other.tally()].contains(&kind) => {
                     let (its, wanted) = (other.as_str(), source.as_str());
@@ -299,6 +304,35 @@ impl Baseline {
         };
         known.or_else(of_any_class).is_some_and(|n| count <= n)
     }
+}
+
+/// The `type` of the lines that hold a wrong chain of a kernel's own unwinder.
+const KERNEL_WALK: &str = "kernel_walk";
+
+/// What a wrong chain of a kernel's own unwinder is, by the word of its verdict.
+pub(crate) fn walk_key(verdict: &str, is_reliable: bool) -> String {
+    let reliable = if is_reliable { "reliable" } else { "refused" };
+    format!("{verdict} {reliable}")
+}
+
+/// Reads a line that holds a wrong chain of a kernel's own unwinder.
+fn kernel_walk(value: &serde_json::Value) -> Result<(Key, u64), String> {
+    let lacks = |name: &str| format!("a {KERNEL_WALK} without `{name}`");
+    let field = |name: &str| {
+        let text = value[name].as_str().map(str::to_owned);
+        text.ok_or_else(|| lacks(name))
+    };
+    let reliable = value["reliable"].as_bool();
+    let reliable = reliable.ok_or_else(|| lacks("reliable"))?;
+    let count = value["count"].as_u64().ok_or_else(|| lacks("count"))?;
+    let key = Key {
+        unwinder: field("unwinder")?,
+        what: walk_key(&field("verdict")?, reliable),
+        code: field("code")?,
+        place: field("place")?,
+        class: None,
+    };
+    Ok((key, count))
 }
 
 /// Reads a line that holds a finding.

@@ -24,7 +24,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use unwind_sim_host::gdb::{GdbError, OtherThreads, Registers};
 use unwind_sim_recordings::import::VmcoreProblem;
-use unwind_sim_recordings::kernel::{KernelError, KernelImage};
+use unwind_sim_recordings::kernel::{KernelError, KernelImage, MissingPlace};
 use unwind_sim_recordings::model::{Event, KernelSample, Sample};
 use unwind_sim_recordings::trace::WriteError;
 use unwind_sim_unwind::insn::{INSN_BYTES_MAX, Insn, classify};
@@ -106,20 +106,9 @@ pub enum GdbRecordError {
     /// The trace cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The image does not have the layout of the kernel's structs.
-    #[error("the kernel image has no type information (.BTF, CONFIG_DEBUG_INFO_BTF)")]
-    NoTypes,
-    /// The image lacks a required symbol.
-    #[error("the kernel image has no symbol `{0}` (CONFIG_KALLSYMS_ALL, or --system-map)")]
-    NoSymbol(&'static str),
-    /// A struct of the kernel lacks a required member.
-    #[error("the kernel's `struct {structure}` has no `{path}`")]
-    NoMember {
-        /// The struct's name.
-        structure: &'static str,
-        /// The member.
-        path: &'static str,
-    },
+    /// The image does not say where the kernel keeps something.
+    #[error(transparent)]
+    Place(#[from] MissingPlace),
     /// The running kernel is not the one of the image.
     #[error(
         "the image is not that of the kernel behind the stub: the image is of {image}, {}; give the \

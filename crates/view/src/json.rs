@@ -15,6 +15,8 @@ mod generating;
 mod guess;
 mod handling;
 mod kernel;
+#[cfg(feature = "machine")]
+mod kernel_walks;
 pub mod lockstep;
 mod proof;
 mod stitching;
@@ -46,6 +48,8 @@ pub use handling::{
 };
 use kernel::KernelPart;
 pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, UserRegsLine, callchain};
+#[cfg(feature = "machine")]
+pub use kernel_walks::{KernelWalkLine, KernelWalksLine, ReliabilityLine, write_kernel_walks};
 pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
 pub use proof::{
     CheckLine, CountLine, FunctionLine, IndexLine, OfFile, SweepLine, SweptLine, UnreadableLine,
@@ -112,6 +116,12 @@ pub enum Line {
     #[cfg(feature = "machine")]
     /// The totals of one unwinder, from `verify`.
     Verified(VerifiedLine),
+    #[cfg(feature = "machine")]
+    /// The walks of one of a kernel's unwinders, from `verify --kernel`.
+    KernelWalks(KernelWalksLine),
+    #[cfg(feature = "machine")]
+    /// A wrong chain of the kernel's own unwinder, from `verify --kernel`.
+    KernelWalk(Box<KernelWalkLine>),
     #[cfg(feature = "machine")]
     /// A thread that waits for what cannot happen, from `verify`.
     Deadlock(Box<DeadlockLine>),

@@ -19,6 +19,8 @@ mod fold;
 pub mod inspect;
 pub mod json;
 pub mod kernel;
+#[cfg(feature = "machine")]
+pub mod kernel_walks;
 pub mod listing;
 pub mod pages;
 #[cfg(feature = "perf")]

@@ -14,8 +14,10 @@
 use super::AddressSpace;
 use super::fast::Tlb;
 use super::fault::{Access, Fault, FaultKind};
+use super::frames::Frames;
 use super::limits::PAGE_SIZE;
 use crate::system::devices::Devices;
+use hashbrown::HashSet;
 use std::ops::Range;
 
 /// Bits of an entry of a page table.
@@ -77,6 +79,15 @@ pub(crate) struct Paging {
     /// The time, while devices may be accessed.
     open: Option<u64>,
     pub(crate) devices: Devices,
+}
+
+/// What a snapshot keeps of it. What it knows of translations and of decoded code is not restored.
+#[derive(Clone, Debug)]
+pub(super) struct SavedPaging {
+    controls: Controls,
+    is_user: bool,
+    ac: bool,
+    devices: Devices,
 }
 
 /// Where a virtual address is.
@@ -167,13 +178,13 @@ impl Paging {
     /// Translates an address for an access, and marks the entries as accessed and dirty.
     fn translate(
         &self,
-        ram: &mut [u8],
+        frames: &mut Frames,
         address: u64,
         access: Access,
         is_user: bool,
     ) -> Result<Translation, Fault> {
         let fault = |kind| Fault::new(address, access, kind);
-        let walk = self.walk(ram, address).map_err(fault)?;
+        let walk = self.walk(frames.bytes(), address).map_err(fault)?;
         if !self.allows(&walk, access, is_user) {
             return Err(fault(FaultKind::Protected));
         }
@@ -181,7 +192,8 @@ impl Paging {
             let is_dirty = access == Access::Write && number + 1 == walk.count;
             let marks = entry::ACCESSED | if is_dirty { entry::DIRTY } else { 0 };
             if value & marks != marks {
-                put(ram, at, value | marks);
+                frames.save((at / PAGE_SIZE) as u32);
+                put(frames.bytes_mut(), at, value | marks);
             }
         }
         Ok(Translation {
@@ -304,6 +316,32 @@ impl AddressSpace {
         paging.map_or(Controls::default(), |paging| paging.controls)
     }
 
+    /// What a snapshot has to know beside memory.
+    pub(super) fn save_paging(&mut self) -> Option<SavedPaging> {
+        let paging = self.paging.as_deref_mut()?;
+        paging.other.flush_writes();
+        Some(SavedPaging {
+            controls: paging.controls,
+            is_user: paging.is_user,
+            ac: paging.ac,
+            devices: paging.devices.clone(),
+        })
+    }
+
+    /// Goes back to what was saved, after these frames got their content of that time.
+    pub(super) fn restore_paging(&mut self, saved: &SavedPaging, changed: &HashSet<u32>) {
+        if let Some(paging) = &mut self.paging {
+            paging.controls = saved.controls;
+            paging.is_user = saved.is_user;
+            paging.ac = saved.ac;
+            paging.devices = saved.devices.clone();
+        }
+        for frame in changed {
+            self.note_code_change(u64::from(*frame) * PAGE_SIZE);
+        }
+        self.forget_translations();
+    }
+
     /// Forgets all translations.
     pub(crate) fn forget_translations(&mut self) {
         self.tlb.flush();
@@ -354,9 +392,8 @@ impl AddressSpace {
             return Ok(address);
         };
         canonical(address, Access::Execute)?;
-        let ram = self.frames.bytes_mut();
         let is_user = paging.is_user;
-        let found = paging.translate(ram, address, Access::Execute, is_user)?;
+        let found = paging.translate(&mut self.frames, address, Access::Execute, is_user)?;
         Ok(found.physical)
     }
 
@@ -389,8 +426,9 @@ impl AddressSpace {
         for (number, &byte) in bytes.iter().enumerate() {
             let at = address.wrapping_add(number as u64);
             let physical = self.translate_implicit(at, Access::Write)?;
-            if let Some(to) = self.frames.bytes_mut().get_mut(physical) {
-                *to = byte;
+            if physical < self.frames.bytes().len() {
+                self.frames.save((physical as u64 / PAGE_SIZE) as u32);
+                self.frames.bytes_mut()[physical] = byte;
             }
             self.note_code_change(physical as u64);
         }
@@ -402,7 +440,7 @@ impl AddressSpace {
         let Some(paging) = &self.paging else {
             return Err(Fault::new(address, access, FaultKind::Unmapped));
         };
-        let found = paging.translate(self.frames.bytes_mut(), address, access, false)?;
+        let found = paging.translate(&mut self.frames, address, access, false)?;
         Ok(found.physical as usize)
     }
 
@@ -450,7 +488,7 @@ impl AddressSpace {
             return Err(Fault::new(address, access, FaultKind::Unmapped));
         };
         let is_user = paging.is_user;
-        let found = paging.translate(self.frames.bytes_mut(), address, access, is_user)?;
+        let found = paging.translate(&mut self.frames, address, access, is_user)?;
         paging.has_huge |= found.is_huge;
         let at = found.physical;
         let what = if paging.devices.is_device(at) {
@@ -567,8 +605,8 @@ impl AddressSpace {
             let physical = match access {
                 None => paging.peek(self.frames.bytes(), at, None)?,
                 Some(access) => {
-                    let ram = self.frames.bytes_mut();
-                    paging.translate(ram, at, access, is_user)?.physical
+                    let frames = &mut self.frames;
+                    paging.translate(frames, at, access, is_user)?.physical
                 }
             };
             parts.push((physical, done..done + count));

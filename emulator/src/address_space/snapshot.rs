@@ -6,6 +6,7 @@ use super::history::{RestoreError, SnapshotGuard};
 use super::ids::{ObjectId, SpaceId};
 use super::limits::{PAGE_SIZE, TASK_SIZE};
 use super::objects::{Objects, SavedObject};
+use super::paging::SavedPaging;
 use super::space::{Change, SavedSpace, Space};
 use super::spaces::InactiveSpaces;
 use hashbrown::HashSet;
@@ -20,6 +21,7 @@ pub struct Snapshot {
     own: SavedSpace,
     resting: Vec<(SpaceId, SavedSpace)>,
     objects: Vec<(ObjectId, SavedObject)>,
+    paging: Option<SavedPaging>,
 }
 
 /// A space before it is restored, and the frames of its decoded pages.
@@ -34,6 +36,7 @@ impl AddressSpace {
     pub fn snapshot(&mut self) -> Snapshot {
         // So that the first store to each page takes the slow path.
         self.tlb.flush_writes();
+        let paging = self.save_paging();
         let resting = self.resting.iter();
         Snapshot {
             mark: self.frames.mark(),
@@ -41,6 +44,7 @@ impl AddressSpace {
             own: self.own.save(),
             resting: resting.map(|(&id, space)| (id, space.save())).collect(),
             objects: self.objects.save(),
+            paging,
         }
     }
 
@@ -99,6 +103,9 @@ impl AddressSpace {
         (self.id, self.own, self.resting) = (snapshot.id, own, resting);
         self.refusal = None;
         self.tlb.flush();
+        if let Some(paging) = &snapshot.paging {
+            self.restore_paging(paging, &changed);
+        }
         Ok(())
     }
 

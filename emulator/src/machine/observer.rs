@@ -2,6 +2,7 @@
 
 use crate::address_space::Guard;
 use crate::core::Core;
+use std::ops::Range;
 
 /// A block of decoded instructions. Within a generation, a number always stands for the same
 /// instructions at the same addresses.
@@ -29,6 +30,22 @@ pub struct Executed {
 pub trait Observer {
     /// Whether the observer is called at all.
     const WANTED: bool = true;
+    /// Whether [`Observer::stops`] is asked.
+    const STOPS: bool = false;
+
+    /// Asked before code of this range is executed: whether the machine returns instead, as if it had
+    /// reached its limit.
+    #[inline(always)]
+    fn stops(&mut self, code: Range<u64>) -> bool {
+        let _ = code;
+        false
+    }
+
+    /// Whether the last answer of [`Observer::stops`] was that it does.
+    #[inline(always)]
+    fn has_stopped(&self) -> bool {
+        false
+    }
 
     /// A block with this number of operations, from rip to `end`, starts; `None` for a single
     /// instruction. Returns the index of the operation before which the observer wants to be called

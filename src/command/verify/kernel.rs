@@ -12,13 +12,13 @@ use std::time::Instant;
 use unwind_sim_judge::baseline::Origin;
 use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::spec;
-use unwind_sim_judge::verify::{self, KernelRun, Request};
+use unwind_sim_judge::unwinders::KERNEL;
+use unwind_sim_judge::verify::{self, KernelRun, KernelWalks, Request};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::kernel::KernelImage;
 use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::progress::Progress;
-use unwind_sim_view::json;
-use unwind_sim_view::verification;
+use unwind_sim_view::{json, kernel_walks, verification};
 
 /// Refuses what only says something of a program.
 fn refuse(args: &Args) -> Result<()> {
@@ -32,7 +32,7 @@ fn refuse(args: &Args) -> Result<()> {
     let of_program = args.machine.given_for_program();
     let tables = args.tables_from.is_some().then_some("--tables-from");
     let children = args.children.is_given().then_some("--children");
-    // No walk is taken, so nothing would be read through it.
+    // Its unwinders read what the kernel has.
     let view = (args.view != DEFAULT_VIEW).then_some("--view");
     if let Some(option) = of_program.or(tables).or(children).or(view) {
         bail!("{option} is for programs that run without a kernel");
@@ -40,36 +40,65 @@ fn refuse(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The unwinders: by default ORC alone, which is what a kernel has. Its layout is that of the kernel.
-fn engines(args: &Args, kernel: &KernelImage) -> Result<Vec<Engine>> {
-    let is_default = args.unwinder.join(",") == DEFAULT_UNWINDERS;
-    let given: &[String] = if is_default {
-        &["orc".to_owned()]
-    } else {
-        &args.unwinder
-    };
-    let with_layout = given.iter().map(|spec| match (&**spec, kernel.encoding) {
-        ("orc", Some(encoding)) => format!("orc:{}", encoding.as_str()),
-        _ => spec.clone(),
-    });
-    let specs: Vec<String> = with_layout.collect();
-    let engines = spec::engines(&specs)?;
-    let has_orc = specs.iter().any(|spec| spec.starts_with("orc"));
-    if has_orc && kernel.encoding.is_none() {
-        bail!(
-            "{} has no ORC table that can be read, so there are no rows to verify",
-            kernel.image.name().printable()
-        );
+/// The unwinders whose rows are checked, and those that walk.
+struct Unwinders {
+    tables: Vec<Engine>,
+    walks: Option<KernelWalks>,
+}
+
+impl Unwinders {
+    /// By default ORC, which is what a kernel has, in the layout of that kernel, and the walks of all of
+    /// its unwinders.
+    fn new(args: &Args, kernel: &KernelImage, slide: u64) -> Result<Unwinders> {
+        let is_default = args.unwinder.join(",") == DEFAULT_UNWINDERS;
+        let all = ["orc"].iter().chain(&KERNEL);
+        let given: Vec<String> = match is_default {
+            true => all.map(|name| (*name).to_owned()).collect(),
+            false => args.unwinder.clone(),
+        };
+        let with_layout = given.iter().map(|spec| match (&**spec, kernel.encoding) {
+            ("orc", Some(encoding)) => format!("orc:{}", encoding.as_str()),
+            _ => spec.clone(),
+        });
+        let specs: Vec<String> = with_layout.collect();
+        let engines = spec::engines(&specs)?;
+        let is_kernels = |engine: &Engine| matches!(engine, Engine::Kernel(_));
+        let (walkers, tables): (Vec<Engine>, Vec<Engine>) =
+            engines.into_iter().partition(is_kernels);
+
+        let has_orc = tables.iter().any(|engine| engine.name().starts_with("orc"));
+        if has_orc && kernel.encoding.is_none() {
+            bail!(
+                "{} has no ORC table that can be read, so there are no rows to verify",
+                kernel.image.name().printable()
+            );
+        }
+        checked_engines(&tables)?;
+
+        let walks = match KernelWalks::new(&walkers, kernel, slide) {
+            Ok(walks) => walks,
+            Err(missing) if is_default => {
+                tell!("unwind-sim: no walks are taken: {missing}");
+                None
+            }
+            Err(missing) => bail!("no walk can be taken: {missing}"),
+        };
+        Ok(Unwinders { tables, walks })
     }
-    Ok(engines)
+
+    /// The names, as on the command line.
+    fn names(&self) -> Vec<String> {
+        let tables = self.tables.iter().map(Engine::name);
+        let walks = self.walks.iter().flat_map(KernelWalks::names);
+        tables.chain(walks).map(str::to_owned).collect()
+    }
 }
 
 pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     refuse(args)?;
     let files = args.boot.open()?;
     let kernel = files.image()?;
-    let engines = engines(args, &kernel)?;
-    checked_engines(&engines)?;
+    let mut unwinders = Unwinders::new(args, &kernel, files.slide())?;
     let path = files.path();
     let Some(places) = verify::kernel_places(&kernel, files.slide()) else {
         bail!(
@@ -79,11 +108,10 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         );
     };
 
-    let names: Vec<String> = engines.iter().map(|e| e.name().to_owned()).collect();
-    let origin = origin(args, path, &names);
+    let origin = origin(args, path, &unwinders.names());
     let known = baseline(args, &origin)?;
     let request = Request {
-        engines: &engines,
+        engines: &unwinders.tables,
         setting: Setting::default(),
         elide: !args.no_elide,
         each: args.all || args.only.is_some(),
@@ -98,7 +126,8 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let begin = Instant::now();
     let mut lines = 0;
     let mut progress = Progress::new("pieces of the console", false);
-    let run = verify::run_kernel(&boot, (&kernel, &places), &request, &mut || {
+    let walks = unwinders.walks.take();
+    let run = verify::run_kernel(&boot, (&kernel, &places), walks, &request, &mut || {
         lines += 1;
         progress.tell(lines);
     });
@@ -108,9 +137,15 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
 
     if let Some(address) = args.only {
         run.results.findings.retain(|f| f.address == address);
+        for walked in &mut run.walks {
+            walked.findings.retain(|f| f.pc.value() == address);
+        }
     }
-    let checked = run.results.tallies.iter().any(|t| t.checked > 0);
-    let unexpected = verify::unexpected(&engines, &run.results, args.strict, known.as_ref());
+    let tables = &unwinders.tables;
+    let checked = run.results.tallies.iter().any(|t| t.checked > 0)
+        || run.walks.iter().any(|walked| walked.tally.judged() > 0);
+    let unexpected = verify::unexpected(tables, &run.results, args.strict, known.as_ref())
+        || verify::unexpected_walks(&run.walks, &run.space, known.as_ref());
     let status = match unexpected {
         _ if !run.boot.end.is_end_of_kernel() || !checked => Status::NothingJudged,
         true => Status::Difference.known(),
@@ -118,8 +153,10 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     };
 
     let end = run.boot.end.to_string();
+    let names: Vec<String> = tables.iter().map(|e| e.name().to_owned()).collect();
     let mut out = output::stdout();
     if args.json {
+        json::write_kernel_walks(&run.walks, &run.space, &mut out)?;
         let command = output::command_line();
         let what = (&*end, &run.results, &[][..]);
         json::write_verification(&names, what, origin, &command, &mut out)?;
@@ -137,6 +174,11 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         };
         writeln!(out, "{end}")?;
         write!(out, "{}", verification::text(&subject))?;
+        write!(
+            out,
+            "{}",
+            kernel_walks::text(&run.walks, &run.space, subject.all)
+        )?;
         writeln!(out, "\n{}", output::command_line())?;
     }
     out.flush().context("cannot write the report")?;

@@ -9,6 +9,7 @@ mod calls;
 mod deadlock;
 mod generated;
 mod kernel;
+mod kernel_walks;
 mod mapped;
 mod now;
 mod outcome;
@@ -29,6 +30,7 @@ use super::findings::{Finding, Findings};
 use super::frames::wrong_in;
 use super::generated::Function;
 use super::images::Images;
+use super::kernel::KernelWalks;
 use super::marks::Marks;
 use super::memory::MemoryUse;
 use super::numbered::{NONE, UNWINDERS_MAX};
@@ -150,6 +152,8 @@ pub struct Checker<'a> {
     generated: WithoutTable,
     /// If what is observed is a kernel.
     kernel: Option<Box<KernelTasks>>,
+    /// If its stacks are walked, too.
+    kernel_walks: Option<Box<KernelWalks>>,
     findings: Findings,
     walks: Walks,
     counts: Counts,
@@ -199,6 +203,7 @@ impl<'a> Checker<'a> {
             stores: Stores::default(),
             generated: WithoutTable::default(),
             kernel: None,
+            kernel_walks: None,
             walks: Walks::new(setting),
             counts: Counts {
                 tallies: [Tally::default(); UNWINDERS_MAX],
@@ -278,6 +283,10 @@ impl<'a> Checker<'a> {
         let mut tables = self.unwinders.tables(&mut self.mapped);
         self.code.look_up(core, insn, is_hook, &mut tables);
         self.meet_generated(insn.rip);
+        // A kernel is walked at each instruction that it executes for the first time.
+        if self.kernel_walks.is_some() {
+            self.walks.take_next();
+        }
     }
 
     /// Checks the innermost frame at the next instruction, whose outcome is not known. Returns

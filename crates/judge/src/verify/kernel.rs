@@ -1,5 +1,10 @@
 //! Boots a kernel under the checker.
 
+mod walks;
+
+pub(super) use walks::Place as WalkPlace;
+pub use walks::{KernelWalked, KernelWalks, Reliability, WalkFinding, WalkTally, unexpected_walks};
+
 use super::checker::{Checker, KernelPlaces, Results};
 use super::images::Images;
 use super::run::Request;
@@ -16,6 +21,8 @@ pub struct KernelRun {
     pub boot: BootRun,
     /// What was checked and found.
     pub results: Results,
+    /// What became of the walks of its own unwinders.
+    pub walks: Vec<KernelWalked>,
     /// The address space of the kernel.
     pub space: AddressSpace,
 }
@@ -47,13 +54,14 @@ pub fn places(kernel: &KernelImage, slide: u64) -> Option<KernelPlaces> {
     })
 }
 
-/// Boots a kernel, whose image is `kernel`, and checks it. `progress` is called from time to time.
+/// Boots a kernel, whose image is `kernel`, and checks it; `walks` are taken beside. `progress` is called from time to time.
 ///
 /// # Errors
 /// If the kernel cannot be loaded.
 pub fn run_kernel(
     boot: &Boot<'_>,
     (kernel, places): (&KernelImage, &KernelPlaces),
+    walks: Option<KernelWalks>,
     request: &Request<'_>,
     progress: &mut dyn FnMut(),
 ) -> Result<KernelRun, BootRunError> {
@@ -83,6 +91,9 @@ pub fn run_kernel(
         checker.map_code(mapping);
     }
     checker.follow_kernel(places.clone());
+    if let Some(walks) = walks {
+        checker.walk_kernel(walks);
+    }
 
     let bounds = Bounds {
         instructions_max: request.instructions_max,
@@ -93,10 +104,12 @@ pub fn run_kernel(
         Ok(())
     };
     let boot = boot::run_observed(boot, bounds, &mut console, &mut checker)?;
+    let walks = checker.finish_kernel_walks();
     let (results, space) = checker.finish();
     Ok(KernelRun {
         boot,
         results,
+        walks,
         space,
     })
 }

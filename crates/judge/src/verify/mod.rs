@@ -41,7 +41,10 @@ pub use departures::Bounds;
 pub use findings::{Check, Finding};
 pub use generated::Function as GeneratedFunction;
 pub use images::Images;
-pub use kernel::{KernelRun, places as kernel_places, run_kernel};
+pub use kernel::{
+    KernelRun, KernelWalked, KernelWalks, Reliability, WalkFinding, WalkTally,
+    places as kernel_places, run_kernel, unexpected_walks,
+};
 pub use memory::MemoryUse;
 pub use numbered::UNWINDERS_MAX;
 pub use places::{NOWHERE, PlaceId, Places};

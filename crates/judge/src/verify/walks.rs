@@ -88,6 +88,11 @@ impl Walks {
         self.next = NEVER;
     }
 
+    /// They are taken again.
+    pub(super) fn resume(&mut self) {
+        self.next = 0;
+    }
+
     /// The stack may have become another one: a walk is taken at the next instruction.
     #[inline]
     pub(super) fn take_next(&mut self) {

@@ -6,7 +6,7 @@ use super::{GdbRecordError, PID, Session};
 use std::io::Write;
 use std::time::Duration;
 use unwind_sim_host::gdb::{GdbError, OtherThreads, Registers};
-use unwind_sim_recordings::kernel::Btf;
+use unwind_sim_recordings::kernel::{Btf, MissingPlace};
 use unwind_sim_recordings::model::{KernelSample, Sample};
 use unwind_sim_unwind::kernel::{
     Cursors, FpState, GuessState, OrcState, RegsPtr, StackInfo, StackType, State, UnwinderKind,
@@ -163,7 +163,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
     /// Records unwinds, each from its start to its last state.
     pub(super) fn unwinds(&mut self) -> Result<(), GdbRecordError> {
         let layout = self.image.btf.as_ref().and_then(StateLayout::new);
-        let layout = layout.ok_or(GdbRecordError::NoMember {
+        let layout = layout.ok_or(MissingPlace::Member {
             structure: "unwind_state",
             path: "sp",
         })?;

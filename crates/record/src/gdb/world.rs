@@ -1,8 +1,6 @@
 //! A stopped kernel: the current task, and the stacks of its processor with their contents.
 //!
-//! Locations come from the kernel's symbols and types (`.BTF`), contents from the stub. Sources:
-//! Linux `arch/x86/kernel/dumpstack_64.c`, `arch/x86/include/asm/cpu_entry_area.h`,
-//! `arch/x86/include/asm/current.h`, of 6.1, 6.12 and 6.15.
+//! Locations come from the kernel's symbols and types (`.BTF`), contents from the stub.
 
 use super::GdbRecordError;
 use super::machine::Machine;
@@ -12,7 +10,9 @@ use super::uretprobes;
 use std::borrow::Cow;
 use std::ops::Range;
 use unwind_sim_host::gdb::{GdbError, Registers};
-use unwind_sim_recordings::kernel::{Btf, KernelImage, user_memory};
+use unwind_sim_recordings::kernel::{
+    Btf, KernelImage, MissingPlace, ProcessorStacks, StackPlaces, symbol, user_memory,
+};
 use unwind_sim_recordings::model::{Region, RegionRole};
 use unwind_sim_unwind::kernel::{
     StackInfo, StackType, THREAD_SIZE, Task, UnwinderKind, UserSpace, Version,
@@ -30,17 +30,6 @@ const BELOW_LINK: u64 = PT_REGS_LEN;
 /// Maximum number of processors whose per-CPU data are looked up (`__per_cpu_offset` has `NR_CPUS`
 /// words, 8192 in distribution kernels).
 const PROCESSORS_MAX: usize = 512;
-/// The exception stacks, in the order of `struct cea_exception_stacks`.
-const EXCEPTIONS: [(StackType, &str); 6] = [
-    (StackType::DoubleFault, "DF_stack"),
-    (StackType::Nmi, "NMI_stack"),
-    (StackType::Debug, "DB_stack"),
-    (StackType::MachineCheck, "MCE_stack"),
-    (StackType::VmmCommunication, "VC_stack"),
-    (StackType::VmmCommunicationFallback, "VC2_stack"),
-];
-/// `EXCEPTION_STKSZ` without KASAN.
-const EXCEPTION_STACK_SIZE: u64 = 8 << 10;
 /// Maximum padding at the end of a task's stack, bytes.
 const TOP_PADDING_MAX: u64 = 64;
 
@@ -49,18 +38,8 @@ pub(super) struct KernelLayout {
     bias: u64,
     version: Option<Version>,
     encoding: Option<Encoding>,
-    per_cpu_offset: u64,
-    current: u64,
-    hardirq: u64,
-    exceptions: u64,
-    /// Offsets from `cea_exception_stacks` to each stack, and to the entry stack.
-    exception_at: [u64; EXCEPTIONS.len()],
-    entry_at: u64,
+    stacks: StackPlaces,
     idt: u64,
-    /// Per-CPU variable with the start of the task's stack for `entry_SYSCALL_64`; unknown before
-    /// 5.13.
-    top_of_stack: Option<u64>,
-    stack: u64,
     thread_sp: u64,
     /// Offset and size: an int; a byte since 7.0 at the latest.
     on_cpu: Option<(u64, u64)>,
@@ -76,64 +55,20 @@ pub(super) struct KernelLayout {
 impl KernelLayout {
     /// The places of the kernel `image` with the KASLR offset `bias`.
     pub(super) fn new(image: &KernelImage, bias: u64) -> Result<KernelLayout, GdbRecordError> {
-        let btf = image.btf.as_ref().ok_or(GdbRecordError::NoTypes)?;
-
-        let symbols = &image.symbols;
-        let symbol = |name: &'static str| {
-            let at = symbols
-                .address(name)
-                .ok_or(GdbRecordError::NoSymbol(name))?;
-            // Before 6.15, symbols of per-CPU data are offsets.
-            let moved = if at >= KERNEL {
-                at.wrapping_add(bias)
-            } else {
-                at
-            };
-            Ok::<u64, GdbRecordError>(moved)
-        };
-
+        let stacks = StackPlaces::new(image, bias)?;
+        let btf = image.btf.as_ref().ok_or(MissingPlace::Types)?;
         let member = |structure: &'static str, path: &'static str| {
             let offset = btf.offset(structure, path);
-            offset.ok_or(GdbRecordError::NoMember { structure, path })
+            offset.ok_or(MissingPlace::Member { structure, path })
         };
-
-        // 6.2 to 6.14 keep hot members in one struct.
-        let (current, hardirq, top_of_stack) = match symbol("pcpu_hot") {
-            Ok(hot) => (
-                hot + member("pcpu_hot", "current_task")?,
-                hot + member("pcpu_hot", "hardirq_stack_ptr")?,
-                Some(hot + member("pcpu_hot", "top_of_stack")?),
-            ),
-            Err(_) => (
-                symbol("current_task")?,
-                symbol("hardirq_stack_ptr")?,
-                symbol("cpu_current_top_of_stack").ok(),
-            ),
-        };
-
-        let mut exception_at = [0; EXCEPTIONS.len()];
-        for (at, (_, name)) in exception_at.iter_mut().zip(EXCEPTIONS) {
-            *at = member("cea_exception_stacks", name)?;
-        }
-        // The exception stacks and the entry stack are both in `struct cpu_entry_area`.
-        let entry_stack = member("cpu_entry_area", "entry_stack_page")?;
         let version = image.version.as_deref().and_then(Version::from_name);
 
         Ok(KernelLayout {
             bias,
             version,
             encoding: image.encoding,
-            per_cpu_offset: symbol("__per_cpu_offset")?,
-            current,
-            hardirq,
-            exceptions: symbol("cea_exception_stacks")?,
-            exception_at,
-            // Only the exception stacks have a variable (`cea_exception_stacks`): it holds the
-            // address of this processor's. The entry stack is found by its distance from them.
-            entry_at: entry_stack.wrapping_sub(member("cpu_entry_area", "estacks")?),
-            idt: symbol("idt_table")?,
-            top_of_stack,
-            stack: member("task_struct", "stack")?,
+            stacks,
+            idt: symbol(image, bias, "idt_table")?,
             thread_sp: member("task_struct", "thread.sp")?,
             on_cpu: btf.extent("task_struct", "on_cpu"),
             pid: member("task_struct", "pid")?,
@@ -194,8 +129,7 @@ fn uprobe(btf: &Btf) -> Option<[u64; 3]> {
 #[derive(Clone, Copy)]
 struct Processor {
     base: u64,
-    hardirq: u64,
-    exceptions: u64,
+    stacks: ProcessorStacks,
 }
 
 /// The properties of a task that every stop needs.
@@ -246,13 +180,9 @@ impl<'a> Kernel<'a> {
         if let Some(known) = self.processors.iter().find(|p| p.base == base) {
             return Ok(*known);
         }
-        let places = self.places;
-        let mut word = |at: u64| machine.word(at.wrapping_add(base));
-        let processor = Processor {
-            base,
-            hardirq: word(places.hardirq)?,
-            exceptions: word(places.exceptions)?,
-        };
+        let places = &self.places.stacks;
+        let stacks = places.processor(base, &mut |at| machine.word(at))?;
+        let processor = Processor { base, stacks };
         self.processors.push(processor);
         Ok(processor)
     }
@@ -261,7 +191,7 @@ impl<'a> Kernel<'a> {
     /// not swapped them yet.
     fn base(&mut self, machine: &mut Machine) -> Result<u64, GdbError> {
         if self.bases.is_empty() {
-            let table = self.places.per_cpu_offset;
+            let table = self.places.stacks.bases;
             let table = machine.read(table, 8 * PROCESSORS_MAX)?;
             let words = table.as_chunks::<8>().0.iter();
             self.bases = words.map(|w| u64::from_le_bytes(*w)).collect();
@@ -285,7 +215,7 @@ impl<'a> Kernel<'a> {
         base: u64,
     ) -> Result<(TaskHeader, Option<String>), GdbError> {
         let places = self.places;
-        let address = machine.word(places.current.wrapping_add(base))?;
+        let address = machine.word(places.stacks.current.wrapping_add(base))?;
         self.known(machine, address)
     }
 
@@ -298,7 +228,7 @@ impl<'a> Kernel<'a> {
         let places = self.places;
         if let Some(known) = self.tasks.iter().find(|t| t.address == address) {
             // The address of a task may be reused, so its stack is checked.
-            let stack = machine.word(address.wrapping_add(places.stack))?;
+            let stack = machine.word(address.wrapping_add(places.stacks.stack))?;
             if stack == known.stack {
                 return Ok((*known, None));
             }
@@ -308,7 +238,7 @@ impl<'a> Kernel<'a> {
         self.tasks.retain(|t| t.address != address);
         let known = TaskHeader {
             address,
-            stack: machine.word(address.wrapping_add(places.stack))?,
+            stack: machine.word(address.wrapping_add(places.stacks.stack))?,
             pid: machine.word(address.wrapping_add(places.pid))? as u32,
         };
         self.tasks.push(known);
@@ -335,6 +265,7 @@ impl<'a> Kernel<'a> {
     ) -> Result<u64, GdbError> {
         let Some(at) = self
             .places
+            .stacks
             .top_of_stack
             .filter(|_| self.top_padding.is_none())
         else {
@@ -357,42 +288,6 @@ impl<'a> Kernel<'a> {
         Ok(end.map(|end| end.wrapping_sub(padding)))
     }
 
-    /// The stacks of a task; for the current one, also those of its processor.
-    fn stacks(&self, stack: u64, processor: Option<&Processor>) -> Vec<StackInfo> {
-        let info = |kind, begin: u64, size: u64| StackInfo {
-            kind,
-            begin,
-            end: begin.wrapping_add(size),
-            // `copy` reads it from the stack.
-            next_sp: 0,
-        };
-
-        let mut out = vec![info(StackType::Task, stack, THREAD_SIZE)];
-        let Some(processor) = processor else {
-            return out;
-        };
-
-        // Null until the processor's entry area is set up.
-        if processor.exceptions != 0 {
-            let places = self.places;
-            for ((kind, _), at) in EXCEPTIONS.into_iter().zip(places.exception_at) {
-                let begin = processor.exceptions.wrapping_add(at);
-                out.push(info(kind, begin, EXCEPTION_STACK_SIZE));
-            }
-            let entry = processor.exceptions.wrapping_add(places.entry_at);
-            out.push(info(StackType::Entry, entry, 4096));
-        }
-
-        let version = self.places.version.unwrap_or(Version::DEFAULT);
-        let end = version.irq_stack_end(processor.hardirq);
-        out.push(info(
-            StackType::Irq,
-            end.wrapping_sub(THREAD_SIZE),
-            THREAD_SIZE,
-        ));
-        out
-    }
-
     /// Task, stacks and memory at a stop with the registers `regs`.
     pub(super) fn stopped(
         &mut self,
@@ -402,7 +297,8 @@ impl<'a> Kernel<'a> {
         let processor = self.processor(machine)?;
         let (known, comm) = self.current(machine, processor.base)?;
 
-        let stacks = self.stacks(known.stack, Some(&processor));
+        let places = &self.places.stacks;
+        let stacks = places.stacks(known.stack, Some(&processor.stacks));
         let mut task = Task {
             version: self.places.version,
             encoding: self.places.encoding,
@@ -459,7 +355,7 @@ impl<'a> Kernel<'a> {
             thread_sp: machine.word(address.wrapping_add(self.places.thread_sp))?,
             top_padding: self.top_padding.unwrap_or(0),
             // The other stacks belong to processors.
-            stacks: self.stacks(known.stack, None),
+            stacks: self.places.stacks.stacks(known.stack, None),
             ..Task::default()
         };
 

@@ -18,6 +18,7 @@ mod module;
 mod orc;
 mod paging;
 mod payload;
+mod stacks;
 mod symbols;
 mod system_map;
 #[cfg(test)]
@@ -33,6 +34,7 @@ pub use module::{Module, ModuleLoad, is_module, module_from_bytes, open_module};
 pub use orc::{EncodingSource, ToldLayout};
 pub use paging::{PTI_USER, PageFault, PageTables};
 pub use payload::{Compression, Payload, is_bzimage};
+pub use stacks::{MissingPlace, ProcessorStacks, StackPlaces, symbol};
 pub use symbols::{KernelSymbol, KernelSymbols, SymbolSource};
 pub use user::user_memory;
 

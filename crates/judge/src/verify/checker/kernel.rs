@@ -131,6 +131,7 @@ impl SystemObserver for Checker<'_> {
         } else {
             // An error code is below it.
             handler.rsp = entry.frame.unwrap_or(handler.rsp);
+            self.walk_interrupted(core, &entry.interrupted);
             self.stacks.tracker.trap(&cpu(&entry.interrupted), &handler);
             self.outcome.change_all();
         }

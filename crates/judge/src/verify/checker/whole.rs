@@ -9,6 +9,9 @@ use unwind_sim_record::registers::live_registers;
 
 impl Checker<'_> {
     pub(super) fn walk(&mut self, core: &Core, rip: u64) {
+        if self.walk_kernel_at(core, rip) {
+            return;
+        }
         let (tracker, number) = (&self.stacks.tracker, self.counts.executed);
         // Planned even where none can be taken: otherwise it would be asked for at each
         // instruction.

@@ -1,13 +1,20 @@
 //! A kernel of a few instructions, with an exception and two tasks.
 
 use super::*;
-use crate::engine::Setting;
+use crate::engine::{Engine, Setting};
 use crate::spec;
+use std::sync::Arc;
 use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::system::Stopped;
+use unwind_sim_emulator::system::boot;
 use unwind_sim_emulator::system::boot::BootOptions;
 use unwind_sim_record::boot::BootEnd;
-use unwind_sim_recordings::kernel::KernelSymbols;
+use unwind_sim_record::machine::KERNEL_STACK;
+use unwind_sim_recordings::kernel::{KernelSymbols, StackPlaces};
+use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind, Symbol};
+use unwind_sim_unwind::kernel::Version;
+use unwind_sim_unwind::orc::{Encoding, Entry, EntryType, Layout, OrcReg};
+use unwind_sim_unwind::reason::Code;
 use unwind_sim_unwind::truth::Stats;
 
 /// Where the kernel is, in physical memory and before it has page tables of its own.
@@ -20,6 +27,20 @@ const SECOND: u64 = 0x508;
 /// The end of the second task's stack.
 const STACK_END: u64 = 0x8000;
 const SIZE: u64 = 0x8000;
+
+/// The second task's code, and the other functions behind it.
+const MAIN: u64 = 0x20;
+const TASK: u64 = 0x40;
+const SWITCH_TO: u64 = 0x60;
+const HELPER: u64 = 0xa0;
+const HANDLER: u64 = 0xb0;
+/// What the kernel's unwinders look for: the base of the processor's data, the current task, and its
+/// `struct task_struct`, which starts with its stack. A word of zeros is behind them.
+const BASE: u64 = 0x520;
+const CURRENT: u64 = 0x528;
+const TASK_STRUCT: u64 = 0x530;
+const ZERO: u64 = 0x538;
+const MEMORY: usize = 64 << 20;
 
 /// Code, and the offsets of its labels.
 struct Kernel {
@@ -42,11 +63,6 @@ fn kernel() -> Kernel {
     // mov $prev, %edi; mov $next, %esi
     let tasks =
         |prev: u64, next: u64| [&[0xbf][..], &absolute(prev), &[0xbe], &absolute(next)].concat();
-    const MAIN: u64 = 0x20;
-    const TASK: u64 = 0x40;
-    const SWITCH_TO: u64 = 0x60;
-    const HELPER: u64 = 0xa0;
-    const HANDLER: u64 = 0xb0;
 
     // lidt; call main; cli; hlt
     bytes.extend([&[0x0f, 0x01, 0x1c, 0x25][..], &absolute(IDT_POINTER)].concat());
@@ -118,31 +134,36 @@ fn elf(code: &[u8]) -> Vec<u8> {
     file
 }
 
-fn run(places: &KernelPlaces, code: &[u8]) -> (BootEnd, Stats, u64) {
+fn options(image: &[u8]) -> BootOptions<'_> {
+    BootOptions {
+        image,
+        setup_header: None,
+        initrd: None,
+        command_line: "",
+        relocations: None,
+        slide: 0,
+    }
+}
+
+/// Runs the code, whose image is `kernel`, with these unwinders.
+fn boots(
+    code: &[u8],
+    kernel: &KernelImage,
+    places: &KernelPlaces,
+    engines: &[Engine],
+    walks: Option<KernelWalks>,
+) -> KernelRun {
     let image = elf(code);
     let boot = Boot {
-        options: BootOptions {
-            image: &image,
-            setup_header: None,
-            initrd: None,
-            command_line: "",
-            relocations: None,
-            slide: 0,
-        },
-        memory: 64 << 20,
+        options: options(&image),
+        memory: MEMORY,
         processor: Processor::default(),
         seed: 0,
         clock: 0,
         console_input: &[],
     };
-    let symbols = KernelSymbols::default();
-    let kernel = KernelImage {
-        range: 0xffff_ffff_8100_0000..0xffff_ffff_8100_1000,
-        ..KernelImage::of_symbols(symbols, None)
-    };
-    let engines = spec::engines(&["fp".to_owned()]).expect("it is known");
     let request = Request {
-        engines: &engines,
+        engines,
         setting: Setting::default(),
         elide: true,
         each: false,
@@ -150,9 +171,19 @@ fn run(places: &KernelPlaces, code: &[u8]) -> (BootEnd, Stats, u64) {
         instructions_max: 1000,
         timeout: None,
     };
-    let run = run_kernel(&boot, (&kernel, places), &request, &mut || {});
+    let run = run_kernel(&boot, (kernel, places), walks, &request, &mut || {});
     let run = run.expect("it can be loaded");
     assert_eq!(run.results.disagreements.len(), 0);
+    run
+}
+
+fn run(places: &KernelPlaces, code: &[u8]) -> (BootEnd, Stats, u64) {
+    let kernel = KernelImage {
+        range: 0xffff_ffff_8100_0000..0xffff_ffff_8100_1000,
+        ..KernelImage::of_symbols(KernelSymbols::default(), None)
+    };
+    let engines = spec::engines(&["fp".to_owned()]).expect("it is known");
+    let run = boots(code, &kernel, places, &engines, None);
     (
         run.boot.end,
         run.results.truth,
@@ -192,5 +223,144 @@ fn a_switch_that_is_not_known_as_one_leaves_the_truth_in_doubt() {
     assert!(
         truth.failures() + truth.unknown + truth.switches > 0,
         "{truth:?}"
+    );
+}
+
+/// The ORC table of the kernel. If `ends`, it says that `main` has no caller.
+fn orc(ends: bool) -> Vec<Section> {
+    let row = |kind, sp_offset| Entry {
+        sp_reg: OrcReg::Sp,
+        sp_offset,
+        kind,
+        signal: kind == EntryType::RegsPartial,
+        ..Entry::UNDEFINED
+    };
+    let end = Entry {
+        kind: EntryType::EndOfStack,
+        ..Entry::UNDEFINED
+    };
+    let call = |offset| row(EntryType::Call, offset);
+    let regs = |offset| row(EntryType::RegsPartial, offset);
+    let main = if ends { end } else { call(8) };
+    let mut rows = vec![(0, end), (MAIN, main), (TASK, end)];
+    // Six pushes, and after the switch six pops.
+    let pushes = [
+        (0, 8),
+        (1, 16),
+        (2, 24),
+        (4, 32),
+        (6, 40),
+        (8, 48),
+        (10, 56),
+    ];
+    let pops = [(18, 48), (20, 40), (22, 32), (24, 24), (25, 16), (26, 8)];
+    let switch = pushes.into_iter().chain(pops);
+    rows.extend(switch.map(|(at, offset)| (SWITCH_TO + at, call(offset))));
+    rows.extend([(HELPER, call(8)), (HANDLER, regs(0))]);
+    rows.extend([(HANDLER + 1, regs(8)), (HANDLER + 2, regs(0))]);
+
+    let ips_at = CODE + SIZE;
+    let (mut entries, mut ips) = (Vec::new(), Vec::new());
+    for (number, (at, entry)) in rows.iter().enumerate() {
+        entries.extend(entry.encode(Layout::V6_4));
+        let slot = ips_at + 4 * number as u64;
+        ips.extend(((CODE + at).wrapping_sub(slot) as i32).to_le_bytes());
+    }
+    let section = |kind, address, bytes| Section {
+        kind,
+        address,
+        data: Bytes::from_vec(bytes),
+    };
+    vec![
+        section(SectionKind::OrcUnwind, 0, entries),
+        section(SectionKind::OrcUnwindIp, ips_at, ips),
+    ]
+}
+
+/// The walks of its own unwinder.
+fn walked(ends: bool) -> KernelWalked {
+    let mut code = kernel();
+    let image = elf(&code.bytes);
+    let entry = boot::place(&options(&image), &mut vec![0; MEMORY]);
+    let stack = entry.expect("it can be loaded").rsp & !(KERNEL_STACK - 1);
+    let mut put = |offset: u64, word: u64| {
+        code.bytes[offset as usize..][..8].copy_from_slice(&word.to_le_bytes());
+    };
+    put(CURRENT, CODE + TASK_STRUCT);
+    put(TASK_STRUCT, stack);
+
+    let symbol = |name: &str, at: u64| Symbol {
+        address: CODE + at,
+        size: 0,
+        name: name.to_owned(),
+    };
+    let image = Image::new(ImageParts {
+        text: vec![CODE..CODE + IDT],
+        sections: orc(ends),
+        symbols: vec![symbol("_stext", 0), symbol("_etext", IDT)],
+        ..ImageParts::default()
+    });
+    let image = KernelImage {
+        image: Arc::new(image),
+        encoding: Some(Encoding::since_5_12(Layout::V6_4)),
+        range: CODE..CODE + SIZE,
+        ..KernelImage::of_symbols(KernelSymbols::default(), Some("6.12".to_owned()))
+    };
+    let stacks = StackPlaces {
+        version: Version::DEFAULT,
+        bases: CODE + BASE,
+        current: CODE + CURRENT,
+        stack: 0,
+        top_of_stack: None,
+        hardirq: CODE + ZERO,
+        exceptions: CODE + ZERO,
+        exception_at: [0; 6],
+        entry_at: 0,
+    };
+    let engines = spec::engines(&["orc:kernel".to_owned()]).expect("it is known");
+    let walks = KernelWalks::with(&engines, &image, stacks, None);
+    let places = KernelPlaces {
+        switch: code.switch.clone(),
+        begin: code.begin,
+        code: vec![IDENTITY],
+    };
+    let mut run = boots(&code.bytes, &image, &places, &[], Some(walks));
+    assert_eq!(run.boot.end, BootEnd::Stopped(Stopped::Halted));
+    run.walks.pop().expect("one unwinder")
+}
+
+#[test]
+fn the_kernels_own_unwinder_is_judged_with_what_it_says_of_itself() {
+    // The second task runs while the first one is the current one, as between the two parts of a switch:
+    // its stack is none that the unwinder may visit.
+    let right = walked(false);
+    let reliability = right.tally.reliability.expect("ORC has it");
+    let walks = right.tally.walks();
+    assert!(right.tally.with('.') > 20, "{:?}", right.tally);
+    assert_eq!(
+        right.tally.with('.') + right.tally.with('r'),
+        walks,
+        "{right:?}"
+    );
+    assert_eq!(reliability.reliable_right, right.tally.with('.'));
+    assert_eq!(reliability.refused_wrong, right.tally.with('r'));
+    assert_eq!(
+        (reliability.reliable_wrong, reliability.refused_right),
+        (0, 0)
+    );
+    let refused = |f: &WalkFinding| !f.is_reliable && f.code == Code::NotOnStack;
+    assert!(right.findings.iter().all(refused), "{:?}", right.findings);
+
+    // A wrong row leads to a wrong chain that the kernel would trust.
+    let wrong = walked(true);
+    let reliability = wrong.tally.reliability.expect("ORC has it");
+    assert!(reliability.reliable_wrong > 0, "{reliability:?}");
+    assert_eq!(wrong.tally.walks(), walks);
+    let mut trusted = wrong.findings.iter().filter(|f| f.is_reliable);
+    let main = CODE + MAIN..CODE + TASK;
+    assert!(
+        trusted.all(|f| main.contains(&f.pc.value())),
+        "{:?}",
+        wrong.findings
     );
 }
