@@ -36,7 +36,8 @@
 //!   A stack that was abandoned is entered for the first time again if all of its frames are dead.
 //! - A signal makes two frames: the interrupted one, and the restorer to which the handler returns.
 //!   `rt_sigreturn` ends the former.
-//! - An interrupt in ring 0 makes one frame, which ends with `iret`.
+//! - An interrupt in ring 0 makes one frame, which ends with `iret`. Its saved registers say where the
+//!   interrupted code goes on (`trapped.rs`).
 
 mod arrival;
 mod interrupts;
@@ -44,6 +45,7 @@ mod loans;
 mod moved;
 mod planted;
 mod switches;
+mod trapped;
 
 use super::stacks::{Chain, Cpu, Origin, Segment, ShadowFrame, Suspended, World};
 use super::{Stats, TrueFrame, TrueKind, Truth};
@@ -345,6 +347,7 @@ impl Tracker {
                 if !self.put_back(after.rsp, world) && !self.revive(after.rsp, world) {
                     self.build_frame(before, after, world);
                 }
+                self.follow_copy(after, world);
                 self.written_slot = after.rsp;
                 self.note_push(after.rsp);
                 self.rise(after.rsp, world);
@@ -457,7 +460,7 @@ impl Tracker {
     /// rsp is `sp` after an instruction that does not load it from elsewhere.
     fn rise(&mut self, sp: u64, world: &mut dyn World) {
         // Most instructions leave rsp below all slots: then nothing has ended.
-        if sp <= self.chain.limit() || self.outlives(sp, world) {
+        if sp <= self.chain.limit() || self.outlives(sp, world) || self.leaves_copy(sp) {
             return;
         }
 

@@ -36,14 +36,14 @@ mod stores;
 mod walks;
 mod work;
 
-pub use checker::{Checker, KernelPlaces, Results, Tally};
+pub use checker::{Checker, Results, Tally};
 pub use departures::Bounds;
 pub use findings::{Check, Finding};
 pub use generated::Function as GeneratedFunction;
 pub use images::Images;
 pub use kernel::{
-    KernelRun, KernelWalked, KernelWalks, Reliability, WalkFinding, WalkTally,
-    places as kernel_places, run_kernel, unexpected_walks,
+    KernelRun, KernelWalked, KernelWalks, Reliability, WalkFinding, WalkTally, run_kernel,
+    unexpected_walks,
 };
 pub use memory::MemoryUse;
 pub use numbered::UNWINDERS_MAX;

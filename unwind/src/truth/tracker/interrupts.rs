@@ -1,6 +1,7 @@
 //! Interruptions of a thread that return: signals, and in ring 0 the processor's interrupts and
 //! exceptions.
 
+use super::trapped::COPIED_MAX;
 use super::{Arrival, Segment, Tracker};
 use crate::insn::Insn;
 use crate::truth::stacks::{Cpu, ShadowFrame, Suspended, World};
@@ -105,6 +106,12 @@ impl Tracker {
         self.stats.unknown += u64::from(self.doubt);
 
         let held = chain.frames[chain.segments[index].first];
+        if held.cfa != after.rsp && held.slot.wrapping_sub(after.rsp).wrapping_sub(1) < COPIED_MAX {
+            // An NMI in the handler of another one has let that begin again (Linux `repeat_nmi`).
+            chain.cut_to_segment(index);
+            chain.pop_below(after.rsp);
+            return self.settle();
+        }
         chain.cut_to_segment(index.saturating_sub(1));
         self.settle();
 
@@ -112,6 +119,8 @@ impl Tracker {
         if held.pc != after.rip || held.cfa != after.rsp {
             self.stats.redirected += 1;
             self.go_elsewhere(&held, before, after, suspended, world);
+        } else {
+            self.stats.redirected += u64::from(held.rewritten);
         }
     }
 

@@ -38,6 +38,18 @@ impl Planted {
     pub(super) const fn is_at(&self, slot: u64) -> bool {
         self.slot == slot
     }
+
+    /// The number of frames when it was put there.
+    pub(super) const fn frames(&self) -> usize {
+        self.frames
+    }
+
+    /// Changes that number if it is more than `first`.
+    pub(super) fn renumber(&mut self, first: usize, number: impl Fn(usize) -> usize) {
+        if self.frames > first {
+            self.frames = number(self.frames);
+        }
+    }
 }
 
 /// How far behind a jump the address is to which its target returns: the jump itself, and padding.

@@ -33,6 +33,8 @@ const HITS_MAX: usize = 64;
 #[derive(Default)]
 pub(super) struct Stores {
     hits: Vec<Hit>,
+    /// Of a kernel, the saved registers of interrupted code into which it will store, and what they are.
+    trapped: Vec<(u64, u64)>,
     all: Collector,
 }
 
@@ -52,12 +54,13 @@ impl Stores {
     /// Forgets the slots of an instruction that was not executed.
     pub(super) fn forget(&mut self) {
         self.hits.clear();
+        self.trapped.clear();
     }
 
     /// Whether the instruction that is being executed may have changed a live slot.
     #[inline(always)]
     pub(super) fn are_pending(&self) -> bool {
-        !self.hits.is_empty()
+        !self.hits.is_empty() || !self.trapped.is_empty()
     }
 
     /// Whether there is a changed return address that may still be used.
@@ -198,6 +201,11 @@ impl Checker<'_> {
             return;
         }
         let tracker = &self.stacks.tracker;
+        if self.kernel.is_some() && !tracker.is_on_one_stack() {
+            let word = |at| Some((at, core.memory.read_u64(at).ok()?));
+            let words = tracker.trapped_words(&range).filter_map(word);
+            self.stores.trapped.extend(words);
+        }
         let frames = tracker.frames();
         let is_outside = frames.first().is_none_or(|held| range.start >= held.cfa);
         // A wrong row may read above all frames.
@@ -257,6 +265,21 @@ impl Checker<'_> {
             call: None,
         };
         self.settle_stores(core, writer, self.counts.executed);
+        self.settle_trapped(core);
+    }
+
+    /// After an instruction that has stored into saved registers of interrupted code, which goes on with
+    /// these.
+    fn settle_trapped(&mut self, core: &Core) {
+        if self.stores.trapped.is_empty() {
+            return;
+        }
+        for (address, old) in self.stores.trapped.drain(..) {
+            if let Ok(new) = core.memory.read_u64(address) {
+                self.stacks.rewrite_trapped(address, (old, new), core);
+            }
+        }
+        self.outcome.change_all();
     }
 
     /// After a system call: records its hits.

@@ -151,6 +151,12 @@ impl Stacks {
         self.tracker.iret(before, after, suspended, &mut world);
     }
 
+    /// The word at `address`, which was `old`, is `new`: a saved register of interrupted code.
+    pub(super) fn rewrite_trapped(&mut self, address: u64, word: (u64, u64), core: &Core) {
+        let mut world = MachineWorld::kernel(core, &self.code);
+        self.tracker.rewrite_trapped(address, word, &mut world);
+    }
+
     /// The innermost frame, by the number of frames, its slot and its pc, and whether the truth is in
     /// doubt.
     pub(super) fn top(&self) -> (Option<(usize, u64, u64)>, bool) {

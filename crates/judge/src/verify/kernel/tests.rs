@@ -3,12 +3,15 @@
 use super::*;
 use crate::engine::{Engine, Setting};
 use crate::spec;
+use std::ops::Range;
 use std::sync::Arc;
 use unwind_sim_emulator::Processor;
+use unwind_sim_emulator::linux::Task;
+use unwind_sim_emulator::system;
 use unwind_sim_emulator::system::Stopped;
-use unwind_sim_emulator::system::boot;
 use unwind_sim_emulator::system::boot::BootOptions;
 use unwind_sim_record::boot::BootEnd;
+use unwind_sim_record::kernel_stacks::KernelShadow;
 use unwind_sim_record::machine::KERNEL_STACK;
 use unwind_sim_recordings::kernel::{KernelSymbols, StackPlaces};
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind, Symbol};
@@ -41,6 +44,8 @@ const CURRENT: u64 = 0x528;
 const TASK_STRUCT: u64 = 0x530;
 const ZERO: u64 = 0x538;
 const MEMORY: usize = 64 << 20;
+/// More than the kernel executes.
+const INSTRUCTIONS_MAX: u64 = 1000;
 
 /// Code, and the offsets of its labels.
 struct Kernel {
@@ -134,19 +139,27 @@ fn elf(code: &[u8]) -> Vec<u8> {
     file
 }
 
-fn options(image: &[u8]) -> BootOptions<'_> {
-    BootOptions {
-        image,
-        setup_header: None,
-        initrd: None,
-        command_line: "",
-        relocations: None,
-        slide: 0,
+/// A computer with the kernel in the ELF file `image`.
+fn boot(image: &[u8]) -> Boot<'_> {
+    Boot {
+        options: BootOptions {
+            image,
+            setup_header: None,
+            initrd: None,
+            command_line: "",
+            relocations: None,
+            slide: 0,
+        },
+        memory: MEMORY,
+        processor: Processor::default(),
+        seed: 0,
+        clock: 0,
+        console_input: &[],
     }
 }
 
 /// Runs the code, whose image is `kernel`, with these unwinders.
-fn boots(
+fn check(
     code: &[u8],
     kernel: &KernelImage,
     places: &KernelPlaces,
@@ -154,21 +167,14 @@ fn boots(
     walks: Option<KernelWalks>,
 ) -> KernelRun {
     let image = elf(code);
-    let boot = Boot {
-        options: options(&image),
-        memory: MEMORY,
-        processor: Processor::default(),
-        seed: 0,
-        clock: 0,
-        console_input: &[],
-    };
+    let boot = boot(&image);
     let request = Request {
         engines,
         setting: Setting::default(),
         elide: true,
         each: false,
         tables_from: None,
-        instructions_max: 1000,
+        instructions_max: INSTRUCTIONS_MAX,
         timeout: None,
     };
     let run = run_kernel(&boot, (kernel, places), walks, &request, &mut || {});
@@ -177,13 +183,13 @@ fn boots(
     run
 }
 
-fn run(places: &KernelPlaces, code: &[u8]) -> (BootEnd, Stats, u64) {
+fn run_checked(places: &KernelPlaces, code: &[u8]) -> (BootEnd, Stats, u64) {
     let kernel = KernelImage {
         range: 0xffff_ffff_8100_0000..0xffff_ffff_8100_1000,
         ..KernelImage::of_symbols(KernelSymbols::default(), None)
     };
     let engines = spec::engines(&["fp".to_owned()]).expect("it is known");
-    let run = boots(code, &kernel, places, &engines, None);
+    let run = check(code, &kernel, places, &engines, None);
     (
         run.boot.end,
         run.results.truth,
@@ -199,7 +205,7 @@ fn each_task_has_a_stack_of_its_own() {
         begin: kernel.begin,
         code: vec![IDENTITY],
     };
-    let (end, truth, checked) = run(&places, &kernel.bytes);
+    let (end, truth, checked) = run_checked(&places, &kernel.bytes);
     assert_eq!(end, BootEnd::Stopped(Stopped::Halted));
     // main, switch_to twice, and helper three times; of these, one of switch_to returns to where the
     // second task begins.
@@ -210,6 +216,28 @@ fn each_task_has_a_stack_of_its_own() {
     assert!(checked > 40, "{checked}");
 }
 
+/// An observer that only keeps the shadow stacks has the same.
+#[test]
+fn the_stacks_can_be_followed_without_the_checker() {
+    let kernel = kernel();
+    let places = KernelPlaces {
+        switch: kernel.switch.clone(),
+        begin: kernel.begin,
+        code: vec![IDENTITY],
+    };
+    let image = elf(&kernel.bytes);
+    let mut shadow = KernelShadow::new(places.clone());
+    let bounds = Bounds {
+        instructions_max: INSTRUCTIONS_MAX,
+        timeout: None,
+    };
+    let run = boot::run_observed(&boot(&image), bounds, &mut |_| Ok(()), &mut shadow);
+    let (end, truth, _) = run_checked(&places, &kernel.bytes);
+    assert_eq!(run.expect("it can be loaded").end, end);
+    assert_eq!(shadow.stats(), truth);
+    assert_eq!(shadow.task(), Task::FIRST);
+}
+
 #[test]
 fn a_switch_that_is_not_known_as_one_leaves_the_truth_in_doubt() {
     let kernel = kernel();
@@ -218,7 +246,7 @@ fn a_switch_that_is_not_known_as_one_leaves_the_truth_in_doubt() {
         begin: 0,
         code: vec![IDENTITY],
     };
-    let (end, truth, _) = run(&places, &kernel.bytes);
+    let (end, truth, _) = run_checked(&places, &kernel.bytes);
     assert_eq!(end, BootEnd::Stopped(Stopped::Halted));
     assert!(
         truth.failures() + truth.unknown + truth.switches > 0,
@@ -281,7 +309,7 @@ fn orc(ends: bool) -> Vec<Section> {
 fn walked(ends: bool) -> KernelWalked {
     let mut code = kernel();
     let image = elf(&code.bytes);
-    let entry = boot::place(&options(&image), &mut vec![0; MEMORY]);
+    let entry = system::boot::place(&boot(&image).options, &mut vec![0; MEMORY]);
     let stack = entry.expect("it can be loaded").rsp & !(KERNEL_STACK - 1);
     let mut put = |offset: u64, word: u64| {
         code.bytes[offset as usize..][..8].copy_from_slice(&word.to_le_bytes());
@@ -324,7 +352,7 @@ fn walked(ends: bool) -> KernelWalked {
         begin: code.begin,
         code: vec![IDENTITY],
     };
-    let mut run = boots(&code.bytes, &image, &places, &[], Some(walks));
+    let mut run = check(&code.bytes, &image, &places, &[], Some(walks));
     assert_eq!(run.boot.end, BootEnd::Stopped(Stopped::Halted));
     run.walks.pop().expect("one unwinder")
 }
