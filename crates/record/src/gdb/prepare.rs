@@ -1,8 +1,9 @@
 //! Gathers what must be known about the kernel before it is recorded.
 
 use super::machine::Machine;
-use super::world::KernelLayout;
-use super::{GdbOptions, GdbRecordError, PID, TraceRecorder, kaslr, loaded};
+use super::{GdbOptions, GdbRecordError, PID, TraceRecorder, kaslr};
+use crate::kernel::loaded;
+use crate::kernel::world::KernelLayout;
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Modules and generated code of the machine at a stop.
 
-use super::machine::Machine;
+use super::KernelMachine;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use unwind_sim_recordings::import::{
@@ -14,8 +14,8 @@ const PAGES_MAX: usize = 65_536;
 
 /// The code loaded into the kernel besides `image`, and the parts that cannot be read. If the stub
 /// is gone, the next stop will report it.
-pub(super) fn find(
-    machine: &mut Machine,
+pub(crate) fn find<M: KernelMachine>(
+    machine: &mut M,
     image: &KernelImage,
     bias: u64,
 ) -> (Vec<LoadedCode>, Vec<VmcoreProblem>) {
@@ -27,13 +27,13 @@ pub(super) fn find(
 }
 
 /// Memory, cached by page, since names are read byte by byte.
-struct Pages<'a> {
-    machine: RefCell<&'a mut Machine>,
+struct Pages<'a, M> {
+    machine: RefCell<&'a mut M>,
     /// `None` is unreadable.
     kept: RefCell<HashMap<u64, Option<Vec<u8>>>>,
 }
 
-impl KernelMemory for Pages<'_> {
+impl<M: KernelMachine> KernelMemory for Pages<'_, M> {
     fn read(&self, address: u64, out: &mut [u8]) -> Result<(), VmcoreFault> {
         let mut kept = self.kept.borrow_mut();
         let mut done = 0;
