@@ -13,6 +13,7 @@ pub mod emulator;
 pub mod gdb;
 pub mod jit;
 mod kernel;
+pub mod kernel_stacks;
 mod linked;
 pub mod machine;
 mod mapping;

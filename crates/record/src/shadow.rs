@@ -3,6 +3,7 @@
 
 use crate::machine::{MachineWorld, cpu, cpu_at};
 use std::collections::HashMap;
+use std::ops::Range;
 use unwind_sim_emulator::linux::{SystemCall, Task};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::state::Preserved;
@@ -49,6 +50,8 @@ pub struct Shadow {
     /// Class of the current instruction, and the state before it.
     class: Insn,
     before: Cpu,
+    /// Of a kernel, the addresses of its code; of processes nothing.
+    code: Vec<Range<u64>>,
 }
 
 /// A shadow stack before any program is started.
@@ -60,11 +63,20 @@ impl Default for Shadow {
             earlier: Stats::default(),
             class: Insn::Other,
             before: Cpu::default(),
+            code: Vec::new(),
         }
     }
 }
 
 impl Shadow {
+    /// That of a kernel, before it has started, whose code is at these addresses.
+    pub fn kernel(code: Vec<Range<u64>>) -> Shadow {
+        Shadow {
+            code,
+            ..Shadow::default()
+        }
+    }
+
     /// Starts in the middle of a thread: callers of the running function are unknown.
     pub fn middle(core: &Core) -> Shadow {
         let rsp = core.state.gpr(4);
@@ -81,6 +93,16 @@ impl Shadow {
     /// Is the running function one whose call was not seen?
     pub fn is_outside(&self) -> bool {
         self.own.tracker.frames().is_empty()
+    }
+
+    /// The class of the current instruction.
+    pub fn class(&self) -> Insn {
+        self.class
+    }
+
+    /// The state before the current instruction.
+    pub fn state_before(&self) -> &Cpu {
+        &self.before
     }
 
     /// Address of the current instruction.
@@ -107,7 +129,12 @@ impl Shadow {
 
     /// A thread was created. The function in which it begins has no caller.
     pub fn thread_started(&mut self, task: Task, state: &State) {
-        self.own.others.insert(task, thread_tracker(state));
+        self.thread_starts(task, thread_tracker(state));
+    }
+
+    /// A thread was created, with this shadow stack.
+    pub fn thread_starts(&mut self, task: Task, tracker: Tracker) {
+        self.own.others.insert(task, tracker);
     }
 
     /// A process was created, whose only thread has the registers `state`.
@@ -230,8 +257,26 @@ impl Shadow {
             rax,
             &cpu_at(&core.state, next),
             &mut self.own.suspended,
-            &mut MachineWorld::process(core),
+            &mut MachineWorld::kernel(core, &self.code),
         );
+    }
+
+    /// `iret`, at which the state was `before`, has returned to the same ring.
+    pub fn iret(&mut self, before: &Cpu, core: &Core) {
+        self.own.tracker.iret(
+            before,
+            &cpu_at(&core.state, core.state.rip),
+            &mut self.own.suspended,
+            &mut MachineWorld::kernel(core, &self.code),
+        );
+    }
+
+    /// Changes the shadow stack of the running thread by `change`, which returns the statistics of what has
+    /// ended.
+    pub fn replace(&mut self, change: impl FnOnce(&mut Tracker) -> Option<Stats>) {
+        if let Some(ended) = change(&mut self.own.tracker) {
+            self.earlier = self.earlier.plus(&ended);
+        }
     }
 
     /// The true chain. The next instruction is at `rip`.

@@ -13,6 +13,7 @@ use unwind_sim_judge::baseline::Origin;
 use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::spec;
 use unwind_sim_judge::verify::{self, KernelRun, Request};
+use unwind_sim_record::kernel_stacks::KernelPlaces;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::kernel::KernelImage;
 use unwind_sim_recordings::printable::PrintableName as _;
@@ -71,7 +72,7 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let engines = engines(args, &kernel)?;
     checked_engines(&engines)?;
     let path = files.path();
-    let Some(places) = verify::kernel_places(&kernel, files.slide()) else {
+    let Some(places) = KernelPlaces::of(&kernel, files.slide()) else {
         bail!(
             "{} has no symbols of the code that switches between tasks (__switch_to_asm), without which \
              the stacks of a kernel cannot be told apart; a kernel with CONFIG_KALLSYMS has them",

@@ -1,12 +1,12 @@
 //! Boots a kernel under the checker.
 
-use super::checker::{Checker, KernelPlaces, Results};
+use super::checker::{Checker, Results};
 use super::images::Images;
 use super::run::Request;
 use std::io;
-use std::ops::Range;
 use unwind_sim_record::boot::{self, Boot, BootRun, BootRunError};
 use unwind_sim_record::emulate::Bounds;
+use unwind_sim_record::kernel_stacks::{IDENTITY, KernelPlaces, MODULES};
 use unwind_sim_recordings::kernel::KernelImage;
 use unwind_sim_unwind::image::{AddressSpace, Mapping};
 
@@ -18,33 +18,6 @@ pub struct KernelRun {
     pub results: Results,
     /// The address space of the kernel.
     pub space: AddressSpace,
-}
-
-/// Physical memory that is mapped where it is, in which a kernel begins.
-const IDENTITY: Range<u64> = 0x1000..1 << 32;
-/// The addresses of modules and of generated code (Linux `Documentation/arch/x86/x86_64/mm.rst`).
-const MODULES: Range<u64> = 0xffff_ffff_a000_0000..0xffff_ffff_ff00_0000;
-/// The symbol of the code that goes on with the stack of another task.
-const SWITCH: &str = "__switch_to_asm";
-/// The symbols of the code at which a new task begins, newest first: it was renamed in 6.6.
-const BEGIN: [&str; 2] = ["ret_from_fork_asm", "ret_from_fork"];
-
-/// Where the kernel, moved up by `slide`, switches stacks. `None` if its symbols do not say so.
-pub fn places(kernel: &KernelImage, slide: u64) -> Option<KernelPlaces> {
-    let at = |name: &str| {
-        let mut all = kernel.symbols.iter();
-        all.find(|s| s.name == name).map(|s| s.address)
-    };
-    let start = at(SWITCH)?;
-    let later = kernel.symbols.iter().map(|s| s.address);
-    let end = later.filter(|&address| address > start).min()?;
-    let moved = |range: &Range<u64>| range.start + slide..range.end + slide;
-    let own = kernel.image.text().iter().map(moved);
-    Some(KernelPlaces {
-        switch: moved(&(start..end)),
-        begin: BEGIN.into_iter().find_map(at)? + slide,
-        code: own.chain([IDENTITY, MODULES]).collect(),
-    })
 }
 
 /// Boots a kernel, whose image is `kernel`, and checks it. `progress` is called from time to time.

@@ -36,12 +36,12 @@ mod stores;
 mod walks;
 mod work;
 
-pub use checker::{Checker, KernelPlaces, Results, Tally};
+pub use checker::{Checker, Results, Tally};
 pub use departures::Bounds;
 pub use findings::{Check, Finding};
 pub use generated::Function as GeneratedFunction;
 pub use images::Images;
-pub use kernel::{KernelRun, places as kernel_places, run_kernel};
+pub use kernel::{KernelRun, run_kernel};
 pub use memory::MemoryUse;
 pub use numbered::UNWINDERS_MAX;
 pub use places::{NOWHERE, PlaceId, Places};

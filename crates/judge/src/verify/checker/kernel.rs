@@ -2,48 +2,19 @@
 //! processor does between instructions.
 
 use super::Checker;
-use std::collections::HashMap;
-use std::ops::Range;
-use unwind_sim_emulator::linux::Task;
 use unwind_sim_emulator::state::Preserved;
 use unwind_sim_emulator::system::{SystemEntry, SystemObserver};
 use unwind_sim_emulator::{Core, Permissions};
-use unwind_sim_record::machine::{KERNEL_STACK, cpu, cpu_at};
+use unwind_sim_record::kernel_stacks::{KernelPlaces, KernelTasks, enter, leave};
+use unwind_sim_record::machine::{cpu, cpu_at};
 use unwind_sim_unwind::image::Mapping;
-use unwind_sim_unwind::truth::{Cpu, Tracker};
-
-/// Where a kernel does what cannot be seen from its instructions.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct KernelPlaces {
-    /// The code that goes on with the stack of another task (`__switch_to_asm`).
-    pub switch: Range<u64>,
-    /// The addresses of code.
-    pub code: Vec<Range<u64>>,
-    /// Where a new task begins (`ret_from_fork_asm`, or `ret_from_fork`).
-    pub begin: u64,
-}
-
-/// What is known of the stacks of a kernel's tasks.
-#[derive(Default)]
-pub(super) struct KernelTasks {
-    places: KernelPlaces,
-    /// The number of the task of each stack, by the stack's start.
-    numbers: HashMap<u64, u32>,
-}
-
-/// What `__switch_to_asm` pops before it goes on, from rsp up (Linux `struct inactive_task_frame`,
-/// `arch/x86/include/asm/switch_to.h`): r15, r14, r13, r12, rbx, rbp. The return address is behind it.
-const INACTIVE_WORDS: usize = 6;
 
 impl Checker<'_> {
     /// From now on what is observed is a kernel.
     pub fn follow_kernel(&mut self, mut places: KernelPlaces) {
         self.walks.end();
         self.stacks.code = std::mem::take(&mut places.code);
-        self.kernel = Some(Box::new(KernelTasks {
-            places,
-            numbers: HashMap::new(),
-        }));
+        self.kernel = Some(Box::new(KernelTasks::new(places)));
     }
 
     /// Code is mapped from the start.
@@ -56,61 +27,26 @@ impl Checker<'_> {
     /// If the instruction that was executed has loaded rsp with the stack of another task: goes on with
     /// that one's frames.
     pub(super) fn switch_task(&mut self, core: &Core, next: u64) -> bool {
-        let before = self.current.before;
         let Some(kernel) = &mut self.kernel else {
             return false;
         };
-        let rsp = core.state.gpr(4);
-        let start = |rsp: u64| rsp & !(KERNEL_STACK - 1);
-        let (old, new) = (start(before.rsp), start(rsp));
-        if old == new || !kernel.places.switch.contains(&before.rip) {
-            return false;
-        }
-
         let running = self.stacks.task;
-        kernel.numbers.insert(old, running.thread);
-        let count = kernel.numbers.len() as u32;
-        let number = *kernel.numbers.entry(new).or_insert(running.process + count);
-        let task = Task {
-            process: running.process,
-            thread: number,
+        let Some(switch) = kernel.switch(running, &self.current.before, core, next) else {
+            return false;
         };
-
-        let word = |number: usize| {
-            let at = rsp.wrapping_add(8 * number as u64);
-            core.memory.read_u64(at).unwrap_or(0)
-        };
-        let pc = word(INACTIVE_WORDS);
-        let at = cpu_at(&core.state, next);
-        if pc == kernel.places.begin {
-            // rbx, rbp, r12 to r15.
-            let saved = [4, 5, 3, 2, 1, 0].map(word);
-            let slot = rsp.wrapping_add(8 * INACTIVE_WORDS as u64);
-            let entry = Cpu {
-                rsp: slot,
-                saved,
-                ..at
-            };
-            let end = start(rsp).wrapping_add(KERNEL_STACK);
-            let ended = self.stacks.remove(task);
+        if let Some(begins) = switch.begins {
+            let ended = self.stacks.remove(switch.task);
             self.processes.add_earlier(ended);
-            self.stacks.add(task, Tracker::prepared(&entry, pc, end));
+            self.stacks.add(switch.task, begins);
         }
 
         self.stores.forget();
         self.outcome.change_all();
         self.stacks.rest();
-        self.stacks.switch(task, &at);
+        self.stacks.switch(switch.task, &cpu_at(&core.state, next));
         self.stacks.wake();
         self.walks.take_next();
         true
-    }
-
-    /// The running task's stack is empty, or what was on it is of no concern any longer.
-    fn start_stack(&mut self, tracker: Tracker) {
-        let ended = std::mem::replace(&mut self.stacks.tracker, tracker);
-        self.processes.add_earlier(Some(*ended.stats()));
-        self.outcome.change_all();
     }
 
     /// An instruction was executed behind which other code goes on.
@@ -125,15 +61,9 @@ impl SystemObserver for Checker<'_> {
     fn entered(&mut self, entry: &SystemEntry, core: &Core) {
         self.end_run();
         self.stores.forget();
-        let mut handler = cpu_at(&core.state, core.state.rip);
-        if entry.from_user {
-            self.start_stack(Tracker::root(&handler, handler.rsp));
-        } else {
-            // An error code is below it.
-            handler.rsp = entry.frame.unwrap_or(handler.rsp);
-            self.stacks.tracker.trap(&cpu(&entry.interrupted), &handler);
-            self.outcome.change_all();
-        }
+        let ended = enter(&mut self.stacks.tracker, entry, core);
+        self.processes.add_earlier(ended);
+        self.outcome.change_all();
         self.walks.take_next();
     }
 
@@ -147,7 +77,8 @@ impl SystemObserver for Checker<'_> {
 
     fn left(&mut self, core: &Core) {
         self.left_by();
-        let at = cpu_at(&core.state, core.state.rip);
-        self.start_stack(Tracker::root(&at, at.rsp));
+        let ended = leave(&mut self.stacks.tracker, &core.state);
+        self.processes.add_earlier(Some(ended));
+        self.outcome.change_all();
     }
 }

@@ -3,10 +3,13 @@
 use super::*;
 use crate::engine::Setting;
 use crate::spec;
+use std::ops::Range;
 use unwind_sim_emulator::Processor;
+use unwind_sim_emulator::linux::Task;
 use unwind_sim_emulator::system::Stopped;
 use unwind_sim_emulator::system::boot::BootOptions;
 use unwind_sim_record::boot::BootEnd;
+use unwind_sim_record::kernel_stacks::KernelShadow;
 use unwind_sim_recordings::kernel::KernelSymbols;
 use unwind_sim_unwind::truth::Stats;
 
@@ -20,6 +23,9 @@ const SECOND: u64 = 0x508;
 /// The end of the second task's stack.
 const STACK_END: u64 = 0x8000;
 const SIZE: u64 = 0x8000;
+
+/// More than the kernel executes.
+const INSTRUCTIONS_MAX: u64 = 1000;
 
 /// Code, and the offsets of its labels.
 struct Kernel {
@@ -118,11 +124,11 @@ fn elf(code: &[u8]) -> Vec<u8> {
     file
 }
 
-fn run(places: &KernelPlaces, code: &[u8]) -> (BootEnd, Stats, u64) {
-    let image = elf(code);
-    let boot = Boot {
+/// A computer with the kernel in the ELF file `image`.
+fn boot(image: &[u8]) -> Boot<'_> {
+    Boot {
         options: BootOptions {
-            image: &image,
+            image,
             setup_header: None,
             initrd: None,
             command_line: "",
@@ -134,7 +140,12 @@ fn run(places: &KernelPlaces, code: &[u8]) -> (BootEnd, Stats, u64) {
         seed: 0,
         clock: 0,
         console_input: &[],
-    };
+    }
+}
+
+fn run_checked(places: &KernelPlaces, code: &[u8]) -> (BootEnd, Stats, u64) {
+    let image = elf(code);
+    let boot = boot(&image);
     let symbols = KernelSymbols::default();
     let kernel = KernelImage {
         range: 0xffff_ffff_8100_0000..0xffff_ffff_8100_1000,
@@ -147,7 +158,7 @@ fn run(places: &KernelPlaces, code: &[u8]) -> (BootEnd, Stats, u64) {
         elide: true,
         each: false,
         tables_from: None,
-        instructions_max: 1000,
+        instructions_max: INSTRUCTIONS_MAX,
         timeout: None,
     };
     let run = run_kernel(&boot, (&kernel, places), &request, &mut || {});
@@ -168,7 +179,7 @@ fn each_task_has_a_stack_of_its_own() {
         begin: kernel.begin,
         code: vec![IDENTITY],
     };
-    let (end, truth, checked) = run(&places, &kernel.bytes);
+    let (end, truth, checked) = run_checked(&places, &kernel.bytes);
     assert_eq!(end, BootEnd::Stopped(Stopped::Halted));
     // main, switch_to twice, and helper three times; of these, one of switch_to returns to where the
     // second task begins.
@@ -179,6 +190,28 @@ fn each_task_has_a_stack_of_its_own() {
     assert!(checked > 40, "{checked}");
 }
 
+/// An observer that only keeps the shadow stacks has the same.
+#[test]
+fn the_stacks_can_be_followed_without_the_checker() {
+    let kernel = kernel();
+    let places = KernelPlaces {
+        switch: kernel.switch.clone(),
+        begin: kernel.begin,
+        code: vec![IDENTITY],
+    };
+    let image = elf(&kernel.bytes);
+    let mut shadow = KernelShadow::new(places.clone());
+    let bounds = Bounds {
+        instructions_max: INSTRUCTIONS_MAX,
+        timeout: None,
+    };
+    let run = boot::run_observed(&boot(&image), bounds, &mut |_| Ok(()), &mut shadow);
+    let (end, truth, _) = run_checked(&places, &kernel.bytes);
+    assert_eq!(run.expect("it can be loaded").end, end);
+    assert_eq!(shadow.stats(), truth);
+    assert_eq!(shadow.task(), Task::FIRST);
+}
+
 #[test]
 fn a_switch_that_is_not_known_as_one_leaves_the_truth_in_doubt() {
     let kernel = kernel();
@@ -187,7 +220,7 @@ fn a_switch_that_is_not_known_as_one_leaves_the_truth_in_doubt() {
         begin: 0,
         code: vec![IDENTITY],
     };
-    let (end, truth, _) = run(&places, &kernel.bytes);
+    let (end, truth, _) = run_checked(&places, &kernel.bytes);
     assert_eq!(end, BootEnd::Stopped(Stopped::Halted));
     assert!(
         truth.failures() + truth.unknown + truth.switches > 0,
