@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod answers;
 pub mod boot;
 pub mod emulate;
 pub mod emulator;

@@ -1,12 +1,18 @@
-//! Modules and generated code of the machine at a stop.
+//! The code of a kernel at a stop: its image, modules, and generated code.
 
-use super::KernelMachine;
+use super::{KernelMachine, PID};
+use crate::TraceRecorder;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io::Write;
+use std::ops::Range;
+use std::path::Path;
+use unwind_sim_recordings::files::MappingRequest;
 use unwind_sim_recordings::import::{
     KernelMemory, LoadedCode, VmcoreFault, VmcoreProblem, loaded_code,
 };
 use unwind_sim_recordings::kernel::KernelImage;
+use unwind_sim_recordings::trace::WriteError;
 
 const PAGE: usize = 4096;
 /// Maximum number of cached pages: 256 MiB, more than all modules of a kernel.
@@ -24,6 +30,39 @@ pub(crate) fn find<M: KernelMachine>(
         kept: RefCell::default(),
     };
     loaded_code(image, bias, &memory)
+}
+
+/// Records that the image is mapped, moved by `bias`, and returns where. `path` is its name.
+pub(crate) fn map_image<W: Write>(
+    recorder: &mut TraceRecorder<'_, W>,
+    path: &Path,
+    image: &KernelImage,
+    bias: u64,
+) -> Result<Range<u64>, WriteError> {
+    let range = image.range.start.wrapping_add(bias)..image.range.end.wrapping_add(bias);
+    let name = path.display().to_string();
+    let request = request(&name, range.clone());
+    recorder.map(&request, (Some(image.image.clone()), bias))?;
+    Ok(range)
+}
+
+/// Records that code is mapped.
+pub(crate) fn map_code<W: Write>(
+    recorder: &mut TraceRecorder<'_, W>,
+    code: LoadedCode,
+) -> Result<(), WriteError> {
+    recorder.map(&request(&code.name, code.range), (code.image, 0))
+}
+
+fn request(name: &str, range: Range<u64>) -> MappingRequest<'_> {
+    MappingRequest {
+        pid: PID,
+        name,
+        range,
+        file_offset: 0,
+        executable: true,
+        build_id: &[],
+    }
 }
 
 /// Memory, cached by page, since names are read byte by byte.
