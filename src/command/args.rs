@@ -133,6 +133,38 @@ fn version(word: &OsString) -> Option<Version> {
 }
 
 impl KernelArgs {
+    /// The image, if one was given.
+    #[cfg(feature = "machine")]
+    pub(crate) fn image(&self) -> Option<&Path> {
+        let image = self.kernel.iter().find(|k| version(k).is_none());
+        image.map(Path::new)
+    }
+
+    /// Whether an image or a version was given.
+    #[cfg(feature = "machine")]
+    pub(crate) fn is_given(&self) -> bool {
+        !self.kernel.is_empty()
+    }
+
+    /// The KASLR offset, if it was given.
+    #[cfg(feature = "machine")]
+    pub(crate) fn offset(&self) -> Option<u64> {
+        self.kaslr
+    }
+
+    /// The first option that was given and says something of a recording's image.
+    #[cfg(feature = "machine")]
+    pub(crate) fn given_for_recording(&self) -> Option<&'static str> {
+        let options = [
+            (self.system_map.is_some(), "--system-map"),
+            (self.orc_layout.is_some(), "--orc-layout"),
+            (self.force, "--force"),
+            (!self.offset.is_empty(), "--offset"),
+        ];
+        let given = options.iter().find(|(given, _)| *given);
+        given.map(|(_, option)| *option)
+    }
+
     /// The kernel version to imitate, if one was given.
     pub(crate) fn version(&self) -> Option<Version> {
         self.kernel.iter().find_map(version)

@@ -29,13 +29,9 @@ const CONSOLE_INPUT_MAX: u64 = 64 << 20;
 /// `__START_KERNEL_map`: the virtual address at which a kernel is linked for physical address 0.
 const START_KERNEL_MAP: u64 = 0xffff_ffff_8000_0000;
 
-/// A kernel to boot, and the computer around it.
+/// What a kernel that is booted gets.
 #[derive(clap::Args, Clone, Debug)]
-pub(crate) struct BootArgs {
-    /// Boot this kernel, a vmlinuz or vmlinux, instead of running a program. `emulate` writes its console
-    /// to standard output, `verify` the last lines to standard error.
-    #[arg(long, value_name = "FILE")]
-    kernel: Option<PathBuf>,
+pub(crate) struct BootOptionArgs {
     /// With --kernel: the first process, a static program. An initramfs with it as /init is made.
     #[arg(
         long,
@@ -64,6 +60,17 @@ pub(crate) struct BootArgs {
     /// With --kernel: what is typed at the console. By default nothing is.
     #[arg(long, value_name = "FILE", requires = "kernel")]
     console_input: Option<PathBuf>,
+}
+
+/// A kernel to boot, and the computer around it.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct BootArgs {
+    /// Boot this kernel, a vmlinuz or vmlinux, instead of running a program. `emulate` writes its console
+    /// to standard output, `verify` the last lines to standard error.
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
+    #[command(flatten)]
+    options: BootOptionArgs,
     /// With --kernel: move the kernel by this many bytes (hex), a multiple of 0x200000, as KASLR does. By
     /// default it is not moved.
     #[arg(long, value_name = "OFFSET", requires = "kernel", value_parser = parse_address)]
@@ -89,7 +96,36 @@ pub(crate) struct BootFiles {
     slide: u64,
 }
 
+impl BootOptionArgs {
+    /// Whether a kernel gets a first process.
+    pub(crate) fn has_process(&self) -> bool {
+        self.init.is_some() || self.initrd.is_some()
+    }
+
+    /// The first option that was given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let options = [
+            (self.init.is_some(), "--init"),
+            (self.initrd.is_some(), "--initrd"),
+            (self.append.is_some(), "--append"),
+            (self.memory.is_some(), "--memory"),
+            (self.console_input.is_some(), "--console-input"),
+        ];
+        let given = options.iter().find(|(given, _)| *given);
+        given.map(|(_, option)| *option)
+    }
+}
+
 impl BootArgs {
+    /// A kernel whose image and place were given elsewhere.
+    pub(crate) fn of(kernel: &Path, kaslr: Option<u64>, options: &BootOptionArgs) -> BootArgs {
+        BootArgs {
+            kernel: Some(kernel.to_owned()),
+            options: options.clone(),
+            kaslr,
+        }
+    }
+
     /// Whether a kernel is to be booted.
     pub(crate) fn is_given(&self) -> bool {
         self.kernel.is_some()
@@ -102,13 +138,14 @@ impl BootArgs {
             Some(format!("{option} {}", quoted(path)))
         };
         let all = [
-            name("--init", &self.init),
-            name("--initrd", &self.initrd),
-            name("--console-input", &self.console_input),
-            self.append
+            name("--init", &self.options.init),
+            name("--initrd", &self.options.initrd),
+            name("--console-input", &self.options.console_input),
+            self.options
+                .append
                 .as_ref()
                 .map(|more| format!("--append {}", quoted(more))),
-            self.memory.map(|size| format!("--memory {size}")),
+            self.options.memory.map(|size| format!("--memory {size}")),
             self.kaslr.map(|slide| format!("--kaslr {slide:#x}")),
         ];
         all.into_iter().flatten().collect()
@@ -124,17 +161,22 @@ impl BootArgs {
         )?;
         let kernel = kernel::bootable(&file)?;
 
-        let initrd = match (&self.init, &self.initrd) {
+        let initrd = match (&self.options.init, &self.options.initrd) {
             (Some(program), _) => Some(initramfs_of(program)?),
             (None, Some(archive)) => Some(archive_of(archive)?),
             (None, None) => None,
         };
 
-        let console_input = self.console_input.as_deref();
+        let console_input = self.options.console_input.as_deref();
         let console_input = console_input.map(|path| contents(path, "a file", CONSOLE_INPUT_MAX));
 
         let mut command_line = COMMAND_LINE.to_owned();
-        if let Some(more) = self.append.as_deref().filter(|more| !more.is_empty()) {
+        if let Some(more) = self
+            .options
+            .append
+            .as_deref()
+            .filter(|more| !more.is_empty())
+        {
             command_line = format!("{command_line} {more}");
         }
 
@@ -144,7 +186,7 @@ impl BootArgs {
             initrd,
             console_input: console_input.transpose()?,
             command_line,
-            memory: self.memory.unwrap_or(MEMORY as usize),
+            memory: self.options.memory.unwrap_or(MEMORY as usize),
             slide: self.kaslr.unwrap_or(0),
         })
     }

@@ -266,7 +266,7 @@ impl MachineOptions {
     }
 
     /// The first option that was given and says something of a program, which a kernel has no use for.
-    fn given_for_program(&self) -> Option<&'static str> {
+    pub(crate) fn given_for_program(&self) -> Option<&'static str> {
         let options = [
             (self.root != Path::new("/"), "--root"),
             (self.allow_write, "--allow-write"),
@@ -319,6 +319,21 @@ impl MachineOptions {
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
+
+    /// The seed of all random numbers.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The time of day at the start, seconds since 1970.
+    pub(crate) fn clock(&self) -> i64 {
+        self.clock.unwrap_or(ProcessOptions::default().clock)
+    }
+
+    /// The option for the emulated processor.
+    pub(crate) fn cpu(&self) -> CpuArgs {
+        self.cpu
+    }
 }
 
 impl MachineArgs {
@@ -335,19 +350,17 @@ impl MachineArgs {
 
     /// The seed of all random numbers.
     pub(crate) fn seed(&self) -> u64 {
-        self.options.seed
+        self.options.seed()
     }
 
     /// The time of day at the start, seconds since 1970.
     pub(crate) fn clock(&self) -> i64 {
-        self.options
-            .clock
-            .unwrap_or(ProcessOptions::default().clock)
+        self.options.clock()
     }
 
     /// The option for the emulated processor.
     pub(crate) fn cpu(&self) -> CpuArgs {
-        self.options.cpu
+        self.options.cpu()
     }
 
     /// The options for the schedule of threads.

@@ -4,10 +4,12 @@ mod emulator;
 mod environment;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod gdb;
+mod kernel;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod ptrace;
 
 use super::args::{KernelArgs, parse_seconds};
+use super::boot::BootOptionArgs;
 use super::children::ChildrenArgs;
 use super::machine::MachineOptions;
 use super::output::{self, tell};
@@ -31,12 +33,17 @@ const FREQ_DEFAULT: u32 = 997;
 /// Instructions between samples, without `--at` but with the truth.
 const EVERY_DEFAULT: u64 = 1000;
 
-/// Run a program, or attach to one, and record its stacks to a trace.
+/// Run a program, attach to one, or boot a kernel, and record its stacks to a trace.
 ///
 /// The program runs on this machine's processor under ptrace, or in the emulated machine. Under
 /// ptrace, --truth single-steps every instruction and keeps a shadow stack, so that each chain can
 /// be judged; without it the truth is unknown. The emulated machine always knows the truth and
 /// gives the same trace every time.
+///
+/// --init or --initrd, or --kernel with neither a program nor a stub, boots that kernel in the emulated
+/// machine, and records it where its perf unwinds it: the registers that perf_callchain_kernel is given, what
+/// the kernel's own unwinder says, and the true chain. --kaslr then moves the kernel. With --engine gdb both
+/// say which kernel is behind the stub.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -47,14 +54,15 @@ Examples:
   unwind-sim record --at freq:500 -o trace.bin -p 1234
   unwind-sim record --truth --fake --at malloc -o trace.bin -- /bin/ls
   unwind-sim record --engine gdb localhost:1234 --kernel vmlinuz --truth \\
-      --from vfs_read --at every:1 --max-instructions 5000")]
+      --from vfs_read --at every:1 --max-instructions 5000
+  unwind-sim record --kernel vmlinuz --init ./init -o trace.bin")]
 pub(crate) struct Args {
     /// The trace to write.
     #[arg(short, long, value_name = "FILE", default_value = "trace.bin")]
     output: PathBuf,
-    /// How the program is executed.
-    #[arg(long, value_enum, default_value = "ptrace")]
-    engine: Engine,
+    /// How the program is executed: by default under ptrace. A kernel is booted in the emulated machine.
+    #[arg(long, value_enum)]
+    engine: Option<Engine>,
     /// When to sample: every:N (instructions), freq:HZ, syscall, call, SYMBOL[+OFF][,..]. If
     /// neither the program nor a library it is linked with has the symbol, a warning is printed
     /// before the run.
@@ -98,7 +106,7 @@ pub(crate) struct Args {
     /// The exit status: that of the recording or of the program.
     #[arg(long, value_enum, default_value = "recording")]
     status: StatusOf,
-    /// emulator: stop after this many seconds.
+    /// emulator, or a kernel that is booted: stop after this many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     timeout: Option<f64>,
     /// emulator: record branches in call-stack mode (LBR), in rings of these depths: 8, 16, 32.
@@ -107,6 +115,8 @@ pub(crate) struct Args {
     /// emulator: what becomes of the branch records of a thread that does not run.
     #[arg(long, value_enum, default_value = "task", requires = "lbr")]
     lbr_storage: LbrStorage,
+    #[command(flatten, next_help_heading = "Options for a kernel that is booted")]
+    boot: BootOptionArgs,
     #[command(flatten, next_help_heading = "Options for --engine gdb")]
     kernel: KernelArgs,
     /// gdb: hold back interrupts and timers while instructions are stepped. Only QEMU's stub can do
@@ -121,7 +131,7 @@ pub(crate) struct Args {
     #[arg(value_name = "STUB", conflicts_with_all = ["program", "pid"])]
     stub: Option<String>,
     /// The program and its arguments; in the emulated machine it may be a case (.s).
-    #[arg(last = true, value_name = "PROG", required_unless_present_any = ["pid", "stub"])]
+    #[arg(last = true, value_name = "PROG", required_unless_present_any = ["pid", "stub", "kernel"])]
     program: Vec<OsString>,
 }
 
@@ -171,6 +181,13 @@ enum StatusOf {
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
     let machine = &args.machine;
+    if kernel::is_booted(args) {
+        return kernel::run(args);
+    }
+    if let Some(option) = args.boot.given() {
+        bail!("{option} is for a kernel that is booted");
+    }
+    let engine = args.engine.unwrap_or(Engine::Ptrace);
 
     // An attached process has its environment already.
     let has_environment = args.keep_env || machine.clear_env || !machine.env.is_empty();
@@ -180,15 +197,15 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 
     // Options that only one engine has are refused for the others: ignored, they would make a trace
     // that is not what was asked for.
-    match args.engine {
-        _ if args.hold_interrupts && args.engine != Engine::Gdb => {
+    match engine {
+        _ if args.hold_interrupts && engine != Engine::Gdb => {
             bail!("--hold-interrupts is for --engine gdb")
         }
         Engine::Emulator => emulator::run(args),
         _ if !args.lbr.is_empty() => bail!("--lbr is for --engine emulator"),
         _ if args.children.is_given() => bail!("--children is for --engine emulator"),
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        Engine::Ptrace | Engine::Gdb if args.stub.is_some() != (args.engine == Engine::Gdb) => {
+        Engine::Ptrace | Engine::Gdb if args.stub.is_some() != (engine == Engine::Gdb) => {
             bail!("--engine gdb needs a stub (HOST:PORT), and no other engine takes one")
         }
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

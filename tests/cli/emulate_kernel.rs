@@ -2,7 +2,7 @@
 //! are refused. What the machine does with a real one is tested in `emulator`.
 #![cfg(feature = "machine")]
 
-mod image;
+pub(super) mod image;
 
 use crate::cli::{json, run, status, stderr, stdout, tool};
 use image::{HALT, LOOP, MASKED_TIMER, RESET, TO_32_BIT, TRIPLE_FAULT, WAIT};

@@ -25,6 +25,7 @@ mod output;
 mod perf_script;
 mod readers;
 mod record;
+mod record_kernel;
 mod report;
 mod status;
 mod stdin;

@@ -3,6 +3,7 @@
 
 use crate::check::Class;
 use crate::engine::Outcome;
+use crate::kernel;
 use crate::tally::Tally;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -83,6 +84,44 @@ pub struct Group {
     pub values: Option<String>,
 }
 
+/// How the chains that a kernel's own unwinder gave compare with those of a column, and with the truth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct KernelSaid {
+    /// The number of chains that the kernel gave.
+    pub chains: u64,
+    /// Of these, the ones that the column has, too.
+    pub same: u64,
+    /// The ones whose true chain is complete.
+    pub known: u64,
+    /// Of these, the ones that are the true chain.
+    pub right: u64,
+}
+
+impl KernelSaid {
+    fn add(&mut self, view: &View<'_>, outcome: &Outcome) {
+        let mut recorded = view.sample.recorded.iter();
+        let Some(said) = recorded.find(|r| r.source == kernel::RECORDED) else {
+            return;
+        };
+        let frames = outcome.chain.frames.iter();
+        let found = frames.map(|frame| frame.pc.value());
+        self.chains += 1;
+        self.same += u64::from(found.eq(said.ips.iter().copied()));
+        let truth = &view.sample.truth;
+        let frames = truth.frames().iter().skip(outcome.from);
+        let is_right = frames.map(|frame| frame.pc).eq(said.ips.iter().copied());
+        self.known += u64::from(truth.is_complete());
+        self.right += u64::from(truth.is_complete() && is_right);
+    }
+
+    fn merge(&mut self, other: KernelSaid) {
+        self.chains += other.chains;
+        self.same += other.same;
+        self.known += other.known;
+        self.right += other.right;
+    }
+}
+
 /// The result of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
@@ -92,6 +131,8 @@ pub struct Comparison {
     pub truths: [u64; 3],
     /// Verdicts, by column.
     pub tallies: Vec<Tally>,
+    /// What the kernel's own unwinder gave, by column.
+    pub said: Vec<KernelSaid>,
     /// First divergences.
     pub groups: BTreeMap<GroupKey, Group>,
 }
@@ -101,6 +142,7 @@ impl Comparison {
     pub fn new(columns: usize) -> Self {
         Comparison {
             tallies: vec![Tally::default(); columns],
+            said: vec![KernelSaid::default(); columns],
             ..Self::default()
         }
     }
@@ -120,6 +162,7 @@ impl Comparison {
     /// Counts an outcome of `column` on `view`.
     pub fn add(&mut self, column: usize, view: &View<'_>, outcome: &Outcome, by: GroupBy) {
         self.tallies[column].add(outcome);
+        self.said[column].add(view, outcome);
         let unsupported = outcome.verdict == Verdict::Unsupported;
 
         // A right chain has a diagnosis if a row is wrong whose value no frame needed.
@@ -183,6 +226,9 @@ impl Comparison {
         }
         for (tally, more) in self.tallies.iter_mut().zip(&later.tallies) {
             tally.merge(more);
+        }
+        for (said, more) in self.said.iter_mut().zip(later.said) {
+            said.merge(more);
         }
         for (key, group) in later.groups {
             match self.groups.entry(key) {

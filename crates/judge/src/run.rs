@@ -211,7 +211,13 @@ impl<'r> Walker<'r> {
     /// Calls `take` with the outcome of every column on one sample.
     fn walk(&mut self, view: &View<'_>, take: &mut Take<'_>) -> Result<(), RunError> {
         let (run, setting) = (self.run, &self.run.setting);
-        let is_brief = self.frames == Frames::Dropped;
+        // What a kernel's own unwinder gave is compared with the frames, too.
+        let has_said = view
+            .sample
+            .recorded
+            .iter()
+            .any(|r| r.source == kernel::RECORDED);
+        let is_brief = self.frames == Frames::Dropped && !has_said;
         let room = &mut self.room;
 
         // A desk has what the walks of one sample share: its memory, and room for frames.

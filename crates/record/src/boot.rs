@@ -41,6 +41,8 @@ pub enum BootEnd {
     Stopped(Stopped),
     /// The time limit was reached.
     Timeout,
+    /// The observer has seen all that it wanted.
+    Enough,
 }
 
 impl BootEnd {
@@ -55,6 +57,7 @@ impl BootEnd {
             BootEnd::Stopped(Stopped::WaitsForEver) => "waits-for-ever",
             BootEnd::Stopped(Stopped::ExceptionLoop { .. }) => "exception-loop",
             BootEnd::Timeout => "timeout",
+            BootEnd::Enough => "enough",
         }
     }
 
@@ -84,6 +87,7 @@ impl fmt::Display for BootEnd {
         match self {
             BootEnd::Stopped(stopped) => stopped.fmt(f),
             BootEnd::Timeout => f.write_str("the time limit was reached"),
+            BootEnd::Enough => f.write_str("the recording is complete"),
         }
     }
 }
@@ -148,6 +152,20 @@ pub fn run_observed<O: SystemObserver>(
     console: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     observer: &mut O,
 ) -> Result<BootRun, BootRunError> {
+    run_until(boot, bounds, console, observer, &|_| false)
+}
+
+/// [`run_observed`], until the observer has seen enough. It is asked from time to time.
+///
+/// # Errors
+/// Those of [`run`].
+pub fn run_until<O: SystemObserver>(
+    boot: &Boot<'_>,
+    bounds: Bounds,
+    console: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    observer: &mut O,
+    is_enough: &dyn Fn(&O) -> bool,
+) -> Result<BootRun, BootRunError> {
     let begin = Instant::now();
     let mut system = System::new(boot.memory, boot.processor, boot.clock);
     system.set_seed(boot.seed);
@@ -171,6 +189,9 @@ pub fn run_observed<O: SystemObserver>(
         // The machine ended by itself, or this was the last slice.
         if stopped != Stopped::Limit || left <= SLICE {
             break BootEnd::Stopped(stopped);
+        }
+        if is_enough(observer) {
+            break BootEnd::Enough;
         }
         if bounds.timeout.is_some_and(|most| begin.elapsed() >= most) {
             break BootEnd::Timeout;

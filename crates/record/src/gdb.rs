@@ -6,15 +6,14 @@
 
 mod callchains;
 mod kaslr;
-mod loaded;
 mod machine;
 mod prepare;
 mod states;
-mod taken;
-mod uretprobes;
-mod world;
 
 use super::{At, Plan, TraceRecorder, locate};
+use crate::kernel::callchain::CALLCHAIN;
+use crate::kernel::world::{Kernel, KernelLayout, Stopped};
+use crate::kernel::{KernelMachine as _, PID};
 use machine::Machine;
 use prepare::{RecordingSetup, prepare};
 use std::collections::HashMap;
@@ -25,7 +24,7 @@ use std::time::{Duration, Instant};
 use unwind_sim_host::gdb::{GdbError, OtherThreads, Registers};
 use unwind_sim_recordings::import::VmcoreProblem;
 use unwind_sim_recordings::kernel::{KernelError, KernelImage, MissingPlace};
-use unwind_sim_recordings::model::{Event, KernelSample, Sample};
+use unwind_sim_recordings::model::{Event, Sample};
 use unwind_sim_recordings::trace::WriteError;
 use unwind_sim_unwind::insn::{INSN_BYTES_MAX, Insn, classify};
 use unwind_sim_unwind::kernel::{StackType, UserBoundary, is_user_cs};
@@ -33,10 +32,7 @@ use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::shadow::{IretFrame, LeftUserSpace, ObservedState, Shadow};
 use unwind_sim_unwind::truth::{Cpu, Truth};
-use world::{Kernel, KernelLayout};
 
-/// Process ID of the address space that kernel samples belong to.
-const PID: u32 = 0;
 /// Maximum time to run without reaching a place.
 const RUN_MAX: Duration = Duration::from_secs(60);
 /// Maximum number of instructions whose class is cached.
@@ -250,14 +246,14 @@ impl<W: Write> Session<'_, '_, '_, W> {
             return self.unwinds();
         }
 
-        let is_callchain = |p: &super::Point| p.name == callchains::CALLCHAIN;
+        let is_callchain = |p: &super::Point| p.name == CALLCHAIN;
         if matches!(&self.options.plan.at, At::Points(points) if points.iter().all(is_callchain)) {
             return self.callchains();
         }
 
         while !self.is_over() && self.run_to(&points)? {
             let registers = self.machine.registers()?;
-            let regs = world::regs(&registers);
+            let regs = machine::regs(&registers);
             self.sample(&regs, Truth::Unknown)?;
         }
         Ok(())
@@ -422,7 +418,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 } else {
                     Truth::Unknown
                 };
-                let regs = world::regs(&registers);
+                let regs = machine::regs(&registers);
                 self.sample(&regs, truth)?;
             }
 
@@ -450,7 +446,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
 
     /// Passes the processor's stacks to the shadow stack.
     fn tell_stacks(&mut self, registers: &Registers) -> Result<(), GdbRecordError> {
-        let regs = world::regs(registers);
+        let regs = machine::regs(registers);
         let stopped = self.kernel.stopped(self.machine, &regs)?;
         let stacks = stopped.task.stacks.iter();
         let processor = stacks.filter(|s| s.kind != StackType::Task);
@@ -567,27 +563,23 @@ impl<W: Write> Session<'_, '_, '_, W> {
 
         // An incomplete chain does not reach user space.
         let boundary = self.shadow.boundary().filter(|_| truth.is_complete());
-        let sample = Sample {
-            pid: PID,
-            tid: stopped.pid,
-            time: self.summary.instructions,
-            regs: SampleRegs::hardware(*regs),
-            regions: stopped.regions,
-            truth,
-            recorded: Vec::new(),
-            branches: Vec::new(),
-            kernel: Some(Box::new(KernelSample {
-                release: self.image.version.clone().unwrap_or_default(),
-                unwinder: self.places.unwinder(),
-                task: stopped.task,
-                states: Vec::new(),
-                boundary,
-                user: stopped.user,
-            })),
-            process_memory: None,
-        };
+        let regs = SampleRegs::hardware(*regs);
+        let (comm, mut sample) = self.sample_of(stopped, regs, self.summary.instructions);
+        sample.truth = truth;
+        if let Some(kernel) = &mut sample.kernel {
+            kernel.boundary = boundary;
+        }
+        self.put(comm, sample)
+    }
 
-        self.put(stopped.comm, sample)
+    /// The sample of a stop, and its task's name if that is new.
+    fn sample_of(
+        &self,
+        stopped: Stopped,
+        regs: SampleRegs,
+        time: u64,
+    ) -> (Option<String>, Sample<'static>) {
+        stopped.sample(self.places, self.image.version.as_deref(), regs, time)
     }
 
     fn unreadable(&mut self, error: &GdbError) {

@@ -6,12 +6,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod answers;
 pub mod boot;
 pub mod emulate;
 pub mod emulator;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod gdb;
 pub mod jit;
+mod kernel;
 pub mod kernel_stacks;
 mod linked;
 pub mod machine;

@@ -139,7 +139,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
 }
 
 /// A flag that is set when a signal asks this process to end.
-fn stop_on_signals() -> Option<&'static AtomicBool> {
+pub(super) fn stop_on_signals() -> Option<&'static AtomicBool> {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     return Some(unwind_sim_host::stop_on_signals());
     #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
@@ -147,7 +147,7 @@ fn stop_on_signals() -> Option<&'static AtomicBool> {
 }
 
 /// Ends this process by the signal that asked for it.
-fn end_by_signal() {
+pub(super) fn end_by_signal() {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     unwind_sim_host::end_by_signal();
 }

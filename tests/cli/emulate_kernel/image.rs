@@ -16,7 +16,7 @@ const PUT_RAX: &[u8] = &[
 ];
 
 /// cli; hlt
-pub(super) const HALT: &[u8] = &[0xfa, 0xf4];
+pub(in crate::cli) const HALT: &[u8] = &[0xfa, 0xf4];
 /// sti; hlt
 pub(super) const WAIT: &[u8] = &[0xfb, 0xf4];
 /// mov $0xfe, %al; out %al, $0x64; and a jump to itself until it has happened
@@ -152,7 +152,7 @@ pub(super) fn exceptions_for_ever() -> Vec<u8> {
 }
 
 /// A vmlinux with this code, one of the functions above after another.
-pub(super) fn vmlinux(code: &[&[u8]]) -> Vec<u8> {
+pub(in crate::cli) fn vmlinux(code: &[&[u8]]) -> Vec<u8> {
     let code = code.concat();
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
     // e_type ET_EXEC, e_machine x86-64, e_version; e_entry, e_phoff and e_shoff

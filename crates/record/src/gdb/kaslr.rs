@@ -4,8 +4,8 @@
 //! names. A kernel that has not set it up yet has return addresses on its stack.
 
 use super::GdbRecordError;
-use super::machine::{IDT, Machine};
-use super::world;
+use super::machine::{self, IDT, Machine};
+use crate::kernel::{KernelMachine as _, world};
 use unwind_sim_host::gdb::GdbError;
 use unwind_sim_recordings::kernel::KernelImage;
 
@@ -28,7 +28,7 @@ pub(super) fn find(machine: &mut Machine, image: &KernelImage) -> Result<u64, Gd
     if let Some(bias) = by_handlers(machine, image) {
         return Ok(bias);
     }
-    let sp = world::regs(&machine.registers()?).rsp() & !7;
+    let sp = machine::regs(&machine.registers()?).rsp() & !7;
     // The stack may end before.
     let words = (0..WORDS).map_while(|n| machine.word(sp.wrapping_add(8 * n)).ok());
     let words: Vec<u64> = words.collect();

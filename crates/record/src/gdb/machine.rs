@@ -4,9 +4,11 @@
 //! lack almost all of the kernel. Memory is then read through the kernel's page tables, which are
 //! in the page before (Linux `arch/x86/include/asm/pgtable.h`, `kernel_to_user_pgdp`).
 
+use crate::kernel::KernelMachine;
 use std::time::Duration;
 use unwind_sim_host::gdb::{Client, ClientOptions, GdbError, OtherThreads, Registers, Stop};
 use unwind_sim_recordings::kernel::{PTI_USER, PageFault, PageTables};
+use unwind_sim_unwind::regs::{Reg, Regs};
 
 /// Address of the interrupt descriptor table for every processor and with any page tables: the
 /// first page of `cpu_entry_area` (Linux `arch/x86/include/asm/pgtable_areas.h`).
@@ -126,12 +128,7 @@ impl Machine {
         self.client.detach()
     }
 
-    pub(super) fn word(&mut self, address: u64) -> Result<u64, GdbError> {
-        let bytes = self.read(address, 8)?;
-        Ok(bytes.first_chunk().map_or(0, |b| u64::from_le_bytes(*b)))
-    }
-
-    pub(super) fn read(&mut self, address: u64, len: usize) -> Result<Vec<u8>, GdbError> {
+    fn read_memory(&mut self, address: u64, len: usize) -> Result<Vec<u8>, GdbError> {
         let refused = match self.client.read(address, len) {
             Err(error @ GdbError::Refused { .. }) => error,
             other => return other,
@@ -191,4 +188,37 @@ impl Machine {
             Err(_) => Ok(None),
         }
     }
+}
+
+impl KernelMachine for Machine {
+    type Error = GdbError;
+
+    fn register(&mut self, name: &str) -> Result<Option<u64>, GdbError> {
+        Ok(self.registers()?.get(name))
+    }
+
+    fn processor_number(&self) -> usize {
+        // QEMU counts threads from 1; a stub that names processes writes `p01.02`.
+        let number = self.thread.rsplit('.').next().unwrap_or_default();
+        usize::from_str_radix(number, 16).unwrap_or(1).max(1) - 1
+    }
+
+    fn read(&mut self, address: u64, len: usize) -> Result<Vec<u8>, GdbError> {
+        self.read_memory(address, len)
+    }
+}
+
+/// Converts the stub's registers to ours.
+pub(crate) fn regs(registers: &Registers) -> Regs {
+    let mut regs = Regs::UNKNOWN;
+    for reg in Reg::ALL {
+        let name = match reg {
+            Reg::Rflags => "eflags",
+            other => other.as_str(),
+        };
+        if let Some(value) = registers.get(name) {
+            regs.set(reg, value);
+        }
+    }
+    regs
 }

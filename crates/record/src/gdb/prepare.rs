@@ -1,12 +1,12 @@
 //! Gathers what must be known about the kernel before it is recorded.
 
 use super::machine::Machine;
-use super::world::KernelLayout;
-use super::{GdbOptions, GdbRecordError, PID, TraceRecorder, kaslr, loaded};
+use super::{GdbOptions, GdbRecordError, TraceRecorder, kaslr};
+use crate::kernel::loaded;
+use crate::kernel::world::KernelLayout;
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
-use unwind_sim_recordings::files::MappingRequest;
 use unwind_sim_recordings::import::VmcoreProblem;
 use unwind_sim_recordings::kernel::KernelImage;
 
@@ -39,29 +39,12 @@ pub(super) fn prepare<W: Write>(
     kaslr::is_image(machine, image, bias)?;
 
     let places = KernelLayout::new(image, bias)?;
-    let range = image.range.start.wrapping_add(bias)..image.range.end.wrapping_add(bias);
-    let request = MappingRequest {
-        pid: PID,
-        name: &path.display().to_string(),
-        range: range.clone(),
-        file_offset: 0,
-        executable: true,
-        build_id: &[],
-    };
-    recorder.map(&request, (Some(image.image.clone()), bias))?;
+    let range = loaded::map_image(recorder, path, image, bias)?;
 
     // Modules and generated code come and go; these are the ones of now.
     let (code, problems) = loaded::find(machine, image, bias);
     for code in code {
-        let request = MappingRequest {
-            pid: PID,
-            name: &code.name,
-            range: code.range,
-            file_offset: 0,
-            executable: true,
-            build_id: &[],
-        };
-        recorder.map(&request, (code.image, 0))?;
+        loaded::map_code(recorder, code)?;
     }
 
     // The IDT says where exceptions and interrupts enter the kernel.

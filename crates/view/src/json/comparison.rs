@@ -26,6 +26,9 @@ pub struct ColumnLine {
     /// The mean share of the known frames that were found, in hundredths of a percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     frames_found_permyriad: Option<u64>,
+    /// For a kernel whose own unwinder was recorded: its chains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel_said: Option<KernelSaidLine>,
     /// Chains with exactly the true frames whose format cannot mark a root.
     ends_not_claimed: u64,
     /// Chains with a step from the fallback.
@@ -35,6 +38,19 @@ pub struct ColumnLine {
     /// Why chains were not judged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unjudged: Vec<UnjudgedLine>,
+}
+
+/// The chains that a kernel's own unwinder gave.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub(super) struct KernelSaidLine {
+    chains: u64,
+    /// Those that the column has, too.
+    same: u64,
+    /// Those whose true chain is complete.
+    known: u64,
+    /// Of these, those that are the true chain.
+    right: u64,
 }
 
 /// One group of divergences.
@@ -109,7 +125,11 @@ pub fn comparison(
     command: &str,
 ) -> Vec<Line> {
     let mut lines = Vec::new();
-    for (name, tally) in columns.iter().zip(&comparison.tallies) {
+    for ((name, tally), said) in columns
+        .iter()
+        .zip(&comparison.tallies)
+        .zip(&comparison.said)
+    {
         let verdicts = Verdict::WORDS
             .iter()
             .map(|(letter, word)| (*word, tally.count(*letter)))
@@ -119,6 +139,12 @@ pub fn comparison(
             schema: SCHEMA,
             column: name.clone(),
             verdicts: verdicts.collect(),
+            kernel_said: (said.chains > 0).then_some(KernelSaidLine {
+                chains: said.chains,
+                same: said.same,
+                known: said.known,
+                right: said.right,
+            }),
             judged: tally.judged(),
             proven: tally.proven,
             right_permyriad: tally.right_permyriad(),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use unwind_sim_judge::compare::Comparison;
 use unwind_sim_judge::tally::Tally;
+use unwind_sim_recordings::counted::counted;
 use unwind_sim_unwind::verdict::Verdict;
 
 /// Adds the matrix to `out`. Unless `by_truth`, the column of right chains is headed `agree`.
@@ -14,6 +15,29 @@ pub(super) fn write(out: &mut String, comparison: &Comparison, columns: &[String
     verdicts(out, tallies, columns, width, by_truth);
     ends(out, tallies, columns, width);
     unjudged(out, tallies, columns, width);
+    kernel_said(out, comparison, columns);
+}
+
+/// What the kernel's own unwinder gave, beside each column and the truth.
+fn kernel_said(out: &mut String, comparison: &Comparison, columns: &[String]) {
+    let Some(said) = comparison.said.first().filter(|said| said.chains > 0) else {
+        return;
+    };
+    let _ = writeln!(
+        out,
+        "\nthe kernel's own unwinder: {}; of {} whose true chain is complete, {} right",
+        counted(said.chains, "chain"),
+        said.known,
+        are(said.right)
+    );
+    for (name, said) in columns.iter().zip(&comparison.said) {
+        let _ = writeln!(out, "{name}: the same as the kernel's in {}", said.same);
+    }
+}
+
+/// `1 is`, `2 are`.
+fn are(count: u64) -> String {
+    format!("{count} {}", if count == 1 { "is" } else { "are" })
 }
 
 /// A column that is shown only if one of its numbers is not 0.

@@ -3,8 +3,7 @@
 //!
 //! Sources: Linux `include/linux/rethook.h`, `include/linux/ftrace.h`, `kernel/trace/fgraph.c`.
 
-use super::machine::Machine;
-use unwind_sim_host::gdb::GdbError;
+use super::KernelMachine;
 use unwind_sim_recordings::kernel::Btf;
 use unwind_sim_unwind::kernel::{GraphReturn, GraphSearch, Rethook, Task, Version};
 
@@ -37,12 +36,12 @@ impl TracerOffsets {
     }
 
     /// Reads the return addresses that tracers took from the stack of the task at `address`.
-    pub(super) fn read(
+    pub(super) fn read<M: KernelMachine>(
         &self,
-        machine: &mut Machine,
+        machine: &mut M,
         address: u64,
         task: &mut Task,
-    ) -> Result<(), GdbError> {
+    ) -> Result<(), M::Error> {
         if let Some([first, next, ret_addr, frame]) = self.rethooks {
             let mut node = machine.word(address.wrapping_add(first))?;
             // The list has the newest first.
@@ -96,20 +95,20 @@ impl Graph {
     /// The entries, oldest first. Before 6.10, `last` is the index of the last entry. Since then it
     /// is the index of the first free word, and the low ten bits of the word before that say how
     /// many words further back the entry starts (`kernel/trace/fgraph.c`).
-    fn entries(
+    fn entries<M: KernelMachine>(
         &self,
-        machine: &mut Machine,
+        machine: &mut M,
         stack: u64,
         last: i32,
-    ) -> Result<Vec<GraphReturn>, GdbError> {
+    ) -> Result<Vec<GraphReturn>, M::Error> {
         const WORDS_BACK: u64 = 0x3ff;
         let mut out = Vec::new();
-        let mut entry = |machine: &mut Machine, at: u64| {
+        let mut entry = |machine: &mut M, at: u64| {
             out.push(GraphReturn {
                 ret: machine.word(at)?,
                 retp: machine.word(at.wrapping_add(self.retp))?,
             });
-            Ok::<bool, GdbError>(out.len() < TAKEN_MAX)
+            Ok::<bool, M::Error>(out.len() < TAKEN_MAX)
         };
 
         // -1 before 6.10, if no return address is taken.

@@ -2,24 +2,24 @@
 //!
 //! Locations come from the kernel's symbols and types (`.BTF`), contents from the stub.
 
-use super::GdbRecordError;
-use super::machine::Machine;
-use super::states::StateLayout;
+use super::state::StateLayout;
 use super::taken::TracerOffsets;
 use super::uretprobes;
+use super::{KernelMachine, PID};
 use std::borrow::Cow;
 use std::ops::Range;
-use unwind_sim_host::gdb::{GdbError, Registers};
 use unwind_sim_recordings::kernel::{
     Btf, KernelImage, MissingPlace, ProcessorStacks, StackPlaces, symbol, user_memory,
 };
-use unwind_sim_recordings::model::{Region, RegionRole};
+use unwind_sim_recordings::model::{KernelSample, Region, RegionRole, Sample};
 use unwind_sim_unwind::kernel::{
     StackInfo, StackType, THREAD_SIZE, Task, UnwinderKind, UserSpace, Version,
 };
 use unwind_sim_unwind::orc::Encoding;
 use unwind_sim_unwind::pt_regs::{PT_REGS_LEN, regs_from};
-use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::regs::Regs;
+use unwind_sim_unwind::start::SampleRegs;
+use unwind_sim_unwind::truth::Truth;
 
 /// Start of kernel addresses.
 const KERNEL: u64 = 0xffff_8000_0000_0000;
@@ -34,7 +34,7 @@ const PROCESSORS_MAX: usize = 512;
 const TOP_PADDING_MAX: u64 = 64;
 
 /// The addresses and offsets of the required objects in a kernel.
-pub(super) struct KernelLayout {
+pub(crate) struct KernelLayout {
     bias: u64,
     version: Option<Version>,
     encoding: Option<Encoding>,
@@ -54,7 +54,7 @@ pub(super) struct KernelLayout {
 
 impl KernelLayout {
     /// The places of the kernel `image` with the KASLR offset `bias`.
-    pub(super) fn new(image: &KernelImage, bias: u64) -> Result<KernelLayout, GdbRecordError> {
+    pub(crate) fn new(image: &KernelImage, bias: u64) -> Result<KernelLayout, MissingPlace> {
         let stacks = StackPlaces::new(image, bias)?;
         let btf = image.btf.as_ref().ok_or(MissingPlace::Types)?;
         let member = |structure: &'static str, path: &'static str| {
@@ -81,19 +81,17 @@ impl KernelLayout {
         })
     }
 
-    /// The unwinder that the kernel was built with.
-    pub(super) const fn unwinder(&self) -> Option<UnwinderKind> {
-        self.unwinder
-    }
-
     /// KASLR offset.
-    pub(super) const fn bias(&self) -> u64 {
+    pub(crate) const fn bias(&self) -> u64 {
         self.bias
     }
 
     /// The handlers in the interrupt descriptor table, and whether an error code is pushed for
     /// them, which depends on the vector (Intel SDM volume 3, table 6-1).
-    pub(super) fn handlers(&self, machine: &mut Machine) -> Result<Vec<(u64, bool)>, GdbError> {
+    pub(crate) fn handlers<M: KernelMachine>(
+        &self,
+        machine: &mut M,
+    ) -> Result<Vec<(u64, bool)>, M::Error> {
         const WITH_ERROR: [usize; 10] = [8, 10, 11, 12, 13, 14, 17, 21, 29, 30];
         let table = machine.read(self.idt, 256 * 16)?;
         let gates = table.as_chunks::<16>().0.iter().enumerate();
@@ -108,7 +106,7 @@ impl KernelLayout {
 }
 
 /// The target of a gate in the interrupt descriptor table (Intel SDM volume 3, figure 6-8).
-pub(super) fn gate(bytes: &[u8; 16]) -> u64 {
+pub(crate) fn gate(bytes: &[u8; 16]) -> u64 {
     let part = |range: Range<usize>| {
         let bytes = bytes[range].iter().rev();
         bytes.fold(0, |value, b| value << 8 | u64::from(*b))
@@ -141,7 +139,7 @@ struct TaskHeader {
 }
 
 /// The stopped kernel, with caches.
-pub(super) struct Kernel<'a> {
+pub(crate) struct Kernel<'a> {
     places: &'a KernelLayout,
     processors: Vec<Processor>,
     /// `__per_cpu_offset`.
@@ -152,19 +150,51 @@ pub(super) struct Kernel<'a> {
 }
 
 /// A stop in the kernel.
-pub(super) struct Stopped {
+pub(crate) struct Stopped {
     /// Address of its `struct task_struct`.
-    pub(super) address: u64,
-    pub(super) task: Task,
-    pub(super) pid: u32,
+    pub(crate) address: u64,
+    pub(crate) task: Task,
+    pub(crate) pid: u32,
     /// The task's name, when the task is first seen.
-    pub(super) comm: Option<String>,
-    pub(super) regions: Vec<Region<'static>>,
-    pub(super) user: Option<UserSpace>,
+    pub(crate) comm: Option<String>,
+    pub(crate) regions: Vec<Region<'static>>,
+    pub(crate) user: Option<UserSpace>,
+}
+
+impl Stopped {
+    /// The sample of the stop with these registers, without its truth, and the name of its task.
+    pub(crate) fn sample(
+        self,
+        places: &KernelLayout,
+        release: Option<&str>,
+        regs: SampleRegs,
+        time: u64,
+    ) -> (Option<String>, Sample<'static>) {
+        let sample = Sample {
+            pid: PID,
+            tid: self.pid,
+            time,
+            regs,
+            regions: self.regions,
+            truth: Truth::Unknown,
+            recorded: Vec::new(),
+            branches: Vec::new(),
+            kernel: Some(Box::new(KernelSample {
+                release: release.unwrap_or_default().to_owned(),
+                unwinder: places.unwinder,
+                task: self.task,
+                states: Vec::new(),
+                boundary: None,
+                user: self.user,
+            })),
+            process_memory: None,
+        };
+        (self.comm, sample)
+    }
 }
 
 impl<'a> Kernel<'a> {
-    pub(super) const fn new(places: &'a KernelLayout) -> Kernel<'a> {
+    pub(crate) const fn new(places: &'a KernelLayout) -> Kernel<'a> {
         Kernel {
             places,
             processors: Vec::new(),
@@ -175,7 +205,7 @@ impl<'a> Kernel<'a> {
     }
 
     /// The selected processor.
-    fn processor(&mut self, machine: &mut Machine) -> Result<Processor, GdbError> {
+    fn processor<M: KernelMachine>(&mut self, machine: &mut M) -> Result<Processor, M::Error> {
         let base = self.base(machine)?;
         if let Some(known) = self.processors.iter().find(|p| p.base == base) {
             return Ok(*known);
@@ -189,42 +219,39 @@ impl<'a> Kernel<'a> {
 
     /// The base of the processor's per-CPU data: gs_base, or the kernel gs_base if entry code has
     /// not swapped them yet.
-    fn base(&mut self, machine: &mut Machine) -> Result<u64, GdbError> {
+    fn base<M: KernelMachine>(&mut self, machine: &mut M) -> Result<u64, M::Error> {
         if self.bases.is_empty() {
             let table = self.places.stacks.bases;
             let table = machine.read(table, 8 * PROCESSORS_MAX)?;
             let words = table.as_chunks::<8>().0.iter();
             self.bases = words.map(|w| u64::from_le_bytes(*w)).collect();
         }
-        let registers = machine.registers()?;
-        let bases = ["gs_base", "k_gs_base"].map(|name| registers.get(name));
+        let bases = [machine.register("gs_base")?, machine.register("k_gs_base")?];
         let is_base = |base: &u64| *base >= KERNEL && self.bases.contains(base);
         if let Some(base) = bases.into_iter().flatten().find(is_base) {
             return Ok(base);
         }
-        // QEMU counts threads from 1; a stub that names processes writes `p01.02`.
-        let number = machine.thread().rsplit('.').next().unwrap_or_default();
-        let number = usize::from_str_radix(number, 16).unwrap_or(1).max(1) - 1;
+        let number = machine.processor_number();
         Ok(self.bases.get(number).copied().unwrap_or_default())
     }
 
     /// A processor's current task, and its name when it is first seen.
-    fn current(
+    fn current<M: KernelMachine>(
         &mut self,
-        machine: &mut Machine,
+        machine: &mut M,
         base: u64,
-    ) -> Result<(TaskHeader, Option<String>), GdbError> {
+    ) -> Result<(TaskHeader, Option<String>), M::Error> {
         let places = self.places;
         let address = machine.word(places.stacks.current.wrapping_add(base))?;
         self.known(machine, address)
     }
 
     /// A task, and its name when it is first seen.
-    fn known(
+    fn known<M: KernelMachine>(
         &mut self,
-        machine: &mut Machine,
+        machine: &mut M,
         address: u64,
-    ) -> Result<(TaskHeader, Option<String>), GdbError> {
+    ) -> Result<(TaskHeader, Option<String>), M::Error> {
         let places = self.places;
         if let Some(known) = self.tasks.iter().find(|t| t.address == address) {
             // The address of a task may be reused, so its stack is checked.
@@ -257,12 +284,12 @@ impl<'a> Kernel<'a> {
 
     /// Padding at the end of a task's stack, above the user-space registers, bytes. During a task
     /// switch, the per-CPU variable may belong to the other task.
-    fn top_padding(
+    fn top_padding<M: KernelMachine>(
         &mut self,
-        machine: &mut Machine,
+        machine: &mut M,
         base: u64,
         stack: u64,
-    ) -> Result<u64, GdbError> {
+    ) -> Result<u64, M::Error> {
         let Some(at) = self
             .places
             .stacks
@@ -280,7 +307,10 @@ impl<'a> Kernel<'a> {
     }
 
     /// Where the current task's entry code saves the user-space registers.
-    pub(super) fn pt_regs(&mut self, machine: &mut Machine) -> Result<Option<u64>, GdbError> {
+    pub(crate) fn pt_regs<M: KernelMachine>(
+        &mut self,
+        machine: &mut M,
+    ) -> Result<Option<u64>, M::Error> {
         let processor = self.processor(machine)?;
         let (known, _) = self.current(machine, processor.base)?;
         let padding = self.top_padding(machine, processor.base, known.stack)?;
@@ -289,11 +319,11 @@ impl<'a> Kernel<'a> {
     }
 
     /// Task, stacks and memory at a stop with the registers `regs`.
-    pub(super) fn stopped(
+    pub(crate) fn stopped<M: KernelMachine>(
         &mut self,
-        machine: &mut Machine,
+        machine: &mut M,
         regs: &Regs,
-    ) -> Result<Stopped, GdbError> {
+    ) -> Result<Stopped, M::Error> {
         let processor = self.processor(machine)?;
         let (known, comm) = self.current(machine, processor.base)?;
 
@@ -327,11 +357,11 @@ impl<'a> Kernel<'a> {
     }
 
     /// A task that is not running.
-    pub(super) fn inactive(
+    pub(crate) fn inactive<M: KernelMachine>(
         &mut self,
-        machine: &mut Machine,
+        machine: &mut M,
         address: u64,
-    ) -> Result<Stopped, GdbError> {
+    ) -> Result<Stopped, M::Error> {
         let (known, comm) = self.known(machine, address)?;
 
         // A byte or an int, by version.
@@ -373,7 +403,11 @@ impl<'a> Kernel<'a> {
     }
 
     /// The current task's user space, without its memory.
-    fn user(&self, machine: &mut Machine, known: &TaskHeader) -> Result<UserSpace, GdbError> {
+    fn user<M: KernelMachine>(
+        &self,
+        machine: &mut M,
+        known: &TaskHeader,
+    ) -> Result<UserSpace, M::Error> {
         let places = self.places;
         let mut user = UserSpace {
             pid: known.pid,
@@ -412,11 +446,11 @@ impl<'a> Kernel<'a> {
 
 /// Copies the used parts of the stacks, from the one of `sp` along the links, and fills in the
 /// links.
-fn copy(
-    machine: &mut Machine,
+fn copy<M: KernelMachine>(
+    machine: &mut M,
     stacks: &mut [StackInfo],
     sp: u64,
-) -> Result<Vec<Region<'static>>, GdbError> {
+) -> Result<Vec<Region<'static>>, M::Error> {
     let mut regions: Vec<Region<'static>> = Vec::new();
     let (mut sp, mut below) = (sp, BELOW_SP);
 
@@ -475,11 +509,11 @@ fn copy(
 }
 
 /// Also copies the stack of `sp`, if missing.
-pub(super) fn copy_more(
-    machine: &mut Machine,
+pub(crate) fn copy_more<M: KernelMachine>(
+    machine: &mut M,
     stopped: &mut Stopped,
     sp: u64,
-) -> Result<(), GdbError> {
+) -> Result<(), M::Error> {
     let has = |r: &Region<'_>| r.bounds.contains(&sp) && r.address <= sp;
     if stopped.regions.iter().any(has) {
         return Ok(());
@@ -494,19 +528,4 @@ pub(super) fn copy_more(
         }
     }
     Ok(())
-}
-
-/// Converts the stub's registers to ours.
-pub(super) fn regs(registers: &Registers) -> Regs {
-    let mut regs = Regs::UNKNOWN;
-    for reg in Reg::ALL {
-        let name = match reg {
-            Reg::Rflags => "eflags",
-            other => other.as_str(),
-        };
-        if let Some(value) = registers.get(name) {
-            regs.set(reg, value);
-        }
-    }
-    regs
 }

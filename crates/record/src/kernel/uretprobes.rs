@@ -2,8 +2,7 @@
 //!
 //! Sources: Linux `include/linux/uprobes.h`, `kernel/events/uprobes.c`.
 
-use super::machine::Machine;
-use unwind_sim_host::gdb::GdbError;
+use super::KernelMachine;
 use unwind_sim_recordings::kernel::Btf;
 use unwind_sim_recordings::trace::URETPROBES_MAX;
 use unwind_sim_unwind::kernel::Uretprobes;
@@ -36,12 +35,12 @@ impl UprobeOffsets {
     }
 
     /// Reads the list of the task at `task`, whose address space is the one at `mm`.
-    pub(super) fn read(
+    pub(super) fn read<M: KernelMachine>(
         &self,
-        machine: &mut Machine,
+        machine: &mut M,
         task: u64,
         mm: u64,
-    ) -> Result<Uretprobes, GdbError> {
+    ) -> Result<Uretprobes, M::Error> {
         let mut taken = Uretprobes {
             // An address that nothing returns to.
             trampoline: u64::MAX,

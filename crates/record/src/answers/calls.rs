@@ -1,0 +1,152 @@
+//! Calls of the kernel's functions that have not returned yet, and the samples that they are about.
+
+use crate::kernel::callchain::CallchainArguments;
+use unwind_sim_recordings::model::Sample;
+use unwind_sim_unwind::kernel::State;
+
+/// Maximum number of calls at a time. More have not returned only if some never do.
+const CALLS_MAX: usize = 64;
+
+/// A function that was called.
+#[derive(Debug)]
+pub(super) enum Function {
+    /// `get_perf_callchain`.
+    Callchain(Option<CallchainArguments>),
+    /// `perf_callchain_kernel`, with the address of the entry that it adds to, and how many words are there.
+    KernelPart { entry: u64, before: u64 },
+    /// `__unwind_start`.
+    Start,
+    /// `unwind_next_frame`.
+    Next,
+}
+
+/// A call.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// Where it returns to, and rsp after that.
+    pub(super) back: (u64, u64),
+    pub(super) function: Function,
+    /// The sample that it is about, unless that is the one of the function around it.
+    pub(super) draft: Option<Draft>,
+}
+
+/// What is known so far of a sample.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    /// The sample, and the name of its task if that is new.
+    pub(super) sample: Option<(Option<String>, Sample<'static>)>,
+    /// The address of the kernel's `struct unwind_state`.
+    pub(super) state_at: Option<u64>,
+    /// The states so far.
+    pub(super) states: Vec<State>,
+    /// The addresses that the kernel's unwinder has found, once they are known.
+    pub(super) found: Option<Vec<u64>>,
+}
+
+/// The calls that have not returned, innermost last.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    calls: Vec<Call>,
+    /// The number of samples whose function never returned.
+    pub(super) lost: u64,
+}
+
+impl Calls {
+    /// A function was called. One that makes a callchain begins a draft, unless the function around it has.
+    pub(super) fn push(&mut self, back: (u64, u64), function: Function) {
+        // Two calls cannot return to the same place on the stack: the earlier one never did.
+        let same = self.calls.iter().position(|call| call.back.1 == back.1);
+        let stale = same.or_else(|| (self.calls.len() == CALLS_MAX).then_some(0));
+        if let Some(at) = stale {
+            self.truncate(at);
+        }
+
+        let around = self.calls.last().map(|call| &call.function);
+        let begins = match function {
+            Function::Callchain(_) => true,
+            Function::KernelPart { .. } => !matches!(around, Some(Function::Callchain(_))),
+            Function::Start | Function::Next => false,
+        };
+        self.calls.push(Call {
+            back,
+            function,
+            draft: begins.then(Draft::default),
+        });
+    }
+
+    /// Forgets the calls from index `at` on.
+    fn truncate(&mut self, at: usize) {
+        let lost = self.calls.drain(at..).filter(|call| call.draft.is_some());
+        self.lost += lost.count() as u64;
+    }
+
+    /// The innermost call that returns to this address with this rsp. It is over, and so are those inside it.
+    pub(super) fn pop(&mut self, back: (u64, u64)) -> Option<Call> {
+        let at = self.calls.iter().rposition(|call| call.back == back)?;
+        self.truncate(at + 1);
+        self.calls.pop()
+    }
+
+    /// Whether one of the calls returns to this address.
+    #[inline]
+    pub(super) fn is_back(&self, address: u64) -> bool {
+        self.calls.iter().any(|call| call.back.0 == address)
+    }
+
+    /// The draft of the innermost callchain that is being made.
+    pub(super) fn draft(&mut self) -> Option<&mut Draft> {
+        self.calls
+            .iter_mut()
+            .rev()
+            .find_map(|call| call.draft.as_mut())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part() -> Function {
+        Function::KernelPart {
+            entry: 0,
+            before: 0,
+        }
+    }
+
+    #[test]
+    fn a_kernel_part_belongs_to_the_callchain_around_it() {
+        let mut calls = Calls::default();
+        calls.push((1, 0x100), Function::Callchain(None));
+        calls.push((2, 0x80), part());
+        calls.push((3, 0x40), Function::Start);
+        calls.draft().expect("of the callchain").state_at = Some(7);
+        // An interrupt takes a sample meanwhile.
+        calls.push((2, 0x20), part());
+        assert_eq!(calls.draft().expect("its own").state_at, None);
+        assert!(calls.pop((2, 0x20)).expect("it returns").draft.is_some());
+
+        assert!(calls.pop((3, 0x48)).is_none(), "another rsp");
+        assert!(calls.pop((3, 0x40)).expect("it returns").draft.is_none());
+        assert!(calls.pop((2, 0x80)).expect("it returns").draft.is_none());
+        let whole = calls.pop((1, 0x100)).expect("it returns");
+        assert_eq!(whole.draft.and_then(|draft| draft.state_at), Some(7));
+        assert_eq!(calls.lost, 0);
+    }
+
+    #[test]
+    fn what_never_returns_is_lost_with_what_is_inside_it() {
+        let mut calls = Calls::default();
+        calls.push((1, 0x100), Function::Callchain(None));
+        calls.push((2, 0x80), Function::Start);
+        calls.push((1, 0x100), part());
+        assert_eq!(calls.lost, 1);
+        assert!(calls.pop((2, 0x80)).is_none());
+        for n in 0..CALLS_MAX as u64 {
+            calls.push((3, 0x200 + n), part());
+        }
+        assert_eq!(calls.lost, 2);
+        // Inside a call that returns, none goes on.
+        assert!(calls.pop((3, 0x200)).is_some());
+        assert_eq!(calls.lost, 1 + CALLS_MAX as u64);
+    }
+}

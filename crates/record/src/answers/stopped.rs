@@ -1,0 +1,69 @@
+//! The emulated machine between two instructions, as a stopped kernel.
+
+use crate::kernel::KernelMachine;
+use crate::registers::live_registers;
+use unwind_sim_emulator::Core;
+use unwind_sim_emulator::state::reg;
+use unwind_sim_unwind::regs::{Reg, Regs};
+
+/// The code segment of a kernel (Linux `arch/x86/include/asm/segment.h`, `__KERNEL_CS`).
+const KERNEL_CS: u64 = 0x10;
+
+/// Memory that is not mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{address:#x} is not mapped")]
+pub(super) struct NotMapped {
+    /// The first address.
+    pub(super) address: u64,
+}
+
+/// The machine. The next instruction is at `rip`.
+pub(super) struct StoppedCore<'a> {
+    pub(super) core: &'a Core,
+    pub(super) rip: u64,
+}
+
+impl StoppedCore<'_> {
+    /// All registers.
+    pub(super) fn live(&self) -> Regs {
+        let mut regs = live_registers(&self.core.state, self.rip);
+        regs.set(Reg::Cs, KERNEL_CS);
+        regs
+    }
+
+    /// The argument of a function whose first instruction is the next one (psABI 3.2.3).
+    pub(super) fn argument(&self, number: usize) -> u64 {
+        const ARGUMENTS: [usize; 3] = [reg::RDI, reg::RSI, reg::RDX];
+        self.core.state.gpr(ARGUMENTS[number])
+    }
+
+    /// Where such a function returns to, and rsp after that (psABI 3.2.2).
+    pub(super) fn back(&mut self) -> Result<(u64, u64), NotMapped> {
+        let rsp = self.core.state.gpr(reg::RSP);
+        Ok((self.word(rsp)?, rsp.wrapping_add(8)))
+    }
+}
+
+impl KernelMachine for StoppedCore<'_> {
+    type Error = NotMapped;
+
+    fn register(&mut self, name: &str) -> Result<Option<u64>, NotMapped> {
+        Ok(match name {
+            "gs_base" => Some(self.core.state.gpr(reg::GS)),
+            _ => Reg::from_name(name).and_then(|reg| self.live().get(reg)),
+        })
+    }
+
+    fn processor_number(&self) -> usize {
+        // The machine has one.
+        0
+    }
+
+    fn read(&mut self, address: u64, len: usize) -> Result<Vec<u8>, NotMapped> {
+        let mut bytes = vec![0; len];
+        // Not with the rights of the processor: SMAP is no matter here.
+        let read = self.core.memory.peek(address, &mut bytes);
+        read.map_err(|_| NotMapped { address })?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,307 @@
+/*
+ * Opens perf events of every kind that has a callchain, lets each of them happen, and powers off. It is
+ * the first process of a kernel that `record --kernel` boots: see docs/in-vivo.md.
+ *
+ *   gcc -Os -fno-omit-frame-pointer -fno-optimize-sibling-calls -fno-stack-protector -fno-builtin \
+ *       -ffreestanding -nostdlib -static -no-pie events.c -o events
+ *
+ * It prints, for each kind, how many samples were read from the rings and how many were lost.
+ */
+#include <linux/bpf.h>
+#include <linux/perf_event.h>
+#include <linux/reboot.h>
+#include <asm/unistd.h>
+
+typedef unsigned long word;
+
+#define FUNCTION __attribute__((noinline, noclone))
+#define PAGE 4096
+#define PAGES 64
+/* Of user space, some words of the stack are enough. */
+#define RECORD_CALLCHAIN_DEFERRED 22
+/* Bits of perf_event_attr's flags that older headers lack (Linux 6.19). */
+#define DEFER_CALLCHAIN (1UL << 38)
+#define DEFER_OUTPUT (1UL << 39)
+
+static long call(long number, word a, word b, word c, word d, word e, word f)
+{
+	register word r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
+	long result;
+
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+
+#define CALL(number, a, b, c) call(number, (word)(a), (word)(b), (word)(c), 0, 0, 0)
+
+static void print(const char *text)
+{
+	word length = 0;
+
+	while (text[length])
+		length++;
+	CALL(__NR_write, 1, text, length);
+}
+
+static void print_number(long number)
+{
+	char text[24];
+	int at = sizeof(text) - 1;
+	int negative = number < 0;
+	word rest = negative ? -number : number;
+
+	text[at] = 0;
+	do
+		text[--at] = '0' + rest % 10;
+	while (rest /= 10);
+	if (negative)
+		text[--at] = '-';
+	print(text + at);
+}
+
+static long number_in(const char *path)
+{
+	char text[32];
+	long file = CALL(__NR_open, path, 0, 0), length, number = 0, at;
+
+	if (file < 0)
+		return file;
+	length = CALL(__NR_read, file, text, sizeof(text));
+	CALL(__NR_close, file, 0, 0);
+	for (at = 0; at < length && text[at] >= '0' && text[at] <= '9'; at++)
+		number = 10 * number + text[at] - '0';
+	return at ? number : -1;
+}
+
+static void fill(void *to, int byte, word length)
+{
+	char *at = to;
+
+	while (length--)
+		*at++ = byte;
+}
+
+/* What happens while an event is on. */
+
+static volatile word sink;
+
+/* Faults in the kernel, which copies to a page that is not there yet, and in user space. */
+FUNCTION void faults(void)
+{
+	word length = 8 * PAGE, at;
+	char *pages = (char *)call(__NR_mmap, 0, length, 3, 0x22, -1, 0);
+	long file = CALL(__NR_open, "/proc/self/maps", 0, 0);
+
+	for (at = 0; at < 4; at++)
+		CALL(__NR_read, file, pages + at * PAGE + 8, 64);
+	for (; at < 8; at++)
+		pages[at * PAGE] = 1;
+	CALL(__NR_close, file, 0, 0);
+	CALL(__NR_munmap, pages, length, 0);
+}
+
+/* System calls that take long enough for a timer. */
+FUNCTION void reads(void)
+{
+	static char text[PAGE];
+	int round;
+
+	for (round = 0; round < 40; round++) {
+		long file = CALL(__NR_open, "/proc/self/smaps", 0, 0);
+
+		while (CALL(__NR_read, file, text, sizeof(text)) > 0)
+			;
+		CALL(__NR_close, file, 0, 0);
+	}
+}
+
+FUNCTION void sleeps(void)
+{
+	long time[2] = { 0, 100000 };
+	int round;
+
+	for (round = 0; round < 10; round++)
+		CALL(__NR_nanosleep, time, 0, 0);
+}
+
+/* A child that writes to a pipe, and ends. */
+FUNCTION void forks(void)
+{
+	int ends[2];
+	char byte = 0;
+	long child;
+
+	CALL(__NR_pipe, ends, 0, 0);
+	child = CALL(__NR_fork, 0, 0, 0);
+	if (!child) {
+		CALL(__NR_write, ends[1], &byte, 1);
+		CALL(__NR_exit, 0, 0, 0);
+	}
+	CALL(__NR_read, ends[0], &byte, 1);
+	call(__NR_wait4, child, 0, 0, 0, 0, 0);
+	CALL(__NR_close, ends[0], 0, 0);
+	CALL(__NR_close, ends[1], 0, 0);
+}
+
+FUNCTION void works(void)
+{
+	faults();
+	reads();
+	sleeps();
+	forks();
+	sink++;
+}
+
+FUNCTION void works_inside(void)
+{
+	works();
+	sink++;
+}
+
+/* Rings. */
+
+static void count(const char *kind, char *ring)
+{
+	struct perf_event_mmap_page *head = (void *)ring;
+	word at = head->data_tail, end = head->data_head, size = (PAGES - 1 + 1) * PAGE;
+	char *data = ring + PAGE;
+	long samples = 0, lost = 0, deferred = 0;
+
+	while (at < end) {
+		struct perf_event_header *record = (void *)(data + at % size);
+
+		samples += record->type == PERF_RECORD_SAMPLE;
+		deferred += record->type == RECORD_CALLCHAIN_DEFERRED;
+		if (record->type == PERF_RECORD_LOST)
+			lost += *(word *)(data + (at + 16) % size);
+		at += record->size;
+	}
+	head->data_tail = end;
+	print(kind);
+	print(": ");
+	print_number(samples);
+	print(" samples, ");
+	print_number(lost);
+	print(" lost");
+	if (deferred) {
+		print(", ");
+		print_number(deferred);
+		print(" deferred");
+	}
+	print("\n");
+}
+
+static void clear(struct perf_event_attr *attr)
+{
+	fill(attr, 0, sizeof(*attr));
+	attr->size = sizeof(*attr);
+	attr->sample_period = 1;
+	attr->sample_type = PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_IP | PERF_SAMPLE_TID;
+	attr->disabled = 1;
+}
+
+/* The word of the attribute with its flags. */
+static word *flags_of(struct perf_event_attr *attr)
+{
+	return (word *)&attr->read_format + 1;
+}
+
+static void happens(const char *kind, struct perf_event_attr *attr, long program)
+{
+	word length = (PAGES + 1) * PAGE;
+	long event = call(__NR_perf_event_open, (word)attr, 0, -1, -1, 0, 0);
+	char *ring;
+
+	if (event < 0) {
+		print(kind);
+		print(": perf_event_open: ");
+		print_number(event);
+		print("\n");
+		return;
+	}
+	ring = (char *)call(__NR_mmap, 0, length, 3, 1, event, 0);
+	if (program >= 0 && CALL(__NR_ioctl, event, PERF_EVENT_IOC_SET_BPF, program) < 0)
+		print("PERF_EVENT_IOC_SET_BPF failed\n");
+	CALL(__NR_ioctl, event, PERF_EVENT_IOC_ENABLE, 0);
+	works_inside();
+	CALL(__NR_ioctl, event, PERF_EVENT_IOC_DISABLE, 0);
+	count(kind, ring);
+	CALL(__NR_munmap, ring, length, 0);
+	CALL(__NR_close, event, 0, 0);
+}
+
+static void software(const char *kind, word config, word period, word flags)
+{
+	struct perf_event_attr attr;
+
+	clear(&attr);
+	attr.type = PERF_TYPE_SOFTWARE;
+	attr.config = config;
+	attr.sample_period = period;
+	*flags_of(&attr) |= flags;
+	happens(kind, &attr, -1);
+}
+
+static void tracepoint(const char *kind, const char *path, word period, word flags)
+{
+	struct perf_event_attr attr;
+
+	clear(&attr);
+	attr.type = PERF_TYPE_TRACEPOINT;
+	attr.config = number_in(path);
+	attr.sample_period = period;
+	*flags_of(&attr) |= flags;
+	happens(kind, &attr, -1);
+}
+
+static void kprobe(const char *kind, const char *function, word offset, word config)
+{
+	struct perf_event_attr attr;
+
+	clear(&attr);
+	attr.type = number_in("/sys/bus/event_source/devices/kprobe/type");
+	attr.config = config;
+	attr.config1 = (word)function;
+	attr.config2 = offset;
+	happens(kind, &attr, -1);
+}
+
+#define EVENTS "/sys/kernel/tracing/events/"
+
+int main(void)
+{
+	call(__NR_mount, (word) "proc", (word) "/proc", (word) "proc", 0, 0, 0);
+	call(__NR_mount, (word) "sysfs", (word) "/sys", (word) "sysfs", 0, 0, 0);
+	call(__NR_mount, (word) "tracefs", (word) "/sys/kernel/tracing", (word) "tracefs", 0, 0, 0);
+
+	/* Hardware registers, of an interrupt and of an exception. */
+	software("cpu-clock", PERF_COUNT_SW_CPU_CLOCK, 20000, 0);
+	software("page-faults", PERF_COUNT_SW_PAGE_FAULTS, 1, 0);
+	/* Made-up registers. */
+	software("context-switches", PERF_COUNT_SW_CONTEXT_SWITCHES, 1, 0);
+	tracepoint("sched:sched_switch", EVENTS "sched/sched_switch/id", 1, 0);
+	tracepoint("raw_syscalls:sys_enter", EVENTS "raw_syscalls/sys_enter/id", 4, 0);
+	tracepoint("kmem:mm_page_alloc", EVENTS "kmem/mm_page_alloc/id", 1, 0);
+	tracepoint("sched:sched_wakeup", EVENTS "sched/sched_wakeup/id", 1, 0);
+	/* Registers of probes: at a function's entry, inside it, and when it returns. */
+	kprobe("kprobe", "vfs_read", 0, 0);
+	kprobe("kprobe, inside", "vfs_read", 11, 0);
+	kprobe("kretprobe", "vfs_read", 0, 1);
+	/* Callchains of user space that are walked later (Linux 6.19). */
+	software("cpu-clock, deferred", PERF_COUNT_SW_CPU_CLOCK, 20000,
+		 DEFER_CALLCHAIN | DEFER_OUTPUT);
+	tracepoint("kmem:mm_page_alloc, deferred", EVENTS "kmem/mm_page_alloc/id", 1,
+		   DEFER_CALLCHAIN | DEFER_OUTPUT);
+
+	CALL(__NR_reboot, LINUX_REBOOT_MAGIC1, LINUX_REBOOT_MAGIC2, LINUX_REBOOT_CMD_POWER_OFF);
+	return 0;
+}
+
+__attribute__((naked)) void _start(void)
+{
+	/* The outermost frame: without a caller, and without a frame pointer of one. */
+	__asm__("xor %ebp, %ebp\n\tcall main\n\tmov %eax, %edi\n\tmov $60, %eax\n\tsyscall");
+}
