@@ -12,6 +12,7 @@ pub mod emulator;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod gdb;
 pub mod jit;
+pub mod kernel_modules;
 pub mod kernel_stacks;
 mod linked;
 pub mod machine;
