@@ -41,6 +41,7 @@ use super::walks::{Disagreement, Walks};
 use super::work::Work;
 use crate::engine::{Engine, Setting};
 use generated::WithoutTable;
+use kernel::FollowedKernel;
 use mapped::Mapped;
 use outcome::Outcome;
 use process::Processes;
@@ -51,7 +52,6 @@ use stacks::Stacks;
 use unwind_sim_emulator::address_space::Guard;
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::{Core, Observer};
-use unwind_sim_record::kernel_stacks::KernelTasks;
 use unwind_sim_record::machine::cpu_at;
 use unwind_sim_recordings::files::FileProblem;
 use unwind_sim_unwind::image;
@@ -150,7 +150,7 @@ pub struct Checker<'a> {
     /// Generated code without a table.
     generated: WithoutTable,
     /// If what is observed is a kernel.
-    kernel: Option<Box<KernelTasks>>,
+    kernel: Option<Box<FollowedKernel>>,
     /// If its stacks are walked, too.
     kernel_walks: Option<Box<KernelWalks>>,
     findings: Findings,
@@ -278,7 +278,9 @@ impl<'a> Checker<'a> {
     #[cold]
     fn look_up(&mut self, core: &Core, insn: &Executed) {
         self.unwinders.bound_caches(self.code.count());
-        let is_hook = self.mapped.jit.may_be_hook(insn.rip);
+        let of_kernel = self.kernel.as_ref();
+        let is_hook = self.mapped.jit.may_be_hook(insn.rip)
+            || of_kernel.is_some_and(|kernel| kernel.is_hook(insn.rip));
         let mut tables = self.unwinders.tables(&mut self.mapped);
         self.code.look_up(core, insn, is_hook, &mut tables);
         self.meet_generated(insn.rip);

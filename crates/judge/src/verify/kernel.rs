@@ -11,6 +11,7 @@ use super::run::Request;
 use std::io;
 use unwind_sim_record::boot::{self, Boot, BootRun, BootRunError};
 use unwind_sim_record::emulate::Bounds;
+use unwind_sim_record::kernel_modules::KernelModules;
 use unwind_sim_record::kernel_stacks::{IDENTITY, KernelPlaces, MODULES};
 use unwind_sim_recordings::kernel::KernelImage;
 use unwind_sim_unwind::image::{AddressSpace, Mapping};
@@ -64,7 +65,7 @@ pub fn run_kernel(
     for mapping in [generated(IDENTITY), generated(MODULES), own] {
         checker.map_code(mapping);
     }
-    checker.follow_kernel(places.clone());
+    checker.follow_kernel(places.clone(), KernelModules::of(kernel, slide));
     if let Some(walks) = walks {
         checker.walk_kernel(walks);
     }

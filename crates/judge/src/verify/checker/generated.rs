@@ -52,6 +52,7 @@ impl Checker<'_> {
     /// The function at `rip`, which registers unwind tables, is entered.
     #[cold]
     pub(super) fn entered_hook(&mut self, core: &Core, rip: u64) {
+        self.entered_kernel_hook(core, rip);
         if self.mapped.entered_hook(core, rip) {
             self.outcome.change_all();
         }

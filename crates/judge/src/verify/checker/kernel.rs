@@ -5,16 +5,51 @@ use super::Checker;
 use unwind_sim_emulator::state::Preserved;
 use unwind_sim_emulator::system::{SystemEntry, SystemObserver};
 use unwind_sim_emulator::{Core, Permissions};
+use unwind_sim_record::kernel_modules::{ARGUMENTS, KernelModules};
 use unwind_sim_record::kernel_stacks::{KernelPlaces, KernelTasks, enter, leave};
 use unwind_sim_record::machine::{cpu, cpu_at};
 use unwind_sim_unwind::image::Mapping;
 
+/// What is known of the kernel that is observed.
+pub(super) struct FollowedKernel {
+    tasks: KernelTasks,
+    modules: Option<KernelModules>,
+}
+
+impl FollowedKernel {
+    /// Whether a function at `rip` loads a module, or frees it.
+    pub(super) fn is_hook(&self, rip: u64) -> bool {
+        let modules = self.modules.as_ref();
+        modules.is_some_and(|modules| modules.is_hook(rip))
+    }
+}
+
 impl Checker<'_> {
     /// From now on what is observed is a kernel.
-    pub fn follow_kernel(&mut self, mut places: KernelPlaces) {
+    pub fn follow_kernel(&mut self, mut places: KernelPlaces, modules: Option<KernelModules>) {
         self.walks.end();
         self.stacks.code = std::mem::take(&mut places.code);
-        self.kernel = Some(Box::new(KernelTasks::new(places)));
+        self.kernel = Some(Box::new(FollowedKernel {
+            tasks: KernelTasks::new(places),
+            modules,
+        }));
+    }
+
+    /// A function of the kernel is entered at `rip`. If it loads a module, its table is in force from now on;
+    /// if it frees one, no longer.
+    pub(super) fn entered_kernel_hook(&mut self, core: &Core, rip: u64) {
+        let modules = self
+            .kernel
+            .as_mut()
+            .and_then(|kernel| kernel.modules.as_mut());
+        let Some(modules) = modules.filter(|modules| modules.is_hook(rip)) else {
+            return;
+        };
+        let args = ARGUMENTS.map(|register| core.state.gpr(register));
+        for mapping in modules.entered(rip, args, &core.memory) {
+            self.map_code(mapping);
+            self.outcome.change_all();
+        }
     }
 
     /// Code is mapped from the start.
@@ -31,7 +66,10 @@ impl Checker<'_> {
             return false;
         };
         let running = self.stacks.task;
-        let Some(switch) = kernel.switch(running, &self.current.before, core, next) else {
+        let Some(switch) = kernel
+            .tasks
+            .switch(running, &self.current.before, core, next)
+        else {
             return false;
         };
         if let Some(begins) = switch.begins {
