@@ -375,7 +375,7 @@ impl System {
         } else {
             left.min(self.until_event())
         };
-        let start = self.machine.core.state.rip;
+        let (start, executed_before) = (self.machine.core.state.rip, self.executed());
         self.machine.core.state.single_iteration = steps;
         let is_observed = O::WANTED && self.privilege() == 0;
         let exit = if is_observed {
@@ -383,6 +383,11 @@ impl System {
         } else {
             self.machine.run_system(most, O::WANTED, &mut ())
         };
+        if O::STOPS && observer.has_stopped() && self.executed() == executed_before {
+            // Nothing was executed, so what is delayed still is.
+            self.shadow = shadow;
+            return;
+        }
         if resumes {
             // RF holds for one instruction. If that faults, it is in the frame in any case.
             self.machine.core.state.other_flags &= !flags::RF;

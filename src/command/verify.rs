@@ -84,6 +84,11 @@ pub(crate) struct Args {
     /// less often there. It must be from the same program and options.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
+    /// With --kernel: send an NMI whenever so many instructions were executed (every:N), or in front of
+    /// each instruction between two symbols, or of one function, when it is met first (at:SYMBOL[..SYMBOL]).
+    /// Each is handled on a copy of the state, so that the boot goes on as without it.
+    #[arg(long, value_name = "WHEN", requires = "kernel")]
+    nmi: Vec<String>,
     /// JSON Lines instead of text.
     #[arg(long)]
     json: bool,

@@ -166,6 +166,24 @@ pub fn run_until<O: SystemObserver>(
     observer: &mut O,
     is_enough: &dyn Fn(&O) -> bool,
 ) -> Result<BootRun, BootRunError> {
+    let mut slice = |system: &mut System, limit, observer: &mut O| system.run(limit, observer);
+    run_by(boot, bounds, console, (observer, &mut slice), is_enough)
+}
+
+/// Executes at most this number of instructions of a computer, with an observer.
+pub type Slice<'s, O> = &'s mut dyn FnMut(&mut System, u64, &mut O) -> Stopped;
+
+/// [`run_until`], where the computer is run by `slice`.
+///
+/// # Errors
+/// Those of [`run`].
+pub fn run_by<O: SystemObserver>(
+    boot: &Boot<'_>,
+    bounds: Bounds,
+    console: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    (observer, slice): (&mut O, Slice<'_, O>),
+    is_enough: &dyn Fn(&O) -> bool,
+) -> Result<BootRun, BootRunError> {
     let begin = Instant::now();
     let mut system = System::new(boot.memory, boot.processor, boot.clock);
     system.set_seed(boot.seed);
@@ -178,7 +196,7 @@ pub fn run_until<O: SystemObserver>(
     let mut last = LastLines::default();
     let end = loop {
         let left = bounds.instructions_max.saturating_sub(system.executed());
-        let stopped = system.run(left.min(SLICE), observer);
+        let stopped = slice(&mut system, left.min(SLICE), observer);
 
         let written = system.devices().map(|devices| devices.take_output());
         if let Some(written) = written.filter(|written| !written.is_empty()) {

@@ -49,7 +49,9 @@ pub use handling::{
 use kernel::KernelPart;
 pub use kernel::{CallchainEntryLine, CallchainLine, StateLine, UserRegsLine, callchain};
 #[cfg(feature = "machine")]
-pub use kernel_walks::{KernelWalkLine, KernelWalksLine, ReliabilityLine, write_kernel_walks};
+pub use kernel_walks::{
+    KernelWalkLine, KernelWalksLine, NmisLine, ReliabilityLine, write_kernel_walks, write_nmis,
+};
 pub use lockstep::{BytesLine, DifferenceLine, LockstepLine, ValueLine};
 pub use proof::{
     CheckLine, CountLine, FunctionLine, IndexLine, OfFile, SweepLine, SweptLine, UnreadableLine,
@@ -119,6 +121,9 @@ pub enum Line {
     #[cfg(feature = "machine")]
     /// The walks of one of a kernel's unwinders, from `verify --kernel`.
     KernelWalks(KernelWalksLine),
+    #[cfg(feature = "machine")]
+    /// The NMIs that were sent to a kernel, from `verify --kernel --nmi`.
+    Nmis(Box<NmisLine>),
     #[cfg(feature = "machine")]
     /// A wrong chain of the kernel's own unwinder, from `verify --kernel`.
     KernelWalk(Box<KernelWalkLine>),

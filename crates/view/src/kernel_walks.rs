@@ -4,7 +4,7 @@
 use crate::text::plural;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use unwind_sim_judge::verify::{KernelWalked, WalkFinding};
+use unwind_sim_judge::verify::{KernelWalked, NmiResults, WalkFinding};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_unwind::address::CodeAddress;
@@ -16,26 +16,56 @@ const CAUSES_MAX: usize = 20;
 /// How many frames are shown behind the first one that differs.
 const BEHIND: usize = 3;
 
+/// The report on NMIs.
+pub fn nmis(nmis: &NmiResults, space: &AddressSpace, all: bool) -> String {
+    let mut out = format!(
+        "\n{} at {}; {} returned, after {} in all; truth unknown at {}, self-check failures {}\n",
+        counted(nmis.sent, "NMI"),
+        counted(nmis.places, "instruction of the kernel"),
+        nmis.returned,
+        counted(nmis.instructions, "instruction"),
+        nmis.unknown,
+        nmis.failures
+    );
+    if let Some((pc, why)) = &nmis.lost {
+        let at = Location::of(space, CodeAddress::Instruction(*pc));
+        let _ = writeln!(out, "the first that did not return was sent at {at}: {why}");
+    }
+    walks(
+        &mut out,
+        "walks in handlers of NMIs",
+        &nmis.walks,
+        space,
+        all,
+    );
+    out
+}
+
 /// The report; empty without walks.
-pub fn text(walks: &[KernelWalked], space: &AddressSpace, all: bool) -> String {
+pub fn text(walked: &[KernelWalked], space: &AddressSpace, all: bool) -> String {
     let mut out = String::new();
+    let title = "walks from the registers that an interrupt saves";
+    walks(&mut out, title, walked, space, all);
+    out
+}
+
+fn walks(out: &mut String, title: &str, walks: &[KernelWalked], space: &AddressSpace, all: bool) {
     if walks.is_empty() {
-        return out;
+        return;
     }
     let width = walks.iter().map(|w| w.name.chars().count()).max();
     let width = width.unwrap_or(0).max(8);
     let _ = writeln!(
         out,
-        "\nwalks from the registers that an interrupt saves\n{:width$}  {:>9}  {:>9}  {:>14}  {:>14}  {:>13}  {:>13}  other verdicts",
+        "\n{title}\n{:width$}  {:>9}  {:>9}  {:>14}  {:>14}  {:>13}  {:>13}  other verdicts",
         "", "walks", "right", "reliable right", "reliable wrong", "refused right", "refused wrong"
     );
     for walked in walks {
-        row(&mut out, walked, width);
+        row(out, walked, width);
     }
     for walked in walks {
-        causes(&mut out, walked, space, all);
+        causes(out, walked, space, all);
     }
-    out
 }
 
 fn row(out: &mut String, walked: &KernelWalked, width: usize) {

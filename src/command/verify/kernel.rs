@@ -13,7 +13,9 @@ use unwind_sim_judge::baseline::Origin;
 use unwind_sim_judge::engine::{Engine, Setting};
 use unwind_sim_judge::spec;
 use unwind_sim_judge::unwinders::KERNEL;
-use unwind_sim_judge::verify::{self, KernelRun, KernelWalks, Request};
+use unwind_sim_judge::verify::{
+    self, Beside, KernelRun, KernelWalked, KernelWalks, NmiPlan, Request,
+};
 use unwind_sim_record::kernel_stacks::KernelPlaces;
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_recordings::kernel::KernelImage;
@@ -45,6 +47,8 @@ fn refuse(args: &Args) -> Result<()> {
 struct Unwinders {
     tables: Vec<Engine>,
     walks: Option<KernelWalks>,
+    /// The same, for handlers of NMIs.
+    nmi_walks: Option<KernelWalks>,
 }
 
 impl Unwinders {
@@ -76,15 +80,20 @@ impl Unwinders {
         }
         checked_engines(&tables)?;
 
-        let walks = match KernelWalks::new(&walkers, kernel, slide) {
-            Ok(walks) => walks,
-            Err(missing) if is_default => {
+        let walks = || KernelWalks::new(&walkers, kernel, slide);
+        let (walks, nmi_walks) = match (walks(), walks()) {
+            (Ok(walks), Ok(nmi_walks)) => (walks, nmi_walks),
+            (Err(missing), _) | (_, Err(missing)) if is_default => {
                 tell!("unwind-sim: no walks are taken: {missing}");
-                None
+                (None, None)
             }
-            Err(missing) => bail!("no walk can be taken: {missing}"),
+            (Err(missing), _) | (_, Err(missing)) => bail!("no walk can be taken: {missing}"),
         };
-        Ok(Unwinders { tables, walks })
+        Ok(Unwinders {
+            tables,
+            walks,
+            nmi_walks,
+        })
     }
 
     /// The names, as on the command line.
@@ -93,6 +102,49 @@ impl Unwinders {
         let walks = self.walks.iter().flat_map(KernelWalks::names);
         tables.chain(walks).map(str::to_owned).collect()
     }
+}
+
+/// When NMIs are sent to a kernel that is moved up by `slide`.
+fn nmi_plan(args: &Args, kernel: &KernelImage, slide: u64) -> Result<Option<NmiPlan>> {
+    if args.nmi.is_empty() {
+        return Ok(None);
+    }
+    let address = |name: &str| {
+        let found = kernel.symbols.address(name);
+        let found = found.with_context(|| format!("--nmi: the kernel has no symbol {name}"))?;
+        anyhow::Ok(found + slide)
+    };
+    let mut plan = NmiPlan {
+        entry: kernel
+            .symbols
+            .range("__entry_text_start", "__entry_text_end")
+            .map(|range| range.start + slide..range.end + slide),
+        ..NmiPlan::default()
+    };
+    for when in &args.nmi {
+        if let Some(every) = when.strip_prefix("every:") {
+            let every = every.parse().ok().filter(|every| *every > 0);
+            let every = every.with_context(|| format!("--nmi {when}: not a number above 0"))?;
+            plan.every = Some(every);
+        } else if let Some(symbols) = when.strip_prefix("at:") {
+            let range = match symbols.split_once("..") {
+                Some((first, end)) => address(first)?..address(end)?,
+                None => {
+                    let start = address(symbols)?;
+                    let addresses = kernel.symbols.iter().map(|s| s.address + slide);
+                    let end = addresses.filter(|&address| address > start).min();
+                    start..end.unwrap_or(kernel.range.end + slide)
+                }
+            };
+            if range.is_empty() {
+                bail!("--nmi {when}: the second symbol is not behind the first one");
+            }
+            plan.at.push(range);
+        } else {
+            bail!("--nmi {when}: expected every:N or at:SYMBOL[..SYMBOL]");
+        }
+    }
+    Ok(Some(plan))
 }
 
 pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
@@ -109,6 +161,7 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         );
     };
 
+    let nmis = nmi_plan(args, &kernel, files.slide())?;
     let origin = origin(args, path, &unwinders.names());
     let known = baseline(args, &origin)?;
     let request = Request {
@@ -127,8 +180,11 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let begin = Instant::now();
     let mut lines = 0;
     let mut progress = Progress::new("pieces of the console", false);
-    let walks = unwinders.walks.take();
-    let run = verify::run_kernel(&boot, (&kernel, &places), walks, &request, &mut || {
+    let beside = Beside {
+        walks: unwinders.walks.take(),
+        nmis: nmis.map(|plan| (plan, unwinders.nmi_walks.take())),
+    };
+    let run = verify::run_kernel(&boot, (&kernel, &places), beside, &request, &mut || {
         lines += 1;
         progress.tell(lines);
     });
@@ -138,15 +194,18 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
 
     if let Some(address) = args.only {
         run.results.findings.retain(|f| f.address == address);
-        for walked in &mut run.walks {
+        let of_nmis = run.nmis.iter_mut().flat_map(|nmis| &mut nmis.walks);
+        for walked in run.walks.iter_mut().chain(of_nmis) {
             walked.findings.retain(|f| f.pc.value() == address);
         }
     }
     let tables = &unwinders.tables;
     let checked = run.results.tallies.iter().any(|t| t.checked > 0)
         || run.walks.iter().any(|walked| walked.tally.judged() > 0);
+    let of_nmis = run.nmis.iter().flat_map(|nmis| &nmis.walks);
+    let all_walks: Vec<&KernelWalked> = run.walks.iter().chain(of_nmis).collect();
     let unexpected = verify::unexpected(tables, &run.results, args.strict, known.as_ref())
-        || verify::unexpected_walks(&run.walks, &run.space, known.as_ref());
+        || verify::unexpected_walks(&all_walks, &run.space, known.as_ref());
     let status = match unexpected {
         _ if !run.boot.end.is_end_of_kernel() || !checked => Status::NothingJudged,
         true => Status::Difference.known(),
@@ -157,7 +216,10 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let names: Vec<String> = tables.iter().map(|e| e.name().to_owned()).collect();
     let mut out = output::stdout();
     if args.json {
-        json::write_kernel_walks(&run.walks, &run.space, &mut out)?;
+        json::write_kernel_walks(&run.walks, false, &run.space, &mut out)?;
+        if let Some(nmis) = &run.nmis {
+            json::write_nmis(nmis, &run.space, &mut out)?;
+        }
         let command = output::command_line();
         let what = (&*end, &run.results, &[][..]);
         json::write_verification(&names, what, origin, &command, &mut out)?;
@@ -180,6 +242,9 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
             "{}",
             kernel_walks::text(&run.walks, &run.space, subject.all)
         )?;
+        if let Some(nmis) = &run.nmis {
+            write!(out, "{}", kernel_walks::nmis(nmis, &run.space, subject.all))?;
+        }
         writeln!(out, "\n{}", output::command_line())?;
     }
     out.flush().context("cannot write the report")?;
@@ -208,6 +273,7 @@ fn tell_end(args: &Args, run: &KernelRun, end: &str, seconds: f64) {
 fn origin(args: &Args, path: &Path, names: &[String]) -> Origin {
     let mut options = vec![format!("--unwinder {}", names.join(","))];
     options.extend(args.only.map(|address| format!("--only {address:#x}")));
+    options.extend(args.nmi.iter().map(|when| format!("--nmi {when}")));
     options.extend(args.boot.options_text());
     options.extend(args.machine.options_text());
     let program = path.file_name().unwrap_or_default();

@@ -277,7 +277,8 @@ impl<'a> Checker<'a> {
 
     #[cold]
     fn look_up(&mut self, core: &Core, insn: &Executed) {
-        self.unwinders.bound_caches(self.code.count());
+        let met = self.code.count();
+        self.unwinders.bound_caches(met);
         let of_kernel = self.kernel.as_ref();
         let is_hook = self.mapped.jit.may_be_hook(insn.rip)
             || of_kernel.is_some_and(|kernel| kernel.is_hook(insn.rip));
@@ -285,7 +286,7 @@ impl<'a> Checker<'a> {
         self.code.look_up(core, insn, is_hook, &mut tables);
         self.meet_generated(insn.rip);
         // A kernel is walked at each instruction that it executes for the first time.
-        if self.kernel_walks.is_some() {
+        if self.kernel_walks.is_some() && self.code.count() > met {
             self.walks.take_next();
         }
     }

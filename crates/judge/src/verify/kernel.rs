@@ -1,15 +1,19 @@
 //! Boots a kernel under the checker.
 
+mod nmi;
 mod walks;
 
+pub use nmi::{NmiPlan, NmiResults};
 pub(super) use walks::Place as WalkPlace;
 pub use walks::{KernelWalked, KernelWalks, Reliability, WalkFinding, WalkTally, unexpected_walks};
 
 use super::checker::{Checker, Results};
 use super::images::Images;
 use super::run::Request;
+use nmi::{Nmis, Stopping};
 use std::io;
-use unwind_sim_record::boot::{self, Boot, BootRun, BootRunError};
+use unwind_sim_emulator::system::System;
+use unwind_sim_record::boot::{self, Boot, BootRun, BootRunError, Slice};
 use unwind_sim_record::emulate::Bounds;
 use unwind_sim_record::kernel_modules::KernelModules;
 use unwind_sim_record::kernel_stacks::{IDENTITY, KernelPlaces, MODULES};
@@ -24,19 +28,29 @@ pub struct KernelRun {
     pub results: Results,
     /// What became of the walks of its own unwinders.
     pub walks: Vec<KernelWalked>,
+    /// What became of the NMIs, if any were asked for.
+    pub nmis: Option<NmiResults>,
     /// The address space of the kernel.
     pub space: AddressSpace,
 }
 
-/// Boots a kernel, whose image is `kernel`, and checks it; `walks` are taken beside. `progress` is called from
-/// time to time.
+/// What is done beside the check of rows.
+#[derive(Default)]
+pub struct Beside {
+    /// The walks of the kernel's own unwinders.
+    pub walks: Option<KernelWalks>,
+    /// The NMIs that are sent, and the walks in their handlers.
+    pub nmis: Option<(NmiPlan, Option<KernelWalks>)>,
+}
+
+/// Boots a kernel, whose image is `kernel`, and checks it. `progress` is called from time to time.
 ///
 /// # Errors
 /// If the kernel cannot be loaded.
 pub fn run_kernel(
     boot: &Boot<'_>,
     (kernel, places): (&KernelImage, &KernelPlaces),
-    walks: Option<KernelWalks>,
+    beside: Beside,
     request: &Request<'_>,
     progress: &mut dyn FnMut(),
 ) -> Result<KernelRun, BootRunError> {
@@ -66,7 +80,7 @@ pub fn run_kernel(
         checker.map_code(mapping);
     }
     checker.follow_kernel(places.clone(), KernelModules::of(kernel, slide));
-    if let Some(walks) = walks {
+    if let Some(walks) = beside.walks {
         checker.walk_kernel(walks);
     }
 
@@ -78,13 +92,29 @@ pub fn run_kernel(
         progress();
         Ok(())
     };
-    let boot = boot::run_observed(boot, bounds, &mut console, &mut checker)?;
+    let (boot, nmis) = match beside.nmis {
+        None => {
+            let boot = boot::run_observed(boot, bounds, &mut console, &mut checker)?;
+            (boot, None)
+        }
+        Some((plan, walks)) => {
+            let mut nmis = Nmis::new(&plan, walks);
+            let mut slice = |system: &mut System, limit, observer: &mut Stopping<'_, '_>| {
+                nmis.run(system, limit, observer)
+            };
+            let observer = &mut Stopping::new(&mut checker);
+            let by = (observer, &mut slice as Slice<'_, _>);
+            let boot = boot::run_by(boot, bounds, &mut console, by, &|_| false)?;
+            (boot, Some(nmis.finish()))
+        }
+    };
     let walks = checker.finish_kernel_walks();
     let (results, space) = checker.finish();
     Ok(KernelRun {
         boot,
         results,
         walks,
+        nmis,
         space,
     })
 }

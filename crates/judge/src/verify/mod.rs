@@ -42,8 +42,8 @@ pub use findings::{Check, Finding};
 pub use generated::Function as GeneratedFunction;
 pub use images::Images;
 pub use kernel::{
-    KernelRun, KernelWalked, KernelWalks, Reliability, WalkFinding, WalkTally, run_kernel,
-    unexpected_walks,
+    Beside, KernelRun, KernelWalked, KernelWalks, NmiPlan, NmiResults, Reliability, WalkFinding,
+    WalkTally, run_kernel, unexpected_walks,
 };
 pub use memory::MemoryUse;
 pub use numbered::UNWINDERS_MAX;

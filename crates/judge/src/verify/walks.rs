@@ -88,6 +88,16 @@ impl Walks {
         self.next = NEVER;
     }
 
+    /// The number of the first instruction at which the next one may be taken.
+    pub(super) fn due(&self) -> u64 {
+        self.next
+    }
+
+    /// The next one is taken at that instruction.
+    pub(super) fn set_due(&mut self, next: u64) {
+        self.next = next;
+    }
+
     /// They are taken again.
     pub(super) fn resume(&mut self) {
         self.next = 0;

@@ -7,7 +7,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use unwind_sim_judge::SCHEMA;
-use unwind_sim_judge::verify::{KernelWalked, WalkFinding};
+use unwind_sim_judge::verify::{KernelWalked, NmiResults, WalkFinding};
+use unwind_sim_unwind::address::CodeAddress;
 use unwind_sim_unwind::image::AddressSpace;
 use unwind_sim_unwind::verdict::Verdict;
 
@@ -19,6 +20,8 @@ pub struct KernelWalksLine {
     unwinder: String,
     /// Whether it is the one that the kernel was built with.
     own: bool,
+    /// Whether these are the walks in handlers of NMIs.
+    nmi: bool,
     walks: u64,
     /// Walks by the word of the verdict; those that are 0 are left out.
     verdicts: BTreeMap<&'static str, u64>,
@@ -56,6 +59,8 @@ pub struct KernelWalkLine {
     address: String,
     /// Function and offset of that address.
     place: String,
+    /// Whether it is one in a handler of an NMI.
+    nmi: bool,
     /// Whether `arch_stack_walk_reliable` calls the chain reliable.
     reliable: bool,
     count: u64,
@@ -67,12 +72,56 @@ pub struct KernelWalkLine {
     truth: Vec<PlaceLine>,
 }
 
-/// Writes the lines of a kernel's unwinders.
+/// The NMIs that were sent to a kernel.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct NmisLine {
+    schema: &'static str,
+    sent: u64,
+    /// Handlers that returned to the interrupted instruction.
+    returned: u64,
+    /// Distinct instructions of the kernel that were interrupted.
+    places: u64,
+    /// Instructions of the handlers.
+    instructions: u64,
+    truth_unknown: u64,
+    self_check_failures: u64,
+    /// Where the first NMI was sent whose handler did not return.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<PlaceLine>,
+    /// What happened instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+/// Writes the lines of NMIs.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_nmis(nmis: &NmiResults, space: &AddressSpace, out: &mut dyn Write) -> io::Result<()> {
+    let (lost, why) = nmis.lost.clone().unzip();
+    Line::Nmis(Box::new(NmisLine {
+        schema: SCHEMA,
+        sent: nmis.sent,
+        returned: nmis.returned,
+        places: nmis.places,
+        instructions: nmis.instructions,
+        truth_unknown: nmis.unknown,
+        self_check_failures: nmis.failures,
+        lost: lost.map(|pc| place(space, CodeAddress::Instruction(pc))),
+        why,
+    }))
+    .write(out)?;
+    write_kernel_walks(&nmis.walks, true, space, out)
+}
+
+/// Writes the lines of a kernel's unwinders, those of handlers of NMIs if `nmi`.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write_kernel_walks(
     walks: &[KernelWalked],
+    nmi: bool,
     space: &AddressSpace,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -89,6 +138,7 @@ pub fn write_kernel_walks(
             schema: SCHEMA,
             unwinder: walked.name.clone(),
             own: walked.is_own,
+            nmi,
             walks: tally.walks(),
             verdicts: counted
                 .filter(|(_, count)| *count > 0)
@@ -99,13 +149,13 @@ pub fn write_kernel_walks(
         })
         .write(out)?;
         for finding in &walked.findings {
-            line(&walked.name, finding, space).write(out)?;
+            line(&walked.name, finding, nmi, space).write(out)?;
         }
     }
     Ok(())
 }
 
-fn line(unwinder: &str, finding: &WalkFinding, space: &AddressSpace) -> Line {
+fn line(unwinder: &str, finding: &WalkFinding, nmi: bool, space: &AddressSpace) -> Line {
     let at = place(space, finding.pc);
     Line::KernelWalk(Box::new(KernelWalkLine {
         schema: SCHEMA,
@@ -115,6 +165,7 @@ fn line(unwinder: &str, finding: &WalkFinding, space: &AddressSpace) -> Line {
         code: finding.code.as_str(),
         address: at.pc,
         place: finding.place(space).to_string(),
+        nmi,
         reliable: finding.is_reliable,
         count: finding.count,
         first: finding.first,

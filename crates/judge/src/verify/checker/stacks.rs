@@ -33,6 +33,7 @@ const NO_SITE: Site = Site {
 ///
 /// A site belongs to the frame at its index only if both have the same slot: it stays when the frame
 /// returns, and a frame that no call has made has none.
+#[derive(Clone)]
 pub(super) struct Stacks {
     pub(super) task: Task,
     pub(super) tracker: Tracker,

@@ -108,10 +108,12 @@ fn kernel() -> Kernel {
         let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes[offset as usize..][..words.len()].copy_from_slice(&words);
     };
-    // An interrupt gate for `int3`: selector 0x10.
+    // Interrupt gates for an NMI and for `int3`: selector 0x10.
     let target = CODE + HANDLER;
     let gate = target & 0xffff | 0x10 << 16 | 0x8e << 40 | target >> 16 << 48;
-    put(IDT + 16 * 3, &[gate, target >> 32]);
+    for vector in [2, 3] {
+        put(IDT + 16 * vector, &[gate, target >> 32]);
+    }
     put(IDT_POINTER, &[0xfff | (CODE + IDT) << 16, 0]);
     // What the second task pops, and where it returns to.
     put(STACK_END - 56, &[15, 14, 13, 12, 3, 5, CODE + TASK]);
@@ -164,7 +166,7 @@ fn check(
     kernel: &KernelImage,
     places: &KernelPlaces,
     engines: &[Engine],
-    walks: Option<KernelWalks>,
+    beside: Beside,
 ) -> KernelRun {
     let image = elf(code);
     let boot = boot(&image);
@@ -177,7 +179,7 @@ fn check(
         instructions_max: INSTRUCTIONS_MAX,
         timeout: None,
     };
-    let run = run_kernel(&boot, (kernel, places), walks, &request, &mut || {});
+    let run = run_kernel(&boot, (kernel, places), beside, &request, &mut || {});
     let run = run.expect("it can be loaded");
     assert_eq!(run.results.disagreements.len(), 0);
     run
@@ -189,7 +191,7 @@ fn run_checked(places: &KernelPlaces, code: &[u8]) -> (BootEnd, Stats, u64) {
         ..KernelImage::of_symbols(KernelSymbols::default(), None)
     };
     let engines = spec::engines(&["fp".to_owned()]).expect("it is known");
-    let run = check(code, &kernel, places, &engines, None);
+    let run = check(code, &kernel, places, &engines, Beside::default());
     (
         run.boot.end,
         run.results.truth,
@@ -307,6 +309,12 @@ fn orc(ends: bool) -> Vec<Section> {
 
 /// The walks of its own unwinder.
 fn walked(ends: bool) -> KernelWalked {
+    let mut run = run_walked(ends, None);
+    run.walks.pop().expect("one unwinder")
+}
+
+/// Runs the kernel, walks with its own unwinder, and sends NMIs.
+fn run_walked(ends: bool, nmis: Option<NmiPlan>) -> KernelRun {
     let mut code = kernel();
     let image = elf(&code.bytes);
     let entry = system::boot::place(&boot(&image).options, &mut vec![0; MEMORY]);
@@ -346,15 +354,19 @@ fn walked(ends: bool) -> KernelWalked {
         entry_at: 0,
     };
     let engines = spec::engines(&["orc:kernel".to_owned()]).expect("it is known");
-    let walks = KernelWalks::with(&engines, &image, stacks, None);
+    let walks = || KernelWalks::with(&engines, &image, stacks.clone(), None);
     let places = KernelPlaces {
         switch: code.switch.clone(),
         begin: code.begin,
         code: vec![IDENTITY],
     };
-    let mut run = check(&code.bytes, &image, &places, &[], Some(walks));
+    let beside = Beside {
+        walks: Some(walks()),
+        nmis: nmis.map(|plan| (plan, Some(walks()))),
+    };
+    let run = check(&code.bytes, &image, &places, &[], beside);
     assert_eq!(run.boot.end, BootEnd::Stopped(Stopped::Halted));
-    run.walks.pop().expect("one unwinder")
+    run
 }
 
 #[test]
@@ -391,4 +403,43 @@ fn the_kernels_own_unwinder_is_judged_with_what_it_says_of_itself() {
         "{:?}",
         wrong.findings
     );
+}
+
+/// The boot goes on as without them, and each handler is followed to its end.
+#[test]
+fn nmis_are_handled_beside_the_boot() {
+    let plain = run_walked(false, None);
+    assert!(plain.nmis.is_none());
+
+    // int3, two moves, a call and a return.
+    let at_main = NmiPlan {
+        at: vec![CODE + MAIN..CODE + TASK],
+        ..NmiPlan::default()
+    };
+    let every = NmiPlan {
+        every: Some(10),
+        ..NmiPlan::default()
+    };
+    let all = plain.boot.instructions;
+    for (plan, sent) in [(at_main, 5), (every, (all - 1) / 10)] {
+        let run = run_walked(false, Some(plan));
+        assert_eq!(run.boot.instructions, all);
+        assert_eq!(run.results.truth, plain.results.truth);
+        let tally = run.walks[0].tally;
+        assert_eq!(tally.with('r'), plain.walks[0].tally.with('r'));
+        assert_eq!(tally.with('.') + tally.with('r'), tally.walks());
+
+        let nmis = run.nmis.expect("they were sent");
+        assert_eq!((nmis.sent, nmis.returned, nmis.lost), (sent, sent, None));
+        assert_eq!((nmis.unknown, nmis.failures), (0, 0));
+        // push, pop, iretq
+        assert_eq!(nmis.instructions, 3 * sent);
+        let tally = nmis.walks[0].tally;
+        assert!(tally.with('.') > 0, "{tally:?}");
+        assert_eq!(
+            tally.with('.') + tally.with('r'),
+            tally.walks(),
+            "{tally:?}"
+        );
+    }
 }

@@ -132,7 +132,7 @@ impl WalkFinding {
 /// Whether a chain of the kernel's own unwinder counts: one that is not in `known`, or was met more often
 /// than there.
 pub fn unexpected_walks(
-    walks: &[KernelWalked],
+    walks: &[&KernelWalked],
     space: &AddressSpace,
     known: Option<&Baseline>,
 ) -> bool {
