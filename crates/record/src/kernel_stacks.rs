@@ -1,7 +1,7 @@
 //! The stacks of a kernel that the machine executes: each task has one. [`KernelTasks`] finds where
 //! another task's stack goes on; [`KernelShadow`] is the shadow stack of all of them.
 
-use crate::machine::{KERNEL_STACK, cpu, cpu_at};
+use crate::machine::{KERNEL_STACK, KernelCode, cpu, cpu_at};
 use crate::shadow::Shadow;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,8 +19,8 @@ use unwind_sim_unwind::truth::{Cpu, Stats, Tracker, Truth};
 pub struct KernelPlaces {
     /// The code that goes on with the stack of another task (`__switch_to_asm`).
     pub switch: Range<u64>,
-    /// The addresses of code.
-    pub code: Vec<Range<u64>>,
+    /// Its code.
+    pub code: KernelCode,
     /// Where a new task begins (`ret_from_fork_asm`, or `ret_from_fork`).
     pub begin: u64,
 }
@@ -33,6 +33,14 @@ pub const MODULES: Range<u64> = 0xffff_ffff_a000_0000..0xffff_ffff_ff00_0000;
 const SWITCH: &str = "__switch_to_asm";
 /// The symbols of the code at which a new task begins, newest first: it was renamed in 6.6.
 const BEGIN: [&str; 2] = ["ret_from_fork_asm", "ret_from_fork"];
+/// The symbols of the code of tracers that functions return to instead: of the function graph tracer and of
+/// kretprobes, newest first (renamed in 5.14 and 5.19).
+const TRAMPOLINES: [&str; 4] = [
+    "return_to_handler",
+    "arch_rethook_trampoline",
+    "__kretprobe_trampoline",
+    "kretprobe_trampoline",
+];
 
 impl KernelPlaces {
     /// Those of `kernel`, moved up by `slide`. `None` if its symbols do not say so.
@@ -45,11 +53,16 @@ impl KernelPlaces {
         let later = kernel.symbols.iter().map(|s| s.address);
         let end = later.filter(|&address| address > start).min()?;
         let moved = |range: &Range<u64>| range.start + slide..range.end + slide;
+        let trampolines = TRAMPOLINES.into_iter().filter_map(at);
+        let trampolines = trampolines.map(|address| address + slide);
         let own = kernel.image.text().iter().map(moved);
         Some(KernelPlaces {
             switch: moved(&(start..end)),
             begin: BEGIN.into_iter().find_map(at)? + slide,
-            code: own.chain([IDENTITY, MODULES]).collect(),
+            code: KernelCode {
+                ranges: own.chain([IDENTITY, MODULES]).collect(),
+                trampolines: trampolines.collect(),
+            },
         })
     }
 }
@@ -185,6 +198,11 @@ impl KernelShadow {
     /// The task that runs. The numbers are ours.
     pub fn task(&self) -> Task {
         self.shadow.task()
+    }
+
+    /// The shadow stack of the task that runs.
+    pub fn tracker(&self) -> &Tracker {
+        self.shadow.tracker()
     }
 
     /// The true chain, up to where ring 0 was entered. The next instruction is at `rip`.

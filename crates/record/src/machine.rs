@@ -46,27 +46,47 @@ impl Memory for MachineMemory<'_> {
     }
 }
 
+/// What is known of a kernel's code; nothing of a process.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct KernelCode {
+    /// Where it is.
+    pub ranges: Vec<Range<u64>>,
+    /// The code of tracers that functions return to instead.
+    pub trampolines: Vec<u64>,
+}
+
+impl KernelCode {
+    /// That of a process.
+    const NONE: &'static KernelCode = &KernelCode {
+        ranges: Vec::new(),
+        trampolines: Vec::new(),
+    };
+}
+
 /// The shadow stack's view of the machine that it is kept beside.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineWorld<'a> {
     core: &'a Core,
-    code: &'a [Range<u64>],
+    code: &'a KernelCode,
 }
 
 impl<'a> MachineWorld<'a> {
     /// That of a process.
     pub fn process(core: &'a Core) -> MachineWorld<'a> {
-        MachineWorld { core, code: &[] }
+        MachineWorld {
+            core,
+            code: KernelCode::NONE,
+        }
     }
 
     /// That of a kernel, whose code is only at these addresses: early page tables let more be executed. If
     /// there are none, it is that of a process.
-    pub fn kernel(core: &'a Core, code: &'a [Range<u64>]) -> MachineWorld<'a> {
+    pub fn kernel(core: &'a Core, code: &'a KernelCode) -> MachineWorld<'a> {
         MachineWorld { core, code }
     }
 
     fn is_kernel(&self) -> bool {
-        !self.code.is_empty()
+        !self.code.ranges.is_empty()
     }
 }
 
@@ -76,7 +96,8 @@ impl World for MachineWorld<'_> {
     }
 
     fn is_code(&mut self, address: u64) -> bool {
-        let is_known = !self.is_kernel() || self.code.iter().any(|code| code.contains(&address));
+        let is_known =
+            !self.is_kernel() || self.code.ranges.iter().any(|code| code.contains(&address));
         is_known && self.core.memory.fetch(address, &mut [0]).is_ok()
     }
 
@@ -84,6 +105,10 @@ impl World for MachineWorld<'_> {
         // A kernel keeps code addresses on its stacks for messages (Linux `_THIS_IP_`, `_RET_IP_`), and
         // none of its functions returns through one that it has put there.
         !self.is_kernel() && self.is_code(address)
+    }
+
+    fn is_trampoline(&mut self, address: u64) -> bool {
+        self.code.trampolines.contains(&address)
     }
 
     fn is_generated(&mut self, address: u64) -> bool {

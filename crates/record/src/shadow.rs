@@ -1,9 +1,8 @@
 //! The shadow stack of a program in the emulated machine: passes every instruction to the tracker,
 //! and caches the classes of instructions by block.
 
-use crate::machine::{MachineWorld, cpu, cpu_at};
+use crate::machine::{KernelCode, MachineWorld, cpu, cpu_at};
 use std::collections::HashMap;
-use std::ops::Range;
 use unwind_sim_emulator::linux::{SystemCall, Task};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::state::Preserved;
@@ -50,8 +49,8 @@ pub struct Shadow {
     /// Class of the current instruction, and the state before it.
     class: Insn,
     before: Cpu,
-    /// Of a kernel, the addresses of its code; of processes nothing.
-    code: Vec<Range<u64>>,
+    /// Of a kernel, what is known of its code; of processes nothing.
+    code: KernelCode,
 }
 
 /// A shadow stack before any program is started.
@@ -63,14 +62,14 @@ impl Default for Shadow {
             earlier: Stats::default(),
             class: Insn::Other,
             before: Cpu::default(),
-            code: Vec::new(),
+            code: KernelCode::default(),
         }
     }
 }
 
 impl Shadow {
-    /// That of a kernel, before it has started, whose code is at these addresses.
-    pub fn kernel(code: Vec<Range<u64>>) -> Shadow {
+    /// That of a kernel, before it has started, with this code.
+    pub fn kernel(code: KernelCode) -> Shadow {
         Shadow {
             code,
             ..Shadow::default()
@@ -88,6 +87,11 @@ impl Shadow {
             ),
             ..Shadow::default()
         }
+    }
+
+    /// The shadow stack of the running thread.
+    pub fn tracker(&self) -> &Tracker {
+        &self.own.tracker
     }
 
     /// Is the running function one whose call was not seen?

@@ -27,6 +27,13 @@ pub trait World {
     fn is_returned_to(&mut self, address: u64) -> bool {
         self.is_code(address)
     }
+    /// Whether the code at `address` is that of a tracer, to which functions return whose return address it
+    /// has taken, and which then returns for them (in Linux those of kretprobes and the function graph
+    /// tracer).
+    fn is_trampoline(&mut self, address: u64) -> bool {
+        let _ = address;
+        false
+    }
     /// Whether `address` is in executable memory that shows no file.
     fn is_generated(&mut self, address: u64) -> bool;
     /// Whether both addresses are in the same mapping.
@@ -51,6 +58,9 @@ pub struct ShadowFrame {
     pub kind: TrueKind,
     /// Whether the program wrote the slot with an instruction that the tracker has seen.
     pub(super) rewritten: bool,
+    /// Whether a tracer has put the address of its own code in place of the return address, which it will
+    /// return to instead ([`World::is_trampoline`]).
+    pub(super) taken: bool,
     /// Whether it was made by a call to the next instruction, which only reads its own address.
     pub(super) thunk: bool,
     /// Whether its return address was popped into a register. The frame continues without a slot,
@@ -68,6 +78,12 @@ impl ShadowFrame {
     #[inline]
     pub const fn is_in_memory(&self) -> bool {
         !self.in_register
+    }
+
+    /// Whether a tracer has put another address in place of the return address.
+    #[inline]
+    pub const fn is_taken(&self) -> bool {
+        self.taken
     }
 }
 

@@ -12,7 +12,7 @@ pub struct Stats {
     pub returns: u64,
     /// Returns through a slot that the program was seen to write: retpolines, eh_return.
     pub rewritten: u64,
-    /// Returns to an address that was pushed as data: `push; ret`.
+    /// Returns to an address that was pushed or stored as data: `push; ret`.
     pub trampolines: u64,
     /// Frames dropped because rsp rose above them without a return.
     pub dropped: u64,

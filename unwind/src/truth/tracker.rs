@@ -45,6 +45,7 @@ mod loans;
 mod moved;
 mod planted;
 mod switches;
+mod traced;
 mod trapped;
 
 use super::stacks::{Chain, Cpu, Origin, Segment, ShadowFrame, Suspended, World};
@@ -441,6 +442,7 @@ impl Tracker {
             saved: entry.saved,
             kind: TrueKind::Call,
             rewritten: false,
+            taken: false,
             thunk: entry.rip == pc,
             in_register: false,
             planted: false,
@@ -524,6 +526,9 @@ impl Tracker {
                 self.resolve(true);
             }
 
+            if !returns && self.return_to_tracer(&held, after.rip, world) {
+                return self.rise(after.rsp, world);
+            }
             self.chain.frames.pop();
             self.settle();
             if returns {
@@ -539,6 +544,7 @@ impl Tracker {
 
             if !returns {
                 self.note_entered(after.rip);
+                self.return_by_tracer(after);
                 // A retpoline: that is the function that runs for the caller now.
                 if let Some(top) = self.top_mut() {
                     top.entry = after.rip;
@@ -556,6 +562,8 @@ impl Tracker {
         } else if self.pushed.contains(&slot) {
             self.stats.trampolines += 1;
             self.enter_pushed(after, world);
+        } else if self.jumps_for_tracer(after, world) {
+            self.stats.trampolines += 1;
         } else if self.chain.frames.is_empty() && self.chain.origin == Origin::Middle {
             // A return into a frame that was not observed.
         } else {

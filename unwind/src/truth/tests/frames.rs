@@ -334,6 +334,7 @@ fn a_popped_return_address_is_not_in_memory() {
             saved: [0; 6],
             kind: TrueKind::Call,
             rewritten: false,
+            taken: false,
             thunk: false,
             in_register,
             planted: false,

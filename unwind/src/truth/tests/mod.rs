@@ -8,6 +8,7 @@ mod moved;
 mod planted;
 mod signals;
 mod switches;
+mod traced;
 mod traps;
 
 use super::*;
@@ -21,6 +22,8 @@ use alloc::vec::Vec;
 const CODE: core::ops::Range<u64> = 0x1000..0x10_0000;
 /// The part of it that shows no file.
 const GENERATED: core::ops::Range<u64> = 0x8_0000..0x10_0000;
+/// The code of tracers that functions return to instead.
+const TRACERS: [u64; 2] = [0x7_0000, 0x7_1000];
 /// Addresses that agree in all bits above these are in the same mapping.
 const MAPPING_BITS: u32 = 20;
 
@@ -38,6 +41,9 @@ impl World for WordMap {
     }
     fn is_returned_to(&mut self, address: u64) -> bool {
         !self.2 && self.is_code(address)
+    }
+    fn is_trampoline(&mut self, address: u64) -> bool {
+        TRACERS.contains(&address)
     }
     fn is_generated(&mut self, address: u64) -> bool {
         GENERATED.contains(&address)

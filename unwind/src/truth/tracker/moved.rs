@@ -179,7 +179,11 @@ impl Tracker {
         let Some(held) = self.top_mut().filter(|f| f.in_register) else {
             return false;
         };
-        if slot >= held.cfa || world.word(slot) != Some(held.pc) {
+        let Some(word) = world.word(slot).filter(|_| slot < held.cfa) else {
+            return false;
+        };
+        // A tracer may keep the place for it with its own address (Linux `arch_rethook_trampoline`).
+        if word != held.pc && !(held.taken && world.is_trampoline(word)) {
             return false;
         }
         self.put_at(slot);

@@ -475,6 +475,12 @@ impl Tracker {
             return false;
         }
 
+        // A kernel's functions return by the word that a call has pushed: so the frame is skipped, as by a
+        // trampoline of BPF that has already called the rest of the function.
+        if !world.is_returned_to(top.pc) {
+            return false;
+        }
+
         // A site that has proved wrong before is believed, unless the copy is plain to see.
         let pc = top.pc;
         let is_copied = world.word(sp) == Some(pc);

@@ -166,6 +166,7 @@ impl Tracker {
             saved: held.saved,
             kind: TrueKind::Call,
             rewritten: false,
+            taken: false,
             thunk: false,
             in_register: false,
             planted: false,

@@ -113,7 +113,13 @@ impl Stores {
                 Slot::ReturnAddress if interrupted.any(|held| held.slot == hit.address) => {
                     stacks.tracker.redirect(hit.address, new);
                 }
-                _ if hit.is_live => self.all.add(&hit, writer, number, new),
+                _ if hit.is_live => {
+                    if hit.slot == Slot::ReturnAddress {
+                        let is_taken = stacks.code.trampolines.contains(&new);
+                        stacks.tracker.take_return(hit.address, is_taken);
+                    }
+                    self.all.add(&hit, writer, number, new);
+                }
                 _ => {}
             }
         }

@@ -3,10 +3,9 @@
 use crate::verify::departures::Activation;
 use crate::verify::numbered::NONE;
 use std::collections::HashMap;
-use std::ops::Range;
 use unwind_sim_emulator::linux::Task;
 use unwind_sim_emulator::{Core, State};
-use unwind_sim_record::machine::{MachineWorld, cpu_at};
+use unwind_sim_record::machine::{KernelCode, MachineWorld, cpu_at};
 use unwind_sim_record::shadow::process_tracker;
 use unwind_sim_unwind::insn::Insn;
 use unwind_sim_unwind::truth::{Cpu, Stats, Suspended, Tracker};
@@ -41,8 +40,8 @@ pub(super) struct Stacks {
     others: HashMap<Task, (Tracker, Vec<Site>)>,
     /// The stacks that no thread is on, by which switches between them are recognised.
     suspended: Suspended,
-    /// Of a kernel, the addresses of its code; of a process nothing.
-    pub(super) code: Vec<Range<u64>>,
+    /// Of a kernel, what is known of its code; of a process nothing.
+    pub(super) code: KernelCode,
 }
 
 impl Stacks {
@@ -54,7 +53,7 @@ impl Stacks {
             sites: Vec::new(),
             others: HashMap::new(),
             suspended: Suspended::new(),
-            code: Vec::new(),
+            code: KernelCode::default(),
         }
     }
 

@@ -12,7 +12,7 @@ use unwind_sim_emulator::system::Stopped;
 use unwind_sim_emulator::system::boot::BootOptions;
 use unwind_sim_record::boot::BootEnd;
 use unwind_sim_record::kernel_stacks::KernelShadow;
-use unwind_sim_record::machine::KERNEL_STACK;
+use unwind_sim_record::machine::{KERNEL_STACK, KernelCode};
 use unwind_sim_recordings::kernel::{KernelSymbols, StackPlaces};
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind, Symbol};
 use unwind_sim_unwind::kernel::Version;
@@ -141,6 +141,14 @@ fn elf(code: &[u8]) -> Vec<u8> {
     file
 }
 
+/// What is known of its code.
+fn code() -> KernelCode {
+    KernelCode {
+        ranges: vec![IDENTITY],
+        trampolines: Vec::new(),
+    }
+}
+
 /// A computer with the kernel in the ELF file `image`.
 fn boot(image: &[u8]) -> Boot<'_> {
     Boot {
@@ -205,7 +213,7 @@ fn each_task_has_a_stack_of_its_own() {
     let places = KernelPlaces {
         switch: kernel.switch.clone(),
         begin: kernel.begin,
-        code: vec![IDENTITY],
+        code: code(),
     };
     let (end, truth, checked) = run_checked(&places, &kernel.bytes);
     assert_eq!(end, BootEnd::Stopped(Stopped::Halted));
@@ -225,7 +233,7 @@ fn the_stacks_can_be_followed_without_the_checker() {
     let places = KernelPlaces {
         switch: kernel.switch.clone(),
         begin: kernel.begin,
-        code: vec![IDENTITY],
+        code: code(),
     };
     let image = elf(&kernel.bytes);
     let mut shadow = KernelShadow::new(places.clone());
@@ -246,7 +254,7 @@ fn a_switch_that_is_not_known_as_one_leaves_the_truth_in_doubt() {
     let places = KernelPlaces {
         switch: 0..0,
         begin: 0,
-        code: vec![IDENTITY],
+        code: code(),
     };
     let (end, truth, _) = run_checked(&places, &kernel.bytes);
     assert_eq!(end, BootEnd::Stopped(Stopped::Halted));
@@ -358,7 +366,7 @@ fn run_walked(ends: bool, nmis: Option<NmiPlan>) -> KernelRun {
     let places = KernelPlaces {
         switch: code.switch.clone(),
         begin: code.begin,
-        code: vec![IDENTITY],
+        code: self::code(),
     };
     let beside = Beside {
         walks: Some(walks()),
