@@ -1,6 +1,7 @@
 //! Boots a kernel under the checker.
 
 use super::checker::{Checker, KernelPlaces, Results};
+use super::coverage::{Coverage, coverage};
 use super::images::Images;
 use super::run::Request;
 use std::io;
@@ -16,6 +17,8 @@ pub struct KernelRun {
     pub boot: BootRun,
     /// What was checked and found.
     pub results: Results,
+    /// How much of the kernel was executed, by section.
+    pub coverage: Vec<Coverage>,
     /// The address space of the kernel.
     pub space: AddressSpace,
 }
@@ -94,9 +97,11 @@ pub fn run_kernel(
     };
     let boot = boot::run_observed(boot, bounds, &mut console, &mut checker)?;
     let (results, space) = checker.finish();
+    let coverage = coverage(kernel, slide, &results);
     Ok(KernelRun {
         boot,
         results,
+        coverage,
         space,
     })
 }
