@@ -26,6 +26,10 @@ const MEMORY_MIN: u64 = 1 << 20;
 /// Maximum size of --console-input, bytes: it is kept in memory.
 const CONSOLE_INPUT_MAX: u64 = 64 << 20;
 
+/// The first process of a kernel that is given none: it uses much of the kernel and powers off
+/// (`corpus/workload/`).
+const WORKLOAD: &[u8] = include_bytes!("../../corpus/workload/workload");
+
 /// `__START_KERNEL_map`: the virtual address at which a kernel is linked for physical address 0.
 const START_KERNEL_MAP: u64 = 0xffff_ffff_8000_0000;
 
@@ -36,7 +40,9 @@ pub(crate) struct BootArgs {
     /// to standard output, `verify` the last lines to standard error.
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
-    /// With --kernel: the first process, a static program. An initramfs with it as /init is made.
+    /// With --kernel: the first process, a static program. An initramfs with it as /init is made. With
+    /// neither --init nor --initrd it is a program that is built in: it uses as much of the kernel as it can,
+    /// writes what became of each part, as in "workload: pipes: ok", and powers off.
     #[arg(
         long,
         value_name = "PROG",
@@ -82,7 +88,7 @@ fn parse_memory(text: &str) -> Result<usize, String> {
 pub(crate) struct BootFiles {
     file: InputFile,
     kernel: Bootable,
-    initrd: Option<Vec<u8>>,
+    initrd: Vec<u8>,
     console_input: Option<Owner>,
     command_line: String,
     memory: usize,
@@ -125,9 +131,9 @@ impl BootArgs {
         let kernel = kernel::bootable(&file)?;
 
         let initrd = match (&self.init, &self.initrd) {
-            (Some(program), _) => Some(initramfs_of(program)?),
-            (None, Some(archive)) => Some(archive_of(archive)?),
-            (None, None) => None,
+            (Some(program), _) => initramfs_of(program)?,
+            (None, Some(archive)) => archive_of(archive)?,
+            (None, None) => initramfs::with_init(WORKLOAD),
         };
 
         let console_input = self.console_input.as_deref();
@@ -195,7 +201,7 @@ impl BootFiles {
             options: BootOptions {
                 image: &kernel.image,
                 setup_header: kernel.setup_header.as_deref(),
-                initrd: self.initrd.as_deref(),
+                initrd: Some(&self.initrd),
                 command_line: &self.command_line,
                 relocations: kernel.relocations.as_deref(),
                 slide: self.slide,
