@@ -208,9 +208,9 @@ void group_bpf(void)
 	need("SO_ATTACH_BPF", S(setsockopt, pair[1], 1, 50, &socket_filter, 4));
 	S(write, pair[0], "abc", 3);
 	S(setsockopt, pair[1], 1, 27, &socket_filter, 4);
-	S(mkdir, "/tmp/bpf-cgroup", 0755);
-	S(mount, "none", "/tmp/bpf-cgroup", "cgroup2", 0, NULL);
-	long group = open_file("/tmp/bpf-cgroup", O_RDONLY);
+	S(mkdir, "/try/bpf-cgroup", 0755);
+	S(mount, "none", "/try/bpf-cgroup", "cgroup2", 0, NULL);
+	long group = open_file("/try/bpf-cgroup", O_RDONLY);
 	const struct bpf_insn allow[] = {MOV(0, 1), EXIT};
 	static const u32 hooks[][2] = {{BPF_PROG_TYPE_CGROUP_SKB, BPF_CGROUP_INET_INGRESS},
 		{BPF_PROG_TYPE_CGROUP_SKB, BPF_CGROUP_INET_EGRESS},
@@ -245,7 +245,7 @@ void group_bpf(void)
 		}
 		bpf(BPF_PROG_DETACH, &a);
 	}
-	S(umount2, "/tmp/bpf-cgroup", 2);
+	S(umount2, "/try/bpf-cgroup", 2);
 
 	/* Names in the file system, numbers, and what is said of them. */
 	memset(&a, 0, sizeof(a));

@@ -106,20 +106,20 @@ static void use_file(const char *path)
 void group_files(void)
 {
 	char buffer[64];
-	use_file("/tmp/file");
+	use_file("/try/file");
 	use_file("/file");
-	S(mkdir, "/tmp/ram", 0755);
-	if (S(mount, "ramfs", "/tmp/ram", "ramfs", 0, NULL) >= 0) {
-		use_file("/tmp/ram/file");
-		S(umount2, "/tmp/ram", 0);
+	S(mkdir, "/try/ram", 0755);
+	if (S(mount, "ramfs", "/try/ram", "ramfs", 0, NULL) >= 0) {
+		use_file("/try/ram/file");
+		S(umount2, "/try/ram", 0);
 	}
 
 	/* A file without a name, one that is only a place, and handles. */
-	long fd = S(openat, AT_FDCWD, "/tmp", 020000000 | O_DIRECTORY | O_RDWR, 0600);
+	long fd = S(openat, AT_FDCWD, "/try", 020000000 | O_DIRECTORY | O_RDWR, 0600);
 	S(write, fd, "x", 1);
-	S(linkat, fd, "", AT_FDCWD, "/tmp/named", AT_EMPTY_PATH);
+	S(linkat, fd, "", AT_FDCWD, "/try/named", AT_EMPTY_PATH);
 	S(close, fd);
-	fd = S(openat, AT_FDCWD, "/tmp/named", 010000000);
+	fd = S(openat, AT_FDCWD, "/try/named", 010000000);
 	S(read, fd, buffer, 1);
 	S(close, fd);
 	struct {
@@ -130,8 +130,8 @@ void group_files(void)
 		} handle;
 	} handle = {{.bytes = 128}};
 	int mount_id;
-	S(name_to_handle_at, AT_FDCWD, "/tmp/named", &handle, &mount_id, 0);
-	long root = open_file("/tmp", O_RDONLY | O_DIRECTORY);
+	S(name_to_handle_at, AT_FDCWD, "/try/named", &handle, &mount_id, 0);
+	long root = open_file("/try", O_RDONLY | O_DIRECTORY);
 	fd = S(open_by_handle_at, root, &handle, O_RDONLY);
 	S(close, fd);
 	struct open_how how = {.flags = O_RDONLY, .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
@@ -146,8 +146,8 @@ void group_files(void)
 void group_directories(void)
 {
 	char buffer[2048], path[64];
-	need("mkdir", S(mkdir, "/tmp/d", 0755));
-	need("chdir", S(chdir, "/tmp/d"));
+	need("mkdir", S(mkdir, "/try/d", 0755));
+	need("chdir", S(chdir, "/try/d"));
 	for (int i = 0; i < 40; i++) {
 		append_number(append(path, "entry"), i);
 		if (i % 3 == 0)
@@ -157,7 +157,7 @@ void group_directories(void)
 		else
 			S(mknodat, AT_FDCWD, path, S_IFREG | 0644, 0);
 	}
-	long fd = need("open", open_file("/tmp/d", O_RDONLY | O_DIRECTORY));
+	long fd = need("open", open_file("/try/d", O_RDONLY | O_DIRECTORY));
 	long total = 0, got;
 	while ((got = S(getdents64, fd, buffer, sizeof(buffer))) > 0)
 		total += got;
@@ -185,7 +185,7 @@ void group_directories(void)
 	open_file("socket", O_RDWR);
 	S(unlink, "entry9");
 	S(rmdir, "entry9");
-	S(rmdir, "/tmp/d");
+	S(rmdir, "/try/d");
 	S(symlink, "loop", "loop");
 	open_file("loop", O_RDONLY);
 	open_file("entry2/x", O_RDONLY);
@@ -198,10 +198,10 @@ void group_directories(void)
 	buffer[sizeof(buffer) - 1] = 0;
 	open_file(buffer, O_RDONLY);
 	u64 statfs[16];
-	need("statfs", S(statfs, "/tmp", statfs));
+	need("statfs", S(statfs, "/try", statfs));
 	S(fstatfs, fd, statfs);
 	S(ustat, 1, statfs);
-	S(chroot, "/tmp/d");
+	S(chroot, "/try/d");
 	S(chdir, "/");
 	open_file("entry1", O_RDONLY);
 }
@@ -210,8 +210,8 @@ void group_copying(void)
 {
 	static char buffer[8 * PAGE];
 	int pipe[2], second[2];
-	long from = need("open", open_file("/tmp/from", O_RDWR | O_CREAT | O_TRUNC));
-	long to = need("open", open_file("/tmp/to", O_RDWR | O_CREAT | O_TRUNC));
+	long from = need("open", open_file("/try/from", O_RDWR | O_CREAT | O_TRUNC));
+	long to = need("open", open_file("/try/to", O_RDWR | O_CREAT | O_TRUNC));
 	memset(buffer, 'a', sizeof(buffer));
 	S(write, from, buffer, sizeof(buffer));
 	long offset = 0;
@@ -246,40 +246,40 @@ void group_copying(void)
 void group_watching(void)
 {
 	char buffer[1024];
-	S(mkdir, "/tmp/watched", 0755);
+	S(mkdir, "/try/watched", 0755);
 	long fd = need("inotify", S(inotify_init1, O_NONBLOCK));
-	long watch = need("inotify", S(inotify_add_watch, fd, "/tmp/watched", IN_ALL_EVENTS));
-	long file = open_file("/tmp/watched/file", O_RDWR | O_CREAT);
+	long watch = need("inotify", S(inotify_add_watch, fd, "/try/watched", IN_ALL_EVENTS));
+	long file = open_file("/try/watched/file", O_RDWR | O_CREAT);
 	S(write, file, "x", 1);
-	S(rename, "/tmp/watched/file", "/tmp/watched/other");
+	S(rename, "/try/watched/file", "/try/watched/other");
 	S(close, file);
-	S(unlink, "/tmp/watched/other");
+	S(unlink, "/try/watched/other");
 	need("read", S(read, fd, buffer, sizeof(buffer)));
 	S(inotify_rm_watch, fd, watch);
-	S(inotify_add_watch, fd, "/tmp/watched", IN_ALL_EVENTS | IN_ONESHOT);
-	S(rmdir, "/tmp/watched");
+	S(inotify_add_watch, fd, "/try/watched", IN_ALL_EVENTS | IN_ONESHOT);
+	S(rmdir, "/try/watched");
 	S(close, fd);
 
-	long dir = open_file("/tmp", O_RDONLY | O_DIRECTORY);
+	long dir = open_file("/try", O_RDONLY | O_DIRECTORY);
 	ignore(SIGIO);
 	S(fcntl, dir, F_NOTIFY, DN_CREATE | DN_DELETE | DN_MODIFY | DN_MULTISHOT);
-	S(close, open_file("/tmp/notes", O_RDWR | O_CREAT));
+	S(close, open_file("/try/notes", O_RDWR | O_CREAT));
 	S(fcntl, dir, F_NOTIFY, 0);
 
 	fd = S(fanotify_init, FAN_CLASS_CONTENT | FAN_NONBLOCK, O_RDONLY);
 	S(fanotify_mark, fd, FAN_MARK_ADD | FAN_MARK_MOUNT, FAN_OPEN | FAN_CLOSE | FAN_MODIFY, AT_FDCWD,
-	  "/tmp");
-	file = open_file("/tmp/notes", O_RDWR);
+	  "/try");
+	file = open_file("/try/notes", O_RDWR);
 	S(write, file, "x", 1);
 	S(close, file);
 	S(read, fd, buffer, sizeof(buffer));
 	S(fanotify_mark, fd, FAN_MARK_FLUSH | FAN_MARK_MOUNT, 0, AT_FDCWD, NULL);
 	/* Permission to open: another process waits until this one allows it. */
-	S(fanotify_mark, fd, FAN_MARK_ADD, FAN_OPEN_PERM, AT_FDCWD, "/tmp/notes");
+	S(fanotify_mark, fd, FAN_MARK_ADD, FAN_OPEN_PERM, AT_FDCWD, "/try/notes");
 	long pid = S(fork);
 	if (pid == 0) {
 		S(close, fd);
-		open_file("/tmp/notes", O_RDONLY);
+		open_file("/try/notes", O_RDONLY);
 		leave(0);
 	}
 	sleep_ms(2);
@@ -291,8 +291,8 @@ void group_watching(void)
 	wait_within(pid, 100);
 	S(close, fd);
 	fd = S(fanotify_init, FAN_CLASS_NOTIF | FAN_REPORT_DFID_NAME | FAN_NONBLOCK, O_RDONLY);
-	S(fanotify_mark, fd, FAN_MARK_ADD, FAN_CREATE | FAN_DELETE | FAN_ONDIR, AT_FDCWD, "/tmp");
-	S(mkdir, "/tmp/seen", 0755);
-	S(rmdir, "/tmp/seen");
+	S(fanotify_mark, fd, FAN_MARK_ADD, FAN_CREATE | FAN_DELETE | FAN_ONDIR, AT_FDCWD, "/try");
+	S(mkdir, "/try/seen", 0755);
+	S(rmdir, "/try/seen");
 	S(read, fd, buffer, sizeof(buffer));
 }

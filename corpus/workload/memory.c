@@ -178,7 +178,7 @@ void group_faults(void)
 	char *program = (char *)S(mmap, NULL, 16 * PAGE, 3, MAP_PRIVATE, file, 0);
 	expect("file", TOUCH(program + 1) == 'E');
 	TOUCH(program + PAGE) = 1;
-	long own = open_file("/tmp/mapped", O_RDWR | O_CREAT);
+	long own = open_file("/try/mapped", O_RDWR | O_CREAT);
 	S(ftruncate, own, 2 * PAGE);
 	char *shared = (char *)S(mmap, NULL, 4 * PAGE, 3, MAP_SHARED, own, 0);
 	TOUCH(shared) = 1;

@@ -178,24 +178,24 @@ void group_programs(void)
 	expect("execveat", wait_for(pid) == 42 << 8);
 
 	/* A script: the kernel starts its interpreter with its name and the argument. */
-	long fd = S(openat, AT_FDCWD, "/tmp/script", O_WRONLY | O_CREAT, 0755);
+	long fd = S(openat, AT_FDCWD, "/try/script", O_WRONLY | O_CREAT, 0755);
 	S(write, fd, "#!/init three\n", 14);
 	S(close, fd);
-	char *script[] = {"/tmp/script", NULL};
-	pid = need("script", vfork_exec("/tmp/script", script, env));
+	char *script[] = {"/try/script", NULL};
+	pid = need("script", vfork_exec("/try/script", script, env));
 	expect("script", wait_for(pid) == 43 << 8);
 	/* What is not a program, may not be run, is not there, or has too many words. */
-	fd = S(openat, AT_FDCWD, "/tmp/nothing", O_WRONLY | O_CREAT, 0755);
+	fd = S(openat, AT_FDCWD, "/try/nothing", O_WRONLY | O_CREAT, 0755);
 	S(write, fd, "\x7f" "ELF\2\1\1", 7);
-	wait_for(vfork_exec("/tmp/nothing", script, env));
+	wait_for(vfork_exec("/try/nothing", script, env));
 	S(write, fd, "nothing", 7);
 	S(close, fd);
-	S(execve, "/tmp/nothing", script, env);
-	S(execve, "/tmp", script, env);
+	S(execve, "/try/nothing", script, env);
+	S(execve, "/try", script, env);
 	S(execve, "/missing", script, env);
 	S(execve, "/init", (char **)8, env);
-	S(chmod, "/tmp/nothing", 0600);
-	S(execve, "/tmp/nothing", script, env);
+	S(chmod, "/try/nothing", 0600);
+	S(execve, "/try/nothing", script, env);
 	/* The last thread is another program. */
 	pid = S(fork);
 	if (pid == 0) {
@@ -372,7 +372,7 @@ void group_credentials(void)
 	/* Not as root any longer. */
 	open_file("/proc/kcore", O_RDONLY);
 	S(kill, 1, SIGTERM);
-	S(mount, "x", "/tmp", "tmpfs", 0, NULL);
+	S(mount, "x", "/try", "tmpfs", 0, NULL);
 	S(chown, "/init", 1, 1);
 	S(sethostname, "x", 1);
 	S(setreuid, 1000, 1000);
@@ -385,13 +385,13 @@ void group_credentials(void)
 	struct {
 		u64 allowed;
 		int fd;
-	} __attribute__((packed)) beneath = {4, open_file("/tmp", 010000000)};
+	} __attribute__((packed)) beneath = {4, open_file("/try", 010000000)};
 	S(landlock_add_rule, rules, 1, &beneath, 0);
 	S(prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	S(landlock_restrict_self, rules, 0);
-	open_file("/tmp/file", O_RDWR | O_CREAT);
+	open_file("/try/file", O_RDWR | O_CREAT);
 	open_file("/init", O_RDONLY);
-	S(rename, "/tmp/file", "/tmp/x/y");
+	S(rename, "/try/file", "/try/x/y");
 }
 
 static void crash(void)
@@ -407,11 +407,11 @@ static void crash(void)
 void group_cores(void)
 {
 	struct stat status;
-	write_file("/proc/sys/kernel/core_pattern", "/tmp/core.%e.%s");
+	write_file("/proc/sys/kernel/core_pattern", "/try/core.%e.%s");
 	word = 0;
 	expect("crash", (in_child(crash, 500) & 0x7f) == SIGSEGV);
-	expect("core", S(stat, "/tmp/core.init.11", &status) == 0 && status.st_size > 4096);
-	S(unlink, "/tmp/core.init.11");
+	expect("core", S(stat, "/try/core.init.11", &status) == 0 && status.st_size > 4096);
+	S(unlink, "/try/core.init.11");
 	/* A program gets it. */
 	write_file("/proc/sys/kernel/core_pattern", "|/init core");
 	in_child(crash, 500);

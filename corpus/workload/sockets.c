@@ -100,7 +100,7 @@ void group_unix_sockets(void)
 	options(pair[0], 1, 80);
 
 	/* A name in the file system, one without, and one that is full. */
-	struct unix_name name = {UNIX, "/tmp/socket"}, abstract = {UNIX, "\0abstract"};
+	struct unix_name name = {UNIX, "/try/socket"}, abstract = {UNIX, "\0abstract"};
 	long server = S(socket, UNIX, STREAM, 0);
 	need("bind", S(bind, server, &name, 20));
 	need("listen", S(listen, server, 1));
@@ -126,7 +126,7 @@ void group_unix_sockets(void)
 	S(sendto, dgram[0], "x", 1, 0, &abstract, 11);
 	S(connect, other, &abstract, 11);
 	S(connect, other, &name, 20);
-	S(unlink, "/tmp/socket");
+	S(unlink, "/try/socket");
 }
 
 struct interface {

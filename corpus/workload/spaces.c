@@ -12,11 +12,11 @@ static void in_all(void)
 	S(sethostname, "inside", 6);
 	S(setdomainname, "domain", 6);
 	S(mount, "none", "/", NULL, 0x4000 | 0x40000 /* private, all */, NULL);
-	need("mount", S(mount, "t", "/tmp", "tmpfs", 0, "size=1m,mode=700"));
-	S(mkdir, "/tmp/new", 0755);
-	S(mount, "/tmp/new", "/tmp/new", NULL, 0x1000, NULL);
-	S(mkdir, "/tmp/new/old", 0755);
-	S(chdir, "/tmp/new");
+	need("mount", S(mount, "t", "/try", "tmpfs", 0, "size=1m,mode=700"));
+	S(mkdir, "/try/new", 0755);
+	S(mount, "/try/new", "/try/new", NULL, 0x1000, NULL);
+	S(mkdir, "/try/new/old", 0755);
+	S(chdir, "/try/new");
 	S(pivot_root, ".", "old");
 	S(mount, "m", "/old/dev", "mqueue", 0, NULL);
 	S(umount2, "/old", 2);
@@ -79,39 +79,39 @@ void group_mounts(void)
 		"debugfs", "tracefs", "bpf", "mqueue", "hugetlbfs", "securityfs", "pstore", "efivarfs",
 		"configfs", "cgroup2", "cgroup", "cpuset", "autofs", "fuse", "overlay", "ext4", "vfat",
 		"squashfs", "pipefs", "binfmt_misc", "nfs", "none"};
-	need("mkdir", S(mkdir, "/tmp/m", 0755));
-	S(mkdir, "/tmp/n", 0755);
+	need("mkdir", S(mkdir, "/try/m", 0755));
+	S(mkdir, "/try/n", 0755);
 	char buffer[1024];
 	for (ulong i = 0; i < LEN(types); i++) {
-		if (S(mount, "none", "/tmp/m", types[i], 0xe, NULL) < 0)
+		if (S(mount, "none", "/try/m", types[i], 0xe, NULL) < 0)
 			continue;
-		long fd = open_file("/tmp/m", O_RDONLY);
+		long fd = open_file("/try/m", O_RDONLY);
 		S(getdents64, fd, buffer, sizeof(buffer));
 		S(fstatfs, fd, buffer);
 		S(close, fd);
-		S(mount, NULL, "/tmp/m", NULL, 0x20 /* remount */, "mode=755");
-		S(umount2, "/tmp/m", 8 /* no symlinks */);
+		S(mount, NULL, "/try/m", NULL, 0x20 /* remount */, "mode=755");
+		S(umount2, "/try/m", 8 /* no symlinks */);
 	}
 	/* Bound, moved, shared and its relatives, and busy. */
-	need("mount", S(mount, "none", "/tmp/m", "tmpfs", 0, "nr_inodes=100,uid=1,mpol=default"));
-	S(mount, NULL, "/tmp/m", NULL, 0x20 | 1 /* read-only */, NULL);
-	S(mount, NULL, "/tmp/m", NULL, 0x20, "nr_inodes=200");
-	S(mount, "none", "/tmp/m", NULL, 0x100000, NULL);
-	S(mount, "/tmp/m", "/tmp/n", NULL, 0x1000, NULL);
-	S(mount, "none", "/tmp/n", NULL, 0x80000, NULL);
-	S(mkdir, "/tmp/m/below", 0755);
-	S(mount, "none", "/tmp/m/below", "tmpfs", 0, NULL);
-	S(mount, "none", "/tmp/n", NULL, 0x20000, NULL);
-	S(mount, "/tmp/m/below", "/tmp/n/below", NULL, 0x2000, NULL);
+	need("mount", S(mount, "none", "/try/m", "tmpfs", 0, "nr_inodes=100,uid=1,mpol=default"));
+	S(mount, NULL, "/try/m", NULL, 0x20 | 1 /* read-only */, NULL);
+	S(mount, NULL, "/try/m", NULL, 0x20, "nr_inodes=200");
+	S(mount, "none", "/try/m", NULL, 0x100000, NULL);
+	S(mount, "/try/m", "/try/n", NULL, 0x1000, NULL);
+	S(mount, "none", "/try/n", NULL, 0x80000, NULL);
+	S(mkdir, "/try/m/below", 0755);
+	S(mount, "none", "/try/m/below", "tmpfs", 0, NULL);
+	S(mount, "none", "/try/n", NULL, 0x20000, NULL);
+	S(mount, "/try/m/below", "/try/n/below", NULL, 0x2000, NULL);
 	read_file("/proc/self/mountinfo", buffer, sizeof(buffer));
-	long busy = open_file("/tmp/m/below/file", O_RDWR | O_CREAT);
-	S(umount2, "/tmp/m", 0);
-	S(umount2, "/tmp/m/below", 4);
-	S(umount2, "/tmp/m/below", 4);
-	S(umount2, "/tmp/m/below", 2);
+	long busy = open_file("/try/m/below/file", O_RDWR | O_CREAT);
+	S(umount2, "/try/m", 0);
+	S(umount2, "/try/m/below", 4);
+	S(umount2, "/try/m/below", 4);
+	S(umount2, "/try/m/below", 2);
 	S(close, busy);
-	S(umount2, "/tmp/n", 2);
-	S(umount2, "/tmp/m", 2);
+	S(umount2, "/try/n", 2);
+	S(umount2, "/try/m", 2);
 
 	/* The calls that make a mount in steps. */
 	long fs = need("fsopen", S(fsopen, "tmpfs", 1));
@@ -121,30 +121,30 @@ void group_mounts(void)
 	S(read, fs, buffer, sizeof(buffer));
 	need("fsconfig", S(fsconfig, fs, 6, NULL, NULL, 0));
 	long mount = need("fsmount", S(fsmount, fs, 1, MOUNT_ATTR_NODEV));
-	need("move_mount", S(move_mount, mount, "", AT_FDCWD, "/tmp/m", 4));
-	long picked = S(fspick, AT_FDCWD, "/tmp/m", 0);
+	need("move_mount", S(move_mount, mount, "", AT_FDCWD, "/try/m", 4));
+	long picked = S(fspick, AT_FDCWD, "/try/m", 0);
 	S(fsconfig, picked, 0, "rw", NULL, 0);
 	S(fsconfig, picked, 7, NULL, NULL, 0);
-	long tree = S(open_tree, AT_FDCWD, "/tmp/m", 1 | 0x8000);
+	long tree = S(open_tree, AT_FDCWD, "/try/m", 1 | 0x8000);
 	struct mount_attr attributes = {.attr_set = MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY};
 	S(mount_setattr, tree, "", AT_EMPTY_PATH, &attributes, sizeof(attributes));
-	S(move_mount, tree, "", AT_FDCWD, "/tmp/n", 4);
+	S(move_mount, tree, "", AT_FDCWD, "/try/n", 4);
 	struct statx status;
-	S(statx, AT_FDCWD, "/tmp/m", 0, 0x1fff, &status);
+	S(statx, AT_FDCWD, "/try/m", 0, 0x1fff, &status);
 	u64 request[4] = {24, status.stx_mnt_id, 0x7f, 0};
 	NUMBERED(457 /* statmount */, request, buffer, sizeof(buffer), 0);
 	request[1] = -1UL;
 	request[2] = 0;
 	NUMBERED(458 /* listmount */, request, buffer, 20, 0);
-	S(umount2, "/tmp/n", 2);
-	S(umount2, "/tmp/m", 2);
+	S(umount2, "/try/n", 2);
+	S(umount2, "/try/m", 2);
 	S(quotactl, 0x800001, "/dev/none", 0, buffer);
 	S(quotactl_fd, busy, 0x800001, 0, buffer);
-	S(swapon, "/tmp/none", 0);
-	long swap = open_file("/tmp/swap", O_RDWR | O_CREAT);
+	S(swapon, "/try/none", 0);
+	long swap = open_file("/try/swap", O_RDWR | O_CREAT);
 	S(ftruncate, swap, 20 * PAGE);
-	S(swapon, "/tmp/swap", 0);
-	S(swapoff, "/tmp/swap");
+	S(swapon, "/try/swap", 0);
+	S(swapoff, "/try/swap");
 }
 
 /* Reads every file of a group, and writes those that have a number to what they are. */
@@ -167,23 +167,23 @@ static void read_group(const char *path)
 
 void group_cgroups(void)
 {
-	S(mkdir, "/tmp/cgroup", 0755);
-	need("mount", S(mount, "none", "/tmp/cgroup", "cgroup2", 0, NULL));
-	write_file("/tmp/cgroup/cgroup.subtree_control", "+cpu +memory +pids +io +cpuset +hugetlb");
-	need("mkdir", S(mkdir, "/tmp/cgroup/one", 0755));
-	S(mkdir, "/tmp/cgroup/two", 0755);
-	read_group("/tmp/cgroup");
-	read_group("/tmp/cgroup/one");
-	write_file("/tmp/cgroup/one/cpu.max", "2000 10000");
-	write_file("/tmp/cgroup/one/cpu.weight", "50");
-	write_file("/tmp/cgroup/one/memory.max", "4194304");
-	write_file("/tmp/cgroup/one/memory.high", "2097152");
-	write_file("/tmp/cgroup/one/pids.max", "3");
+	S(mkdir, "/try/cgroup", 0755);
+	need("mount", S(mount, "none", "/try/cgroup", "cgroup2", 0, NULL));
+	write_file("/try/cgroup/cgroup.subtree_control", "+cpu +memory +pids +io +cpuset +hugetlb");
+	need("mkdir", S(mkdir, "/try/cgroup/one", 0755));
+	S(mkdir, "/try/cgroup/two", 0755);
+	read_group("/try/cgroup");
+	read_group("/try/cgroup/one");
+	write_file("/try/cgroup/one/cpu.max", "2000 10000");
+	write_file("/try/cgroup/one/cpu.weight", "50");
+	write_file("/try/cgroup/one/memory.max", "4194304");
+	write_file("/try/cgroup/one/memory.high", "2097152");
+	write_file("/try/cgroup/one/pids.max", "3");
 
 	long pid = S(fork);
 	if (pid == 0) {
 		/* It uses more than it may: it is slowed down, refused children, and killed. */
-		need("procs", write_file("/tmp/cgroup/one/cgroup.procs", "0"));
+		need("procs", write_file("/try/cgroup/one/cgroup.procs", "0"));
 		for (int i = 0; i < 4; i++)
 			if (S(fork) == 0) {
 				sleep_ms(3);
@@ -196,39 +196,39 @@ void group_cgroups(void)
 		leave(0);
 	}
 	wait_within(pid, 1000);
-	write_file("/tmp/cgroup/one/memory.max", "max");
+	write_file("/try/cgroup/one/memory.max", "max");
 	pid = S(fork);
 	if (pid == 0) {
-		write_file("/tmp/cgroup/one/cgroup.procs", "0");
+		write_file("/try/cgroup/one/cgroup.procs", "0");
 		for (;;)
 			sleep_ms(1);
 	}
 	sleep_ms(3);
-	write_file("/tmp/cgroup/one/cgroup.freeze", "1");
+	write_file("/try/cgroup/one/cgroup.freeze", "1");
 	sleep_ms(2);
-	read_group("/tmp/cgroup/one");
-	write_file("/tmp/cgroup/one/cgroup.freeze", "0");
+	read_group("/try/cgroup/one");
+	write_file("/try/cgroup/one/cgroup.freeze", "0");
 	char text[24];
 	append_number(text, pid);
-	write_file("/tmp/cgroup/two/cgroup.procs", text);
-	write_file("/tmp/cgroup/two/cgroup.type", "threaded");
-	write_file("/tmp/cgroup/two/cgroup.kill", "1");
+	write_file("/try/cgroup/two/cgroup.procs", text);
+	write_file("/try/cgroup/two/cgroup.type", "threaded");
+	write_file("/try/cgroup/two/cgroup.kill", "1");
 	wait_within(pid, 100);
-	S(rmdir, "/tmp/cgroup/one");
-	S(rmdir, "/tmp/cgroup/two");
-	S(umount2, "/tmp/cgroup", 2);
+	S(rmdir, "/try/cgroup/one");
+	S(rmdir, "/try/cgroup/two");
+	S(umount2, "/try/cgroup", 2);
 	/* The groups of version 1. */
 	static const char *const controllers[] = {"cpu", "cpuacct", "memory", "pids", "freezer", "devices",
 		"cpuset", "blkio", "net_cls", "perf_event", "hugetlb", "name=x,none"};
 	for (ulong i = 0; i < LEN(controllers); i++) {
-		if (S(mount, "none", "/tmp/cgroup", "cgroup", 0, controllers[i]) < 0)
+		if (S(mount, "none", "/try/cgroup", "cgroup", 0, controllers[i]) < 0)
 			continue;
-		read_group("/tmp/cgroup");
-		S(mkdir, "/tmp/cgroup/one", 0755);
-		read_group("/tmp/cgroup/one");
-		write_file("/tmp/cgroup/one/tasks", "0");
-		write_file("/tmp/cgroup/tasks", "0");
-		S(rmdir, "/tmp/cgroup/one");
-		S(umount2, "/tmp/cgroup", 2);
+		read_group("/try/cgroup");
+		S(mkdir, "/try/cgroup/one", 0755);
+		read_group("/try/cgroup/one");
+		write_file("/try/cgroup/one/tasks", "0");
+		write_file("/try/cgroup/tasks", "0");
+		S(rmdir, "/try/cgroup/one");
+		S(umount2, "/try/cgroup", 2);
 	}
 }

@@ -45,18 +45,18 @@ void group_pipes(void)
 	expect("closed", S(write, pipe[1], "x", 1) == -EPIPE);
 
 	/* A named one. */
-	need("mknod", S(mknod, "/tmp/fifo", S_IFIFO | 0600, 0));
+	need("mknod", S(mknod, "/try/fifo", S_IFIFO | 0600, 0));
 	pid = S(fork);
 	if (pid == 0) {
-		long fd = open_file("/tmp/fifo", O_WRONLY);
+		long fd = open_file("/try/fifo", O_WRONLY);
 		S(write, fd, "x", 1);
 		leave(0);
 	}
-	long fd = need("open", open_file("/tmp/fifo", O_RDONLY));
+	long fd = need("open", open_file("/try/fifo", O_RDONLY));
 	need("read", S(read, fd, buffer, 1));
 	expect("writer", wait_within(pid, 100) == 0);
 	S(close, fd);
-	expect("no reader", open_file("/tmp/fifo", O_WRONLY | O_NONBLOCK) == -ENXIO);
+	expect("no reader", open_file("/try/fifo", O_WRONLY | O_NONBLOCK) == -ENXIO);
 }
 
 void group_polling(void)
@@ -281,7 +281,7 @@ void group_io_uring(void)
 	int pair[2], pipe[2];
 	S(socketpair, 1, 1, 0, pair);
 	S(pipe2, pipe, 0);
-	long file = open_file("/tmp/ring", O_RDWR | O_CREAT);
+	long file = open_file("/try/ring", O_RDWR | O_CREAT);
 	S(fcntl, file, F_SETFL, 0);
 	struct iovec parts[2] = {{buffer, 100}, {buffer + 100, 200}};
 	struct __kernel_timespec time = {0, 1000000};
@@ -302,8 +302,8 @@ void group_io_uring(void)
 	next_entry(IORING_OP_TIMEOUT, -1, &time, 1, 0);
 	need("submit", submit(5, 4));
 
-	next_entry(IORING_OP_OPENAT, AT_FDCWD, "/tmp/ring", 0644, 0);
-	next_entry(IORING_OP_STATX, AT_FDCWD, "/tmp/ring", 0xfff, (ulong)buffer);
+	next_entry(IORING_OP_OPENAT, AT_FDCWD, "/try/ring", 0644, 0);
+	next_entry(IORING_OP_STATX, AT_FDCWD, "/try/ring", 0xfff, (ulong)buffer);
 	next_entry(IORING_OP_FALLOCATE, file, (void *)8192L, 0, 0);
 	next_entry(IORING_OP_FADVISE, file, nothing, PAGE, 0);
 	next_entry(IORING_OP_MADVISE, -1, buffer, PAGE, 0)->fadvise_advice = 4;
@@ -311,9 +311,9 @@ void group_io_uring(void)
 	entry->splice_off_in = 0;
 	entry->splice_fd_in = file;
 	next_entry(IORING_OP_EPOLL_CTL, S(epoll_create1, 0), &event, EPOLL_CTL_ADD, pipe[0]);
-	next_entry(IORING_OP_RENAMEAT, AT_FDCWD, "/tmp/ring", (u32)AT_FDCWD, (ulong)"/tmp/ring2");
-	next_entry(IORING_OP_UNLINKAT, AT_FDCWD, "/tmp/ring2", 0, 0);
-	next_entry(IORING_OP_MKDIRAT, AT_FDCWD, "/tmp/ring3", 0755, 0);
+	next_entry(IORING_OP_RENAMEAT, AT_FDCWD, "/try/ring", (u32)AT_FDCWD, (ulong)"/try/ring2");
+	next_entry(IORING_OP_UNLINKAT, AT_FDCWD, "/try/ring2", 0, 0);
+	next_entry(IORING_OP_MKDIRAT, AT_FDCWD, "/try/ring3", 0755, 0);
 	next_entry(IORING_OP_POLL_REMOVE, -1, (void *)99L, 0, 0);
 	next_entry(IORING_OP_ASYNC_CANCEL, -1, (void *)99L, 0, 0);
 	next_entry(IORING_OP_SHUTDOWN, pair[0], nothing, 1, 0);
@@ -352,7 +352,7 @@ void group_aio(void)
 	static char buffer[PAGE];
 	aio_context_t context = 0;
 	need("io_setup", S(io_setup, 8, &context));
-	long file = open_file("/tmp/aio", O_RDWR | O_CREAT);
+	long file = open_file("/try/aio", O_RDWR | O_CREAT);
 	long event = S(eventfd2, 0, 0);
 	int pipe[2];
 	S(pipe2, pipe, 0);

@@ -147,9 +147,9 @@ void group_system(void)
 			S(syslog, what == 2 ? 9 : what, buffer, sizeof(buffer) - 1);
 	S(syslog, 3, buffer, sizeof(buffer));
 	S(syslog, 8, NULL, 1);
-	S(acct, "/tmp/accounting");
-	S(mknodat, AT_FDCWD, "/tmp/accounting", S_IFREG | 0600, 0);
-	S(acct, "/tmp/accounting");
+	S(acct, "/try/accounting");
+	S(mknodat, AT_FDCWD, "/try/accounting", S_IFREG | 0600, 0);
+	S(acct, "/try/accounting");
 	wait_for(S(fork) ?: (leave(0), 0));
 	S(acct, NULL);
 	S(sysfs, 3);
@@ -203,8 +203,8 @@ static void call_wrongly(int number)
 		{file, page, 64, page, 64, 0},
 		{socket, page, 64, 0, page, 64},
 		{file, 0x8000000000000000, 64, 8, 16, 0},
-		{(ulong) "/tmp/bad", page, 64, page, 64, 0},
-		{AT_FDCWD, (ulong) "/tmp/bad", page, 64, 0, 0},
+		{(ulong) "/try/bad", page, 64, page, 64, 0},
+		{AT_FDCWD, (ulong) "/try/bad", page, 64, 0, 0},
 		/* The last bytes of a page without another one behind it. */
 		{file, page + PAGE - 4, 64, page + PAGE - 4, 64, 0},
 		{page + PAGE - 4, page + PAGE - 4, page + PAGE - 4, page + PAGE - 4, 1, 1},
@@ -217,7 +217,7 @@ void group_bad_arguments(void)
 {
 	valid = map(2 * PAGE);
 	S(munmap, valid + PAGE, PAGE);
-	file = open_file("/tmp/bad", O_RDWR | O_CREAT);
+	file = open_file("/try/bad", O_RDWR | O_CREAT);
 	int pair[2];
 	S(socketpair, 1, 2 | 04000, 0, pair);
 	socket = pair[0];
@@ -238,7 +238,7 @@ void group_bad_arguments(void)
 		wait_within(pid, 4);
 		S(kill, -pid, SIGKILL);
 	}
-	S(umount2, "/tmp/bad", 2);
+	S(umount2, "/try/bad", 2);
 }
 
 /* Reads the first bytes of each file below a folder, and what a directory has, down to a depth. At most

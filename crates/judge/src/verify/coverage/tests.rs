@@ -1,3 +1,5 @@
+//! A small kernel with a section within another one, and addresses that were executed.
+
 use super::{Coverage, Executed, of_addresses};
 use unwind_sim_recordings::kernel::{CodeSection, KernelImage, KernelSymbols};
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind, Symbol};

@@ -1,3 +1,5 @@
+//! Sections by symbols and by headers.
+
 use super::{CodeSection, is_mark, sections};
 use crate::kernel::KernelSymbols;
 
