@@ -73,3 +73,5 @@ mod verify_conventions;
 mod verify_images;
 mod verify_programs;
 mod verify_slots;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod workload;

@@ -65,6 +65,7 @@ fn text(names: &[String], run: &Run) -> String {
     verification::text(&verification::Subject {
         names,
         results: &run.results,
+        coverage: &[],
         again: &|unwinder, address| {
             format!("unwind-sim verify --unwinder {unwinder} --only {address:#x} -- case")
         },

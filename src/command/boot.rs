@@ -26,13 +26,19 @@ const MEMORY_MIN: u64 = 1 << 20;
 /// Maximum size of --console-input, bytes: it is kept in memory.
 const CONSOLE_INPUT_MAX: u64 = 64 << 20;
 
+/// The first process of a kernel that is given none: it uses much of the kernel and powers off
+/// (`corpus/workload/`).
+const WORKLOAD: &[u8] = include_bytes!("../../corpus/workload/workload");
+
 /// `__START_KERNEL_map`: the virtual address at which a kernel is linked for physical address 0.
 const START_KERNEL_MAP: u64 = 0xffff_ffff_8000_0000;
 
 /// What a kernel that is booted gets.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct BootOptionArgs {
-    /// With --kernel: the first process, a static program. An initramfs with it as /init is made.
+    /// With --kernel: the first process, a static program. An initramfs with it as /init is made. With
+    /// neither --init nor --initrd it is a program that is built in: it uses as much of the kernel as it can,
+    /// writes what became of each part, as in "workload: pipes: ok", and powers off.
     #[arg(
         long,
         value_name = "PROG",
@@ -89,7 +95,7 @@ fn parse_memory(text: &str) -> Result<usize, String> {
 pub(crate) struct BootFiles {
     file: InputFile,
     kernel: Bootable,
-    initrd: Option<Vec<u8>>,
+    initrd: Vec<u8>,
     console_input: Option<Owner>,
     command_line: String,
     memory: usize,
@@ -162,9 +168,9 @@ impl BootArgs {
         let kernel = kernel::bootable(&file)?;
 
         let initrd = match (&self.options.init, &self.options.initrd) {
-            (Some(program), _) => Some(initramfs_of(program)?),
-            (None, Some(archive)) => Some(archive_of(archive)?),
-            (None, None) => None,
+            (Some(program), _) => initramfs_of(program)?,
+            (None, Some(archive)) => archive_of(archive)?,
+            (None, None) => initramfs::with_init(WORKLOAD),
         };
 
         let console_input = self.options.console_input.as_deref();
@@ -237,7 +243,7 @@ impl BootFiles {
             options: BootOptions {
                 image: &kernel.image,
                 setup_header: kernel.setup_header.as_deref(),
-                initrd: self.initrd.as_deref(),
+                initrd: Some(&self.initrd),
                 command_line: &self.command_line,
                 relocations: kernel.relocations.as_deref(),
                 slide: self.slide,

@@ -34,7 +34,8 @@ const FLAT_BYTES_MAX: u64 = 1 << 30;
 /// is not modelled gets an error, and the exit status is 3.
 ///
 /// With --kernel the machine is a computer with a serial console, and a Linux is booted in it. It reads
-/// nothing but the files that are named. It is the same run for the same files, options and seed.
+/// nothing but the files that are named. It is the same run for the same files, options and seed. Without
+/// --init and --initrd, the first process is a program that is built in and uses much of the kernel.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -42,6 +43,7 @@ Examples:
   unwind-sim emulate --stats -- /usr/bin/python3 -c 'print(1)'
   unwind-sim emulate --flat code.bin@0x1000 --set rdi=5 --until hlt --json
   unwind-sim emulate --status program --max-instructions 1000000 -- ./prog
+  unwind-sim emulate --kernel /boot/vmlinuz
   unwind-sim emulate --kernel /boot/vmlinuz --init ./init --timeout 300")]
 pub(crate) struct Args {
     /// Print how many instructions were executed, and how fast.

@@ -38,6 +38,10 @@ const DEFAULT_VIEW: &str = "cpu";
 /// the whole stack. These do not affect the exit status: the expected errors of frame pointers,
 /// errors of a lookup that the unwinder does not use, what a derived table cannot represent (but
 /// see --strict), and rows that describe the frame that longjmp jumps to.
+///
+/// With --kernel a kernel is booted, and the rows of its own table are checked wherever it executes code in
+/// ring 0, until it powers off. How many of its functions and rows were executed is printed by section.
+/// Without --init and --initrd, its first process is a program that is built in and uses much of it.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -46,6 +50,7 @@ Examples:
   unwind-sim verify corpus/cases/dynamic/constructor-runs-before-main.s
   unwind-sim verify --json -- ./prog > known.json
   unwind-sim verify --baseline known.json -- ./prog
+  unwind-sim verify --kernel /boot/vmlinuz
   unwind-sim verify --kernel /boot/vmlinuz --init ./init")]
 pub(crate) struct Args {
     /// Unwinders: dwarf, sframe, orc or fp. The full form is NAME[:PROFILE][+FALLBACK]. With --kernel,
@@ -259,6 +264,7 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         let subject = verification::Subject {
             names: &names,
             results: &run.results,
+            coverage: &[],
             again: &again,
             all: args.all || args.only.is_some(),
         };

@@ -198,9 +198,23 @@ fn an_initramfs_is_made_of_the_program() {
     assert_eq!(status(&output), 0, "{}", stderr(&output));
     assert!(output.stdout == archive);
 
-    // Without either there is none.
+    // Without either it has the program that is built in.
     let output = files.boot(&code, &[]);
-    assert_eq!((stdout(&output), status(&output)), ("", 0));
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let workload = std::fs::read("corpus/workload/workload").expect("the repository");
+    let archive = output.stdout;
+    assert!(archive.windows(workload.len()).any(|at| at == workload));
+}
+
+/// The program that is built in does its work only as a kernel's first process.
+#[test]
+fn the_workload_does_nothing_without_a_kernel() {
+    let program = "corpus/workload/workload";
+    let output = run(&["emulate", "--status", "program", "--", program]);
+    let told = "workload: this is the first process of a kernel in `unwind-sim verify --kernel`, and does \
+                nothing elsewhere\n";
+    assert_eq!(status(&output), 2);
+    assert!(stderr(&output).starts_with(told), "{}", stderr(&output));
 }
 
 #[test]

@@ -198,6 +198,7 @@ pub(crate) fn text(run: &Run) -> String {
     verification::text(&verification::Subject {
         names: &["dwarf".to_owned()],
         results: &run.results,
+        coverage: &[],
         again: &|_, address| format!("--only {address:#x}"),
         all: true,
     })

@@ -104,6 +104,7 @@ pub(crate) fn text(run: &Run) -> String {
     verification::text(&verification::Subject {
         names: &NAMES.map(str::to_owned),
         results: &run.results,
+        coverage: &[],
         again: &|_, address| format!("--only {address:#x}"),
         all: true,
     })

@@ -65,8 +65,8 @@ pub use tables::{
 pub use unwinders::UnwinderLine;
 #[cfg(feature = "machine")]
 pub use verification::{
-    ContradictionLine, JitLine, MemoryLine, SlotStoreLine, VerificationLine, VerifiedLine,
-    write_verification,
+    ContradictionLine, CoverageLine, JitLine, MemoryLine, SlotStoreLine, VerificationLine,
+    VerifiedLine, write_coverage, write_verification,
 };
 
 use crate::listing::found_by;
@@ -115,6 +115,9 @@ pub enum Line {
     #[cfg(feature = "machine")]
     /// A generated function without an unwind table, from `verify`.
     Jit(JitLine),
+    #[cfg(feature = "machine")]
+    /// How much of a section of a kernel was executed, from `verify --kernel`.
+    Coverage(CoverageLine),
     #[cfg(feature = "machine")]
     /// The totals of one unwinder, from `verify`.
     Verified(VerifiedLine),

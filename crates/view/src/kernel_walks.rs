@@ -19,9 +19,9 @@ const BEHIND: usize = 3;
 /// The report on NMIs.
 pub fn nmis(nmis: &NmiResults, space: &AddressSpace, all: bool) -> String {
     let mut out = format!(
-        "\n{} at {}; {} returned, after {} in all; truth unknown at {}, self-check failures {}\n",
+        "\n{} at {} of the kernel; {} returned, after {} in all; truth unknown at {}, self-check failures {}\n",
         counted(nmis.sent, "NMI"),
-        counted(nmis.places, "instruction of the kernel"),
+        counted(nmis.places, "instruction"),
         nmis.returned,
         counted(nmis.instructions, "instruction"),
         nmis.unknown,

@@ -7,7 +7,7 @@ use unwind_sim_judge::check::Class;
 use unwind_sim_judge::verify::Places;
 use unwind_sim_judge::verify::groups::{Group, groups, unfound_row};
 use unwind_sim_judge::verify::listing::listing;
-use unwind_sim_judge::verify::{Bounds, Results, Tally};
+use unwind_sim_judge::verify::{Bounds, Coverage, Executed, Results, Tally};
 use unwind_sim_judge::verify::{Slot, SlotStore};
 use unwind_sim_recordings::counted::counted;
 use unwind_sim_unwind::printable::{Printable, printable};
@@ -23,6 +23,8 @@ pub struct Subject<'a> {
     pub names: &'a [String],
     /// The results of the run.
     pub results: &'a Results,
+    /// How much of a kernel was executed; empty of a program.
+    pub coverage: &'a [Coverage],
     /// Gives the command that shows what an unwinder gets wrong at an address.
     pub again: &'a dyn Fn(&str, u64) -> String,
     /// Whether to show every group.
@@ -44,6 +46,7 @@ pub fn text(subject: &Subject<'_>) -> String {
     // First numbers for each unwinder, then findings: the numbers fit on one screen.
     table(&mut out, subject.names, &results.tallies);
     bounds(&mut out, subject.names, &results.tallies);
+    covered(&mut out, subject.coverage);
     generated(&mut out, subject);
     stores(&mut out, subject);
 
@@ -176,6 +179,37 @@ fn bounds(out: &mut String, names: &[String], tallies: &[Tally]) {
 }
 
 /// Adds the generated code for which there is no table.
+/// How much of each section was executed.
+fn covered(out: &mut String, sections: &[Coverage]) {
+    if sections.is_empty() {
+        return;
+    }
+
+    let total = Coverage::total(sections);
+    let width = sections.iter().map(|s| s.section.len()).max().unwrap_or(0);
+    let width = width.max("coverage".len());
+    let _ = writeln!(
+        out,
+        "\n{:width$}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}",
+        "coverage", "functions", "of all", "", "rows", "of all", "", "addresses"
+    );
+    for section in sections.iter().chain([&total]) {
+        let name = match &*section.section {
+            "" => "all",
+            name => name,
+        };
+        let _ = write!(out, "{:width$}", printable(name));
+        for executed in [section.functions, section.rows] {
+            let Executed { executed: met, all } = executed;
+            let share = executed.share().map_or_else(String::new, |share| {
+                format!("{}.{:02} %", share / 100, share % 100)
+            });
+            let _ = write!(out, "  {met:>9}  {all:>9}  {share:>9}");
+        }
+        let _ = writeln!(out, "  {:>9}", section.addresses);
+    }
+}
+
 fn generated(out: &mut String, subject: &Subject<'_>) {
     let Results {
         generated, tallies, ..

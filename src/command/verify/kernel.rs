@@ -222,6 +222,7 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         }
         let command = output::command_line();
         let what = (&*end, &run.results, &[][..]);
+        json::write_coverage(&run.coverage, &mut out)?;
         json::write_verification(&names, what, origin, &command, &mut out)?;
     } else {
         let again = |unwinder: &str, address: u64| {
@@ -232,6 +233,7 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         let subject = verification::Subject {
             names: &names,
             results: &run.results,
+            coverage: &run.coverage,
             again: &again,
             all: args.all || args.only.is_some(),
         };

@@ -8,6 +8,7 @@ pub(super) use walks::Place as WalkPlace;
 pub use walks::{KernelWalked, KernelWalks, Reliability, WalkFinding, WalkTally, unexpected_walks};
 
 use super::checker::{Checker, Results};
+use super::coverage::{Coverage, coverage};
 use super::images::Images;
 use super::run::Request;
 use nmi::{Nmis, Stopping};
@@ -30,6 +31,8 @@ pub struct KernelRun {
     pub walks: Vec<KernelWalked>,
     /// What became of the NMIs, if any were asked for.
     pub nmis: Option<NmiResults>,
+    /// How much of the kernel was executed, by section.
+    pub coverage: Vec<Coverage>,
     /// The address space of the kernel.
     pub space: AddressSpace,
 }
@@ -110,11 +113,13 @@ pub fn run_kernel(
     };
     let walks = checker.finish_kernel_walks();
     let (results, space) = checker.finish();
+    let coverage = coverage(kernel, slide, &results);
     Ok(KernelRun {
         boot,
         results,
         walks,
         nmis,
+        coverage,
         space,
     })
 }

@@ -9,6 +9,7 @@ mod blocks;
 mod checker;
 mod claim;
 mod code;
+mod coverage;
 pub mod deadlock;
 mod departures;
 mod findings;
@@ -37,6 +38,7 @@ mod walks;
 mod work;
 
 pub use checker::{Checker, Results, Tally};
+pub use coverage::{Coverage, Executed};
 pub use departures::Bounds;
 pub use findings::{Check, Finding};
 pub use generated::Function as GeneratedFunction;

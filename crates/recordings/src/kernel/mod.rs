@@ -18,6 +18,7 @@ mod module;
 mod orc;
 mod paging;
 mod payload;
+mod sections;
 mod stacks;
 mod symbols;
 mod system_map;
@@ -34,6 +35,7 @@ pub use module::{Module, ModuleLoad, is_module, module_from_bytes, open_module};
 pub use orc::{EncodingSource, ToldLayout};
 pub use paging::{PTI_USER, PageFault, PageTables};
 pub use payload::{Compression, Payload, is_bzimage};
+pub use sections::CodeSection;
 pub use stacks::{MissingPlace, ProcessorStacks, StackPlaces, symbol};
 pub use symbols::{KernelSymbol, KernelSymbols, SymbolSource};
 pub use user::user_memory;
@@ -85,6 +87,8 @@ pub struct KernelImage {
     pub payload: Option<Payload>,
     /// Size of the ELF file, bytes.
     pub size: u64,
+    /// The sections of its code.
+    pub sections: Vec<CodeSection>,
     /// Non-fatal problems: what could not be read.
     pub problems: Vec<ElfError>,
 }
@@ -205,8 +209,23 @@ impl KernelImage {
             btf: None,
             payload: None,
             size: 0,
+            sections: Vec::new(),
             problems: Vec::new(),
         }
+    }
+
+    /// The functions: starts of code that have a name. A function with several names is one; what marks the
+    /// ends of sections, and the padding before functions, is none.
+    pub fn functions(&self) -> Vec<u64> {
+        let code = self.image.symbols().iter().filter(|symbol| {
+            // objtool and compilers name the bytes that are kept free before a function.
+            let is_padding = symbol.name.starts_with("__pfx_") || symbol.name.starts_with("__cfi_");
+            !is_padding && !sections::is_mark(&symbol.name)
+        });
+        let mut starts: Vec<u64> = code.map(|symbol| symbol.address).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        starts
     }
 
     /// Fills in everything that depends on the symbols and the version.
@@ -217,6 +236,7 @@ impl KernelImage {
     ) -> Result<(), KernelErrorKind> {
         vmlinux.narrow_text(&self.symbols);
         vmlinux.add_orc(&self.symbols);
+        self.sections = sections::sections(vmlinux.code_sections(), &self.symbols);
         self.btf = vmlinux.btf(&self.symbols).and_then(|b| Btf::parse(b).ok());
         self.problems = vmlinux::problems(&mut vmlinux.elf);
         let mut parts = vmlinux.elf.parts;

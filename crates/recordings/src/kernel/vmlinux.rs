@@ -2,6 +2,7 @@
 
 use super::error::KernelErrorKind;
 use super::kallsyms;
+use super::sections::CodeSection;
 use super::symbols::KernelSymbols;
 use object::elf;
 use object::endian::LittleEndian as LE;
@@ -57,9 +58,9 @@ impl Vmlinux {
         if !code.is_empty() {
             // Segments cover more than code: that of .text includes .rodata, and that of .init.text
             // includes .init.data.
-            elf.parts.text = code.iter().map(|(range, _)| range.clone()).collect();
+            elf.parts.text = code.iter().map(|(_, range, _)| range.clone()).collect();
             elf.parts.sections.retain(|s| s.kind != SectionKind::Text);
-            for (range, file) in code {
+            for (_, range, file) in code {
                 if let Some(data) = Bytes::new(owner.clone(), file) {
                     elf.parts.sections.push(Section {
                         kind: SectionKind::Text,
@@ -200,6 +201,13 @@ impl Vmlinux {
         Bytes::new(self.owner.clone(), usize::try_from(offset).ok()?..end)
     }
 
+    /// The sections with code that have headers.
+    pub(super) fn code_sections(&self) -> Vec<CodeSection> {
+        let all = code_sections(&self.owner).into_iter();
+        all.map(|(name, range, _)| CodeSection { name, range })
+            .collect()
+    }
+
     /// Sets the text ranges from `symbols`, unless section headers give them.
     pub(super) fn narrow_text(&mut self, symbols: &KernelSymbols) {
         if !code_sections(&self.owner).is_empty() {
@@ -222,8 +230,8 @@ impl AsRef<[u8]> for Whole {
     }
 }
 
-/// The sections with code: addresses and file offsets.
-fn code_sections(owner: &Owner) -> Vec<(Range<u64>, Range<usize>)> {
+/// The sections with code: names, addresses and file offsets.
+fn code_sections(owner: &Owner) -> Vec<(String, Range<u64>, Range<usize>)> {
     let data: &[u8] = (**owner).as_ref();
     let read = || -> Option<Vec<_>> {
         let header = elf::FileHeader64::<LE>::parse(data).ok()?;
@@ -235,7 +243,9 @@ fn code_sections(owner: &Owner) -> Vec<(Range<u64>, Range<usize>)> {
             let start = s.sh_addr(LE);
             let from = usize::try_from(offset).ok()?;
             let to = usize::try_from(offset.checked_add(size)?).ok()?;
-            Some((start..start.checked_add(size)?, from..to))
+            let name = table.section_name(LE, s).ok()?;
+            let name = String::from_utf8_lossy(name).into_owned();
+            Some((name, start..start.checked_add(size)?, from..to))
         });
         Some(ranges.take(CODE_SECTIONS_MAX).collect())
     };

@@ -11,7 +11,7 @@ use unwind_sim_judge::SCHEMA;
 use unwind_sim_judge::baseline::Origin;
 use unwind_sim_judge::hex::hex;
 use unwind_sim_judge::verify::deadlock::DeadlockedThread;
-use unwind_sim_judge::verify::{self, Results, listing::lines as lines_around};
+use unwind_sim_judge::verify::{self, Coverage, Results, listing::lines as lines_around};
 
 /// A contradiction that `verify` found.
 #[derive(Serialize)]
@@ -100,6 +100,23 @@ pub struct JitLine {
     /// How many of its instructions were executed.
     instructions: u64,
     /// Distinct addresses of these.
+    addresses: u64,
+}
+
+/// How much of a section of a kernel's code was executed.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+pub struct CoverageLine {
+    schema: &'static str,
+    /// The section, as in the object files. What lies in a section within it is not counted here.
+    section: String,
+    /// Functions of which an instruction was executed.
+    functions: u64,
+    functions_of_all: u64,
+    /// Rows of the ORC table at whose addresses an instruction was executed.
+    rows: u64,
+    rows_of_all: u64,
+    /// Distinct addresses of executed instructions.
     addresses: u64,
 }
 
@@ -204,6 +221,26 @@ impl MemoryLine {
             rows,
         }
     }
+}
+
+/// Writes how much of each section of a kernel was executed.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_coverage(sections: &[Coverage], out: &mut dyn Write) -> io::Result<()> {
+    for of in sections {
+        Line::Coverage(CoverageLine {
+            schema: SCHEMA,
+            section: of.section.clone(),
+            functions: of.functions.executed,
+            functions_of_all: of.functions.all,
+            rows: of.rows.executed,
+            rows_of_all: of.rows.all,
+            addresses: of.addresses,
+        })
+        .write(out)?;
+    }
+    Ok(())
 }
 
 /// Writes all lines of a verification, which ended with `end`, and with these threads waiting if that was a

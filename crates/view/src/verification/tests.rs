@@ -23,6 +23,7 @@ fn report(results: &Results, all: bool) -> String {
     text(&Subject {
         names: &names,
         results,
+        coverage: &[],
         again: &|name, address| format!("again {name} {address:#x}"),
         all,
     })
