@@ -3,8 +3,9 @@
 
 Usage: compare.py OURS THEIRS DIFFERENCES RELEASE
 
-Line by line, without the times in brackets, from the line with the kernel's version on. DIFFERENCES
-lists the lines that may differ. Status 1 if others do, or if an entry explains nothing.
+Line by line, without the times in brackets, from the line with the kernel's version on: those of the
+kernel, which have a time, and behind them those of programs, since another task may write the
+kernel's. DIFFERENCES lists the lines that may differ. Status 1 if others do, or if an entry explains nothing.
 """
 
 import collections
@@ -62,7 +63,10 @@ def lines(path):
     start = text.find("Linux version ")
     if start < 0:
         sys.exit(f"{path}: no kernel says its version")
-    return [TIME.sub("", line).rstrip() for line in text[start:].rstrip("\n").split("\n")]
+    found = text[start:].rstrip("\n").split("\n")
+    is_kernels = [number == 0 or bool(TIME.match(line)) for number, line in enumerate(found)]
+    ordered = sorted(range(len(found)), key=lambda number: not is_kernels[number])
+    return [TIME.sub("", found[number]).rstrip() for number in ordered]
 
 
 def masked(line, match):
