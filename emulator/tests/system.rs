@@ -119,7 +119,7 @@ macro_rules! areas {
 }
 
 areas! {
-    exceptions paging privileged segments steps transfers
+    breakpoints exceptions paging privileged segments steps transfers
 }
 
 #[test]
