@@ -610,6 +610,20 @@ def machines():
         save("machine", name, registers + code + tail + turns + bytes([len(turns), 0x2B]))
 
 
+def systems():
+    """The cases of system mode, in the format of `system.rs`: no changes, all registers zero, and a turn
+    of three instructions before an NMI."""
+    for path in sorted(pathlib.Path("../corpus/system/cases").glob("*.txt")):
+        for block in path.read_text().split("\n\n"):
+            lines = block.strip("\n").split("\n")
+            if not lines[0].startswith("case "):
+                continue
+            code = next(line for line in lines if line.startswith("code ")).split()[1]
+            vendor = 1 if "processor amd" in lines else 0
+            head = bytes([vendor, 0]) + bytes(16) + bytes([2, 3, 0x80 | 9])
+            save("system", f"{path.stem}-{lines[0].split()[1]}", head + bytes.fromhex(code))
+
+
 def debuggers():
     """Bodies of gdb's packets and messages of editors, one on each line, behind a byte that chooses a
     recording (even) or a program (odd), as in `debuggers.rs`."""
@@ -685,4 +699,5 @@ if __name__ == "__main__":
     stitches()
     calls()
     machines()
+    systems()
     debuggers()

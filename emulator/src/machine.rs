@@ -244,7 +244,8 @@ impl Machine {
                 return Exit::Limit;
             }
 
-            self.core.time = self.executed + self.idle;
+            // Only a system waits.
+            self.core.time = self.executed + if SYSTEM { self.idle } else { 0 };
             let mut wanted = 0;
             if O::WANTED {
                 let generation = self.code.generation;

@@ -10,11 +10,12 @@
 //! `hlt` skips to the next event of a device. A run depends on nothing else.
 //!
 //! Source: Intel SDM volume 3; AMD APM volume 2. Not modelled: protected and compatibility mode, so no
-//! 32-bit programs; task switches; breakpoints in debug registers; machine checks; performance
-//! counters; system management mode; virtualization.
+//! 32-bit programs; task switches; breakpoints of ports; process-context identifiers, which `cpuid` does
+//! not claim; machine checks; performance counters; system management mode; virtualization.
 
 mod alignment;
 pub mod boot;
+mod breakpoints;
 mod controls;
 mod cpuid;
 mod deliver;
@@ -211,6 +212,8 @@ pub struct System {
     shadow: Shadow,
     /// Whether an NMI is being handled: until the next `iret`.
     nmi_blocked: bool,
+    /// Bits of DR6: of breakpoints whose memory was accessed, for which no #DB was raised yet.
+    pending_breakpoints: u64,
     /// What an observer has not been told yet.
     passage: Option<Passage>,
     /// Whether the last instruction was `hlt`.
@@ -234,6 +237,7 @@ impl System {
             registers: Registers::new(&processor),
             shadow: Shadow::Nothing,
             nmi_blocked: false,
+            pending_breakpoints: 0,
             passage: None,
             halts: false,
             ended: None,
@@ -358,25 +362,39 @@ impl System {
             return;
         }
         let shadow = std::mem::take(&mut self.shadow);
-        if shadow == Shadow::Nothing && self.take_interrupt() {
-            return;
+        if shadow == Shadow::Nothing {
+            if self.pending_breakpoints != 0 {
+                return self.raise_debug_trap(self.machine.core.state.rip, false);
+            }
+            if self.take_interrupt() {
+                return;
+            }
         }
 
         let flags = self.machine.core.state.other_flags;
         let steps = flags & flags::TF != 0;
         let resumes = flags & flags::RF != 0;
         let checks = self.checks_alignment();
+        let has_breakpoints = self.has_breakpoints();
+        let mut accessed = 0;
+        if has_breakpoints {
+            let here = self.instruction_breakpoints();
+            if here != 0 && !resumes && shadow != Shadow::InterruptsAndTraps {
+                return self.raise_breakpoint(here);
+            }
+            accessed = self.data_breakpoints();
+        }
         if checks && self.is_misaligned() {
             return self.raise_exception(Exception::Alignment);
         }
-        let is_one = checks || shadow != Shadow::Nothing || steps || resumes;
+        let is_one = checks || shadow != Shadow::Nothing || steps || resumes || has_breakpoints;
         let most = if is_one {
             1
         } else {
             left.min(self.until_event())
         };
         let (start, executed_before) = (self.machine.core.state.rip, self.executed());
-        self.machine.core.state.single_iteration = steps;
+        self.machine.core.state.single_iteration = steps || has_breakpoints;
         let is_observed = O::WANTED && self.privilege() == 0;
         let exit = if is_observed {
             self.machine.run_system(most, true, observer)
@@ -388,7 +406,8 @@ impl System {
             self.shadow = shadow;
             return;
         }
-        if resumes {
+        let goes_on = has_breakpoints && self.goes_on(start);
+        if resumes && !goes_on {
             // RF holds for one instruction. If that faults, it is in the frame in any case.
             self.machine.core.state.other_flags &= !flags::RF;
         }
@@ -421,13 +440,17 @@ impl System {
             }
         };
         let now_steps = self.machine.core.state.other_flags & flags::TF != 0;
-        let traps = match next {
+        let steps_now = match next {
             Next::Trap => steps,
             Next::TrapIfStill => now_steps,
             Next::Handler => false,
         };
+        if next != Next::Handler {
+            self.pending_breakpoints |= accessed;
+        }
+        let traps = steps_now || self.pending_breakpoints != 0 && next != Next::Handler;
         if traps && self.shadow != Shadow::InterruptsAndTraps {
-            self.raise_step(start);
+            self.raise_debug_trap(start, steps_now);
         }
     }
 

@@ -128,7 +128,7 @@ macro_rules! areas {
 }
 
 areas! {
-    exceptions paging privileged segments steps transfers
+    breakpoints exceptions paging privileged segments steps transfers
 }
 
 fn registers(system: &System) -> (u64, u64, [u64; 16]) {

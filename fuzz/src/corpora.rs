@@ -128,4 +128,4 @@ macro_rules! targets {
     };
 }
 
-targets! { eh_frame expression sframe orc trace perfdata elf core vmcore case walk loader machine kernel_image capture stitch bpf_object scenario convert check generate syscalls jitdump perf_map gdb_jit gdb_packet dap_message }
+targets! { eh_frame expression sframe orc trace perfdata elf core vmcore case walk loader machine kernel_image capture stitch bpf_object scenario convert check generate syscalls system jitdump perf_map gdb_jit gdb_packet dap_message }

@@ -95,8 +95,7 @@ impl System {
             _ => return Err(Raised::new(vector::INVALID_OPCODE, None)),
         };
         if self.registers.debug[7] & GENERAL_DETECT != 0 {
-            self.registers.debug[7] &= !GENERAL_DETECT;
-            self.registers.debug[6] |= DEBUG_REGISTER_ACCESS;
+            self.set_debug_status(DEBUG_REGISTER_ACCESS);
             return Err(Raised::new(vector::DEBUG, None));
         }
         if to.is_dr() {
@@ -106,6 +105,12 @@ impl System {
         let value = self.registers.debug[number];
         self.machine.core.state.set_gpr(to.number(), value);
         Ok(())
+    }
+
+    /// Says in DR6 why a #DB is raised, whose handler may access the debug registers.
+    pub(super) fn set_debug_status(&mut self, bits: u64) {
+        self.registers.debug[6] |= bits;
+        self.registers.debug[7] &= !GENERAL_DETECT;
     }
 
     fn set_debug(&mut self, number: usize, value: u64) -> Result<(), Raised> {

@@ -169,12 +169,21 @@ impl System {
         self.raise(Raised::new(vector, None), Source::Trap, start);
     }
 
-    /// The trap of a single step: of the instruction at `start`, or of one of its iterations.
-    pub(super) fn raise_step(&mut self, start: u64) {
+    /// The #DB of the breakpoints with these bits, at the next instruction.
+    pub(super) fn raise_breakpoint(&mut self, bits: u64) {
+        self.set_debug_status(bits);
+        // Of all faults this one alone does not set RF in the frame: the handler does, if it goes on.
+        self.raise_trap(vector::DEBUG, self.machine.core.state.rip);
+    }
+
+    /// The #DB of a single step, of breakpoints whose memory was accessed, or of both: of the instruction
+    /// at `start`, or of one of its iterations.
+    pub(super) fn raise_debug_trap(&mut self, start: u64, is_step: bool) {
         // DR6.BS, which says that it was a single step.
-        self.registers.debug[6] |= 1 << 14;
-        // Only a repeated instruction goes on where it started, apart from a jump to itself.
-        let goes_on = self.machine.core.state.rip == start && self.is_repeated();
+        let step = if is_step { 1 << 14 } else { 0 };
+        let accessed = std::mem::take(&mut self.pending_breakpoints);
+        self.set_debug_status(accessed | step);
+        let goes_on = self.goes_on(start);
         let source = if goes_on {
             Source::TrapWithin
         } else {
@@ -183,8 +192,12 @@ impl System {
         self.raise(Raised::new(vector::DEBUG, None), source, start);
     }
 
-    /// Whether the next instruction is a repeated one.
-    fn is_repeated(&self) -> bool {
+    /// Whether the instruction at `start` has executed an iteration, and goes on. Only a repeated one goes on
+    /// where it started, apart from a jump to itself.
+    pub(super) fn goes_on(&self, start: u64) -> bool {
+        if self.machine.core.state.rip != start {
+            return false;
+        }
         let bytes = self.instruction_bytes();
         let insn = Decoder::new(64, &bytes, 0).decode();
         insn.is_string_instruction() && (insn.has_rep_prefix() || insn.has_repne_prefix())

@@ -231,7 +231,7 @@ impl System {
             register => core.state.gpr(register.number()),
         };
         let base = value(insn.memory_base());
-        let index = value(insn.memory_index()) * u64::from(insn.memory_index_scale());
+        let index = value(insn.memory_index()).wrapping_mul(insn.memory_index_scale().into());
         let mut address = base
             .wrapping_add(index)
             .wrapping_add(insn.memory_displacement64())

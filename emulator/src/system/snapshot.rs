@@ -12,6 +12,7 @@ pub struct SystemSnapshot {
     registers: Registers,
     shadow: Shadow,
     nmi_blocked: bool,
+    pending_breakpoints: u64,
     passage: Option<Passage>,
     halts: bool,
     ended: Option<Stopped>,
@@ -25,6 +26,7 @@ impl System {
             registers: self.registers.clone(),
             shadow: self.shadow,
             nmi_blocked: self.nmi_blocked,
+            pending_breakpoints: self.pending_breakpoints,
             passage: self.passage,
             halts: self.halts,
             ended: self.ended.clone(),
@@ -41,6 +43,7 @@ impl System {
         self.registers = snapshot.registers.clone();
         self.shadow = snapshot.shadow;
         self.nmi_blocked = snapshot.nmi_blocked;
+        self.pending_breakpoints = snapshot.pending_breakpoints;
         self.passage = snapshot.passage;
         self.halts = snapshot.halts;
         self.ended = snapshot.ended.clone();
