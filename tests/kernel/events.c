@@ -330,6 +330,9 @@ static long program(int type)
 
 int main(void)
 {
+	/* Long enough in user mode for `record --from-init` to see it. */
+	for (sink = 0; sink < 20000; sink++)
+		;
 	call(__NR_mount, (word) "proc", (word) "/proc", (word) "proc", 0, 0, 0);
 	call(__NR_mount, (word) "sysfs", (word) "/sys", (word) "sysfs", 0, 0, 0);
 	call(__NR_mount, (word) "tracefs", (word) "/sys/kernel/tracing", (word) "tracefs", 0, 0, 0);

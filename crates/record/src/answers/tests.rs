@@ -11,7 +11,7 @@ use unwind_sim_recordings::kernel::{Btf, KernelSymbols};
 use unwind_sim_recordings::model::Sample;
 use unwind_sim_recordings::trace::{Meta, Trace, TraceWriter};
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Symbol};
-use unwind_sim_unwind::truth::{TrueKind, Truth};
+use unwind_sim_unwind::truth::TrueKind;
 
 /// Where the kernel is, in physical memory and before it has page tables of its own.
 const CODE: u64 = 16 << 20;
