@@ -117,6 +117,14 @@ pub(crate) struct Args {
     lbr_storage: LbrStorage,
     #[command(flatten, next_help_heading = "Options for a kernel that is booted")]
     boot: BootOptionArgs,
+    /// With --kernel: begin when the first process runs. What comes before is executed at full speed, but
+    /// the callers of tasks that have begun by then stay unknown.
+    #[arg(
+        long,
+        requires = "kernel",
+        help_heading = "Options for a kernel that is booted"
+    )]
+    from_init: bool,
     #[command(flatten, next_help_heading = "Options for --engine gdb")]
     kernel: KernelArgs,
     /// gdb: hold back interrupts and timers while instructions are stepped. Only QEMU's stub can do
@@ -184,7 +192,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
     if kernel::is_booted(args) {
         return kernel::run(args);
     }
-    if let Some(option) = args.boot.given() {
+    let from_init = args.from_init.then_some("--from-init");
+    if let Some(option) = args.boot.given().or(from_init) {
         bail!("{option} is for a kernel that is booted");
     }
     let engine = args.engine.unwrap_or(Engine::Ptrace);

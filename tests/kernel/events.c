@@ -17,7 +17,6 @@ typedef unsigned long word;
 #define FUNCTION __attribute__((noinline, noclone))
 #define PAGE 4096
 #define PAGES 64
-/* Of user space, some words of the stack are enough. */
 #define RECORD_CALLCHAIN_DEFERRED 22
 /* Bits of perf_event_attr's flags that older headers lack (Linux 6.19). */
 #define DEFER_CALLCHAIN (1UL << 38)
@@ -166,7 +165,7 @@ FUNCTION void works_inside(void)
 static void count(const char *kind, char *ring)
 {
 	struct perf_event_mmap_page *head = (void *)ring;
-	word at = head->data_tail, end = head->data_head, size = (PAGES - 1 + 1) * PAGE;
+	word at = head->data_tail, end = head->data_head, size = PAGES * PAGE;
 	char *data = ring + PAGE;
 	long samples = 0, lost = 0, deferred = 0;
 
@@ -233,7 +232,7 @@ static void happens(const char *kind, struct perf_event_attr *attr, long program
 	CALL(__NR_close, event, 0, 0);
 }
 
-static void software(const char *kind, word config, word period, word flags)
+static void software(const char *kind, word config, word period, word flags, long program)
 {
 	struct perf_event_attr attr;
 
@@ -241,11 +240,14 @@ static void software(const char *kind, word config, word period, word flags)
 	attr.type = PERF_TYPE_SOFTWARE;
 	attr.config = config;
 	attr.sample_period = period;
+	/* With a callchain of the event, a program's helper takes that one. */
+	if (program >= 0)
+		attr.sample_type &= ~PERF_SAMPLE_CALLCHAIN;
 	*flags_of(&attr) |= flags;
-	happens(kind, &attr, -1);
+	happens(kind, &attr, program);
 }
 
-static void tracepoint(const char *kind, const char *path, word period, word flags)
+static void tracepoint(const char *kind, const char *path, word period, word flags, long program)
 {
 	struct perf_event_attr attr;
 
@@ -257,7 +259,7 @@ static void tracepoint(const char *kind, const char *path, word period, word fla
 	happens(kind, &attr, -1);
 }
 
-static void kprobe(const char *kind, const char *function, word offset, word config)
+static void kprobe(const char *kind, const char *function, word offset, word config, long program)
 {
 	struct perf_event_attr attr;
 
@@ -266,35 +268,99 @@ static void kprobe(const char *kind, const char *function, word offset, word con
 	attr.config = config;
 	attr.config1 = (word)function;
 	attr.config2 = offset;
-	happens(kind, &attr, -1);
+	happens(kind, &attr, program);
+}
+
+/* Programs: their stacks go to a map, and to the program's own memory. */
+
+static long bpf(int command, union bpf_attr *attr)
+{
+	return CALL(__NR_bpf, command, attr, sizeof(*attr));
+}
+
+static long stack_map(void)
+{
+	union bpf_attr attr;
+
+	fill(&attr, 0, sizeof(attr));
+	attr.map_type = BPF_MAP_TYPE_STACK_TRACE;
+	attr.key_size = 4;
+	attr.value_size = 127 * 8;
+	attr.max_entries = 4096;
+	return bpf(BPF_MAP_CREATE, &attr);
+}
+
+/* bpf_get_stackid(context, map, 0); bpf_get_stack(context, 128 bytes, 128, 0); the sample is kept. */
+static long program(int type)
+{
+	long map = stack_map();
+	struct bpf_insn code[] = {
+		{ BPF_ALU64 | BPF_MOV | BPF_X, 6, 1, 0, 0 },
+		{ BPF_LD | BPF_DW | BPF_IMM, 2, BPF_PSEUDO_MAP_FD, 0, map },
+		{ 0, 0, 0, 0, 0 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, 3, 0, 0, 0 },
+		{ BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_get_stackid },
+		{ BPF_ALU64 | BPF_MOV | BPF_X, 1, 6, 0, 0 },
+		{ BPF_ALU64 | BPF_MOV | BPF_X, 2, 10, 0, 0 },
+		{ BPF_ALU64 | BPF_ADD | BPF_K, 2, 0, 0, -128 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, 3, 0, 0, 128 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, 4, 0, 0, 0 },
+		{ BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_get_stack },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, 0, 0, 0, 1 },
+		{ BPF_JMP | BPF_EXIT, 0, 0, 0, 0 },
+	};
+	union bpf_attr attr;
+	long loaded;
+
+	fill(&attr, 0, sizeof(attr));
+	attr.prog_type = type;
+	attr.insns = (word)code;
+	attr.insn_cnt = sizeof(code) / sizeof(*code);
+	attr.license = (word) "GPL";
+	loaded = bpf(BPF_PROG_LOAD, &attr);
+	if (map < 0 || loaded < 0) {
+		print("bpf: ");
+		print_number(map < 0 ? map : loaded);
+		print("\n");
+	}
+	return loaded;
 }
 
 #define EVENTS "/sys/kernel/tracing/events/"
 
 int main(void)
 {
+	/* Long enough in user mode for `record --from-init` to see it. */
+	for (sink = 0; sink < 20000; sink++)
+		;
 	call(__NR_mount, (word) "proc", (word) "/proc", (word) "proc", 0, 0, 0);
 	call(__NR_mount, (word) "sysfs", (word) "/sys", (word) "sysfs", 0, 0, 0);
 	call(__NR_mount, (word) "tracefs", (word) "/sys/kernel/tracing", (word) "tracefs", 0, 0, 0);
 
 	/* Hardware registers, of an interrupt and of an exception. */
-	software("cpu-clock", PERF_COUNT_SW_CPU_CLOCK, 20000, 0);
-	software("page-faults", PERF_COUNT_SW_PAGE_FAULTS, 1, 0);
+	software("cpu-clock", PERF_COUNT_SW_CPU_CLOCK, 20000, 0, -1);
+	software("page-faults", PERF_COUNT_SW_PAGE_FAULTS, 1, 0, -1);
 	/* Made-up registers. */
-	software("context-switches", PERF_COUNT_SW_CONTEXT_SWITCHES, 1, 0);
-	tracepoint("sched:sched_switch", EVENTS "sched/sched_switch/id", 1, 0);
-	tracepoint("raw_syscalls:sys_enter", EVENTS "raw_syscalls/sys_enter/id", 4, 0);
-	tracepoint("kmem:mm_page_alloc", EVENTS "kmem/mm_page_alloc/id", 1, 0);
-	tracepoint("sched:sched_wakeup", EVENTS "sched/sched_wakeup/id", 1, 0);
+	software("context-switches", PERF_COUNT_SW_CONTEXT_SWITCHES, 1, 0, -1);
+	tracepoint("sched:sched_switch", EVENTS "sched/sched_switch/id", 1, 0, -1);
+	tracepoint("raw_syscalls:sys_enter", EVENTS "raw_syscalls/sys_enter/id", 4, 0, -1);
+	tracepoint("kmem:mm_page_alloc", EVENTS "kmem/mm_page_alloc/id", 1, 0, -1);
+	tracepoint("sched:sched_wakeup", EVENTS "sched/sched_wakeup/id", 1, 0, -1);
 	/* Registers of probes: at a function's entry, inside it, and when it returns. */
-	kprobe("kprobe", "vfs_read", 0, 0);
-	kprobe("kprobe, inside", "vfs_read", 11, 0);
-	kprobe("kretprobe", "vfs_read", 0, 1);
+	kprobe("kprobe", "vfs_read", 0, 0, -1);
+	kprobe("kprobe, inside", "vfs_read", 11, 0, -1);
+	kprobe("kretprobe", "vfs_read", 0, 1, -1);
+	/* Programs of each kind of event. */
+	software("cpu-clock, BPF", PERF_COUNT_SW_CPU_CLOCK, 100000, 0,
+		 program(BPF_PROG_TYPE_PERF_EVENT));
+	tracepoint("kmem:mm_page_alloc, BPF", EVENTS "kmem/mm_page_alloc/id", 1, 0,
+		   program(BPF_PROG_TYPE_TRACEPOINT));
+	kprobe("kprobe, BPF", "vfs_open", 0, 0, program(BPF_PROG_TYPE_KPROBE));
 	/* Callchains of user space that are walked later (Linux 6.19). */
 	software("cpu-clock, deferred", PERF_COUNT_SW_CPU_CLOCK, 20000,
-		 DEFER_CALLCHAIN | DEFER_OUTPUT);
+		 DEFER_CALLCHAIN | DEFER_OUTPUT, -1);
 	tracepoint("kmem:mm_page_alloc, deferred", EVENTS "kmem/mm_page_alloc/id", 1,
-		   DEFER_CALLCHAIN | DEFER_OUTPUT);
+		   DEFER_CALLCHAIN | DEFER_OUTPUT, -1);
 
 	CALL(__NR_reboot, LINUX_REBOOT_MAGIC1, LINUX_REBOOT_MAGIC2, LINUX_REBOOT_CMD_POWER_OFF);
 	return 0;

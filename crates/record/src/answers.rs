@@ -3,22 +3,25 @@
 //!
 //! The functions are found by their names, and what they work on by the kernel's types (`.BTF`):
 //! `perf_callchain_kernel` and, if there is one around it, `get_perf_callchain`, whose entry is read when they
-//! return; `__unwind_start` and `unwind_next_frame`, after which the `struct unwind_state` is read (Linux
-//! `arch/x86/events/core.c`, `kernel/events/callchain.c`, `arch/x86/kernel/unwind_orc.c`).
+//! return; the BPF helpers around these; `__unwind_start` and `unwind_next_frame`, after which the `struct
+//! unwind_state` is read; `perf_unwind_deferred_callback`, which is called with the user part that was left for
+//! later (Linux `arch/x86/events/core.c`, `kernel/events/callchain.c`, `kernel/bpf/stackmap.c`,
+//! `arch/x86/kernel/unwind_orc.c`, `kernel/events/core.c`).
 
 mod calls;
+mod hooks;
 mod stopped;
 mod truth;
 
-use crate::boot::{self, Boot, BootRun, BootRunError};
+use crate::boot::{self, Boot, BootRun, BootRunError, Observed, ObservedFrom};
 use crate::emulate::Bounds;
-use crate::kernel::callchain::{self, CALLCHAIN, CallchainArguments};
-use crate::kernel::state::StateLayout;
+use crate::kernel::callchain::{self, CallchainArguments};
 use crate::kernel::world::{Kernel, KernelLayout, copy_more};
 use crate::kernel::{KernelMachine as _, PID, loaded};
 use crate::kernel_stacks::{KernelPlaces, KernelShadow};
-use crate::{Plan, TraceRecorder, locate};
-use calls::{Call, Calls, Draft, Function};
+use crate::{Plan, TraceRecorder};
+use calls::{Call, Calls, Draft, Function, Helper};
+use hooks::{Hook, Hooks};
 use std::io::{self, Write};
 use std::path::Path;
 use stopped::{NotMapped, StoppedCore};
@@ -27,18 +30,16 @@ use unwind_sim_emulator::state::Preserved;
 use unwind_sim_emulator::system::{SystemEntry, SystemObserver};
 use unwind_sim_emulator::{Core, Observer};
 use unwind_sim_recordings::kernel::{KernelImage, MissingPlace};
-use unwind_sim_recordings::model::{Event, RecordedChain};
+use unwind_sim_recordings::model::{Event, RecordedChain, Sample};
 use unwind_sim_recordings::trace::WriteError;
-use unwind_sim_unwind::kernel::{State, is_user_cs};
+use unwind_sim_unwind::kernel::{Context, State, is_user_cs};
 use unwind_sim_unwind::pt_regs::{PT_REGS_LEN, regs_from};
 use unwind_sim_unwind::regs::{Reg, Regs};
+use unwind_sim_unwind::start::SampleRegs;
 use unwind_sim_unwind::truth::Stats;
 
 /// The function that makes the kernel's part of a callchain.
 pub const KERNEL_PART: &str = "perf_callchain_kernel";
-/// The functions of the kernel's unwinder.
-const START: &str = "__unwind_start";
-const NEXT: &str = "unwind_next_frame";
 /// Maximum number of states of a walk that are kept.
 const STATES_MAX: usize = 256;
 
@@ -51,6 +52,8 @@ pub struct AnswersOptions<'a> {
     pub path: &'a Path,
     /// Where the kernel switches between tasks.
     pub places: &'a KernelPlaces,
+    /// Since when the shadow stack is kept, and samples are taken.
+    pub from: ObservedFrom,
     /// When the recording ends.
     pub plan: &'a Plan,
     /// Limits of the run.
@@ -68,6 +71,12 @@ pub struct Summary {
     pub fake: u64,
     /// Of these, the samples whose true chain is complete.
     pub known: u64,
+    /// Number of samples of user space whose callchain was left for later.
+    pub deferred: u64,
+    /// Number of stacks that helpers gave to BPF programs.
+    pub helpers: u64,
+    /// Of these, the ones that are the callchain made for them, as far as there was room.
+    pub helpers_same: u64,
     /// Statistics of the shadow stacks.
     pub truth: Stats,
     /// Number of samples that were not kept since memory could not be read, and why the first was not.
@@ -119,8 +128,11 @@ pub fn record<W: Write>(
         counts: Counts::default(),
         error: None,
     };
-    let is_enough = |session: &Session<'_, '_, '_, W>| session.is_over();
-    let run = boot::run_until(boot, options.bounds, console, &mut session, &is_enough);
+    let observed = Observed {
+        from: options.from,
+        is_enough: &|session: &Session<'_, '_, '_, W>| session.is_over(),
+    };
+    let run = boot::run_until(boot, options.bounds, console, &mut session, &observed);
     if let Some(error) = session.error.take() {
         return Err(error.into());
     }
@@ -130,50 +142,14 @@ pub fn record<W: Write>(
         samples: counts.samples,
         fake: counts.fake,
         known: counts.known,
+        deferred: counts.deferred,
+        helpers: counts.helpers,
+        helpers_same: counts.helpers_same,
         truth: session.shadow.stats(),
         unreadable: counts.unreadable,
         why_unreadable: counts.why_unreadable,
         left_early: session.calls.lost,
     })
-}
-
-/// The functions that are recorded.
-struct Hooks {
-    callchain: Vec<u64>,
-    kernel_part: Vec<u64>,
-    start: Vec<u64>,
-    next: Vec<u64>,
-    /// Offset of `entry` in `struct perf_callchain_entry_ctx`.
-    entry: u64,
-    state: StateLayout,
-}
-
-impl Hooks {
-    fn new(image: &KernelImage, bias: u64) -> Result<Hooks, MissingPlace> {
-        let range = image.range.start.wrapping_add(bias)..image.range.end.wrapping_add(bias);
-        let find = |name: &'static str| locate(Some(&image.image), bias, &range, name);
-        let need = |name: &'static str| match find(name) {
-            found if found.is_empty() => Err(MissingPlace::Symbol(name)),
-            found => Ok(found),
-        };
-        let btf = image.btf.as_ref().ok_or(MissingPlace::Types)?;
-        let member = |structure: &'static str, path: &'static str| {
-            let offset = btf.offset(structure, path);
-            offset.ok_or(MissingPlace::Member { structure, path })
-        };
-        Ok(Hooks {
-            // It is not needed: an entry that some other function has made is recorded, too.
-            callchain: find(CALLCHAIN),
-            kernel_part: need(KERNEL_PART)?,
-            start: need(START)?,
-            next: need(NEXT)?,
-            entry: member("perf_callchain_entry_ctx", "entry")?,
-            state: StateLayout::new(btf).ok_or(MissingPlace::Member {
-                structure: "unwind_state",
-                path: "sp",
-            })?,
-        })
-    }
 }
 
 /// What is counted.
@@ -182,6 +158,9 @@ struct Counts {
     samples: u64,
     fake: u64,
     known: u64,
+    deferred: u64,
+    helpers: u64,
+    helpers_same: u64,
     unreadable: u64,
     why_unreadable: Option<String>,
 }
@@ -208,20 +187,16 @@ impl<W: Write> Session<'_, '_, '_, W> {
     #[inline]
     fn at(&mut self, core: &Core, rip: u64) {
         let mut machine = StoppedCore { core, rip };
-        let hooks = &self.hooks;
-        let is = |all: &[u64]| all.contains(&rip);
-        let done = if is(&hooks.next) {
-            self.next(&mut machine)
-        } else if is(&hooks.start) {
-            self.start(&mut machine)
-        } else if is(&hooks.kernel_part) {
-            self.kernel_part(&mut machine)
-        } else if is(&hooks.callchain) {
-            self.callchain(&mut machine)
-        } else if self.calls.is_back(rip) {
-            self.back(&mut machine)
-        } else {
-            return;
+        let done = match self.hooks.at(rip) {
+            Some(Hook::Next) => self.next(&mut machine),
+            Some(Hook::Start) => self.start(&mut machine),
+            Some(Hook::KernelPart) => self.kernel_part(&mut machine),
+            Some(Hook::Callchain) => self.callchain(&mut machine),
+            Some(Hook::Stack) => self.helper(&mut machine, Helper::Stack { buffer: 0 }),
+            Some(Hook::StackId) => self.helper(&mut machine, Helper::StackId { map: 0 }),
+            Some(Hook::Deferred) => self.deferred(&mut machine),
+            None if self.calls.is_back(rip) => self.back(&mut machine),
+            None => return,
         };
         if let Err(error) = done {
             self.counts.unreadable += 1;
@@ -239,6 +214,45 @@ impl<W: Write> Session<'_, '_, '_, W> {
         let btf = self.options.image.btf.as_ref();
         let asked = CallchainArguments::at(machine, btf)?;
         self.calls.push(machine.back()?, Function::Callchain(asked));
+        Ok(())
+    }
+
+    /// A helper is called, whose second argument is what it fills.
+    fn helper(&mut self, machine: &mut StoppedCore<'_>, helper: Helper) -> Result<(), NotMapped> {
+        let fills = machine.argument(1);
+        let helper = match helper {
+            Helper::Stack { .. } => Helper::Stack { buffer: fills },
+            Helper::StackId { .. } => Helper::StackId { map: fills },
+        };
+        self.calls.push(machine.back()?, Function::Helper(helper));
+        Ok(())
+    }
+
+    /// The user part of earlier callchains, which was left for later, is there: the arguments are a
+    /// `struct unwind_work`, a `struct unwind_stacktrace`, and the cookie of those callchains.
+    fn deferred(&mut self, machine: &mut StoppedCore<'_>) -> Result<(), NotMapped> {
+        let Some(trace) = self.hooks.trace.filter(|_| !self.is_over()) else {
+            return Ok(());
+        };
+        let found = trace.read(machine, machine.argument(1))?;
+        let live = machine.live();
+        let stopped = self.kernel.stopped(machine, &live)?;
+        let user = stopped.user.as_ref().and_then(|user| user.regs);
+        // Only a task with a user space has a user part.
+        let Some(user) = user else {
+            return Ok(());
+        };
+        let release = self.options.image.version.as_deref();
+        let regs = SampleRegs::hardware(user);
+        let (comm, mut sample) = stopped.sample(self.layout, release, regs, machine.core.time);
+        let marker = Context::User.value();
+        sample.recorded.push(RecordedChain {
+            source: "perf".into(),
+            ips: std::iter::once(marker).chain(found).collect(),
+            request: None,
+        });
+        self.counts.deferred += 1;
+        self.put(comm, &sample);
         Ok(())
     }
 
@@ -269,7 +283,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
         let truth = self.shadow.truth(machine.core, machine.rip);
         sample.truth = match sample.regs.is_fake() {
             true => truth,
-            false => truth::of_sampled(&truth, &sampled),
+            false => truth::of_sampled(&truth, &sampled, &self.hooks.trampolines),
         };
         if let Some(draft) = self.calls.draft() {
             draft.sample = Some((comm, sample));
@@ -359,14 +373,42 @@ impl<W: Write> Session<'_, '_, '_, W> {
                 // The entry is returned in rax (psABI 3.2.3).
                 let at = machine.register("rax")?.unwrap_or(0);
                 let ips = callchain::entry(machine, at, skipped.into())?;
+                let whole = RecordedChain {
+                    source: "perf".into(),
+                    ips,
+                    request: asked.map(|asked| asked.request),
+                };
+                match draft {
+                    Some(mut draft) => {
+                        draft.add(whole);
+                        self.write(machine, draft);
+                    }
+                    // Of the helper around it.
+                    None => {
+                        if let Some(draft) = self.calls.draft() {
+                            draft.add(whole);
+                        }
+                    }
+                }
+            }
+            Function::Helper(helper) => {
                 let Some(mut draft) = draft else {
                     return Ok(());
                 };
-                if let Some((_, sample)) = &mut draft.sample {
+                // A length or a number, or an error, in rax.
+                let result = machine.register("rax")?.unwrap_or(0) as i64;
+                if let (Some((_, sample)), Ok(result)) = (&mut draft.sample, u64::try_from(result))
+                {
+                    let ips = self.hooks.filled(machine, helper, result)?;
+                    let mut whole = sample.recorded.iter();
+                    let whole = whole.find(|chain| chain.source == "perf");
+                    let is_same = whole.is_some_and(|whole| whole.ips.starts_with(&ips));
+                    self.counts.helpers += 1;
+                    self.counts.helpers_same += u64::from(is_same && !ips.is_empty());
                     sample.recorded.push(RecordedChain {
-                        source: "perf".into(),
+                        source: helper.as_str().into(),
                         ips,
-                        request: asked.map(|asked| asked.request),
+                        request: None,
                     });
                 }
                 self.write(machine, draft);
@@ -420,18 +462,26 @@ impl<W: Write> Session<'_, '_, '_, W> {
             kernel.states = draft.states;
         }
 
-        let mapped = self.map_generated(machine, &sample.recorded[0].ips);
+        // The truth also has the frames that the kernel skips.
+        let frames = sample.truth.frames().iter().map(|frame| frame.pc);
+        let known = sample.recorded[0].ips.iter().copied().chain(frames);
+        let mapped = self.map_generated(machine, &known.collect::<Vec<u64>>());
         self.check(mapped);
+        self.put(comm, &sample);
+        self.counts.fake += u64::from(sample.regs.is_fake());
+        self.counts.known += u64::from(sample.truth.is_complete());
+    }
+
+    /// Writes a sample, preceded by its task's name if that is new.
+    fn put(&mut self, comm: Option<String>, sample: &Sample<'_>) {
         if let Some(name) = comm {
             let (pid, tid) = (PID, sample.tid);
             let event = self.recorder.event(&Event::Comm { pid, tid, name });
             self.check(event);
         }
-        let written = self.recorder.sample(&sample, None);
+        let written = self.recorder.sample(sample, None);
         self.check(written);
         self.counts.samples += 1;
-        self.counts.fake += u64::from(sample.regs.is_fake());
-        self.counts.known += u64::from(sample.truth.is_complete());
     }
 
     /// Modules and generated code come and go: they are looked for when a chain has an address that is not

@@ -12,6 +12,8 @@ use unwind_sim_emulator::system::{Stopped, System, SystemObserver};
 
 /// Number of instructions between looks at the clock and at the console.
 const SLICE: u64 = 1 << 20;
+/// Number of instructions between looks whether there is a process yet.
+const SLICE_BEFORE: u64 = 1 << 12;
 /// How many of the console's last lines are kept.
 const LAST_LINES: usize = 5;
 /// How many bytes of such a line are kept: a kernel's are shorter (`PRINTKRB_RECORD_MAX` is 1024).
@@ -152,10 +154,38 @@ pub fn run_observed<O: SystemObserver>(
     console: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     observer: &mut O,
 ) -> Result<BootRun, BootRunError> {
-    run_until(boot, bounds, console, observer, &|_| false)
+    run_until(boot, bounds, console, observer, &Observed::all())
 }
 
-/// [`run_observed`], until the observer has seen enough. It is asked from time to time.
+/// From where on a kernel is observed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ObservedFrom {
+    /// From its first instruction on.
+    #[default]
+    Start,
+    /// Since the first process runs: what comes before is executed at full speed.
+    FirstProcess,
+}
+
+/// The part of a run that is observed.
+pub struct Observed<'a, O> {
+    /// Where it begins.
+    pub from: ObservedFrom,
+    /// Whether the observer has seen enough. It is asked from time to time.
+    pub is_enough: &'a dyn Fn(&O) -> bool,
+}
+
+impl<O> Observed<'_, O> {
+    /// All of it.
+    pub fn all() -> Self {
+        Observed {
+            from: ObservedFrom::Start,
+            is_enough: &|_| false,
+        }
+    }
+}
+
+/// [`run_observed`], of a part of the run.
 ///
 /// # Errors
 /// Those of [`run`].
@@ -164,10 +194,10 @@ pub fn run_until<O: SystemObserver>(
     bounds: Bounds,
     console: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     observer: &mut O,
-    is_enough: &dyn Fn(&O) -> bool,
+    observed: &Observed<'_, O>,
 ) -> Result<BootRun, BootRunError> {
     let mut slice = |system: &mut System, limit, observer: &mut O| system.run(limit, observer);
-    run_by(boot, bounds, console, (observer, &mut slice), is_enough)
+    run_by(boot, bounds, console, (observer, &mut slice), observed)
 }
 
 /// Executes at most this number of instructions of a computer, with an observer.
@@ -182,7 +212,7 @@ pub fn run_by<O: SystemObserver>(
     bounds: Bounds,
     console: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     (observer, slice): (&mut O, Slice<'_, O>),
-    is_enough: &dyn Fn(&O) -> bool,
+    observed: &Observed<'_, O>,
 ) -> Result<BootRun, BootRunError> {
     let begin = Instant::now();
     let mut system = System::new(boot.memory, boot.processor, boot.clock);
@@ -194,9 +224,16 @@ pub fn run_by<O: SystemObserver>(
     }
 
     let mut last = LastLines::default();
+    let mut is_observed = observed.from == ObservedFrom::Start;
     let end = loop {
         let left = bounds.instructions_max.saturating_sub(system.executed());
-        let stopped = slice(&mut system, left.min(SLICE), observer);
+        let size = if is_observed { SLICE } else { SLICE_BEFORE };
+        let stopped = match is_observed {
+            true => slice(&mut system, left.min(size), observer),
+            false => system.run(left.min(size), &mut ()),
+        };
+        // In user mode nothing is on the kernel's stack of the task that runs.
+        is_observed |= system.privilege() == 3;
 
         let written = system.devices().map(|devices| devices.take_output());
         if let Some(written) = written.filter(|written| !written.is_empty()) {
@@ -205,10 +242,10 @@ pub fn run_by<O: SystemObserver>(
         }
 
         // The machine ended by itself, or this was the last slice.
-        if stopped != Stopped::Limit || left <= SLICE {
+        if stopped != Stopped::Limit || left <= size {
             break BootEnd::Stopped(stopped);
         }
-        if is_enough(observer) {
+        if (observed.is_enough)(observer) {
             break BootEnd::Enough;
         }
         if bounds.timeout.is_some_and(|most| begin.elapsed() >= most) {

@@ -13,7 +13,7 @@ mod states;
 use super::{At, Plan, TraceRecorder, locate};
 use crate::kernel::callchain::CALLCHAIN;
 use crate::kernel::world::{Kernel, KernelLayout, Stopped};
-use crate::kernel::{KernelMachine as _, PID};
+use crate::kernel::{KernelMachine as _, PID, TRAMPOLINES};
 use machine::Machine;
 use prepare::{RecordingSetup, prepare};
 use std::collections::HashMap;
@@ -39,14 +39,6 @@ const RUN_MAX: Duration = Duration::from_secs(60);
 const CLASSES_MAX: usize = 1 << 20;
 /// The entry point of system calls.
 const SYSCALL_ENTRY: &str = "entry_SYSCALL_64";
-
-/// Trampolines of the function graph tracer, and of kretprobes since 5.18, since 5.11 and before.
-const TRAMPOLINES: [&str; 4] = [
-    "return_to_handler",
-    "arch_rethook_trampoline",
-    "__kretprobe_trampoline",
-    "kretprobe_trampoline",
-];
 
 /// What to record.
 #[derive(Clone, Debug)]

@@ -12,6 +12,7 @@ use std::io;
 use std::path::Path;
 use unwind_sim_judge::shell::{quoted, quoted_path};
 use unwind_sim_record::answers::{self, AnswersOptions, KERNEL_PART, Summary};
+use unwind_sim_record::boot::ObservedFrom;
 use unwind_sim_record::emulate::Bounds;
 use unwind_sim_record::kernel_stacks::KernelPlaces;
 use unwind_sim_record::{At, TraceRecorder};
@@ -104,6 +105,10 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         image: &image,
         path,
         places: &places,
+        from: match args.from_init {
+            true => ObservedFrom::FirstProcess,
+            false => ObservedFrom::Start,
+        },
         plan: &plan,
         bounds: Bounds {
             instructions_max: args.max_instructions.unwrap_or(u64::MAX),
@@ -126,7 +131,11 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         let mut recorder = TraceRecorder::new(writer, Default::default());
         let summary = answers::record(&boot, &options, &mut recorder, &mut console)?;
         // The last metadata of a trace counts; these fields are known only now.
-        meta.truth = "from the start, of the kernel".to_owned();
+        let from = match args.from_init {
+            true => "from the first process",
+            false => "from the start",
+        };
+        meta.truth = format!("{from}, of the kernel");
         meta.instructions = summary.truth.instructions;
         meta.unknown_instructions = summary.truth.unknown;
         writer.meta(&meta)?;
@@ -163,13 +172,24 @@ fn tell_end(args: &Args, files: &BootFiles, summary: &Summary) {
         output::tell_text(&format!("the console's last lines:\n{text}"));
     }
 
-    let hardware = summary.samples - summary.fake;
+    let hardware = summary.samples - summary.fake - summary.deferred;
     tell!(
         "{} with registers of hardware, {} with made-up ones; the true chain of {} is complete",
         counted(hardware, "sample"),
         summary.fake,
         summary.known
     );
+    if summary.helpers > 0 {
+        tell!(
+            "{} given to BPF programs, {} of them as the callchain made for them",
+            counted(summary.helpers, "stack"),
+            summary.helpers_same
+        );
+    }
+    if summary.deferred > 0 {
+        let n = summary.deferred;
+        tell!("{n} samples are of user space, whose part of callchains was left for later");
+    }
     let truth = &summary.truth;
     tell!(
         "{} of the kernel, truth unknown at {} of them",

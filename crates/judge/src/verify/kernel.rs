@@ -14,7 +14,7 @@ use super::run::Request;
 use nmi::{Nmis, Stopping};
 use std::io;
 use unwind_sim_emulator::system::System;
-use unwind_sim_record::boot::{self, Boot, BootRun, BootRunError, Slice};
+use unwind_sim_record::boot::{self, Boot, BootRun, BootRunError, Observed, Slice};
 use unwind_sim_record::emulate::Bounds;
 use unwind_sim_record::kernel_modules::KernelModules;
 use unwind_sim_record::kernel_stacks::{IDENTITY, KernelPlaces, MODULES};
@@ -107,7 +107,7 @@ pub fn run_kernel(
             };
             let observer = &mut Stopping::new(&mut checker);
             let by = (observer, &mut slice as Slice<'_, _>);
-            let boot = boot::run_by(boot, bounds, &mut console, by, &|_| false)?;
+            let boot = boot::run_by(boot, bounds, &mut console, by, &Observed::all())?;
             (boot, Some(nmis.finish()))
         }
     };

@@ -1,7 +1,7 @@
 //! Calls of the kernel's functions that have not returned yet, and the samples that they are about.
 
 use crate::kernel::callchain::CallchainArguments;
-use unwind_sim_recordings::model::Sample;
+use unwind_sim_recordings::model::{RecordedChain, Sample};
 use unwind_sim_unwind::kernel::State;
 
 /// Maximum number of calls at a time. More have not returned only if some never do.
@@ -12,12 +12,33 @@ const CALLS_MAX: usize = 64;
 pub(super) enum Function {
     /// `get_perf_callchain`.
     Callchain(Option<CallchainArguments>),
+    /// A helper of BPF programs.
+    Helper(Helper),
     /// `perf_callchain_kernel`, with the address of the entry that it adds to, and how many words are there.
     KernelPart { entry: u64, before: u64 },
     /// `__unwind_start`.
     Start,
     /// `unwind_next_frame`.
     Next,
+}
+
+/// A helper of BPF programs that gives a stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Helper {
+    /// `bpf_get_stack`, with the program's memory that it fills.
+    Stack { buffer: u64 },
+    /// `bpf_get_stackid`, with the map that it fills.
+    StackId { map: u64 },
+}
+
+impl Helper {
+    /// The name of the chains that it gives.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Helper::Stack { .. } => "bpf_get_stack",
+            Helper::StackId { .. } => "bpf_get_stackid",
+        }
+    }
 }
 
 /// A call.
@@ -43,6 +64,15 @@ pub(super) struct Draft {
     pub(super) found: Option<Vec<u64>>,
 }
 
+impl Draft {
+    /// Adds a chain to the sample.
+    pub(super) fn add(&mut self, chain: RecordedChain) {
+        if let Some((_, sample)) = &mut self.sample {
+            sample.recorded.push(chain);
+        }
+    }
+}
+
 /// The calls that have not returned, innermost last.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
@@ -62,8 +92,11 @@ impl Calls {
         }
 
         let around = self.calls.last().map(|call| &call.function);
+        // A helper may call another one, and both a callchain.
         let begins = match function {
-            Function::Callchain(_) => true,
+            Function::Helper(_) | Function::Callchain(_) => {
+                !matches!(around, Some(Function::Helper(_)))
+            }
             Function::KernelPart { .. } => !matches!(around, Some(Function::Callchain(_))),
             Function::Start | Function::Next => false,
         };
@@ -134,6 +167,25 @@ mod tests {
     }
 
     #[test]
+    fn a_callchain_belongs_to_the_helper_around_it() {
+        let mut calls = Calls::default();
+        let helper = || Function::Helper(Helper::Stack { buffer: 0 });
+        calls.push((1, 0x100), helper());
+        calls.push((2, 0x80), helper());
+        calls.push((3, 0x60), Function::Callchain(None));
+        calls.push((4, 0x40), part());
+        for (back, has_draft) in [
+            ((4, 0x40), false),
+            ((3, 0x60), false),
+            ((2, 0x80), false),
+            ((1, 0x100), true),
+        ] {
+            let call = calls.pop(back).expect("it returns");
+            assert_eq!(call.draft.is_some(), has_draft, "{back:?}");
+        }
+    }
+
+    #[test]
     fn what_never_returns_is_lost_with_what_is_inside_it() {
         let mut calls = Calls::default();
         calls.push((1, 0x100), Function::Callchain(None));
@@ -141,12 +193,14 @@ mod tests {
         calls.push((1, 0x100), part());
         assert_eq!(calls.lost, 1);
         assert!(calls.pop((2, 0x80)).is_none());
-        for n in 0..CALLS_MAX as u64 {
+        // Too many: all of them are given up.
+        for n in 1..=CALLS_MAX as u64 {
             calls.push((3, 0x200 + n), part());
         }
-        assert_eq!(calls.lost, 2);
-        // Inside a call that returns, none goes on.
-        assert!(calls.pop((3, 0x200)).is_some());
         assert_eq!(calls.lost, 1 + CALLS_MAX as u64);
+        // Inside a call that returns, none goes on.
+        calls.push((4, 0x80), part());
+        assert!(calls.pop((3, 0x200 + CALLS_MAX as u64)).is_some());
+        assert_eq!(calls.lost, 2 + CALLS_MAX as u64);
     }
 }

@@ -10,8 +10,8 @@ use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::kernel::{Btf, KernelSymbols};
 use unwind_sim_recordings::model::Sample;
 use unwind_sim_recordings::trace::{Meta, Trace, TraceWriter};
-use unwind_sim_unwind::image::Bytes;
-use unwind_sim_unwind::truth::{TrueKind, Truth};
+use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Symbol};
+use unwind_sim_unwind::truth::TrueKind;
 
 /// Where the kernel is, in physical memory and before it has page tables of its own.
 const CODE: u64 = 16 << 20;
@@ -107,6 +107,8 @@ fn code() -> Vec<u8> {
     // ip, cs, flags, sp of a `struct pt_regs`.
     code.words(REGS + 128, &[FAKE_IP, 0x10, 0, FAKE_SP]);
     code.words(CONTEXT, &[CODE + ENTRY]);
+    // What the second call adds is here already.
+    code.words(ENTRY + 16, &[FOUND + 1]);
     // ip of the state is inside of `__unwind_start`.
     code.words(STATE + 16, &[CODE + UNWIND_START + 4]);
     code.words(TASK, &[CODE + STACK.start]);
@@ -239,7 +241,19 @@ fn image(without: &str) -> KernelImage {
         .map(|(name, kind, offset)| format!("{:016x} {kind} {name}\n", CODE + offset))
         .collect();
     let symbols = KernelSymbols::from_map(map.as_bytes()).expect("it is a map");
+    let code = symbols.iter().filter(|symbol| symbol.is_code());
+    let code = code.map(|symbol| Symbol {
+        address: symbol.address,
+        size: 0,
+        name: symbol.name.to_owned(),
+    });
+    let code = Image::new(ImageParts {
+        name: "vmlinux".to_owned(),
+        symbols: code.collect(),
+        ..ImageParts::default()
+    });
     KernelImage {
+        image: Arc::new(code),
         range: CODE..CODE + SIZE,
         btf: Some(btf()),
         ..KernelImage::of_symbols(symbols, Some("6.12.117".to_owned()))
@@ -273,6 +287,7 @@ fn recorded(
             code: vec![0x1000..1 << 32],
             ..KernelPlaces::default()
         },
+        from: ObservedFrom::Start,
         plan: &Plan {
             max_samples: samples_max,
             ..Plan::new(At::Points(Vec::new()))
@@ -334,11 +349,11 @@ fn what_the_kernel_says_of_its_stack_is_recorded_with_the_truth() {
         [UNWIND_START + 4, CALLCHAIN + 10, WORK + 16, 0x12]
     );
 
-    for sample in &samples {
+    for (sample, found) in samples.iter().zip([FOUND, FOUND + 1]) {
         assert_eq!(sample.recorded.len(), 1);
         assert_eq!(sample.recorded[0].source, "kernel");
         // What was in the entry before does not count.
-        assert_eq!(sample.recorded[0].ips, [FOUND]);
+        assert_eq!(sample.recorded[0].ips, [found]);
         let kernel = sample.kernel.as_ref().expect("a kernel's sample");
         assert_eq!(kernel.release, "6.12.117");
         // Before and after the only step.
@@ -359,7 +374,7 @@ fn a_recording_ends_with_its_last_sample() {
 
 #[test]
 fn an_image_without_the_functions_or_their_types_is_refused() {
-    let (summary, _) = recorded(&image(NEXT), None);
+    let (summary, _) = recorded(&image("unwind_next_frame"), None);
     let error = summary.expect_err("a function is missing").to_string();
     assert!(
         error.contains("has no symbol `unwind_next_frame`"),

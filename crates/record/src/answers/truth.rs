@@ -1,5 +1,6 @@
 //! The true chain of a sample inside the true chain of the code that takes it.
 
+use std::ops::Range;
 use unwind_sim_unwind::regs::{Reg, Regs};
 use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 
@@ -8,8 +9,9 @@ use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 const PROBED_MAX: u64 = 16;
 
 /// The chain of the interrupted or probed code that has the registers `sampled`, inside `truth`, which is that of
-/// the code that takes the sample. Unknown if it is not in there.
-pub(super) fn of_sampled(truth: &Truth, sampled: &Regs) -> Truth {
+/// the code that takes the sample. Unknown if it is not in there. `trampolines` is the code to which a probed
+/// function returns instead of its caller; there the registers are those that the caller is going to have.
+pub(super) fn of_sampled(truth: &Truth, sampled: &Regs, trampolines: &[Range<u64>]) -> Truth {
     let (Some(ip), Some(sp)) = (sampled.get(Reg::Rip), sampled.get(Reg::Rsp)) else {
         return Truth::Unknown;
     };
@@ -22,7 +24,10 @@ pub(super) fn of_sampled(truth: &Truth, sampled: &Regs) -> Truth {
             TrueKind::Call => frame.pc.wrapping_sub(ip) <= PROBED_MAX,
             TrueKind::Interrupted | TrueKind::Trapped => frame.pc == ip,
         };
-        is_there && callee.cfa == sp
+        // The trampoline runs in place of the caller, and has pushed what it needs.
+        let is_trampoline = trampolines.iter().any(|code| code.contains(&frame.pc));
+        let is_below = callee.cfa <= sp && (frame.cfa == 0 || sp < frame.cfa);
+        is_there && callee.cfa == sp || is_trampoline && is_below
     };
     let mut pairs = frames.windows(2);
     match pairs.position(|pair| is_it(&pair[0], &pair[1])) {
@@ -77,10 +82,10 @@ mod tests {
             Truth::Complete(rest)
         };
         let interrupted = Regs::frame(0x3000, 0x8100, 0);
-        assert_eq!(of_sampled(&truth, &interrupted), expected(2, 0x3000));
+        assert_eq!(of_sampled(&truth, &interrupted, &[]), expected(2, 0x3000));
         // A probe at the entry of the function that returns to 0x2004.
         let probed = Regs::frame(0x2000, 0x8010, 0);
-        assert_eq!(of_sampled(&truth, &probed), expected(1, 0x2000));
+        assert_eq!(of_sampled(&truth, &probed, &[]), expected(1, 0x2000));
 
         // Neither another rsp nor another rip is that frame's.
         for other in [
@@ -89,13 +94,34 @@ mod tests {
             Regs::frame(0x1000, 0x8010, 0),
             Regs::UNKNOWN,
         ] {
-            assert_eq!(of_sampled(&truth, &other), Truth::Unknown);
+            assert_eq!(of_sampled(&truth, &other, &[]), Truth::Unknown);
         }
 
         // What is not known up to the root stays so.
         let known = Truth::Known(frames());
-        assert!(matches!(of_sampled(&known, &interrupted), Truth::Known(_)));
-        assert_eq!(of_sampled(&Truth::Unknown, &interrupted), Truth::Unknown);
+        assert!(matches!(
+            of_sampled(&known, &interrupted, &[]),
+            Truth::Known(_)
+        ));
+        assert_eq!(
+            of_sampled(&Truth::Unknown, &interrupted, &[]),
+            Truth::Unknown
+        );
         assert_eq!(from(&truth, 4, 0), Truth::Unknown);
+    }
+    /// A probed function has returned to the trampoline, which stands for its caller.
+    #[test]
+    fn a_trampoline_is_in_place_of_the_caller() {
+        let truth = Truth::Complete(frames());
+        // The caller's frame ends at 0x8100.
+        let returned = Regs::frame(0x5000, 0x8080, 0);
+        let trampoline = 0x2000..0x2010;
+        let found = of_sampled(&truth, &returned, std::slice::from_ref(&trampoline));
+        assert_eq!(found.frames()[0].pc, 0x5000);
+        assert_eq!(found.frames()[1..], frames()[2..]);
+        assert_eq!(of_sampled(&truth, &returned, &[]), Truth::Unknown);
+        let outside = Regs::frame(0x5000, 0x8100, 0);
+        let found = of_sampled(&truth, &outside, std::slice::from_ref(&trampoline));
+        assert_eq!(found, Truth::Unknown);
     }
 }

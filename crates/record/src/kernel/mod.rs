@@ -11,6 +11,14 @@ pub(crate) mod world;
 /// Process ID of the address space that kernel samples belong to.
 pub(crate) const PID: u32 = 0;
 
+/// Trampolines of the function graph tracer, and of kretprobes since 5.18, since 5.11 and before.
+pub(crate) const TRAMPOLINES: [&str; 4] = [
+    "return_to_handler",
+    "arch_rethook_trampoline",
+    "__kretprobe_trampoline",
+    "kretprobe_trampoline",
+];
+
 /// The machine of a kernel at a stop. Memory is that of the kernel's page tables.
 pub(crate) trait KernelMachine {
     /// Why memory or registers cannot be read.
