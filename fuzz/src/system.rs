@@ -42,7 +42,7 @@ const TURNS_MAX: u8 = 16;
 /// In a turn: an NMI comes before it.
 const NMI: u8 = 0x80;
 /// Maximum number of instructions.
-const INSTRUCTIONS_MAX: u64 = 200;
+const INSTRUCTIONS_MAX: u64 = 100;
 
 /// An observer that looks away. It makes the machine decode in another way.
 struct Watcher;
