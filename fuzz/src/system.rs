@@ -11,7 +11,7 @@ use unwind_sim_emulator::{Core, Executed, Observer, Processor, Vendor};
 
 /// The code that fills all tables, of the cases of system mode. `corpus/system/environment.inc` says
 /// what is where.
-const ENVIRONMENT: &str = include_str!("../../corpus/system/environment.hex");
+const ENVIRONMENT: &str = include_str!("../objects/environment.hex");
 const HARNESS: u64 = 0x1_0000;
 const STUBS: u64 = 0x1_2000;
 const CODE: u64 = 0x2_0000;
