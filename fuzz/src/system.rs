@@ -11,7 +11,7 @@ use unwind_sim_emulator::{Core, Executed, Observer, Processor, Vendor};
 
 /// The code that fills all tables, of the cases of system mode. `corpus/system/environment.inc` says
 /// what is where.
-const ENVIRONMENT: &str = include_str!("../../corpus/system/environment.hex");
+const ENVIRONMENT: &str = include_str!("../objects/environment.hex");
 const HARNESS: u64 = 0x1_0000;
 const STUBS: u64 = 0x1_2000;
 const CODE: u64 = 0x2_0000;
@@ -42,7 +42,7 @@ const TURNS_MAX: u8 = 16;
 /// In a turn: an NMI comes before it.
 const NMI: u8 = 0x80;
 /// Maximum number of instructions.
-const INSTRUCTIONS_MAX: u64 = 200;
+const INSTRUCTIONS_MAX: u64 = 100;
 
 /// An observer that looks away. It makes the machine decode in another way.
 struct Watcher;
