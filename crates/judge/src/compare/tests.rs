@@ -3,11 +3,12 @@
 use super::*;
 use crate::diagnose::Diagnosis;
 use std::sync::Arc;
-use unwind_sim_recordings::model::Sample;
-use unwind_sim_unwind::chain::Chain;
+use unwind_sim_recordings::model::{RecordedChain, Sample};
+use unwind_sim_unwind::chain::{Chain, FoundBy, Frame};
 use unwind_sim_unwind::image::{AddressSpace, Image, ImageParts, Mapping, Symbol};
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::SampleRegs;
+use unwind_sim_unwind::truth::{TrueFrame, TrueKind, Truth};
 use unwind_sim_unwind::verdict::Ground;
 
 const MAIN: u64 = 0x40_1000;
@@ -211,4 +212,72 @@ fn something_is_judged_if_a_chain_is() {
     assert!(!judged(&[]));
     assert!(!judged(&[nothing.clone(), part]));
     assert!(judged(&[nothing, chain]));
+}
+
+/// Chains of the kernel's own unwinder, each beside the same walk and the same truth.
+#[test]
+fn what_the_kernel_said_is_counted_beside_a_column_and_the_truth() {
+    let pcs = [MAIN + 8, MAIN + 16, MAIN + 24];
+    let mut outcome = outcome(Verdict::Ok, None);
+    outcome.from = 1;
+    outcome.chain.frames = pcs[1..]
+        .iter()
+        .map(|&pc| Frame {
+            pc: CodeAddress::Return(pc),
+            sp: 0,
+            slot: None,
+            found: FoundBy::Start,
+        })
+        .collect();
+    let frames = pcs.map(|pc| TrueFrame {
+        pc,
+        cfa: 0,
+        kind: TrueKind::Call,
+        saved: None,
+    });
+
+    // The frames before the one that the walk should start with are not the kernel's, either.
+    let (right, other) = (pcs[1..].to_vec(), vec![MAIN + 16]);
+    let complete = Truth::Complete(frames.to_vec());
+    let known = Truth::Known(frames.to_vec());
+    let space = space();
+    let mut comparison = Comparison::new(2);
+    for (source, ips, truth) in [
+        ("kernel", &right, &complete),
+        ("kernel", &other, &complete),
+        ("kernel", &right, &known),
+        ("perf", &right, &complete),
+    ] {
+        let sample = Sample {
+            truth: truth.clone(),
+            recorded: vec![RecordedChain {
+                source: source.to_owned(),
+                ips: ips.clone(),
+                request: None,
+            }],
+            ..sample(MAIN)
+        };
+        let view = View {
+            number: 0,
+            sample: &sample,
+            space: &space,
+            pristine: None,
+            stitched: &[],
+            world: None,
+        };
+        comparison.add(1, &view, &outcome, GroupBy::Cause);
+    }
+    let expected = KernelSaid {
+        chains: 3,
+        same: 2,
+        known: 2,
+        right: 1,
+    };
+    assert_eq!(comparison.said, [KernelSaid::default(), expected]);
+
+    // Comparisons of parts are added.
+    let part = comparison.clone();
+    comparison.merge(part);
+    let KernelSaid { chains, right, .. } = comparison.said[1];
+    assert_eq!((chains, right), (6, 2));
 }
