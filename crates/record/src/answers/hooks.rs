@@ -107,7 +107,7 @@ impl Hooks {
         for (name, hook, is_needed) in FUNCTIONS {
             let found = locate(Some(&image.image), bias, &range, name);
             if found.is_empty() && is_needed {
-                return Err(LayoutError::NoSymbol(name));
+                return Err(LayoutError::Symbol(name));
             }
             for address in found {
                 let bit = bit(address);
@@ -116,10 +116,10 @@ impl Hooks {
             }
         }
 
-        let btf = image.btf.as_ref().ok_or(LayoutError::NoTypes)?;
+        let btf = image.btf.as_ref().ok_or(LayoutError::Types)?;
         let member = |structure: &'static str, path: &'static str| {
             let offset = btf.offset(structure, path);
-            offset.ok_or(LayoutError::NoMember { structure, path })
+            offset.ok_or(LayoutError::Member { structure, path })
         };
         let trampolines = TRAMPOLINES.into_iter().filter_map(|name| {
             let start = image.symbols.address(name)?;
@@ -132,7 +132,7 @@ impl Hooks {
             at,
             bits,
             entry: member("perf_callchain_entry_ctx", "entry")?,
-            state: StateLayout::new(btf).ok_or(LayoutError::NoMember {
+            state: StateLayout::new(btf).ok_or(LayoutError::Member {
                 structure: "unwind_state",
                 path: "sp",
             })?,

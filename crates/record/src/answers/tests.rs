@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::At;
+use crate::kernel_stacks::IDENTITY;
 use std::ops::Range;
 use std::sync::Arc;
 use unwind_sim_emulator::Processor;
@@ -284,7 +285,7 @@ fn recorded(
         image,
         path: Path::new("vmlinux"),
         places: &KernelPlaces {
-            code: vec![0x1000..1 << 32],
+            code: vec![IDENTITY],
             ..KernelPlaces::default()
         },
         from: ObservedFrom::Start,

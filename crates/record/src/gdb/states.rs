@@ -39,7 +39,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
     /// Records unwinds, each from its start to its last state.
     pub(super) fn unwinds(&mut self) -> Result<(), GdbRecordError> {
         let layout = self.image.btf.as_ref().and_then(StateLayout::new);
-        let layout = layout.ok_or(LayoutError::NoMember {
+        let layout = layout.ok_or(LayoutError::Member {
             structure: "unwind_state",
             path: "sp",
         })?;

@@ -45,13 +45,13 @@ pub(crate) trait KernelMachine {
 pub enum LayoutError {
     /// The image does not have the layout of the kernel's structs.
     #[error("the kernel image has no type information (.BTF, CONFIG_DEBUG_INFO_BTF)")]
-    NoTypes,
+    Types,
     /// The image lacks a required symbol.
     #[error("the kernel image has no symbol `{0}` (CONFIG_KALLSYMS_ALL, or --system-map)")]
-    NoSymbol(&'static str),
+    Symbol(&'static str),
     /// A struct of the kernel lacks a required member.
     #[error("the kernel's `struct {structure}` has no `{path}`")]
-    NoMember {
+    Member {
         /// The struct's name.
         structure: &'static str,
         /// The member.

@@ -76,11 +76,11 @@ pub(crate) struct KernelLayout {
 impl KernelLayout {
     /// The places of the kernel `image` with the KASLR offset `bias`.
     pub(crate) fn new(image: &KernelImage, bias: u64) -> Result<KernelLayout, LayoutError> {
-        let btf = image.btf.as_ref().ok_or(LayoutError::NoTypes)?;
+        let btf = image.btf.as_ref().ok_or(LayoutError::Types)?;
 
         let symbols = &image.symbols;
         let symbol = |name: &'static str| {
-            let at = symbols.address(name).ok_or(LayoutError::NoSymbol(name))?;
+            let at = symbols.address(name).ok_or(LayoutError::Symbol(name))?;
             // Before 6.15, symbols of per-CPU data are offsets.
             let moved = if at >= KERNEL {
                 at.wrapping_add(bias)
@@ -92,7 +92,7 @@ impl KernelLayout {
 
         let member = |structure: &'static str, path: &'static str| {
             let offset = btf.offset(structure, path);
-            offset.ok_or(LayoutError::NoMember { structure, path })
+            offset.ok_or(LayoutError::Member { structure, path })
         };
 
         // 6.2 to 6.14 keep hot members in one struct.
