@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::At;
+use crate::kernel_stacks::IDENTITY;
 use crate::machine::KernelCode;
 use std::ops::Range;
 use std::sync::Arc;
@@ -286,7 +287,7 @@ fn recorded(
         path: Path::new("vmlinux"),
         places: &KernelPlaces {
             code: KernelCode {
-                ranges: vec![0x1000..1 << 32],
+                ranges: vec![IDENTITY],
                 ..KernelCode::default()
             },
             ..KernelPlaces::default()
