@@ -28,7 +28,6 @@ mod rings;
 pub mod shadow;
 mod state;
 
-pub use kernel::LayoutError;
 pub use linked::{NotLinked, not_linked};
 pub use unwind_sim_host::plan::{self, At, FetchFrame, Plan, Point};
 

@@ -522,7 +522,10 @@ impl Checker<'_> {
             self.findings.returns(function, &cpu_at(&core.state, next));
         }
         // At a system call the kernel has not answered yet.
-        if class != Insn::Syscall && !self.stacks.tracker.step_quick(class, core.state.gpr(4)) {
+        if class == Insn::Syscall || self.stacks.tracker.step_quick(class, core.state.gpr(4)) {
+            return;
+        }
+        if class != Insn::Far || !self.call_far(core, insn, next) {
             self.step_slow(core, class, next);
         }
     }

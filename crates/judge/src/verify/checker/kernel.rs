@@ -2,6 +2,7 @@
 //! processor does between instructions.
 
 use super::Checker;
+use unwind_sim_emulator::machine::Executed;
 use unwind_sim_emulator::state::Preserved;
 use unwind_sim_emulator::system::{SystemEntry, SystemObserver};
 use unwind_sim_emulator::{Core, Permissions};
@@ -9,6 +10,7 @@ use unwind_sim_record::kernel_modules::{ARGUMENTS, KernelModules};
 use unwind_sim_record::kernel_stacks::{KernelPlaces, KernelTasks, enter, leave};
 use unwind_sim_record::machine::{cpu, cpu_at};
 use unwind_sim_unwind::image::Mapping;
+use unwind_sim_unwind::truth::Tracker;
 
 /// What is known of the kernel that is observed.
 pub(super) struct FollowedKernel {
@@ -83,6 +85,26 @@ impl Checker<'_> {
         self.stacks.rest();
         self.stacks.switch(switch.task, &cpu_at(&core.state, next));
         self.stacks.wake();
+        self.walks.take_next();
+        true
+    }
+
+    /// If the instruction that was executed is a far return at the root of a stack, and the word that it
+    /// leaves at rsp is the address right behind it: a call, by which the first code of a kernel enters its
+    /// C code (Linux `arch/x86/kernel/head_64.S`, of 6.1).
+    pub(super) fn call_far(&mut self, core: &Core, insn: &Executed, next: u64) -> bool {
+        if self.kernel.is_none() || !self.stacks.tracker.frames().is_empty() {
+            return false;
+        }
+        let at = cpu_at(&core.state, next);
+        let behind = insn.rip.wrapping_add(insn.len.into());
+        if core.memory.read_u64(at.rsp) != Ok(behind) {
+            return false;
+        }
+        let begun = Tracker::prepared(&at, behind, at.rsp.wrapping_add(8));
+        let ended = std::mem::replace(&mut self.stacks.tracker, begun);
+        self.processes.add_earlier(Some(*ended.stats()));
+        self.outcome.change_all();
         self.walks.take_next();
         true
     }

@@ -451,3 +451,31 @@ fn nmis_are_handled_beside_the_boot() {
         );
     }
 }
+
+/// The first code of Linux 6.1 pushes the address behind a far return, "for unwinders", and
+/// enters C code by it.
+#[test]
+fn a_far_return_with_the_address_behind_it_on_the_stack_is_a_call() {
+    let run = |behind: u64| {
+        let absolute = |offset: u64| ((CODE + offset) as u32).to_le_bytes();
+        // push $behind; mov $main, %eax; push $0x10; push %rax; lretq; cli; hlt
+        let mut bytes = [&[0x68][..], &absolute(behind), &[0xb8], &absolute(MAIN)].concat();
+        bytes.extend([0x6a, 0x10, 0x50, 0x48, 0xcb, 0xfa, 0xf4]);
+        // main: nop; nop; cli; hlt
+        bytes.resize(MAIN as usize, 0xcc);
+        bytes.extend([0x90, 0x90, 0xfa, 0xf4]);
+        bytes.resize(SIZE as usize, 0);
+        let places = KernelPlaces {
+            switch: 0..0,
+            begin: 0,
+            code: self::code(),
+        };
+        let (end, truth, checked) = run_checked(&places, &bytes);
+        assert_eq!(end, BootEnd::Stopped(Stopped::Halted));
+        assert_eq!((truth.unknown, truth.failures()), (0, 0));
+        checked
+    };
+    // Of a function with a caller, the rows are checked.
+    assert_eq!(run(15), 4);
+    assert_eq!(run(16), 0);
+}
