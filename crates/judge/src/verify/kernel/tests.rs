@@ -338,8 +338,9 @@ fn run_walked(ends: bool, nmis: Option<NmiPlan>) -> KernelRun {
         size: 0,
         name: name.to_owned(),
     };
+    let text = CODE..CODE + IDT;
     let image = Image::new(ImageParts {
-        text: vec![CODE..CODE + IDT],
+        text: vec![text],
         sections: orc(ends),
         symbols: vec![symbol("_stext", 0), symbol("_etext", IDT)],
         ..ImageParts::default()
@@ -420,8 +421,9 @@ fn nmis_are_handled_beside_the_boot() {
     assert!(plain.nmis.is_none());
 
     // int3, two moves, a call and a return.
+    let main = CODE + MAIN..CODE + TASK;
     let at_main = NmiPlan {
-        at: vec![CODE + MAIN..CODE + TASK],
+        at: vec![main],
         ..NmiPlan::default()
     };
     let every = NmiPlan {

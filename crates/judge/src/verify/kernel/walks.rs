@@ -337,7 +337,7 @@ impl KernelWalks {
                 walker.code = Some(code.clone());
             }
             let kernel = Kernel {
-                code: &*code,
+                code: &code,
                 task: &self.task,
                 memory: &memory,
             };
