@@ -317,12 +317,12 @@ fn orc(ends: bool) -> Vec<Section> {
 
 /// The walks of its own unwinder.
 fn walked(ends: bool) -> KernelWalked {
-    let mut run = run_walked(ends, None);
+    let mut run = run_walked(ends, IDT, None);
     run.walks.pop().expect("one unwinder")
 }
 
-/// Runs the kernel, walks with its own unwinder, and sends NMIs.
-fn run_walked(ends: bool, nmis: Option<NmiPlan>) -> KernelRun {
+/// Runs the kernel, whose text ends at an offset, walks with its own unwinder, and sends NMIs.
+fn run_walked(ends: bool, text_end: u64, nmis: Option<NmiPlan>) -> KernelRun {
     let mut code = kernel();
     let image = elf(&code.bytes);
     let entry = system::boot::place(&boot(&image).options, &mut vec![0; MEMORY]);
@@ -342,7 +342,7 @@ fn run_walked(ends: bool, nmis: Option<NmiPlan>) -> KernelRun {
     let image = Image::new(ImageParts {
         text: vec![text],
         sections: orc(ends),
-        symbols: vec![symbol("_stext", 0), symbol("_etext", IDT)],
+        symbols: vec![symbol("_stext", 0), symbol("_etext", text_end)],
         ..ImageParts::default()
     });
     let image = KernelImage {
@@ -417,7 +417,7 @@ fn the_kernels_own_unwinder_is_judged_with_what_it_says_of_itself() {
 /// The boot goes on as without them, and each handler is followed to its end.
 #[test]
 fn nmis_are_handled_beside_the_boot() {
-    let plain = run_walked(false, None);
+    let plain = run_walked(false, IDT, None);
     assert!(plain.nmis.is_none());
 
     // int3, two moves, a call and a return.
@@ -432,7 +432,7 @@ fn nmis_are_handled_beside_the_boot() {
     };
     let all = plain.boot.instructions;
     for (plan, sent) in [(at_main, 5), (every, (all - 1) / 10)] {
-        let run = run_walked(false, Some(plan));
+        let run = run_walked(false, IDT, Some(plan));
         assert_eq!(run.boot.instructions, all);
         assert_eq!(run.results.truth, plain.results.truth);
         let tally = run.walks[0].tally;
@@ -480,4 +480,16 @@ fn a_far_return_with_the_address_behind_it_on_the_stack_is_a_call() {
     // Of a function with a caller, the rows are checked.
     assert_eq!(run(15), 4);
     assert_eq!(run(16), 0);
+}
+
+/// The kernel may know code that is in none of the images: what it would say of it is not known here.
+#[test]
+fn a_chain_through_code_without_an_image_is_not_judged() {
+    let run = run_walked(false, TASK, None);
+    let tally = run.walks[0].tally;
+    assert!(tally.with('?') > 0 && tally.with('.') > 0, "{tally:?}");
+    let judged = tally.with('.') + tally.with('r');
+    assert_eq!(judged + tally.with('?'), tally.walks(), "{tally:?}");
+    let reliability = tally.reliability.expect("ORC has it");
+    assert_eq!(reliability.reliable_wrong, 0, "{reliability:?}");
 }

@@ -21,6 +21,7 @@ use unwind_sim_unwind::kernel::trace::stack_walk_reliable;
 use unwind_sim_unwind::kernel::{
     Code, FindCache, Kernel, KernelUnwinder, StartFrom, THREAD_SIZE, Task, UnwinderKind, Version,
 };
+use unwind_sim_unwind::memory::Memory as _;
 use unwind_sim_unwind::reason;
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::Start;
@@ -383,6 +384,12 @@ impl KernelWalks {
             };
             let (mut verdict, _) = claim.judge(&self.truth, complete);
 
+            // What a tracer took and what was generated would have to be read from the kernel.
+            if verdict.is_wrong() && is_beyond(&code, &memory, &self.truth) {
+                walker.tally.count(Verdict::Unjudged);
+                continue;
+            }
+
             if walker.is_own && verdict.is_wrong() {
                 let finder = finder
                     .as_mut()
@@ -489,6 +496,19 @@ impl Walker {
         finding.count += 1;
         verdict
     }
+}
+
+/// Whether the true chain leads through code that is not among the images, or over a return address that a
+/// tracer keeps elsewhere: the kernel's unwinder knows more of these than is known here.
+fn is_beyond(code: &Code, memory: &MachineMemory<'_>, truth: &[Link]) -> bool {
+    let known = code.known();
+    let trampolines = [known.return_to_handler, known.arch_rethook_trampoline];
+    let mut callers = truth.iter().skip(1);
+    callers.any(|link| {
+        let word = link.slot.and_then(|slot| memory.read_u64(slot).ok());
+        let is_taken = |word: u64| word != link.pc && trampolines.contains(&word);
+        !code.is_text(link.pc) || word.is_some_and(is_taken)
+    })
 }
 
 /// An address that was found, as what it is in the true chain; one that is not there was taken for a return
