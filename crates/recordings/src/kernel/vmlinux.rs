@@ -201,9 +201,10 @@ impl Vmlinux {
         Bytes::new(self.owner.clone(), usize::try_from(offset).ok()?..end)
     }
 
-    /// The sections with code that have headers.
+    /// The sections with code that have headers. Linux 7.3 has `.data` among what is executable.
     pub(super) fn code_sections(&self) -> Vec<CodeSection> {
         let all = code_sections(&self.owner).into_iter();
+        let all = all.filter(|(name, ..)| name != ".data");
         all.map(|(name, range, _)| CodeSection { name, range })
             .collect()
     }

@@ -342,7 +342,14 @@ fn run_walked(ends: bool, text_end: u64, nmis: Option<NmiPlan>) -> KernelRun {
     let image = Image::new(ImageParts {
         text: vec![text],
         sections: orc(ends),
-        symbols: vec![symbol("_stext", 0), symbol("_etext", text_end)],
+        symbols: vec![
+            symbol("startup_64", 1),
+            symbol("main", MAIN),
+            symbol("ret_from_fork_asm", TASK - 1),
+            symbol("switch_to", SWITCH_TO),
+            symbol("_stext", 0),
+            symbol("_etext", text_end),
+        ],
         ..ImageParts::default()
     });
     let image = KernelImage {

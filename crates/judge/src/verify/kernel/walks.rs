@@ -385,7 +385,9 @@ impl KernelWalks {
             let (mut verdict, _) = claim.judge(&self.truth, complete);
 
             // What a tracer took and what was generated would have to be read from the kernel.
-            if verdict.is_wrong() && is_beyond(&code, &memory, &self.truth) {
+            let is_known = is_root(&code, place.space, self.truth.last())
+                && !is_beyond(&code, &memory, &self.truth);
+            if verdict.is_wrong() && complete && !is_known {
                 walker.tally.count(Verdict::Unjudged);
                 continue;
             }
@@ -496,6 +498,36 @@ impl Walker {
         finding.count += 1;
         verdict
     }
+}
+
+/// Where a kernel's stacks begin, besides its entry code: in the code that starts it, and where a new task
+/// begins (Linux `arch/x86/kernel/head_64.S`, `arch/x86/entry/entry_64.S`).
+///
+/// The return address of a new task is the first byte of its code, so that the byte before belongs to the
+/// function in front of it.
+const ROOTS: [&str; 8] = [
+    "startup_64",
+    "common_startup_64",
+    "secondary_startup_64",
+    "secondary_startup_64_no_verify",
+    "x86_64_start_reservations",
+    "ret_from_fork",
+    "ret_from_fork_asm",
+    "__switch_to_asm",
+];
+
+/// Whether a stack can begin in the outermost frame of a chain. Where the shadow stack lost the outer
+/// frames, it ends elsewhere.
+fn is_root(code: &Code, space: &AddressSpace, outermost: Option<&Link>) -> bool {
+    outermost.is_some_and(|link| {
+        let pc = match link.is_return {
+            true => CodeAddress::Return(link.pc),
+            false => CodeAddress::Instruction(link.pc),
+        };
+        let function = || Location::of(space, pc).function;
+        code.is_entry_text(pc.symbol_address())
+            || function().is_some_and(|name| ROOTS.contains(&&*name))
+    })
 }
 
 /// Whether the true chain leads through code that is not among the images, or over a return address that a
