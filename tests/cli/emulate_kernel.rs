@@ -645,6 +645,26 @@ fn verify_refuses_a_kernel_that_it_cannot_judge() {
             "no walk can be taken: the kernel image has no type information (.BTF, CONFIG_DEBUG_INFO_BTF)",
         ),
         (
+            &named,
+            &["-u", "fp", "--nmi", "sometimes"],
+            "--nmi sometimes: expected every:N or at:SYMBOL[..SYMBOL]",
+        ),
+        (
+            &named,
+            &["-u", "fp", "--nmi", "every:0"],
+            "--nmi every:0: not a number above 0",
+        ),
+        (
+            &named,
+            &["-u", "fp", "--nmi", "at:nowhere"],
+            "--nmi: the kernel has no symbol nowhere",
+        ),
+        (
+            &named,
+            &["-u", "fp", "--nmi", "at:__switch_to_asm..__switch_to_asm"],
+            "the second symbol is not behind the first one",
+        ),
+        (
             &kernel,
             &["-u", "guess"],
             "guess reads no table, so there are no rows to verify",

@@ -152,6 +152,7 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
     let files = args.boot.open()?;
     let kernel = files.image()?;
     let mut unwinders = Unwinders::new(args, &kernel, files.slide())?;
+    let nmis = nmi_plan(args, &kernel, files.slide())?;
     let path = files.path();
     let Some(places) = KernelPlaces::of(&kernel, files.slide()) else {
         bail!(
@@ -161,7 +162,6 @@ pub(super) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         );
     };
 
-    let nmis = nmi_plan(args, &kernel, files.slide())?;
     let origin = origin(args, path, &unwinders.names());
     let known = baseline(args, &origin)?;
     let request = Request {
