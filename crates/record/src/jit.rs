@@ -28,6 +28,7 @@ use unwind_sim_recordings::files::perf_map;
 use unwind_sim_recordings::gdb_jit::{FILE_SIZE_MAX, symbol_file};
 use unwind_sim_recordings::jitdump::{self, Dump, Function};
 use unwind_sim_unwind::image::{self, Bytes, Image, Mapping, SectionKind, Symbol};
+use unwind_sim_unwind::kernel::Generated;
 
 /// The name of an image of generated code without a table.
 pub(crate) const BARE: &str = "[jit]";
@@ -77,11 +78,12 @@ enum TableKey {
 }
 
 /// Is this a mapping of generated code? Either it has no file, or a program made the file in
-/// memory.
+/// memory, or a kernel has generated it.
 pub fn is_generated(mapping: &Mapping) -> bool {
     let image = mapping.image.as_ref();
     mapping.name == REGISTERED
         || has_no_file(&mapping.name) && image.is_none_or(|image| image.name() == BARE)
+        || image.is_none() && Generated::from_name(&mapping.name).is_some()
 }
 
 /// Is this the name of memory without a file, or with one that has no path?

@@ -191,7 +191,7 @@ impl KernelShadow {
             self.shadow.thread_ended(task);
             self.shadow.thread_starts(task, begins);
         }
-        self.shadow.switched(task, core);
+        self.shadow.switch(task, core);
         true
     }
 

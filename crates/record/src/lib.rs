@@ -14,6 +14,7 @@ pub mod emulator;
 pub mod gdb;
 pub mod jit;
 mod kernel;
+pub mod kernel_generated;
 pub mod kernel_modules;
 pub mod kernel_stacks;
 mod linked;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use unwind_sim_emulator::state::Preserved;
 use unwind_sim_emulator::{AddressSpace, Core, State};
+use unwind_sim_recordings::import::{KernelMemory, VmcoreFault};
 use unwind_sim_unwind::memory::{Memory, MemoryError};
 use unwind_sim_unwind::truth::{Cpu, World};
 
@@ -43,6 +44,13 @@ impl Memory for MachineMemory<'_> {
 
     fn stack_bounds(&self, sp: u64) -> Option<Range<u64>> {
         self.0.area(sp).map(|(range, _)| range)
+    }
+}
+
+impl KernelMemory for MachineMemory<'_> {
+    fn read(&self, address: u64, out: &mut [u8]) -> Result<(), VmcoreFault> {
+        let read = self.0.read(address, out);
+        read.map_err(|_| VmcoreFault::Refused { address })
     }
 }
 
@@ -109,6 +117,10 @@ impl World for MachineWorld<'_> {
 
     fn is_trampoline(&mut self, address: u64) -> bool {
         self.code.trampolines.contains(&address)
+    }
+
+    fn has_coroutines(&self) -> bool {
+        !self.is_kernel()
     }
 
     fn is_generated(&mut self, address: u64) -> bool {

@@ -156,7 +156,8 @@ impl Shadow {
         self.own.tracker.wake(&mut self.own.suspended);
     }
 
-    fn switch(&mut self, task: Task, core: &Core) {
+    /// [`Shadow::switched`] where threads leave no stacks to each other.
+    pub(crate) fn switch(&mut self, task: Task, core: &Core) {
         if task.process != self.own.task.process
             && let Some(next) = self.processes.remove(&task.process)
         {

@@ -34,6 +34,11 @@ pub trait World {
         let _ = address;
         false
     }
+    /// Whether a stack may be left with a chain of its own that goes on later (a coroutine), or be copied. A
+    /// kernel's stacks other than those of tasks are left for good, and switches between tasks are known.
+    fn has_coroutines(&self) -> bool {
+        true
+    }
     /// Whether `address` is in executable memory that shows no file.
     fn is_generated(&mut self, address: u64) -> bool;
     /// Whether both addresses are in the same mapping.

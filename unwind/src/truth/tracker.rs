@@ -569,6 +569,10 @@ impl Tracker {
         } else {
             self.stats.unheld += 1;
             self.doubt = true;
+            // What seemed to be the root has callers.
+            if self.chain.frames.is_empty() {
+                self.chain.origin = Origin::Middle;
+            }
         }
 
         // Whatever it was, rsp has risen over the word that was taken.

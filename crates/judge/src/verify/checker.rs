@@ -150,7 +150,7 @@ pub struct Checker<'a> {
     /// Generated code without a table.
     generated: WithoutTable,
     /// If what is observed is a kernel.
-    kernel: Option<Box<FollowedKernel>>,
+    kernel: Option<Box<FollowedKernel<'a>>>,
     /// If its stacks are walked, too.
     kernel_walks: Option<Box<KernelWalks>>,
     findings: Findings,

@@ -16,6 +16,7 @@ use std::io;
 use unwind_sim_emulator::system::System;
 use unwind_sim_record::boot::{self, Boot, BootRun, BootRunError, Observed, Slice};
 use unwind_sim_record::emulate::Bounds;
+use unwind_sim_record::kernel_generated::KernelGenerated;
 use unwind_sim_record::kernel_modules::KernelModules;
 use unwind_sim_record::kernel_stacks::{IDENTITY, KernelPlaces, MODULES};
 use unwind_sim_recordings::kernel::KernelImage;
@@ -82,7 +83,9 @@ pub fn run_kernel(
     for mapping in [generated(IDENTITY), generated(MODULES), own] {
         checker.map_code(mapping);
     }
-    checker.follow_kernel(places.clone(), KernelModules::of(kernel, slide));
+    let modules = KernelModules::of(kernel, slide);
+    let generated = KernelGenerated::of(kernel, slide);
+    checker.follow_kernel(places.clone(), modules, generated);
     if let Some(walks) = beside.walks {
         checker.walk_kernel(walks);
     }

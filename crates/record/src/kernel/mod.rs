@@ -4,7 +4,6 @@
 pub(crate) mod callchain;
 pub(crate) mod loaded;
 pub(crate) mod state;
-mod taken;
 mod uretprobes;
 pub(crate) mod world;
 

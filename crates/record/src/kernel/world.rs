@@ -3,7 +3,6 @@
 //! Locations come from the kernel's symbols and types (`.BTF`), contents from the stub.
 
 use super::state::StateLayout;
-use super::taken::TracerOffsets;
 use super::uretprobes;
 use super::{KernelMachine, PID};
 use std::borrow::Cow;
@@ -49,7 +48,6 @@ pub(crate) struct KernelLayout {
     uprobe: Option<[u64; 3]>,
     uretprobes: Option<uretprobes::UprobeOffsets>,
     unwinder: Option<UnwinderKind>,
-    taken: TracerOffsets,
 }
 
 impl KernelLayout {
@@ -77,7 +75,6 @@ impl KernelLayout {
             uprobe: uprobe(btf),
             uretprobes: uretprobes::UprobeOffsets::new(btf),
             unwinder: StateLayout::new(btf).map(|layout| layout.kind()),
-            taken: TracerOffsets::new(btf, version),
         })
     }
 
@@ -339,7 +336,10 @@ impl<'a> Kernel<'a> {
 
         // This also fills in the links between the stacks, so the task has them behind it.
         let mut regions = copy(machine, &mut task.stacks, regs.rsp())?;
-        self.places.taken.read(machine, known.address, &mut task)?;
+        self.places
+            .stacks
+            .tracers
+            .read(known.address, &mut |at| machine.word(at), &mut task)?;
         let user = self.user(machine, &known)?;
 
         // Unreadable memory is not mapped.
@@ -390,7 +390,10 @@ impl<'a> Kernel<'a> {
         };
 
         let regions = copy(machine, &mut task.stacks, task.thread_sp)?;
-        self.places.taken.read(machine, address, &mut task)?;
+        self.places
+            .stacks
+            .tracers
+            .read(address, &mut |at| machine.word(at), &mut task)?;
         Ok(Stopped {
             // Its memory is in other page tables.
             user: None,

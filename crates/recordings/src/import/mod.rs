@@ -21,7 +21,7 @@ pub(crate) use item::STACK_BYTES_MAX;
 pub use item::{ImportItem, ImportOptions, Imported, Sink, Skip};
 pub use vmcore::{
     Fault as VmcoreFault, KernelMemory, LoadedCode, Problem as VmcoreProblem, VmcoreFacts,
-    import_vmcore, is_vmcore, loaded_code, vmcore_facts,
+    generated_code, import_vmcore, is_vmcore, loaded_code, vmcore_facts,
 };
 
 use crate::file_kind::FileKind;

@@ -24,6 +24,7 @@ mod symbols;
 mod system_map;
 #[cfg(test)]
 mod tests;
+mod tracers;
 mod user;
 mod vmlinux;
 
@@ -38,6 +39,7 @@ pub use payload::{Compression, Payload, is_bzimage};
 pub use sections::CodeSection;
 pub use stacks::{MissingPlace, ProcessorStacks, StackPlaces, symbol};
 pub use symbols::{KernelSymbol, KernelSymbols, SymbolSource};
+pub use tracers::TracerPlaces;
 pub use user::user_memory;
 
 use crate::input_file::InputFile;

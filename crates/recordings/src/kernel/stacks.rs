@@ -4,7 +4,7 @@
 //! `arch/x86/kernel/dumpstack_64.c`, `arch/x86/include/asm/cpu_entry_area.h`,
 //! `arch/x86/include/asm/current.h`, of 6.1, 6.12 and 6.15.
 
-use super::KernelImage;
+use super::{KernelImage, TracerPlaces};
 use unwind_sim_unwind::kernel::{PAGE_SIZE, StackInfo, StackType, THREAD_SIZE, Version};
 
 /// Start of kernel addresses.
@@ -63,6 +63,8 @@ pub struct StackPlaces {
     pub exception_at: [u64; EXCEPTIONS.len()],
     /// Offset from there to the entry stack.
     pub entry_at: u64,
+    /// Where tracers keep the return addresses that they took from a task's stack.
+    pub tracers: TracerPlaces,
 }
 
 /// What never changes for a processor, once its data are set up.
@@ -121,6 +123,7 @@ impl StackPlaces {
             // Only the exception stacks have a variable (`cea_exception_stacks`): it holds the
             // address of this processor's. The entry stack is found by its distance from them.
             entry_at: entry_stack.wrapping_sub(member("cpu_entry_area", "estacks")?),
+            tracers: TracerPlaces::new(btf, version),
         })
     }
 

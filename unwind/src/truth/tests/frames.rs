@@ -205,6 +205,16 @@ fn a_root_has_nothing_to_return_to() {
     m.words.0.insert(STACK, G);
     m.ret();
     assert_eq!(m.stats().unheld, 1);
+    // So it was none: from now on the chain is known up to here.
+    m.call(F);
+    assert_eq!(m.tracker.truth(&m.cpu), Truth::Unknown);
+    m.ret();
+    let inner = m.call(F);
+    let truth = m.tracker.truth(&m.cpu);
+    assert!(
+        matches!(&truth, Truth::Known(frames) if frames[1].pc == inner),
+        "{truth:?}"
+    );
     // Unheld, too: a known function in the middle that returns to an address other than its
     // caller's.
     let mut m = Machine::new();

@@ -45,6 +45,9 @@ impl World for WordMap {
     fn is_trampoline(&mut self, address: u64) -> bool {
         TRACERS.contains(&address)
     }
+    fn has_coroutines(&self) -> bool {
+        !self.2
+    }
     fn is_generated(&mut self, address: u64) -> bool {
         GENERATED.contains(&address)
     }

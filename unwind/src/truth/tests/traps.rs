@@ -46,6 +46,26 @@ fn a_trap_makes_one_frame_and_iret_ends_it() {
     }
 }
 
+/// The way back to user space of a kernel with its own page tables (Linux `syscall_return_via_sysret`): what
+/// runs on the entry stack then is no coroutine, whose chain might be found on the task's stack later.
+#[test]
+fn a_kernel_leaves_a_stack_for_good() {
+    let mut m = Machine::new();
+    m.words.2 = true;
+    let outer = m.call(F);
+    let sp = m.cpu.rsp;
+    m.load_sp(OTHER);
+    m.push(1);
+    m.step(Insn::JumpIndirect, G + 0x40, m.cpu.rsp);
+    assert_eq!((m.suspended.len(), m.callers()), (0, vec![outer]));
+    let inner = m.call(FAR);
+    assert_eq!(m.callers(), [inner, outer]);
+    m.ret();
+    m.load_sp(sp);
+    m.ret();
+    assert_eq!((m.callers(), m.stats().failures()), (vec![], 0));
+}
+
 #[test]
 fn between_the_load_of_another_stack_and_the_call_there() {
     let mut m = Machine::new();

@@ -29,7 +29,10 @@ impl Tracker {
         // From the surest to the vaguest: a chain suspended exactly here needs no guess.
         if let Some(chain) = suspended.claim(new, Claim::Exact, world) {
             self.resume(chain, old, new, suspended);
-        } else if !self.is_alloca(old, new, world) && self.chain.return_to_copy(new, world) {
+        } else if world.has_coroutines()
+            && !self.is_alloca(old, new, world)
+            && self.chain.return_to_copy(new, world)
+        {
             self.stats.switches += 1;
             self.pop_below(new);
         } else if upward && new <= self.chain.last().high {
@@ -153,6 +156,10 @@ impl Tracker {
         let Some(pending) = segment.pending else {
             return;
         };
+        if !world.has_coroutines() {
+            self.chain.last_mut().pending = None;
+            return;
+        }
 
         if !pending.nested && self.leave_for_copy(segment, after.rsp, world) {
             return;

@@ -6,6 +6,7 @@ use unwind_sim_emulator::machine::Executed;
 use unwind_sim_emulator::state::Preserved;
 use unwind_sim_emulator::system::{SystemEntry, SystemObserver};
 use unwind_sim_emulator::{Core, Permissions};
+use unwind_sim_record::kernel_generated::KernelGenerated;
 use unwind_sim_record::kernel_modules::{ARGUMENTS, KernelModules};
 use unwind_sim_record::kernel_stacks::{KernelPlaces, KernelTasks, enter, leave};
 use unwind_sim_record::machine::{cpu, cpu_at};
@@ -13,42 +14,73 @@ use unwind_sim_unwind::image::Mapping;
 use unwind_sim_unwind::truth::Tracker;
 
 /// What is known of the kernel that is observed.
-pub(super) struct FollowedKernel {
+pub(super) struct FollowedKernel<'a> {
     tasks: KernelTasks,
     modules: Option<KernelModules>,
+    generated: KernelGenerated<'a>,
 }
 
-impl FollowedKernel {
-    /// Whether a function at `rip` loads a module, or frees it.
+impl FollowedKernel<'_> {
+    /// Whether a function at `rip` loads code or frees it.
     pub(super) fn is_hook(&self, rip: u64) -> bool {
         let modules = self.modules.as_ref();
-        modules.is_some_and(|modules| modules.is_hook(rip))
+        modules.is_some_and(|modules| modules.is_hook(rip)) || self.generated.is_hook(rip)
     }
 }
 
-impl Checker<'_> {
+impl<'a> Checker<'a> {
     /// From now on what is observed is a kernel.
-    pub fn follow_kernel(&mut self, mut places: KernelPlaces, modules: Option<KernelModules>) {
+    pub fn follow_kernel(
+        &mut self,
+        mut places: KernelPlaces,
+        modules: Option<KernelModules>,
+        generated: KernelGenerated<'a>,
+    ) {
         self.walks.end();
         self.stacks.code = std::mem::take(&mut places.code);
         self.kernel = Some(Box::new(FollowedKernel {
             tasks: KernelTasks::new(places),
             modules,
+            generated,
         }));
     }
+}
 
+impl Checker<'_> {
     /// A function of the kernel is entered at `rip`. If it loads a module, its table is in force from now on;
-    /// if it frees one, no longer.
+    /// if it frees one, no longer. What was generated has to be looked for again if that changes.
     pub(super) fn entered_kernel_hook(&mut self, core: &Core, rip: u64) {
-        let modules = self
-            .kernel
-            .as_mut()
-            .and_then(|kernel| kernel.modules.as_mut());
-        let Some(modules) = modules.filter(|modules| modules.is_hook(rip)) else {
+        let Some(kernel) = &mut self.kernel else {
             return;
         };
-        let args = ARGUMENTS.map(|register| core.state.gpr(register));
-        for mapping in modules.entered(rip, args, &core.memory) {
+        let changed = match &mut kernel.modules {
+            Some(modules) if modules.is_hook(rip) => {
+                let args = ARGUMENTS.map(|register| core.state.gpr(register));
+                modules.entered(rip, args, &core.memory)
+            }
+            _ if kernel.generated.is_hook(rip) => kernel.generated.forget(),
+            _ => return,
+        };
+        self.change_code(changed);
+    }
+
+    /// Maps the generated code that the running task's stack leads through, if it is not known yet.
+    pub(super) fn find_generated(&mut self, core: &Core) {
+        let Some(kernel) = &mut self.kernel else {
+            return;
+        };
+        let generated = &mut kernel.generated;
+        let frames = self.stacks.tracker.frames().iter();
+        let mut unknown = frames.filter(|held| generated.is_unknown(held.pc));
+        let Some(held) = unknown.next() else {
+            return;
+        };
+        let code = generated.read(held.pc, &core.memory);
+        self.change_code(code);
+    }
+
+    fn change_code(&mut self, changed: Vec<Mapping>) {
+        for mapping in changed {
             self.map_code(mapping);
             self.outcome.change_all();
         }
@@ -82,9 +114,7 @@ impl Checker<'_> {
 
         self.stores.forget();
         self.outcome.change_all();
-        self.stacks.rest();
         self.stacks.switch(switch.task, &cpu_at(&core.state, next));
-        self.stacks.wake();
         self.walks.take_next();
         true
     }

@@ -87,6 +87,7 @@ impl Checker<'_> {
     }
 
     fn take_kernel_walk(&mut self, core: &Core, live: &Regs, at: &Cpu) {
+        self.find_generated(core);
         let tracker = &self.stacks.tracker;
         let (Some(walks), false) = (&mut self.kernel_walks, tracker.in_doubt()) else {
             return;

@@ -13,7 +13,7 @@ use unwind_sim_emulator::system::boot::BootOptions;
 use unwind_sim_record::boot::BootEnd;
 use unwind_sim_record::kernel_stacks::KernelShadow;
 use unwind_sim_record::machine::{KERNEL_STACK, KernelCode};
-use unwind_sim_recordings::kernel::{KernelSymbols, StackPlaces};
+use unwind_sim_recordings::kernel::{KernelSymbols, StackPlaces, TracerPlaces};
 use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind, Symbol};
 use unwind_sim_unwind::kernel::Version;
 use unwind_sim_unwind::orc::{Encoding, Entry, EntryType, Layout, OrcReg};
@@ -368,6 +368,7 @@ fn run_walked(ends: bool, text_end: u64, nmis: Option<NmiPlan>) -> KernelRun {
         exceptions: CODE + ZERO,
         exception_at: [0; 6],
         entry_at: 0,
+        tracers: TracerPlaces::default(),
     };
     let engines = spec::engines(&["orc:kernel".to_owned()]).expect("it is known");
     let walks = || KernelWalks::with(&engines, &image, stacks.clone(), None);

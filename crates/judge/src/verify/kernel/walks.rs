@@ -21,7 +21,6 @@ use unwind_sim_unwind::kernel::trace::stack_walk_reliable;
 use unwind_sim_unwind::kernel::{
     Code, FindCache, Kernel, KernelUnwinder, StartFrom, THREAD_SIZE, Task, UnwinderKind, Version,
 };
-use unwind_sim_unwind::memory::Memory as _;
 use unwind_sim_unwind::reason;
 use unwind_sim_unwind::regs::Regs;
 use unwind_sim_unwind::start::Start;
@@ -299,6 +298,15 @@ impl KernelWalks {
             }
         }
 
+        // It is being changed, or not set up yet.
+        if places
+            .tracers
+            .read(task, &mut word, &mut self.task)
+            .is_err()
+        {
+            self.task.rethooks.clear();
+            self.task.graph.clear();
+        }
         self.task.stacks = places.stacks(stack, Some(&processor));
         for stack in &mut self.task.stacks {
             let link = stack.kind.next_sp_at(stack.end);
@@ -384,9 +392,8 @@ impl KernelWalks {
             };
             let (mut verdict, _) = claim.judge(&self.truth, complete);
 
-            // What a tracer took and what was generated would have to be read from the kernel.
-            let is_known = is_root(&code, place.space, self.truth.last())
-                && !is_beyond(&code, &memory, &self.truth);
+            // A stack that leads through what cannot be read from the kernel's lists.
+            let is_known = self.truth.iter().skip(1).all(|link| code.is_text(link.pc));
             if verdict.is_wrong() && complete && !is_known {
                 walker.tally.count(Verdict::Unjudged);
                 continue;
@@ -498,49 +505,6 @@ impl Walker {
         finding.count += 1;
         verdict
     }
-}
-
-/// Where a kernel's stacks begin, besides its entry code: in the code that starts it, and where a new task
-/// begins (Linux `arch/x86/kernel/head_64.S`, `arch/x86/entry/entry_64.S`).
-///
-/// The return address of a new task is the first byte of its code, so that the byte before belongs to the
-/// function in front of it.
-const ROOTS: [&str; 8] = [
-    "startup_64",
-    "common_startup_64",
-    "secondary_startup_64",
-    "secondary_startup_64_no_verify",
-    "x86_64_start_reservations",
-    "ret_from_fork",
-    "ret_from_fork_asm",
-    "__switch_to_asm",
-];
-
-/// Whether a stack can begin in the outermost frame of a chain. Where the shadow stack lost the outer
-/// frames, it ends elsewhere.
-fn is_root(code: &Code, space: &AddressSpace, outermost: Option<&Link>) -> bool {
-    outermost.is_some_and(|link| {
-        let pc = match link.is_return {
-            true => CodeAddress::Return(link.pc),
-            false => CodeAddress::Instruction(link.pc),
-        };
-        let function = || Location::of(space, pc).function;
-        code.is_entry_text(pc.symbol_address())
-            || function().is_some_and(|name| ROOTS.contains(&&*name))
-    })
-}
-
-/// Whether the true chain leads through code that is not among the images, or over a return address that a
-/// tracer keeps elsewhere: the kernel's unwinder knows more of these than is known here.
-fn is_beyond(code: &Code, memory: &MachineMemory<'_>, truth: &[Link]) -> bool {
-    let known = code.known();
-    let trampolines = [known.return_to_handler, known.arch_rethook_trampoline];
-    let mut callers = truth.iter().skip(1);
-    callers.any(|link| {
-        let word = link.slot.and_then(|slot| memory.read_u64(slot).ok());
-        let is_taken = |word: u64| word != link.pc && trampolines.contains(&word);
-        !code.is_text(link.pc) || word.is_some_and(is_taken)
-    })
 }
 
 /// An address that was found, as what it is in the true chain; one that is not there was taken for a return

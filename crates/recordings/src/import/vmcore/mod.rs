@@ -119,6 +119,30 @@ pub fn loaded_code(
     bias: u64,
     memory: &dyn KernelMemory,
 ) -> (Vec<LoadedCode>, Vec<Problem>) {
+    read_code(image, bias, memory, |reader, problems| {
+        let mut code = reader.modules(problems);
+        code.extend(reader.generated(problems));
+        code
+    })
+}
+
+/// [`loaded_code`] without the modules.
+pub fn generated_code(
+    image: &KernelImage,
+    bias: u64,
+    memory: &dyn KernelMemory,
+) -> (Vec<LoadedCode>, Vec<Problem>) {
+    read_code(image, bias, memory, |reader, problems| {
+        reader.generated(problems)
+    })
+}
+
+fn read_code(
+    image: &KernelImage,
+    bias: u64,
+    memory: &dyn KernelMemory,
+    read: impl FnOnce(&modules::Reader<'_>, &mut Vec<Problem>) -> Vec<LoadedCode>,
+) -> (Vec<LoadedCode>, Vec<Problem>) {
     let told = BTreeMap::new();
     let reader = modules::Reader {
         memory,
@@ -127,8 +151,7 @@ pub fn loaded_code(
         bias,
     };
     let mut problems = Vec::new();
-    let mut code = reader.modules(&mut problems);
-    code.extend(reader.generated(&mut problems));
+    let code = read(&reader, &mut problems);
     (code, problems)
 }
 
