@@ -1,7 +1,9 @@
 //! `compare`: every unwinder on every stack, as one matrix.
 
+mod console;
+
 use super::again::{EXPLAIN, Given};
-use super::args::{InputArgs, JudgeArgs, WalkArgs, threads};
+use super::args::{InputArgs, JudgeArgs, WalkArgs, open, open_file, threads};
 use super::status::Status;
 use super::{output, suggest};
 use anyhow::{Context, Result};
@@ -52,7 +54,8 @@ Examples:
   unwind-sim compare trace.bin
   unwind-sim compare trace.bin --unwinder dwarf,orc --group-by function
   unwind-sim compare seed.bin --regs hw,fake:v5.1,fake:v5.2
-  unwind-sim compare perf.data --against perf")]
+  unwind-sim compare perf.data --against perf
+  unwind-sim compare console.log --recording answers.bin")]
 pub(crate) struct Args {
     #[command(flatten)]
     input: InputArgs,
@@ -76,6 +79,10 @@ pub(crate) struct Args {
     /// samples there. It must be from the same program and options.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
+    /// For the log of a kernel's console: the recording of that run, by record --kernel
+    /// --console-log. Each stack in the log is judged by the truth of that moment.
+    #[arg(long, value_name = "FILE")]
+    recording: Option<PathBuf>,
     /// JSON Lines instead of text.
     #[arg(long)]
     json: bool,
@@ -103,7 +110,13 @@ fn default_against(input: &Input) -> &'static str {
 }
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
-    args.input.read(|input| compare(args, given, input))
+    let file = open_file(&args.input.path)?;
+    if let Some(traces) = console::traces(args, &file)? {
+        return console::compare(args, &traces);
+    }
+    let input = open(&file, &args.input.options(&file)?)?;
+    args.input
+        .read_opened(&input, |input| compare(args, given, input))
 }
 
 fn compare(args: &Args, given: &Given<'_>, input: &Input) -> Result<Status> {

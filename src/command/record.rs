@@ -125,6 +125,15 @@ pub(crate) struct Args {
         help_heading = "Options for a kernel that is booted"
     )]
     from_init: bool,
+    /// Write what the kernel writes to its console to this file, too: `compare FILE --recording`
+    /// judges the stacks in it.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "kernel",
+        help_heading = "Options for a kernel that is booted"
+    )]
+    console_log: Option<PathBuf>,
     #[command(flatten, next_help_heading = "Options for --engine gdb")]
     kernel: KernelArgs,
     /// gdb: hold back interrupts and timers while instructions are stepped. Only QEMU's stub can do
@@ -193,7 +202,8 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
         return kernel::run(args);
     }
     let from_init = args.from_init.then_some("--from-init");
-    if let Some(option) = args.boot.given().or(from_init) {
+    let console_log = args.console_log.as_ref().map(|_| "--console-log");
+    if let Some(option) = args.boot.given().or(from_init).or(console_log) {
         bail!("{option} is for a kernel that is booted");
     }
     let engine = args.engine.unwrap_or(Engine::Ptrace);

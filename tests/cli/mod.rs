@@ -3,6 +3,7 @@
 mod carried;
 mod commands;
 mod confirm;
+mod console_log;
 mod cores;
 mod doctor;
 mod drawing;

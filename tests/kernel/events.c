@@ -10,56 +10,15 @@
 #include <linux/bpf.h>
 #include <linux/perf_event.h>
 #include <linux/reboot.h>
-#include <asm/unistd.h>
 
-typedef unsigned long word;
+#include "init.h"
 
-#define FUNCTION __attribute__((noinline, noclone))
 #define PAGE 4096
 #define PAGES 64
 #define RECORD_CALLCHAIN_DEFERRED 22
 /* Bits of perf_event_attr's flags that older headers lack (Linux 6.19). */
 #define DEFER_CALLCHAIN (1UL << 38)
 #define DEFER_OUTPUT (1UL << 39)
-
-static long call(long number, word a, word b, word c, word d, word e, word f)
-{
-	register word r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
-	long result;
-
-	__asm__ volatile("syscall"
-			 : "=a"(result)
-			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	return result;
-}
-
-#define CALL(number, a, b, c) call(number, (word)(a), (word)(b), (word)(c), 0, 0, 0)
-
-static void print(const char *text)
-{
-	word length = 0;
-
-	while (text[length])
-		length++;
-	CALL(__NR_write, 1, text, length);
-}
-
-static void print_number(long number)
-{
-	char text[24];
-	int at = sizeof(text) - 1;
-	int negative = number < 0;
-	word rest = negative ? -number : number;
-
-	text[at] = 0;
-	do
-		text[--at] = '0' + rest % 10;
-	while (rest /= 10);
-	if (negative)
-		text[--at] = '-';
-	print(text + at);
-}
 
 static long number_in(const char *path)
 {
@@ -232,6 +191,34 @@ static void happens(const char *kind, struct perf_event_attr *attr, long program
 	CALL(__NR_close, event, 0, 0);
 }
 
+/*
+ * The same in a child that is over, or becomes another program, before it returns to user space. Another child
+ * competes with it, so that it is preempted, too. Nobody reads its ring.
+ */
+static void leaves(struct perf_event_attr *attr, int executes)
+{
+	long child = CALL(__NR_fork, 0, 0, 0), other;
+
+	if (!child) {
+		static char *words[] = { "/init", 0 };
+		long event = call(__NR_perf_event_open, (word)attr, 0, -1, -1, 0, 0);
+
+		call(__NR_mmap, 0, (PAGES + 1) * PAGE, 3, 1, event, 0);
+		CALL(__NR_ioctl, event, PERF_EVENT_IOC_ENABLE, 0);
+		reads();
+		if (executes)
+			CALL(__NR_execve, words[0], words, 0);
+		CALL(__NR_exit, 0, 0, 0);
+	}
+	other = CALL(__NR_fork, 0, 0, 0);
+	if (!other) {
+		reads();
+		CALL(__NR_exit, 0, 0, 0);
+	}
+	call(__NR_wait4, child, 0, 0, 0, 0, 0);
+	call(__NR_wait4, other, 0, 0, 0, 0, 0);
+}
+
 static void software(const char *kind, word config, word period, word flags, long program)
 {
 	struct perf_event_attr attr;
@@ -330,6 +317,13 @@ static long program(int type)
 
 int main(void)
 {
+	int execs;
+
+	/* The program that a child has become. */
+	if (CALL(__NR_getpid, 0, 0, 0) != 1) {
+		faults();
+		return 0;
+	}
 	/* Long enough in user mode for `record --from-init` to see it. */
 	for (sink = 0; sink < 20000; sink++)
 		;
@@ -362,12 +356,21 @@ int main(void)
 	tracepoint("kmem:mm_page_alloc, deferred", EVENTS "kmem/mm_page_alloc/id", 1,
 		   DEFER_CALLCHAIN | DEFER_OUTPUT, -1);
 
+	for (execs = 0; execs < 2; execs++) {
+		struct perf_event_attr attr;
+
+		clear(&attr);
+		*flags_of(&attr) |= DEFER_CALLCHAIN | DEFER_OUTPUT;
+		attr.type = PERF_TYPE_SOFTWARE;
+		attr.config = PERF_COUNT_SW_CPU_CLOCK;
+		attr.sample_period = 20000;
+		leaves(&attr, execs);
+		attr.type = PERF_TYPE_TRACEPOINT;
+		attr.config = number_in(EVENTS "kmem/mm_page_alloc/id");
+		attr.sample_period = 1;
+		leaves(&attr, execs);
+	}
+
 	CALL(__NR_reboot, LINUX_REBOOT_MAGIC1, LINUX_REBOOT_MAGIC2, LINUX_REBOOT_CMD_POWER_OFF);
 	return 0;
-}
-
-__attribute__((naked)) void _start(void)
-{
-	/* The outermost frame: without a caller, and without a frame pointer of one. */
-	__asm__("xor %ebp, %ebp\n\tcall main\n\tmov %eax, %edi\n\tmov $60, %eax\n\tsyscall");
 }

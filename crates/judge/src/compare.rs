@@ -103,12 +103,17 @@ impl KernelSaid {
         let Some(said) = recorded.find(|r| r.source == kernel::RECORDED) else {
             return;
         };
-        let frames = outcome.chain.frames.iter();
+        // The kernel may have needed no more of the walk.
+        let most = match kernel::is_stopped(view) {
+            true => said.ips.len(),
+            false => usize::MAX,
+        };
+        let frames = outcome.chain.frames.iter().take(most);
         let found = frames.map(|frame| frame.pc.value());
         self.chains += 1;
         self.same += u64::from(found.eq(said.ips.iter().copied()));
         let truth = &view.sample.truth;
-        let frames = truth.frames().iter().skip(outcome.from);
+        let frames = truth.frames().iter().skip(outcome.from).take(most);
         let is_right = frames.map(|frame| frame.pc).eq(said.ips.iter().copied());
         self.known += u64::from(truth.is_complete());
         self.right += u64::from(truth.is_complete() && is_right);

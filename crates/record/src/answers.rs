@@ -7,11 +7,14 @@
 //! unwind_state` is read; `perf_unwind_deferred_callback`, which is called with the user part that was left for
 //! later (Linux `arch/x86/events/core.c`, `kernel/events/callchain.c`, `kernel/bpf/stackmap.c`,
 //! `arch/x86/kernel/unwind_orc.c`, `kernel/events/core.c`).
+//!
+//! Walks for other purposes than perf, and those that are printed, are in `walks`.
 
 mod calls;
 mod hooks;
 mod stopped;
 mod truth;
+mod walks;
 
 use crate::boot::{self, Boot, BootRun, BootRunError, Observed, ObservedFrom};
 use crate::emulate::Bounds;
@@ -54,6 +57,8 @@ pub struct AnswersOptions<'a> {
     pub places: &'a KernelPlaces,
     /// Since when the shadow stack is kept, and samples are taken.
     pub from: ObservedFrom,
+    /// Only callchains of perf, and no other walks.
+    pub is_only_perf: bool,
     /// When the recording ends.
     pub plan: &'a Plan,
     /// Limits of the run.
@@ -77,6 +82,10 @@ pub struct Summary {
     pub helpers: u64,
     /// Of these, the ones that are the callchain made for them, as far as there was room.
     pub helpers_same: u64,
+    /// Number of samples of walks that were stored or handed to another part of the kernel.
+    pub walks: u64,
+    /// Number of walks that were printed.
+    pub traces: u64,
     /// Statistics of the shadow stacks.
     pub truth: Stats,
     /// Number of samples that were not kept since memory could not be read, and why the first was not.
@@ -114,7 +123,7 @@ pub fn record<W: Write>(
 ) -> Result<Summary, AnswersError> {
     let bias = boot.options.slide;
     let layout = KernelLayout::new(options.image, bias)?;
-    let hooks = Hooks::new(options.image, bias)?;
+    let hooks = Hooks::new(options.image, bias, options.is_only_perf)?;
     loaded::map_image(recorder, options.path, options.image, bias)?;
 
     let mut session = Session {
@@ -145,6 +154,8 @@ pub fn record<W: Write>(
         deferred: counts.deferred,
         helpers: counts.helpers,
         helpers_same: counts.helpers_same,
+        walks: counts.walks,
+        traces: counts.traces,
         truth: session.shadow.stats(),
         unreadable: counts.unreadable,
         why_unreadable: counts.why_unreadable,
@@ -161,6 +172,8 @@ struct Counts {
     deferred: u64,
     helpers: u64,
     helpers_same: u64,
+    walks: u64,
+    traces: u64,
     unreadable: u64,
     why_unreadable: Option<String>,
 }
@@ -195,6 +208,16 @@ impl<W: Write> Session<'_, '_, '_, W> {
             Some(Hook::Stack) => self.helper(&mut machine, Helper::Stack { buffer: 0 }),
             Some(Hook::StackId) => self.helper(&mut machine, Helper::StackId { map: 0 }),
             Some(Hook::Deferred) => self.deferred(&mut machine),
+            Some(Hook::Walk(walk)) => self.walk(&mut machine, walk),
+            Some(Hook::Save(name, store)) => self.save(&mut machine, name, store),
+            Some(Hook::SaveUser) => self.save_user(&mut machine),
+            Some(Hook::Trace) => self.trace(&mut machine),
+            Some(Hook::Print) => self.print(&mut machine),
+            Some(Hook::Registers) => self.registers(&mut machine),
+            None if self.calls.is_consumer(rip) => {
+                self.offered(&machine);
+                Ok(())
+            }
             None if self.calls.is_back(rip) => self.back(&mut machine),
             None => return,
         };
@@ -205,6 +228,7 @@ impl<W: Write> Session<'_, '_, '_, W> {
             // What is known of the sample is not all of it.
             if let Some(draft) = self.calls.draft() {
                 draft.sample = None;
+                draft.walked.is_it = false;
             }
         }
     }
@@ -294,6 +318,14 @@ impl<W: Write> Session<'_, '_, '_, W> {
     /// `__unwind_start` is called with the state that it sets.
     fn start(&mut self, machine: &mut StoppedCore<'_>) -> Result<(), NotMapped> {
         let state = machine.argument(0);
+        let is_walk = |draft: &mut Draft| draft.walked.is_it && draft.sample.is_none();
+        if self.calls.draft().is_some_and(is_walk) {
+            let sample = self.walk_begins(machine)?;
+            if let Some(draft) = self.calls.draft() {
+                draft.walked.is_it = sample.is_some();
+                draft.sample = sample;
+            }
+        }
         let Some(draft) = self.calls.draft() else {
             return Ok(());
         };
@@ -427,6 +459,10 @@ impl<W: Write> Session<'_, '_, '_, W> {
                     }
                 }
             }
+            Function::Walk { walk, .. } => self.walk_ends(machine, walk, draft)?,
+            Function::Save { name, store } => self.save_ends(machine, (name, store), draft)?,
+            Function::SaveUser { store } => self.save_user_ends(machine, store)?,
+            Function::Trace => self.trace_ends(machine, draft),
             Function::Start | Function::Next => {
                 let Some(state_at) = self.calls.draft().and_then(|draft| draft.state_at) else {
                     return Ok(());
@@ -468,8 +504,12 @@ impl<W: Write> Session<'_, '_, '_, W> {
         let mapped = self.map_generated(machine, &known.collect::<Vec<u64>>());
         self.check(mapped);
         self.put(comm, &sample);
-        self.counts.fake += u64::from(sample.regs.is_fake());
         self.counts.known += u64::from(sample.truth.is_complete());
+        match (draft.walked.is_it, draft.walked.printed.is_empty()) {
+            (false, _) => self.counts.fake += u64::from(sample.regs.is_fake()),
+            (true, true) => self.counts.walks += 1,
+            (true, false) => self.counts.traces += 1,
+        }
     }
 
     /// Writes a sample, preceded by its task's name if that is new.

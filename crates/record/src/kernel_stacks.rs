@@ -12,7 +12,7 @@ use unwind_sim_emulator::system::{SystemEntry, SystemObserver};
 use unwind_sim_emulator::{Core, Observer, State};
 use unwind_sim_recordings::kernel::KernelImage;
 use unwind_sim_unwind::insn::Insn;
-use unwind_sim_unwind::truth::{Cpu, Stats, Tracker, Truth};
+use unwind_sim_unwind::truth::{Cpu, Stats, Tracker, TrueFrame, TrueKind, Truth};
 
 /// Where a kernel does what cannot be seen from its instructions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -208,6 +208,48 @@ impl KernelShadow {
     /// The true chain, up to where ring 0 was entered. The next instruction is at `rip`.
     pub fn truth(&self, core: &Core, rip: u64) -> Truth {
         self.shadow.truth(core, rip)
+    }
+
+    /// The true chain of the task that left the processor with this rsp (`thread.sp`), from the function that it
+    /// left in on.
+    pub fn truth_at_rest(&self, core: &Core, rsp: u64) -> Truth {
+        let slot = rsp.wrapping_add(8 * INACTIVE_WORDS as u64);
+        let Ok(pc) = core.memory.read_u64(slot) else {
+            return Truth::Unknown;
+        };
+        let top = |cfa, saved| TrueFrame {
+            pc,
+            cfa,
+            kind: TrueKind::Top,
+            saved,
+        };
+        // It has not run yet.
+        if pc == self.tasks.places.begin {
+            return Truth::Complete(vec![top(0, None)]);
+        }
+
+        let Some(thread) = self.tasks.numbers.get(&(rsp & !(KERNEL_STACK - 1))) else {
+            return Truth::Unknown;
+        };
+        let task = Task {
+            thread: *thread,
+            ..self.shadow.task()
+        };
+        let at = Cpu {
+            rsp,
+            ..cpu_at(&core.state, pc)
+        };
+        let truth = self.shadow.truth_of(task, &at).unwrap_or_default();
+        // The innermost frame is that of the code that switches.
+        let mut frames = truth.frames().iter().skip(1).copied();
+        let Some(first) = frames.next().filter(|frame| frame.pc == pc) else {
+            return Truth::Unknown;
+        };
+        let frames = [top(first.cfa, first.saved)].into_iter().chain(frames);
+        match truth.is_complete() {
+            true => Truth::Complete(frames.collect()),
+            false => Truth::Known(frames.collect()),
+        }
     }
 
     /// Statistics so far.

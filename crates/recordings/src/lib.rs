@@ -6,6 +6,7 @@
 //! - [`files`] finds image files, [`names`] the names of code in them, [`kernel`] reads kernel images.
 //! - [`jitdump`], [`gdb_jit`] and [`registered`] read what programs say about their generated code, [`runtime`] tells
 //!   which runtime and which memory it is.
+//! - [`console`] has the stacks that a kernel prints, and reads them from its log.
 //! - [`crash`] says which thread of a core died, and by which signal.
 //! - [`similar`] finds the name that was meant.
 //! - [`view`] is one sample together with its process's mappings.
@@ -45,6 +46,7 @@
 
 pub mod branches;
 pub mod case_limits;
+pub mod console;
 pub mod contents;
 pub mod convert;
 pub mod counted;

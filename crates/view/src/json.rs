@@ -6,6 +6,7 @@ mod chains;
 mod comparison;
 #[cfg(feature = "machine")]
 mod confirmation;
+mod console;
 mod converting;
 mod crash;
 #[cfg(feature = "machine")]
@@ -30,6 +31,10 @@ pub use chains::ChainWriter;
 pub use comparison::{ColumnLine, DivergenceLine, SummaryLine, comparison, summary};
 #[cfg(feature = "machine")]
 pub use confirmation::{ConfirmationLine, ConfirmedLine, CountsLine, PassedLine, ResumedLine};
+pub use console::{
+    ConsoleEntryLine, ConsoleLogLine, ConsoleTraceLine, EntryCountsLine, RecordedTraceLine,
+    write_console_log,
+};
 pub use converting::{
     ConversionLine, ConversionLossLine, LossCountLine, MergeLine, OutsideLine, SectionLine,
 };
@@ -139,6 +144,8 @@ pub enum Line {
     #[cfg(feature = "machine")]
     /// Which frames of a chain were confirmed, from `replay --confirm`.
     Confirmed(Box<ConfirmedLine>),
+    /// A stack in the log of a kernel's console, from `compare`.
+    ConsoleTrace(Box<ConsoleTraceLine>),
     /// A line of a kernel's console, from `emulate --kernel`.
     Console(ConsoleLine),
     /// Where the machine and the processor differ, from `lockstep`.
@@ -171,6 +178,9 @@ pub enum Line {
     CodeChanged(ChangedLine),
     /// The last line.
     Summary(SummaryLine),
+    /// The last line of `compare` of the log of a kernel's console.
+    #[serde(rename = "summary")]
+    ConsoleLog(Box<ConsoleLogLine>),
     #[cfg(feature = "machine")]
     /// The last line of `verify`.
     #[serde(rename = "summary")]

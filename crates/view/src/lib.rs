@@ -11,6 +11,7 @@ mod again;
 pub mod code_rules;
 #[cfg(feature = "machine")]
 pub mod confirmation;
+pub mod console;
 #[cfg(feature = "machine")]
 pub mod deadlock;
 pub mod doctor;

@@ -21,6 +21,9 @@ use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_recordings::progress::Progress;
 use unwind_sim_recordings::trace::{self, Meta};
 
+/// Maximum size of a console's text that is kept, bytes.
+const CONSOLE_LOG_MAX: usize = 64 << 20;
+
 /// Whether a kernel is booted: a first process is given, or a kernel with nothing else that could run.
 pub(super) fn is_booted(args: &Args) -> bool {
     let is_alone = args.stub.is_none() && args.pid.is_none() && args.engine != Some(Engine::Gdb);
@@ -105,6 +108,7 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         image: &image,
         path,
         places: &places,
+        is_only_perf: args.at.is_some(),
         from: match args.from_init {
             true => ObservedFrom::FirstProcess,
             false => ObservedFrom::Start,
@@ -122,9 +126,14 @@ pub(super) fn run(args: &Args) -> Result<Status> {
 
     let mut lines = 0;
     let mut progress = Progress::new("pieces of the console", false);
-    let mut console = |_: &[u8]| -> io::Result<()> {
+    let mut log = Vec::new();
+    let is_kept = args.console_log.is_some();
+    let mut console = |text: &[u8]| -> io::Result<()> {
         lines += 1;
         progress.tell(lines);
+        if is_kept && log.len() < CONSOLE_LOG_MAX {
+            log.extend_from_slice(text);
+        }
         Ok(())
     };
     let summary = output::trace_file(&args.output, &meta.clone(), |writer| {
@@ -142,6 +151,11 @@ pub(super) fn run(args: &Args) -> Result<Status> {
         Ok(summary)
     })?;
     drop(progress);
+    if let Some(path) = &args.console_log {
+        output::to_file_or(Some(path), io::sink(), |out| {
+            Ok(io::Write::write_all(out, &log)?)
+        })?;
+    }
     tell_end(args, &files, &summary);
 
     // Only now that the trace is complete: this process may end here.
@@ -172,12 +186,22 @@ fn tell_end(args: &Args, files: &BootFiles, summary: &Summary) {
         output::tell_text(&format!("the console's last lines:\n{text}"));
     }
 
-    let hardware = summary.samples - summary.fake - summary.deferred;
+    let of_perf = summary.samples - summary.deferred - summary.walks - summary.traces;
     tell!(
-        "{} with registers of hardware, {} with made-up ones; the true chain of {} is complete",
-        counted(hardware, "sample"),
-        summary.fake,
-        summary.known
+        "{} of perf with registers of hardware, {} with made-up ones",
+        counted(of_perf - summary.fake, "sample"),
+        summary.fake
+    );
+    if summary.walks + summary.traces > 0 {
+        tell!(
+            "{} of other walks, {} of those that were printed",
+            counted(summary.walks, "sample"),
+            summary.traces
+        );
+    }
+    tell!(
+        "the true chain of {} is complete",
+        counted(summary.known, "sample")
     );
     if summary.helpers > 0 {
         tell!(

@@ -3,6 +3,7 @@
 
 use super::entry_regs::EntryRegs;
 use super::hijack::{self, Cursors};
+use super::perf::Begin;
 use super::stacks::{PAGE_SIZE, StackInfo, StackType, get_stack_info};
 use super::{FindCache, Kernel, StartFrom, Unwind, UnwinderKind};
 use crate::memory::Memory;
@@ -12,47 +13,32 @@ use crate::regs::Reg;
 use alloc::vec::Vec;
 
 /// Starts a trace: from registers, from where an inactive task left the processor, or from the
-/// unwinder's own registers; with the corresponding mark (`unwind_start` with NULL).
-fn begin<'k, M: Memory + ?Sized>(
+/// unwinder's own registers, each with its mark.
+fn start<'k, M: Memory + ?Sized>(
     kind: UnwinderKind,
     kernel: Kernel<'k, M>,
-    from: StartFrom<'k>,
+    begin: Begin<'k>,
     finds: &'k mut FindCache,
 ) -> Unwind<'k, M> {
-    Unwind::start(
-        kind,
-        kernel,
-        from,
-        stack_pointer(kernel, from),
-        finds,
-        &mut |_| {},
-    )
-}
-
-/// `get_stack_pointer`. For the current task's own registers, the kernel uses the frame address of
-/// the caller of `unwind_start`. The recording has only the unwinder's registers, so nothing is
-/// skipped.
-fn stack_pointer<M: ?Sized>(kernel: Kernel<'_, M>, from: StartFrom<'_>) -> u64 {
-    match from {
-        StartFrom::Regs(regs) => regs.rsp(),
-        StartFrom::Own(regs) => regs.rsp().saturating_sub(1),
-        StartFrom::Inactive => kernel.task.thread_sp,
-    }
+    let Begin {
+        from, first_frame, ..
+    } = begin;
+    Unwind::start(kind, kernel, from, first_frame, finds, &mut |_| {})
 }
 
 /// `arch_stack_walk`: at most `max` addresses.
 pub fn stack_walk<M: Memory + ?Sized>(
     kind: UnwinderKind,
     kernel: Kernel<'_, M>,
-    from: StartFrom<'_>,
+    begin: Begin<'_>,
     max: usize,
     finds: &mut FindCache,
 ) -> Vec<u64> {
     let mut out = Vec::new();
-    if let StartFrom::Regs(regs) = from {
+    if let StartFrom::Regs(regs) = begin.from {
         out.push(regs.rip());
     }
-    let mut unwind = begin(kind, kernel, from, finds);
+    let mut unwind = start(kind, kernel, begin, finds);
     while let Some(address) = unwind.return_address()
         && out.len() < max
     {
@@ -82,12 +68,12 @@ pub enum Unreliable {
 pub fn stack_walk_reliable<M: Memory + ?Sized>(
     kind: UnwinderKind,
     kernel: Kernel<'_, M>,
-    from: StartFrom<'_>,
+    begin: Begin<'_>,
     max: usize,
     finds: &mut FindCache,
 ) -> Result<Vec<u64>, Unreliable> {
     let mut out = Vec::new();
-    let mut unwind = begin(kind, kernel, from, finds);
+    let mut unwind = start(kind, kernel, begin, finds);
 
     while !unwind.state().is_done() && !unwind.state().is_error() {
         if unwind.entry_regs().is_some() {
@@ -124,7 +110,7 @@ pub fn stack_walk_reliable<M: Memory + ?Sized>(
 /// A line printed by `show_trace_log_lvl`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Line {
-    /// A stack starts: `<IRQ>`. The task's own stack is not announced.
+    /// A stack starts: `<IRQ>`. The task's own stack is not announced by old kernels.
     StackBegin(StackType),
     /// A stack ends: `</IRQ>`.
     StackEnd(StackType),
@@ -144,16 +130,16 @@ pub enum Line {
 pub fn show<M: Memory + ?Sized>(
     kind: UnwinderKind,
     kernel: Kernel<'_, M>,
-    from: StartFrom<'_>,
+    begin: Begin<'_>,
     finds: &mut FindCache,
 ) -> Vec<Line> {
     let mut lines = Vec::new();
-    let mut unwind = begin(kind, kernel, from, finds);
+    let mut unwind = start(kind, kernel, begin, finds);
     let (mut info, mut mask) = (StackInfo::default(), 0);
     let mut cursors = Cursors::default();
 
     // The scan goes over all words; the unwinder runs beside it and says which of them it uses.
-    let mut sp = stack_pointer(kernel, from);
+    let mut sp = begin.first_frame;
     let mut regs = unwind.entry_regs();
 
     while sp != 0 {
@@ -171,8 +157,7 @@ pub fn show<M: Memory + ?Sized>(
             }
         }
 
-        // Only the task's own stack has no name in the kernel's output.
-        let named = !matches!(info.kind, StackType::Task);
+        let named = info.kind != StackType::Task || kernel.code.version().names_task_stack();
         if named {
             lines.push(Line::StackBegin(info.kind));
         }

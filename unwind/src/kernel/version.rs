@@ -183,6 +183,12 @@ impl Version {
         self.since(5, 16)
     }
 
+    /// Whether a printed trace also announces the task's own stack (`<TASK>`). The kernels up to 5.10 do not,
+    /// and those from 6.1 on do; taken to be since 5.16.
+    pub const fn names_task_stack(self) -> bool {
+        self.since(5, 16)
+    }
+
     /// Whether BPF programs are known to have a frame pointer, which makes a walk through one
     /// reliable. Since 7.0 (commit 01bc3b6db18d).
     pub const fn knows_bpf_frame_pointers(self) -> bool {

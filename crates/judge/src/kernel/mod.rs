@@ -1,8 +1,10 @@
 //! Kernel stacks: compares the states that the kernel's own unwinder recorded at a stop with ours.
 
+mod console;
 mod perf;
 mod printed;
 
+pub use console::{EntryTruth, Places, PrintedTrace, is_confirmed, logged_entries, printed_trace};
 pub use perf::{
     Agreement, PerfChain, PerfWrong, Shapes, in_kernel, perf_chain, recorded_options,
     recorded_request,
@@ -11,9 +13,10 @@ pub use printed::{ADDRESSES_MAX, Print, Printed, print};
 
 use crate::diagnose::Diagnosis;
 use crate::engine::Outcome;
+use unwind_sim_recordings::model::RecordedChain;
 use unwind_sim_recordings::view::View;
 use unwind_sim_unwind::cache::Cache;
-use unwind_sim_unwind::kernel::perf::{Begin, first_difference, states};
+use unwind_sim_unwind::kernel::perf::{Begin, Difference, first_difference, states};
 use unwind_sim_unwind::kernel::{
     FindCache, Kernel, KernelUnwinder, State, Task, UnwinderKind, UserBoundary, UserRegs, Version,
 };
@@ -25,6 +28,8 @@ use unwind_sim_unwind::verdict::{Verdict, judge_addresses};
 
 /// The source of chains that a kernel recorded.
 pub const RECORDED: &str = "kernel";
+/// The source of chains that a kernel's walk handed to another part of it.
+const WALK: &str = "arch_stack_walk";
 
 /// The maximum number of states of a walk.
 const STATES_MAX: usize = 4096;
@@ -47,7 +52,7 @@ pub fn judge(
     // States say more than addresses: the first one that differs is where the unwinders part.
     if kernel.states.first().is_some_and(is_of) {
         verdict = match all_states(view, unwinder, variant, cache) {
-            Some((ours, skipped)) => match first_difference(&ours, &kernel.states, skipped) {
+            Some((ours, skipped)) => match difference(view, &ours, skipped) {
                 None => Verdict::Ok,
                 Some(first) => Verdict::Wrong {
                     at: first.ours as u32,
@@ -64,9 +69,39 @@ pub fn judge(
 
     match chain {
         Some(chain) if verdict == Verdict::Ok || kernel.states.is_empty() && is_own => {
+            let wanted = match is_stopped(view) {
+                true => chain.ips.len(),
+                false => found.len(),
+            };
+            let found = &found[..found.len().min(wanted)];
             judge_addresses(found, &chain.ips, true).0
         }
         _ => verdict,
+    }
+}
+
+/// Whether the kernel's walk did not end by itself: what its addresses were handed to had enough of them.
+pub fn is_stopped(view: &View<'_>) -> bool {
+    let is_walk = |chain: &RecordedChain| chain.source == WALK;
+    let last = view.sample.kernel.as_ref().and_then(|k| k.states.last());
+    view.sample.recorded.iter().any(is_walk) && last.is_some_and(|last| !last.is_done())
+}
+
+/// The first of our states that differs from those that the kernel recorded.
+fn difference(view: &View<'_>, ours: &[State], skipped: usize) -> Option<Difference> {
+    let recorded = &view.sample.kernel.as_ref()?.states;
+    if !is_stopped(view) {
+        return first_difference(ours, recorded, skipped);
+    }
+    // As far as the kernel's went, whatever the first states are that were not recorded.
+    let mut readings = (0..=skipped).map(|skip| {
+        let most = ours.len().min(skip + recorded.len());
+        first_difference(&ours[..most], recorded, skip)
+    });
+    let first = readings.next()?;
+    match readings.any(|reading| reading.is_none()) {
+        true => None,
+        false => first,
     }
 }
 
@@ -91,7 +126,7 @@ pub fn compare_states(
     let recorded = &view.sample.kernel.as_ref()?.states;
     recorded.first().filter(|s| s.kind() == unwinder.kind())?;
     let (ours, skipped) = all_states(view, unwinder, variant, &mut Cache::new())?;
-    let first = first_difference(&ours, recorded, skipped);
+    let first = difference(view, &ours, skipped);
     Some(first.map(|first| StateDifference {
         number: first.ours,
         ours: ours.get(first.ours).copied(),

@@ -52,21 +52,18 @@ pub fn print(
         unwinder,
         variant,
         cache,
-        |kind, kernel, begin, finds| {
-            let from = begin.from;
-            match print {
-                Print::StackWalk => {
-                    Printed::StackWalk(stack_walk(kind, kernel, from, ADDRESSES_MAX, finds))
-                }
-                Print::Reliable => Printed::Reliable(stack_walk_reliable(
-                    kind,
-                    kernel,
-                    from,
-                    ADDRESSES_MAX,
-                    finds,
-                )),
-                Print::Trace => Printed::Trace(show(kind, kernel, from, finds)),
+        |kind, kernel, begin, finds| match print {
+            Print::StackWalk => {
+                Printed::StackWalk(stack_walk(kind, kernel, begin, ADDRESSES_MAX, finds))
             }
+            Print::Reliable => Printed::Reliable(stack_walk_reliable(
+                kind,
+                kernel,
+                begin,
+                ADDRESSES_MAX,
+                finds,
+            )),
+            Print::Trace => Printed::Trace(show(kind, kernel, begin, finds)),
         },
     )
 }

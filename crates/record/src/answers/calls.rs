@@ -1,6 +1,8 @@
 //! Calls of the kernel's functions that have not returned yet, and the samples that they are about.
 
 use crate::kernel::callchain::CallchainArguments;
+use crate::machine::KERNEL_STACK;
+use unwind_sim_recordings::console::ConsoleLine;
 use unwind_sim_recordings::model::{RecordedChain, Sample};
 use unwind_sim_unwind::kernel::State;
 
@@ -20,6 +22,33 @@ pub(super) enum Function {
     Start,
     /// `unwind_next_frame`.
     Next,
+    /// A walk, with the address of the function that it hands each address to.
+    Walk { walk: Walk, consumer: u64 },
+    /// A function that stores a walk's addresses, with its name, and where it stores them.
+    Save { name: &'static str, store: u64 },
+    /// `stack_trace_save_user`, which stores the addresses of user space, and where.
+    SaveUser { store: u64 },
+    /// `show_trace_log_lvl`, which prints a walk and what else looks like a return address.
+    Trace,
+}
+
+/// A walk that hands over each address as it finds it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Walk {
+    /// `arch_stack_walk`.
+    Plain,
+    /// `arch_stack_walk_reliable`.
+    Reliable,
+}
+
+impl Walk {
+    /// The name of the chains that it gives.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Walk::Plain => "arch_stack_walk",
+            Walk::Reliable => "arch_stack_walk_reliable",
+        }
+    }
 }
 
 /// A helper of BPF programs that gives a stack.
@@ -62,6 +91,21 @@ pub(super) struct Draft {
     pub(super) states: Vec<State>,
     /// The addresses that the kernel's unwinder has found, once they are known.
     pub(super) found: Option<Vec<u64>>,
+    /// What else it has handed over or printed so far.
+    pub(super) walked: Walked,
+}
+
+/// A walk that is no callchain of perf.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    /// Whether it is one, whose sample is taken where it begins.
+    pub(super) is_it: bool,
+    /// The addresses that were handed over.
+    pub(super) offered: Vec<u64>,
+    /// The lines that were printed.
+    pub(super) printed: Vec<ConsoleLine>,
+    /// The address of the saved registers that were printed last, until something else is.
+    pub(super) registers: Option<u64>,
 }
 
 impl Draft {
@@ -84,6 +128,11 @@ pub(super) struct Calls {
 impl Calls {
     /// A function was called. One that makes a callchain begins a draft, unless the function around it has.
     pub(super) fn push(&mut self, back: (u64, u64), function: Function) {
+        // A function that prints a walk may end with a jump to the one that does it.
+        let is_jump = |call: &Call| call.back == back && matches!(call.function, Function::Trace);
+        if matches!(function, Function::Trace) && self.calls.last().is_some_and(is_jump) {
+            return;
+        }
         // Two calls cannot return to the same place on the stack: the earlier one never did.
         let same = self.calls.iter().position(|call| call.back.1 == back.1);
         let stale = same.or_else(|| (self.calls.len() == CALLS_MAX).then_some(0));
@@ -98,13 +147,39 @@ impl Calls {
                 !matches!(around, Some(Function::Helper(_)))
             }
             Function::KernelPart { .. } => !matches!(around, Some(Function::Callchain(_))),
-            Function::Start | Function::Next => false,
+            Function::Walk { .. } => !matches!(around, Some(Function::Save { .. })),
+            // One may be a part of the other.
+            Function::Trace => !matches!(around, Some(Function::Trace)),
+            Function::Save { .. } => true,
+            Function::SaveUser { .. } | Function::Start | Function::Next => false,
         };
+        let is_walk = matches!(
+            function,
+            Function::Walk { .. } | Function::Save { .. } | Function::Trace
+        );
+        let draft = begins.then(|| Draft {
+            walked: Walked {
+                is_it: is_walk,
+                ..Walked::default()
+            },
+            ..Draft::default()
+        });
         self.calls.push(Call {
             back,
             function,
-            draft: begins.then(Draft::default),
+            draft,
         });
+    }
+
+    /// The innermost call.
+    pub(super) fn last(&self) -> Option<&Function> {
+        self.calls.last().map(|call| &call.function)
+    }
+
+    /// Whether the function at this address is the one that the innermost call hands its addresses to.
+    #[inline]
+    pub(super) fn is_consumer(&self, address: u64) -> bool {
+        matches!(self.last(), Some(Function::Walk { consumer, .. }) if *consumer == address)
     }
 
     /// Forgets the calls from index `at` on.
@@ -113,11 +188,17 @@ impl Calls {
         self.lost += lost.count() as u64;
     }
 
-    /// The innermost call that returns to this address with this rsp. It is over, and so are those inside it.
+    /// The innermost call that returns to this address with this rsp. It is over, and so are those inside it,
+    /// on the same stack. Those on others may be of other tasks.
     pub(super) fn pop(&mut self, back: (u64, u64)) -> Option<Call> {
         let at = self.calls.iter().rposition(|call| call.back == back)?;
-        self.truncate(at + 1);
-        self.calls.pop()
+        let stack = |rsp: u64| rsp / KERNEL_STACK;
+        let inside = self
+            .calls
+            .extract_if(at + 1.., |call| stack(call.back.1) == stack(back.1));
+        let lost = inside.filter(|call| call.draft.is_some()).count();
+        self.lost += lost as u64;
+        Some(self.calls.remove(at))
     }
 
     /// Whether one of the calls returns to this address.
@@ -183,6 +264,35 @@ mod tests {
             let call = calls.pop(back).expect("it returns");
             assert_eq!(call.draft.is_some(), has_draft, "{back:?}");
         }
+    }
+
+    #[test]
+    fn a_trace_is_printed_by_a_function_and_a_part_of_it() {
+        let mut calls = Calls::default();
+        // One that jumps to the other, and one that calls it.
+        for (inner, has_draft) in [((1, 0x100), true), ((2, 0x80), false)] {
+            calls.push((1, 0x100), Function::Trace);
+            calls.push(inner, Function::Trace);
+            let call = calls.pop(inner).expect("it returns");
+            assert_eq!(call.draft.is_some(), has_draft, "{inner:?}");
+        }
+        assert!(calls.pop((1, 0x100)).expect("it returns").draft.is_some());
+        assert_eq!(calls.lost, 0);
+    }
+
+    /// Another task has begun a walk meanwhile, on its own stack.
+    #[test]
+    fn a_return_ends_only_what_is_on_its_stack() {
+        let mut calls = Calls::default();
+        let save = || Function::Save {
+            name: "stack_trace_save",
+            store: 0,
+        };
+        calls.push((1, 0x1_0100), save());
+        calls.push((2, 0x2_0100), save());
+        assert!(calls.pop((1, 0x1_0100)).is_some());
+        assert!(calls.pop((2, 0x2_0100)).is_some());
+        assert_eq!(calls.lost, 0);
     }
 
     #[test]

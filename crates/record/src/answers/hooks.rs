@@ -1,7 +1,7 @@
 //! The functions that are recorded, and where their results are.
 
 use super::KERNEL_PART;
-use super::calls::Helper;
+use super::calls::{Helper, Walk};
 use super::stopped::{NotMapped, StoppedCore};
 use crate::kernel::callchain::CALLCHAIN;
 use crate::kernel::state::StateLayout;
@@ -24,10 +24,32 @@ pub(super) enum Hook {
     Stack,
     StackId,
     Deferred,
+    Walk(Walk),
+    /// With its name, and the argument that is where it stores.
+    Save(&'static str, usize),
+    SaveUser,
+    Trace,
+    Print,
+    Registers,
+}
+
+impl Hook {
+    /// Whether it concerns walks that are no callchains of perf.
+    const fn is_of_walks(self) -> bool {
+        matches!(
+            self,
+            Hook::Walk(_)
+                | Hook::Save(..)
+                | Hook::SaveUser
+                | Hook::Trace
+                | Hook::Print
+                | Hook::Registers
+        )
+    }
 }
 
 /// The names of the functions, and whether a kernel without one cannot be recorded.
-pub(super) const FUNCTIONS: [(&str, Hook, bool); 12] = [
+pub(super) const FUNCTIONS: [(&str, Hook, bool); 24] = [
     (KERNEL_PART, Hook::KernelPart, true),
     ("__unwind_start", Hook::Start, true),
     ("unwind_next_frame", Hook::Next, true),
@@ -42,7 +64,40 @@ pub(super) const FUNCTIONS: [(&str, Hook, bool); 12] = [
     ("bpf_get_stack_sleepable", Hook::Stack, false),
     // Since 6.19.
     ("perf_unwind_deferred_callback", Hook::Deferred, false),
+    // The walks of `kernel/stacktrace.c`, and what they are made of.
+    ("arch_stack_walk", Hook::Walk(Walk::Plain), false),
+    (
+        "arch_stack_walk_reliable",
+        Hook::Walk(Walk::Reliable),
+        false,
+    ),
+    ("stack_trace_save", Hook::Save("stack_trace_save", 0), false),
+    (
+        "stack_trace_save_tsk",
+        Hook::Save("stack_trace_save_tsk", 1),
+        false,
+    ),
+    (
+        "stack_trace_save_regs",
+        Hook::Save("stack_trace_save_regs", 1),
+        false,
+    ),
+    (
+        "stack_trace_save_tsk_reliable",
+        Hook::Save("stack_trace_save_tsk_reliable", 1),
+        false,
+    ),
+    ("stack_trace_save_user", Hook::SaveUser, false),
+    // What is printed. The second is a part of the first in some kernels, and alone in others.
+    (TRACES[0], Hook::Trace, false),
+    (TRACES[1], Hook::Trace, false),
+    ("_printk", Hook::Print, false),
+    ("show_iret_regs", Hook::Registers, false),
+    ("__show_regs", Hook::Registers, false),
 ];
+
+/// The functions that print a walk.
+const TRACES: [&str; 2] = ["show_trace_log_lvl", "__show_trace_log_lvl"];
 
 /// Where the functions are.
 pub(super) struct Hooks {
@@ -54,6 +109,8 @@ pub(super) struct Hooks {
     pub(super) state: StateLayout,
     /// The code to which a probed function returns instead of its caller.
     pub(super) trampolines: Vec<Range<u64>>,
+    /// The code of the functions that print a walk.
+    pub(super) traces: Vec<Range<u64>>,
     /// `struct unwind_stacktrace`, if the kernel has it.
     pub(super) trace: Option<TraceLayout>,
     buckets: Option<BucketLayout>,
@@ -100,11 +157,18 @@ impl BucketLayout {
 }
 
 impl Hooks {
-    pub(super) fn new(image: &KernelImage, bias: u64) -> Result<Hooks, MissingPlace> {
+    /// Those of an image that is moved up by `bias`, or only those of perf's callchains.
+    pub(super) fn new(
+        image: &KernelImage,
+        bias: u64,
+        is_only_perf: bool,
+    ) -> Result<Hooks, MissingPlace> {
         let range = image.range.start.wrapping_add(bias)..image.range.end.wrapping_add(bias);
         let mut at = HashMap::new();
         let mut bits = [0; BITS / 64];
-        for (name, hook, is_needed) in FUNCTIONS {
+        let wanted = FUNCTIONS.into_iter();
+        let wanted = wanted.filter(|(_, hook, _)| !is_only_perf || !hook.is_of_walks());
+        for (name, hook, is_needed) in wanted {
             let found = locate(Some(&image.image), bias, &range, name);
             if found.is_empty() && is_needed {
                 return Err(MissingPlace::Symbol(name));
@@ -121,12 +185,12 @@ impl Hooks {
             let offset = btf.offset(structure, path);
             offset.ok_or(MissingPlace::Member { structure, path })
         };
-        let trampolines = TRAMPOLINES.into_iter().filter_map(|name| {
+        let code_of = |name: &str| {
             let start = image.symbols.address(name)?;
             let later = image.symbols.iter().map(|symbol| symbol.address);
             let end = later.filter(|&address| address > start).min()?;
             Some(start.wrapping_add(bias)..end.wrapping_add(bias))
-        });
+        };
         let in_trace = |path| btf.offset("unwind_stacktrace", path);
         Ok(Hooks {
             at,
@@ -139,7 +203,8 @@ impl Hooks {
             trace: in_trace("nr")
                 .zip(in_trace("entries"))
                 .map(|(count, entries)| TraceLayout { count, entries }),
-            trampolines: trampolines.collect(),
+            trampolines: TRAMPOLINES.into_iter().filter_map(code_of).collect(),
+            traces: TRACES.into_iter().filter_map(code_of).collect(),
             buckets: BucketLayout::new(btf),
         })
     }
@@ -178,7 +243,12 @@ fn bit(address: u64) -> usize {
     (address >> 4) as usize % BITS
 }
 
-fn words(machine: &mut StoppedCore<'_>, at: u64, count: u64) -> Result<Vec<u64>, NotMapped> {
+/// This number of words, but not too many.
+pub(super) fn words(
+    machine: &mut StoppedCore<'_>,
+    at: u64,
+    count: u64,
+) -> Result<Vec<u64>, NotMapped> {
     let bytes = machine.read(at, 8 * count.min(WORDS_MAX) as usize)?;
     let words = bytes.as_chunks::<8>().0.iter();
     Ok(words.map(|word| u64::from_le_bytes(*word)).collect())

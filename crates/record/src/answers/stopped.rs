@@ -33,8 +33,24 @@ impl StoppedCore<'_> {
 
     /// The argument of a function whose first instruction is the next one (psABI 3.2.3).
     pub(super) fn argument(&self, number: usize) -> u64 {
-        const ARGUMENTS: [usize; 3] = [reg::RDI, reg::RSI, reg::RDX];
+        const ARGUMENTS: [usize; 4] = [reg::RDI, reg::RSI, reg::RDX, reg::RCX];
         self.core.state.gpr(ARGUMENTS[number])
+    }
+
+    /// The text at `address`, as far as it has at most `max` bytes.
+    pub(super) fn text(&mut self, address: u64, max: usize) -> String {
+        // Not beyond the page, unless the text is: what follows may not be mapped.
+        let mut bytes = Vec::new();
+        while bytes.len() < max {
+            match self
+                .read(address.wrapping_add(bytes.len() as u64), 1)
+                .as_deref()
+            {
+                Ok([byte]) if *byte != 0 => bytes.push(*byte),
+                _ => break,
+            }
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// Where such a function returns to, and rsp after that (psABI 3.2.2).

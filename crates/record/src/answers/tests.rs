@@ -1,5 +1,7 @@
 //! A kernel of a few instructions, with a function `perf_callchain_kernel`, that unwinds itself.
 
+mod walks;
+
 use super::*;
 use crate::At;
 use crate::kernel_stacks::IDENTITY;
@@ -76,10 +78,10 @@ impl Code {
 
 fn code() -> Vec<u8> {
     let mut code = Code(Vec::new());
-    // lidt; mov $stack, %esp; call work; cli; hlt
+    // lidt; mov $stack, %esp; call work; call more; cli; hlt
     code.with(&[0x0f, 0x01, 0x1c, 0x25], IDT_POINTER);
     code.with(&[0xbc], STACK.end).call(WORK);
-    code.put(&[0xfa, 0xf4]);
+    code.call(walks::MORE).put(&[0xfa, 0xf4]);
     // work: int3; mov $context, %edi; mov $regs, %esi; call perf_callchain_kernel; ret
     code.at(WORK).put(&[0xcc]);
     code.with(&[0xbf], CONTEXT).with(&[0xbe], REGS);
@@ -99,6 +101,7 @@ fn code() -> Vec<u8> {
     code.at(UNWIND_START).with(&[0x48, 0x89, 0x24, 0x25], STATE);
     code.call(UNWIND_NEXT).put(&[0xc3]);
     code.at(UNWIND_NEXT).put(&[0xc3]);
+    walks::code(&mut code);
 
     code.0.resize(SIZE as usize, 0);
     // An interrupt gate for `int3`: selector 0x10.
@@ -115,6 +118,7 @@ fn code() -> Vec<u8> {
     code.words(STATE + 16, &[CODE + UNWIND_START + 4]);
     code.words(TASK, &[CODE + STACK.start]);
     code.words(POINTERS, &[CODE + TASK]);
+    walks::data(&mut code);
     code.0
 }
 
@@ -226,6 +230,11 @@ fn btf() -> Btf {
 }
 
 fn image(without: &str) -> KernelImage {
+    image_with(&[], without)
+}
+
+/// An image with these symbols, too.
+fn image_with(more: &[(&str, char, u64)], without: &str) -> KernelImage {
     let symbols = [
         ("perf_callchain_kernel", 't', CALLCHAIN),
         ("__unwind_start", 't', UNWIND_START),
@@ -239,6 +248,7 @@ fn image(without: &str) -> KernelImage {
     ];
     let map: String = symbols
         .iter()
+        .chain(more)
         .filter(|(name, _, _)| *name != without)
         .map(|(name, kind, offset)| format!("{:016x} {kind} {name}\n", CODE + offset))
         .collect();
@@ -266,6 +276,14 @@ fn recorded(
     image: &KernelImage,
     samples_max: Option<u64>,
 ) -> (Result<Summary, AnswersError>, Trace) {
+    recorded_of(image, samples_max, false)
+}
+
+fn recorded_of(
+    image: &KernelImage,
+    samples_max: Option<u64>,
+    is_only_perf: bool,
+) -> (Result<Summary, AnswersError>, Trace) {
     let file = elf(&code());
     let boot = Boot {
         options: BootOptions {
@@ -290,9 +308,11 @@ fn recorded(
                 ranges: vec![IDENTITY],
                 ..KernelCode::default()
             },
+            begin: CODE + walks::BEGIN,
             ..KernelPlaces::default()
         },
         from: ObservedFrom::Start,
+        is_only_perf,
         plan: &Plan {
             max_samples: samples_max,
             ..Plan::new(At::Points(Vec::new()))

@@ -120,7 +120,7 @@ fn uprobe(btf: &Btf) -> Option<[u64; 3]> {
     ])
 }
 
-/// Addresses that never change for a processor.
+/// Addresses that never change for a processor, once they are set up.
 #[derive(Clone, Copy)]
 struct Processor {
     base: u64,
@@ -210,7 +210,10 @@ impl<'a> Kernel<'a> {
         let places = &self.places.stacks;
         let stacks = places.processor(base, &mut |at| machine.word(at))?;
         let processor = Processor { base, stacks };
-        self.processors.push(processor);
+        // A kernel that is only starting has no interrupt stack yet.
+        if stacks.are_set_up() {
+            self.processors.push(processor);
+        }
         Ok(processor)
     }
 

@@ -76,6 +76,13 @@ pub struct ProcessorStacks {
     exceptions: u64,
 }
 
+impl ProcessorStacks {
+    /// Whether the kernel has set up all of them, so that they stay.
+    pub const fn are_set_up(&self) -> bool {
+        self.hardirq != 0 && self.exceptions != 0
+    }
+}
+
 impl StackPlaces {
     /// Those of the kernel `image`, loaded `bias` bytes above its own addresses.
     ///

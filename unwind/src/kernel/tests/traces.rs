@@ -3,10 +3,12 @@
 use super::support::{IRQ, Small, TASK, TEXT, WordMap, call, kernel_regs, of_kind};
 use crate::kernel::perf::{Begin, Visit, callchain, states};
 use crate::kernel::trace::{Line, Unreliable, show, stack_walk, stack_walk_reliable};
-use crate::kernel::{EntryRegs, FindCache, Kernel, RegsPtr, StackType, StartFrom, UnwinderKind};
+use crate::kernel::{
+    EntryRegs, FindCache, Kernel, RegsPtr, StackType, StartFrom, UnwinderKind, Version,
+};
 use crate::orc::{Entry, EntryType, OrcReg};
 use crate::reason::{Code, Reason};
-use crate::regs::Reg;
+use crate::regs::{Reg, Regs};
 use crate::start::Start;
 use alloc::vec::Vec;
 
@@ -30,7 +32,15 @@ fn thread() -> Small {
 
 type Kern<'a> = Kernel<'a, WordMap>;
 
-fn with<R>(small: &Small, act: impl FnOnce(Kern<'_>, StartFrom<'_>, &mut FindCache) -> R) -> R {
+fn from_regs(regs: &Regs) -> Begin<'_> {
+    Begin {
+        from: StartFrom::Regs(regs),
+        first_frame: regs.rsp(),
+        ip: Some(regs.rip()),
+    }
+}
+
+fn with<R>(small: &Small, act: impl FnOnce(Kern<'_>, Begin<'_>, &mut FindCache) -> R) -> R {
     let code = small.code();
     let kernel = Kernel {
         code: &code,
@@ -38,7 +48,7 @@ fn with<R>(small: &Small, act: impl FnOnce(Kern<'_>, StartFrom<'_>, &mut FindCac
         memory: &small.words,
     };
     let regs = kernel_regs([TEXT + 4, SP, 0]);
-    act(kernel, StartFrom::Regs(&regs), &mut FindCache::default())
+    act(kernel, from_regs(&regs), &mut FindCache::default())
 }
 
 #[test]
@@ -46,9 +56,8 @@ fn a_walk_and_a_reliable_walk() {
     let small = thread();
     let chain = [TEXT + 4, TEXT + 0x110, TEXT + 0x210];
 
-    let walk = |k: Kern<'_>, f: StartFrom<'_>, n: &mut FindCache| {
-        stack_walk(UnwinderKind::Orc, k, f, 99, n)
-    };
+    let walk =
+        |k: Kern<'_>, f: Begin<'_>, n: &mut FindCache| stack_walk(UnwinderKind::Orc, k, f, 99, n);
 
     // The start is reported, and the limit counts it.
     assert_eq!(with(&small, walk), chain);
@@ -57,7 +66,7 @@ fn a_walk_and_a_reliable_walk() {
         chain[..2]
     );
 
-    let reliable = |k: Kern<'_>, f: StartFrom<'_>, n: &mut FindCache| {
+    let reliable = |k: Kern<'_>, f: Begin<'_>, n: &mut FindCache| {
         stack_walk_reliable(UnwinderKind::Orc, k, f, 99, n)
     };
 
@@ -88,11 +97,56 @@ fn stale_addresses_are_shown_with_a_question_mark() {
     let lines = with(&small, |k, f, n| show(UnwinderKind::Orc, k, f, n));
     let address = |address, reliable| Line::Address { address, reliable };
     let expected = [
+        Line::StackBegin(StackType::Task),
         address(TEXT + 0x555, false),
         address(TEXT + 0x110, true),
         address(TEXT + 0x210, true),
+        Line::StackEnd(StackType::Task),
     ];
     assert_eq!(lines, expected);
+
+    // An old kernel does not announce a task's own stack.
+    let mut old = thread();
+    old.version = Version::from_name("5.10").expect("a version");
+    let lines = with(&old, |k, f, n| show(UnwinderKind::Orc, k, f, n));
+    assert_eq!(lines, expected[1..4]);
+}
+
+/// The current task's own trace: what the kernel's own code has on the stack below the mark is left out.
+#[test]
+fn a_trace_from_the_unwinder_itself_begins_at_its_mark() {
+    let mut small = thread();
+    // `__unwind_start` is at 0x4, called from 0x110, where the mark is made; the trace is that of 0x210.
+    small.put(SP + 8, &[TEXT + 0x666]);
+    let code = small.code();
+    let kernel = Kernel {
+        code: &code,
+        task: &small.task,
+        memory: &small.words,
+    };
+    let own = kernel_regs([TEXT + 4, SP, 0]);
+    let begin = Begin {
+        from: StartFrom::Own(&own),
+        first_frame: SP + 24,
+        ip: None,
+    };
+    let address = |address, reliable| Line::Address { address, reliable };
+    let lines = show(UnwinderKind::Orc, kernel, begin, &mut FindCache::default());
+    let task = StackType::Task;
+    let expected = [
+        Line::StackBegin(task),
+        address(TEXT + 0x210, true),
+        Line::StackEnd(task),
+    ];
+    assert_eq!(lines, expected);
+    let walk = stack_walk(
+        UnwinderKind::Orc,
+        kernel,
+        begin,
+        99,
+        &mut FindCache::default(),
+    );
+    assert_eq!(walk, [TEXT + 0x210]);
 }
 
 #[test]
@@ -121,7 +175,7 @@ fn stacks_are_announced() {
     let lines = show(
         UnwinderKind::Orc,
         kernel,
-        StartFrom::Regs(&regs),
+        from_regs(&regs),
         &mut FindCache::default(),
     );
 
@@ -130,10 +184,12 @@ fn stacks_are_announced() {
     let expected = [
         Line::StackBegin(StackType::Irq),
         Line::StackEnd(StackType::Irq),
+        Line::StackBegin(StackType::Task),
         Line::Address {
             address,
             reliable: true,
         },
+        Line::StackEnd(StackType::Task),
     ];
     assert_eq!(lines, expected);
 }
@@ -153,7 +209,7 @@ fn interrupted() -> Small {
 fn with_fp<R>(
     small: &Small,
     sp: u64,
-    act: impl FnOnce(Kern<'_>, StartFrom<'_>, &mut FindCache) -> R,
+    act: impl FnOnce(Kern<'_>, Begin<'_>, &mut FindCache) -> R,
 ) -> R {
     let code = small.code();
     let kernel = Kernel {
@@ -162,12 +218,12 @@ fn with_fp<R>(
         memory: &small.words,
     };
     let regs = kernel_regs([TEXT + 4, sp, SP]);
-    act(kernel, StartFrom::Regs(&regs), &mut FindCache::default())
+    act(kernel, from_regs(&regs), &mut FindCache::default())
 }
 
 #[test]
 fn kernel_registers_are_not_reliable_with_frame_pointers() {
-    let reliable = |k: Kern<'_>, f: StartFrom<'_>, n: &mut FindCache| {
+    let reliable = |k: Kern<'_>, f: Begin<'_>, n: &mut FindCache| {
         stack_walk_reliable(UnwinderKind::Fp, k, f, 99, n)
     };
     assert_eq!(
@@ -192,7 +248,13 @@ fn saved_registers_are_shown_in_place_of_their_address() {
         at: RegsPtr::At(SP + 0x100),
         partial: false,
     };
-    let expected = [address(TEXT + 0x10), Line::Regs(regs), address(TEXT + 0x30)];
+    let expected = [
+        Line::StackBegin(StackType::Task),
+        address(TEXT + 0x10),
+        Line::Regs(regs),
+        address(TEXT + 0x30),
+        Line::StackEnd(StackType::Task),
+    ];
     assert_eq!(lines, expected);
 }
 
@@ -209,10 +271,12 @@ fn a_dump_starts_at_an_aligned_word_and_below_a_stack_at_the_next_page() {
     }
     small.put(TASK.start, &[TEXT + 0x44]);
     // The unwinder does not find the stack, so nothing is reliable.
-    let text = [0x44, 0x10, 0x50, 0x30].map(|at| Line::Address {
+    let mut text = Vec::from([Line::StackBegin(StackType::Task)]);
+    text.extend([0x44, 0x10, 0x50, 0x30].map(|at| Line::Address {
         address: TEXT + at,
         reliable: false,
-    });
+    }));
+    text.push(Line::StackEnd(StackType::Task));
     for (below, lines) in [(8, &text[..]), (0x1000 - 8, &text), (0x1000, &[])] {
         let sp = TASK.start - below;
         let shown = with_fp(&small, sp, |k, f, n| show(UnwinderKind::Fp, k, f, n));
@@ -224,14 +288,7 @@ fn a_dump_starts_at_an_aligned_word_and_below_a_stack_at_the_next_page() {
 fn the_limits_of_states_and_addresses_are_exact() {
     let small = interrupted();
     let all = with_fp(&small, SP, |kernel, from, finds| {
-        let begin = |max, finds: &mut FindCache| {
-            let begin = Begin {
-                from,
-                first_frame: SP,
-                ip: None,
-            };
-            states(UnwinderKind::Fp, kernel, begin, max, finds)
-        };
+        let begin = |max, finds: &mut FindCache| states(UnwinderKind::Fp, kernel, from, max, finds);
 
         // The reference, with room for all states.
         let (all, skipped) = begin(99, finds);

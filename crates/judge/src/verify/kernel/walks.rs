@@ -16,7 +16,7 @@ use unwind_sim_unwind::cache::Cache;
 use unwind_sim_unwind::chain::{End, Link};
 use unwind_sim_unwind::finder::Finder;
 use unwind_sim_unwind::image::AddressSpace;
-use unwind_sim_unwind::kernel::perf::addresses;
+use unwind_sim_unwind::kernel::perf::{Begin, addresses};
 use unwind_sim_unwind::kernel::trace::stack_walk_reliable;
 use unwind_sim_unwind::kernel::{
     Code, FindCache, Kernel, KernelUnwinder, StartFrom, THREAD_SIZE, Task, UnwinderKind, Version,
@@ -367,8 +367,12 @@ impl KernelWalks {
             };
 
             let reliable = walker.tally.reliability.map(|_| {
-                let from = StartFrom::Regs(&start.regs);
-                stack_walk_reliable(kind, kernel, from, RELIABLE_MAX, &mut walker.finds)
+                let begin = Begin {
+                    from: StartFrom::Regs(&start.regs),
+                    first_frame: start.regs.rsp(),
+                    ip: None,
+                };
+                stack_walk_reliable(kind, kernel, begin, RELIABLE_MAX, &mut walker.finds)
             });
             let is_reliable = matches!(reliable, Some(Ok(_)));
 
