@@ -4,7 +4,9 @@
 pub(crate) mod callchain;
 pub(crate) mod loaded;
 pub(crate) mod state;
+pub(crate) mod stopped;
 mod taken;
+pub(crate) mod truth;
 mod uretprobes;
 pub(crate) mod world;
 
