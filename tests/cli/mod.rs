@@ -29,6 +29,7 @@ mod record_kernel;
 mod report;
 mod status;
 mod stdin;
+mod step_kernel;
 mod teaching;
 mod threads;
 mod tracers;
