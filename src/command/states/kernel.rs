@@ -28,7 +28,8 @@ impl StateArgs {
         program: &[std::ffi::OsString],
     ) -> Result<Option<Subject>> {
         let is_alone = path.is_none() && program.is_empty();
-        if !self.boot.has_process() && !(self.kernel.is_given() && is_alone) {
+        let boots = self.boot.has_process() || self.kernel.is_given() && is_alone;
+        if !boots {
             if let Some(option) = self
                 .boot
                 .given()
