@@ -69,6 +69,14 @@ impl Snapshot {
     pub fn executed(&self) -> u64 {
         self.executed
     }
+
+    /// What of the memory of `machine` has changed since this snapshot, the newest one.
+    pub(crate) fn difference(
+        &self,
+        machine: &mut Machine,
+    ) -> Result<address_space::Difference, RestoreError> {
+        machine.core.memory.difference(&self.memory)
+    }
 }
 
 /// How a block was left.
@@ -131,6 +139,16 @@ impl Machine {
         self.set_state(&snapshot.state, snapshot.executed);
         self.idle = snapshot.idle;
         Ok(())
+    }
+
+    /// How long the processor waited.
+    pub(crate) fn idle(&self) -> u64 {
+        self.idle
+    }
+
+    /// Sets how long the processor waited.
+    pub(crate) fn set_idle(&mut self, idle: u64) {
+        self.idle = idle;
     }
 
     /// Sets the registers and the number of executed instructions.

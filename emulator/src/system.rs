@@ -39,7 +39,7 @@ use crate::stop::{Call, Exception};
 use boot::Entry;
 use devices::{Devices, Reset};
 use registers::{Registers, cr0, cr4, efer, msr};
-pub use snapshot::SystemSnapshot;
+pub use snapshot::{SystemSnapshot, SystemState};
 use std::fmt;
 
 /// Selectors with which 64-bit code starts (`Documentation/arch/x86/boot.rst`): `__BOOT_CS`, and
@@ -151,6 +151,8 @@ pub struct SystemEntry {
     pub frame: Option<u64>,
     /// The vector of the exception or interrupt.
     pub vector: Option<u8>,
+    /// Whether an instruction did it, which was executed: `syscall`, `int n`, `int3`.
+    pub is_by_instruction: bool,
 }
 
 /// Observes a kernel: its instructions, and what the processor does between them. User mode is not

@@ -95,12 +95,12 @@ fn walk(sample: &Sample<'_>, world: &World) {
                 assert!(skipped < all.len());
                 let fresh = states(kind, kernel, begin, MAX, &mut FindCache::default());
                 assert_eq!((all, skipped), fresh, "a cache changes nothing");
-                let addresses = stack_walk(kind, kernel, begin.from, MAX, finds);
+                let addresses = stack_walk(kind, kernel, begin, MAX, finds);
                 assert!(addresses.len() <= MAX + 1);
 
                 // These must only end, and not panic.
-                let _ = stack_walk_reliable(kind, kernel, begin.from, MAX, finds);
-                let _ = show(kind, kernel, begin.from, finds);
+                let _ = stack_walk_reliable(kind, kernel, begin, MAX, finds);
+                let _ = show(kind, kernel, begin, finds);
             }
         }
     }

@@ -10,7 +10,7 @@ use unwind_sim_judge::input::Input;
 use unwind_sim_judge::run::{Against, Run};
 use unwind_sim_judge::spec;
 use unwind_sim_judge::states::{Index, ProgramIndex, States};
-use unwind_sim_record::reversible::Reversible;
+use unwind_sim_record::reversible::{Reversible, ReversibleRun as _};
 use unwind_sim_recordings::trace::Trace;
 use unwind_sim_serve::dap::{self, Launch, Received};
 use unwind_sim_serve::debuggee::{Debuggee, Opened};

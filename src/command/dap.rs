@@ -2,7 +2,7 @@
 
 use super::args::open_file;
 use super::output;
-use super::states::{StateArgs, Subject};
+use super::states::StateArgs;
 use super::status::Status;
 use anyhow::Result;
 use clap::Parser;
@@ -54,11 +54,14 @@ fn open(
     let (subject, file) = match &launch.subject {
         dap::Subject::File(path) => {
             let path = Path::new(path);
-            (Subject::of(Some(path), &[]), Some(open_file(path)?))
+            (
+                options.states.subject(Some(path), &[])?,
+                Some(open_file(path)?),
+            )
         }
         dap::Subject::Program(words) => {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-            (Subject::of(None, &words), None)
+            (options.states.subject(None, &words)?, None)
         }
     };
     let Some(subject) = subject else {

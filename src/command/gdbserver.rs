@@ -102,13 +102,17 @@ pub(crate) fn run(args: &Args) -> Result<Status> {
 
     // A path is opened here, once, because a pipe can be read only once.
     let named = match &path {
-        Some(path) => Subject::of(Some(path), &[]).zip(Some(Some(open_file(path)?))),
+        Some(path) => {
+            let subject = args.states.subject(Some(path), &[])?;
+            subject.zip(Some(Some(open_file(path)?)))
+        }
+        None if args.program.is_empty() => args.states.subject(None, &[])?.zip(Some(None)),
         None => Subject::of_words(&args.program),
     };
     let Some((subject, file)) = named else {
         bail!(
-            "nothing to serve: unwind-sim gdbserver :PORT -- PROG, or unwind-sim gdbserver :PORT \
-             TRACE|CASE"
+            "nothing to serve: unwind-sim gdbserver :PORT -- PROG, unwind-sim gdbserver :PORT TRACE|CASE, \
+             or unwind-sim gdbserver :PORT --kernel FILE"
         )
     };
 

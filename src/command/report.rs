@@ -2,7 +2,7 @@
 
 use super::args::open_file;
 use super::output::{self, tell};
-use super::states::{self, Explored, Shown, StateArgs, Subject};
+use super::states::{self, Explored, Shown, StateArgs};
 use super::status::Status;
 use super::stdin;
 use anyhow::{Context, Result, bail};
@@ -74,7 +74,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Status> {
-    let Some(subject) = Subject::of(args.path.as_deref(), &args.program) else {
+    let Some(subject) = args.states.subject(args.path.as_deref(), &args.program)? else {
         bail!("nothing to show: unwind-sim report TRACE|CASE|JSON -o FILE, or ... -o FILE -- PROG")
     };
 

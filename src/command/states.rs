@@ -1,6 +1,9 @@
 //! The states that `step` and `report` show: how they are chosen, opened and indexed.
 
+mod kernel;
+
 use super::args::{KernelArgs, ProgramArgs, WalkArgs};
+use super::boot::BootOptionArgs;
 use super::case_limits::OtherLimitArgs;
 use super::machine::MachineOptions;
 use super::output;
@@ -21,7 +24,7 @@ use unwind_sim_judge::shell::quoted;
 use unwind_sim_judge::states::{Index, ProgramIndex, States, Target};
 use unwind_sim_judge::verify::UNWINDERS_MAX;
 use unwind_sim_judge::{compare::GroupBy, spec, unwinders};
-use unwind_sim_record::reversible::Reversible;
+use unwind_sim_record::reversible::{Reversible, ReversibleRun as _};
 use unwind_sim_recordings::case_limits::CaseLimits;
 use unwind_sim_recordings::input_file::InputFile;
 #[cfg(feature = "serve")]
@@ -66,12 +69,27 @@ pub(crate) struct StateArgs {
     defect: bool,
     #[command(flatten)]
     machine: MachineOptions,
+    #[command(flatten, next_help_heading = "Options for a kernel that is booted")]
+    boot: BootOptionArgs,
+    /// With a kernel that is booted: let an NMI come at a state, by its number, or at:SYMBOL[+OFFSET],
+    /// before the instruction there is executed for the first time. Can be given more than once, in the
+    /// order of time.
+    #[arg(long, value_name = "WHEN", requires = "kernel")]
+    nmi: Vec<String>,
 }
 
 /// A recording or case, or a program and its arguments.
 pub(crate) struct Subject {
     pub(crate) words: Vec<OsString>,
-    is_file: bool,
+    kind: SubjectKind,
+}
+
+/// What is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum SubjectKind {
+    File,
+    Program,
+    Kernel,
 }
 
 impl Subject {
@@ -91,15 +109,35 @@ impl Subject {
     }
 
     /// What a command line names, if anything. What follows `--` is a program.
-    pub(crate) fn of(path: Option<&Path>, program: &[OsString]) -> Option<Subject> {
+    fn of(path: Option<&Path>, program: &[OsString]) -> Option<Subject> {
         let words = match path {
             Some(path) => vec![path.as_os_str().to_owned()],
             None => program.to_vec(),
         };
         (!words.is_empty()).then_some(Subject {
             words,
-            is_file: path.is_some(),
+            kind: match path {
+                Some(_) => SubjectKind::File,
+                None => SubjectKind::Program,
+            },
         })
+    }
+
+    /// A kernel, which options name.
+    fn kernel() -> Subject {
+        Subject {
+            words: Vec::new(),
+            kind: SubjectKind::Kernel,
+        }
+    }
+
+    /// The words on a command line that name it again.
+    pub(crate) fn given_words(&self) -> Vec<OsString> {
+        match self.kind {
+            SubjectKind::File | SubjectKind::Kernel => self.words.clone(),
+            // Its options would otherwise be ours.
+            SubjectKind::Program => [&["--".into()], &self.words[..]].concat(),
+        }
     }
 }
 
@@ -144,8 +182,10 @@ impl<'a> Shown<'a> {
     /// Indexes and explores.
     pub(crate) fn explored(mut self) -> Result<Explored<'a>> {
         let (states, index) = (&mut self.states, &mut self.index);
+        // A kernel is explored as far as its states are asked for.
+        let is_kernel = states.is_kernel();
         while index.covered() < EXPLORED_MAX && index.fill(states, 0)? {}
-        while states.explored() < EXPLORED_MAX && states.explore(EXPLORED_MAX) {}
+        while !is_kernel && states.explored() < EXPLORED_MAX && states.explore(EXPLORED_MAX) {}
         Ok(Explored {
             about: About {
                 source: self.source,
@@ -224,6 +264,9 @@ impl StateArgs {
         file: Option<&InputFile>,
         show: impl FnOnce(Shown<'_>) -> Result<R>,
     ) -> Result<R> {
+        if subject.kind == SubjectKind::Kernel {
+            return self.of_kernel(show);
+        }
         let case = file.filter(|file| file.kind() == FileKind::Case);
         let case = case.map(|file| Ok::<_, CaseFailure>((file, cases::case_of(file)?)));
         let case = case.transpose()?;
@@ -308,10 +351,9 @@ impl StateArgs {
                 u64::MAX => EXPLORED_MAX,
                 given => given,
             },
-            source: if subject.is_file {
-                source
-            } else {
-                format!("-- {source}")
+            source: match subject.kind {
+                SubjectKind::Program => format!("-- {source}"),
+                SubjectKind::File | SubjectKind::Kernel => source,
             },
             executable: Some(executable),
         })

@@ -2,15 +2,17 @@
 
 use super::again::Given;
 use super::args::open_file;
-use super::output;
-use super::states::{self, Explored, Shown, StateArgs, Subject};
+use super::output::{self, tell};
+use super::states::{self, Explored, Shown, StateArgs};
 use super::status::Status;
 use super::stdin;
 use anyhow::{Result, bail};
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use unwind_sim_judge::extract;
 use unwind_sim_recordings::file_kind::FileKind;
+use unwind_sim_recordings::printable::PrintableName as _;
 use unwind_sim_view::json::Line;
 use unwind_sim_view::timeline;
 
@@ -21,8 +23,8 @@ mod terminal;
 #[cfg(feature = "terminal")]
 pub(crate) use terminal::demo;
 
-/// Step through a program in the emulated machine, forwards and backwards, or through the samples
-/// of a recording, with every unwinder's walk beside the true chain.
+/// Step through a program or a kernel in the emulated machine, forwards and backwards, or through the
+/// samples of a recording, with every unwinder's walk beside the true chain.
 ///
 /// In the terminal, `?` lists the keys. A program gets no standard input, and what it writes is not
 /// shown.
@@ -33,6 +35,9 @@ Examples:
   unwind-sim step --from main -- /bin/ls
   unwind-sim step trace.bin --unwinder orc --regs hw,fake:v5.2
   unwind-sim step --json --from 10 --count 5 trace.bin
+  unwind-sim step --kernel vmlinuz --init ./init --from asm_exc_page_fault
+  unwind-sim step --kernel vmlinuz --nmi at:error_entry --from asm_exc_nmi \
+      --extract nmi.bin --scrub
   echo 's s c' | unwind-sim step --script - --size 80x24 \\
       corpus/cases/frame/fp-loses-the-caller-before-push-rbp.s")]
 pub(crate) struct Args {
@@ -53,6 +58,22 @@ pub(crate) struct Args {
     /// Show the first K steps of that walk.
     #[arg(long, value_name = "K", requires = "walk")]
     at_step: Option<usize>,
+    /// Write states as a small recording, to keep or to share, instead of showing them: that of --from, or
+    /// those of --states.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "script", "walk"])]
+    extract: Option<PathBuf>,
+    /// With --extract: the numbers of the states, in order.
+    #[arg(
+        long = "states",
+        value_name = "N,N..",
+        value_delimiter = ',',
+        requires = "extract",
+        conflicts_with = "from"
+    )]
+    numbers: Vec<u64>,
+    /// With --extract: zero what no unwinder reads, and keep of a kernel's image only what walks use.
+    #[arg(long, requires = "extract")]
+    scrub: bool,
     #[command(flatten)]
     play: PlayArgs,
     #[command(flatten)]
@@ -93,8 +114,11 @@ fn size(text: &str) -> Result<(u16, u16), String> {
 }
 
 pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
-    let Some(subject) = Subject::of(args.path.as_deref(), &args.program) else {
-        bail!("nothing to step through: unwind-sim step TRACE|CASE, or unwind-sim step -- PROG")
+    let Some(subject) = args.states.subject(args.path.as_deref(), &args.program)? else {
+        bail!(
+            "nothing to step through: unwind-sim step TRACE|CASE, unwind-sim step -- PROG, or unwind-sim \
+             step --kernel FILE"
+        )
     };
     let keys = args.play.script.as_deref();
     if keys == Some(std::path::Path::new("-"))
@@ -106,6 +130,11 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         let file = args.path.as_deref().map(open_file).transpose()?;
         return (args.states).open(&subject, file.as_ref(), |shown| json(args, shown));
     }
+    if let Some(output) = &args.extract {
+        let file = args.path.as_deref().map(open_file).transpose()?;
+        let write = |shown: Shown<'_>| write_states(args, shown, output);
+        return args.states.open(&subject, file.as_ref(), write);
+    }
     #[cfg(feature = "terminal")]
     return terminal::run(args, given, &subject);
     #[cfg(not(feature = "terminal"))]
@@ -113,6 +142,22 @@ pub(crate) fn run(args: &Args, given: &Given<'_>) -> Result<Status> {
         let _ = given;
         bail!("this program was built without the feature `terminal`; --json writes the states")
     }
+}
+
+/// Writes single states as a recording.
+fn write_states(args: &Args, mut shown: Shown<'_>, output: &Path) -> Result<Status> {
+    let numbers = match &*args.numbers {
+        [] => vec![shown.first(args.from.as_deref())?],
+        numbers => numbers.to_vec(),
+    };
+    if !numbers.is_sorted() {
+        bail!("--states: the numbers are not in order");
+    }
+    let extracted = extract::extract_states(&mut shown.states, &numbers, args.scrub)?;
+    extracted.write_trace(output)?;
+    let kept = extracted.bytes_kept();
+    tell!("{}: {kept} nonzero bytes of memory", output.printable());
+    Ok(Status::AsExpected)
 }
 
 /// Writes a window of states.

@@ -121,7 +121,7 @@ fn the_function_of_the_end_is_named() {
     let files = Files::new();
     let code = [image::UNKNOWN_PORT, TO_32_BIT];
     let named = |offset| {
-        let kernel = image::vmlinux_with_symbol(&code, "code_32", offset);
+        let kernel = image::vmlinux_with_symbols(&code, &[("code_32", offset)]);
         let output = boot(&files.put("vmlinux", &kernel), &[]);
         assert_eq!(status(&output), 3);
         stderr(&output).lines().next().expect("a line").to_owned()
@@ -134,7 +134,7 @@ fn the_function_of_the_end_is_named() {
 
     let output = boot(&files.path("vmlinux"), &["--json"]);
     assert_eq!(lines(&output)[0]["place"], Value::Null);
-    files.put("vmlinux", &image::vmlinux_with_symbol(&code, "f", 6));
+    files.put("vmlinux", &image::vmlinux_with_symbols(&code, &[("f", 6)]));
     let output = boot(&files.path("vmlinux"), &["--json"]);
     let place = lines(&output)[0]["place"].clone();
     assert!(

@@ -30,6 +30,7 @@ mod record_kernel;
 mod report;
 mod status;
 mod stdin;
+mod step_kernel;
 mod teaching;
 mod threads;
 mod tracers;

@@ -12,12 +12,14 @@ pub use reproduce::{Recorded, check};
 
 use crate::input::Input;
 use crate::run::RunError;
-use crate::scrub::{ScrubError, Scrubber, scrub_meta};
+use crate::scrub::{Differs, ScrubError, Scrubber, scrub_meta};
+use crate::states::States;
 use samples::write_samples;
 use std::path::Path;
 use unwind_sim_recordings::convert::ReadByWalks;
+use unwind_sim_recordings::files::FinderOptions;
 use unwind_sim_recordings::model::{Region, Sample};
-use unwind_sim_recordings::trace::{Meta, TraceWriter, WriteError};
+use unwind_sim_recordings::trace::{Engine, Meta, TraceWriter, WriteError};
 use unwind_sim_recordings::view::{Filter, View};
 use unwind_sim_tables::ground::FileArena;
 use unwind_sim_unwind::image::Mapping;
@@ -35,27 +37,71 @@ pub struct Extracted {
 /// # Errors
 /// If the recording is damaged, or a walk would give another result.
 pub fn extract(input: &Input, number: Option<u64>, scrub: bool) -> Result<Extracted, ScrubError> {
-    let mut samples = Vec::new();
-    let mut walks = ReadByWalks::new();
-
     let filter = Filter {
         sample: number,
         ..Filter::default()
     };
-
     let shelf = FileArena::default();
-    let new = || Scrubber::new(&shelf, input.files());
-    let mut scrubber = scrub.then(new).transpose()?;
-
-    // `for_each` can only fail with a `RunError`, so what a scrub refused is kept here.
-    let mut differs = None;
-
+    let mut taken = Taken::new(scrub.then_some((&shelf, input.files())))?;
     input.for_each::<RunError>(&filter, &mut |view| {
+        taken.add(view);
+        Ok(())
+    })?;
+    taken.finish(input.meta().clone())
+}
+
+/// Extracts the states of these numbers, which are in order, as [`extract`] does samples.
+///
+/// # Errors
+/// If a recording is damaged, or a walk would give another result.
+pub fn extract_states(
+    states: &mut States,
+    numbers: &[u64],
+    scrub: bool,
+) -> Result<Extracted, ScrubError> {
+    let shelf = FileArena::default();
+    let mut taken = Taken::new(scrub.then(|| (&shelf, FinderOptions::system())))?;
+    for &number in numbers {
+        let found = states.with(number, &mut |at| taken.add(at.view));
+        if !found.map_err(RunError::from)? {
+            return Err(ScrubError::NoState(number));
+        }
+    }
+    let meta = Meta {
+        engine: Engine::Emulator,
+        truth: "of single states".to_owned(),
+        ..Meta::default()
+    };
+    taken.finish(meta)
+}
+
+/// Samples that are taken one by one.
+struct Taken<'f> {
+    samples: Vec<(Sample<'static>, Vec<Mapping>)>,
+    walks: ReadByWalks,
+    scrubber: Option<Scrubber<'f>>,
+    /// The first sample that cannot be scrubbed.
+    differs: Option<Differs>,
+}
+
+impl<'f> Taken<'f> {
+    /// None so far. They are scrubbed if there are files to do it with.
+    fn new(files: Option<(&'f FileArena, FinderOptions)>) -> Result<Taken<'f>, ScrubError> {
+        let scrubber = files.map(|(shelf, files)| Scrubber::new(shelf, files));
+        Ok(Taken {
+            samples: Vec::new(),
+            walks: ReadByWalks::new(),
+            scrubber: scrubber.transpose()?,
+            differs: None,
+        })
+    }
+
+    fn add(&mut self, view: &View<'_>) {
         // A trace cannot hold a process's memory, so a sample gets what walks read of it.
         let mut whole = owned(view.sample);
-        walks.complete(&mut whole, view.space);
+        self.walks.complete(&mut whole, view.space);
 
-        let sample = match &mut scrubber {
+        let sample = match &mut self.scrubber {
             None => whole,
             Some(scrubber) => {
                 let view = View {
@@ -66,31 +112,29 @@ pub fn extract(input: &Input, number: Option<u64>, scrub: bool) -> Result<Extrac
                     Ok((sample, _)) => sample,
                     Err(error) => {
                         // The first sample that differs is the one that is reported.
-                        differs.get_or_insert(error);
-                        return Ok(());
+                        self.differs.get_or_insert(error);
+                        return;
                     }
                 }
             }
         };
-
-        samples.push((sample, view.space.mappings().to_vec()));
-        Ok(())
-    })?;
-
-    if let Some(differs) = differs {
-        return Err(differs.into());
-    }
-    // A kernel's image is large, and its rows elsewhere are not needed.
-    if scrub {
-        kernel::reduce(&mut samples)?;
+        self.samples.push((sample, view.space.mappings().to_vec()));
     }
 
-    let mut meta = input.meta().clone();
-    if scrub {
-        scrub_meta(&mut meta);
+    fn finish(mut self, mut meta: Meta) -> Result<Extracted, ScrubError> {
+        if let Some(differs) = self.differs {
+            return Err(differs.into());
+        }
+        if self.scrubber.is_some() {
+            // A kernel's image is large, and its rows elsewhere are not needed.
+            kernel::reduce(&mut self.samples)?;
+            scrub_meta(&mut meta);
+        }
+        Ok(Extracted {
+            meta,
+            samples: self.samples,
+        })
     }
-
-    Ok(Extracted { meta, samples })
 }
 
 fn owned(sample: &Sample<'_>) -> Sample<'static> {

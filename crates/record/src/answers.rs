@@ -12,22 +12,20 @@
 
 mod calls;
 mod hooks;
-mod stopped;
-mod truth;
 mod walks;
 
 use crate::boot::{self, Boot, BootRun, BootRunError, Observed, ObservedFrom};
 use crate::emulate::Bounds;
 use crate::kernel::callchain::{self, CallchainArguments};
+use crate::kernel::stopped::{NotMapped, StoppedCore};
 use crate::kernel::world::{Kernel, KernelLayout, copy_more};
-use crate::kernel::{KernelMachine as _, PID, loaded};
+use crate::kernel::{KernelMachine as _, PID, loaded, truth};
 use crate::kernel_stacks::{KernelPlaces, KernelShadow};
 use crate::{Plan, TraceRecorder};
 use calls::{Call, Calls, Draft, Function, Helper};
 use hooks::{Hook, Hooks};
 use std::io::{self, Write};
 use std::path::Path;
-use stopped::{NotMapped, StoppedCore};
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::state::Preserved;
 use unwind_sim_emulator::system::{SystemEntry, SystemObserver};
@@ -588,4 +586,4 @@ impl<W: Write> SystemObserver for Session<'_, '_, '_, W> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

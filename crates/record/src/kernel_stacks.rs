@@ -1,6 +1,7 @@
 //! The stacks of a kernel that the machine executes: each task has one. [`KernelTasks`] finds where
 //! another task's stack goes on; [`KernelShadow`] is the shadow stack of all of them.
 
+use crate::kernel::truth;
 use crate::machine::{KERNEL_STACK, KernelCode, cpu, cpu_at};
 use crate::shadow::Shadow;
 use std::collections::HashMap;
@@ -69,7 +70,7 @@ impl KernelPlaces {
 
 /// What `__switch_to_asm` pops before it goes on, from rsp up (Linux `struct inactive_task_frame`,
 /// `arch/x86/include/asm/switch_to.h`): r15, r14, r13, r12, rbx, rbp. The return address is behind it.
-const INACTIVE_WORDS: usize = 6;
+pub(crate) const INACTIVE_WORDS: usize = 6;
 
 /// The tasks of a kernel, by their stacks.
 #[derive(Clone, Debug, Default)]
@@ -198,6 +199,22 @@ impl KernelShadow {
     /// The task that runs. The numbers are ours.
     pub fn task(&self) -> Task {
         self.shadow.task()
+    }
+
+    /// The true chain of a task that does not run, whose switch pushed to `sp`; from the function on that
+    /// called the switch. `None` if the task has not run since the start.
+    pub fn resting(&self, sp: u64, back: u64) -> Option<Truth> {
+        let number = *self.tasks.numbers.get(&(sp & !(KERNEL_STACK - 1)))?;
+        let task = Task {
+            process: self.task().process,
+            thread: number,
+        };
+        let at = Cpu {
+            rsp: sp,
+            ..Cpu::default()
+        };
+        let whole = self.shadow.truth_of(task, &at)?;
+        Some(truth::from(&whole, 1, back))
     }
 
     /// The shadow stack of the task that runs.

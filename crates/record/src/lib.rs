@@ -24,6 +24,7 @@ mod mapping;
 pub mod ptrace;
 pub mod registers;
 pub mod reversible;
+pub mod reversible_kernel;
 pub mod ring0;
 mod rings;
 pub mod shadow;

@@ -6,7 +6,10 @@
 //! becomes the nearest copy before that place, and executes the rest. On its way it takes
 //! snapshots, so that the way back is short too.
 
+mod run;
 mod watcher;
+
+pub use run::{Entry, Look, ReversibleRun, RunEnd, RunThread};
 
 use super::state::{RDI, live, program_entry, stacks};
 use crate::machine::cpu;
@@ -15,7 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use unwind_sim_emulator::Core;
 use unwind_sim_emulator::linux::RunningProgram;
-use unwind_sim_emulator::linux::{Kernel, Notice, Outcome, Snapshot, StartError, Task, ThreadAt};
+use unwind_sim_emulator::linux::{
+    End, Kernel, Outcome, Snapshot, StartError, Task, ThreadActivity,
+};
 use unwind_sim_recordings::model;
 use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::start::SampleRegs;
@@ -37,18 +42,6 @@ const COPY_BYTES_MAX: usize = 128 << 20;
 const NEAR: u64 = 1 << 16;
 /// Instructions between questions whether to stop.
 const SLICE: u64 = 1 << 16;
-
-/// What is looked for in a run.
-pub trait Look {
-    /// Is it at the state in which thread `task` executes the instruction at `rip` next?
-    fn is_there(&mut self, core: &Core, rip: u64, task: Task, world: &World) -> bool;
-}
-
-impl<F: FnMut(&Core, u64, Task, &World) -> bool> Look for F {
-    fn is_there(&mut self, core: &Core, rip: u64, task: Task, world: &World) -> bool {
-        self(core, rip, task, world)
-    }
-}
 
 /// A run that can go back.
 ///
@@ -176,86 +169,8 @@ impl Reversible {
         })
     }
 
-    /// Ends the run after this number of instructions.
-    pub fn set_limit(&mut self, instructions_max: u64) {
-        self.limit = instructions_max;
-    }
-
-    /// The number of instructions after which the run ends.
-    pub fn limit(&self) -> u64 {
-        self.limit
-    }
-
-    /// The number of instructions executed, by all threads.
-    pub fn executed(&self) -> u64 {
-        self.walker.executed()
-    }
-
-    /// How the run ended and the number of instructions executed then, as soon as that is known. A
-    /// limit ends it with [`Outcome::Limit`].
-    pub fn end(&self) -> Option<(&Outcome, u64)> {
-        let executed = self.scout.executed();
-        match &self.scout.end {
-            Some(outcome) => Some((outcome, executed)),
-            None => (executed >= self.limit).then_some((&Outcome::Limit, executed)),
-        }
-    }
-
-    /// Whether the program has exited here, so that there is no next instruction.
-    pub fn has_exited(&self) -> bool {
-        matches!(self.walker.end, Some(Outcome::Exited(_)))
-    }
-
-    /// The number of instructions up to which every place is near.
-    pub fn explored(&self) -> u64 {
-        self.scout.executed()
-    }
-
-    /// What the program asked for that is not modelled, as far as it was explored.
-    pub fn notices(&self) -> &[Notice] {
-        self.scout.kernel.notices()
-    }
-
-    /// The processes and their mappings.
-    pub fn world(&self) -> &World {
-        &self.walker.watcher.known.world
-    }
-
-    /// The processor, with the thread that executes the next instruction.
-    pub fn core(&self) -> &Core {
-        &self.walker.kernel.machine.core
-    }
-
-    /// The thread that executes the next instruction.
-    pub fn task(&self) -> Task {
-        self.walker.watcher.known.shadow.task()
-    }
-
-    /// The auxiliary vector that the running process's program got.
-    pub fn auxv(&self) -> &[u8] {
-        self.walker.kernel.auxv()
-    }
-
-    /// All threads, each with its true chain as far as it is known.
-    pub fn threads(&self) -> Vec<(ThreadAt, Truth)> {
-        let shadow = &self.walker.watcher.known.shadow;
-        let threads = self.walker.kernel.threads().into_iter();
-        let with_truth = threads.map(|thread| {
-            let truth = shadow.truth_of(thread.task, &cpu(&thread.at));
-            (thread, truth.unwrap_or(Truth::Unknown))
-        });
-        with_truth.collect()
-    }
-
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
-    }
-
-    /// Lets the scout go on by at most this many instructions. Returns whether there is more.
-    pub fn explore(&mut self, instructions: u64) -> bool {
-        let until = self.scout.executed().saturating_add(instructions);
-        self.explore_to(until);
-        self.end().is_none()
     }
 
     fn explore_to(&mut self, number: u64) {
@@ -284,20 +199,6 @@ impl Reversible {
         if is_due && held + size <= COPY_BYTES_MAX {
             self.copies.push(Copy::of(&self.scout));
         }
-    }
-
-    /// Goes to where `number` instructions have been executed, or to the end of the run if that
-    /// comes first. Returns the number of instructions executed there.
-    pub fn go_to(&mut self, number: u64) -> u64 {
-        let number = number.min(self.limit);
-        let ahead = number.checked_sub(self.executed());
-        if ahead.is_none_or(|ahead| ahead > NEAR) {
-            // The way there is explored first, since it may be needed again.
-            self.explore_to(number);
-            self.jump(number.min(self.scout.executed()));
-        }
-        self.walk_to(number);
-        self.executed()
     }
 
     /// Becomes the nearest earlier state that is kept, if that is nearer than this one.
@@ -365,47 +266,6 @@ impl Reversible {
         }
     }
 
-    /// The first place after `from` at which `look` finds what it looks for.
-    pub fn first(&mut self, look: Box<dyn Look>, from: u64) -> Option<u64> {
-        if self.go_to(from) != from {
-            return None;
-        }
-        let mut look = look;
-        loop {
-            let until = self.executed() + SLICE;
-            let search = self.search(look, until.min(self.limit));
-            if search.first.is_some() {
-                return search.first;
-            }
-            let is_over = self.walker.end.is_some() || self.executed() < until;
-            if is_over || self.is_stopped() {
-                return None;
-            }
-            look = search.look;
-        }
-    }
-
-    /// The last place before `end` at which `look` finds what it looks for.
-    pub fn last(&mut self, look: Box<dyn Look>, mut end: u64) -> Option<u64> {
-        let mut look = look;
-        while end > 0 && !self.is_stopped() {
-            let begin = (end - 1) / SLICE * SLICE;
-            if self.go_to(begin) != begin {
-                return None;
-            }
-            let (core, task) = (self.core(), self.task());
-            let is_here = look.is_there(core, core.state.rip, task, self.world());
-            let search = self.search(look, end - 1);
-            let found = search.last.or(is_here.then_some(begin));
-            if found.is_some() {
-                return found;
-            }
-            look = search.look;
-            end = begin;
-        }
-        None
-    }
-
     /// Executes until `until`, and says what was found after this place.
     fn search(&mut self, look: Box<dyn Look>, until: u64) -> Search {
         let mut search = Search {
@@ -421,15 +281,6 @@ impl Reversible {
             last: None,
         });
         search
-    }
-
-    /// The address of the first program's `main`, if it starts as C programs do: the code at its
-    /// entry point passes it to the first function that it calls. For programs without symbols.
-    pub fn main(&mut self) -> Option<u64> {
-        if self.main.is_none() {
-            self.main = Some(self.find_main());
-        }
-        self.main.flatten()
     }
 
     fn find_main(&mut self) -> Option<u64> {
@@ -456,9 +307,157 @@ impl Reversible {
         }
         None
     }
+}
 
-    /// The sample before the next instruction. Its time is the number of instructions executed.
-    pub fn sample(&self) -> model::Sample<'static> {
+impl ReversibleRun for Reversible {
+    fn set_limit(&mut self, instructions_max: u64) {
+        self.limit = instructions_max;
+    }
+
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn executed(&self) -> u64 {
+        self.walker.executed()
+    }
+
+    fn end(&self) -> Option<RunEnd> {
+        let executed = self.scout.executed();
+        let outcome = match &self.scout.end {
+            Some(outcome) => outcome,
+            None if executed >= self.limit => &Outcome::Limit,
+            None => return None,
+        };
+        Some(RunEnd {
+            text: outcome.to_string(),
+            // A program that has exited has no next instruction.
+            states: match outcome {
+                Outcome::Exited(_) => executed,
+                _ => executed + 1,
+            },
+            is_modelled: !End::Outcome(outcome.clone()).is_not_modelled(),
+        })
+    }
+
+    fn has_exited(&self) -> bool {
+        matches!(self.walker.end, Some(Outcome::Exited(_)))
+    }
+
+    fn explored(&self) -> u64 {
+        self.scout.executed()
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let notices = self.scout.kernel.notices().iter();
+        notices.map(ToString::to_string).collect()
+    }
+
+    fn world(&self) -> &World {
+        &self.walker.watcher.known.world
+    }
+
+    fn core(&self) -> &Core {
+        &self.walker.kernel.machine.core
+    }
+
+    fn task(&self) -> Task {
+        self.walker.watcher.known.shadow.task()
+    }
+
+    fn auxv(&self) -> &[u8] {
+        self.walker.kernel.auxv()
+    }
+
+    fn threads(&self) -> Vec<RunThread> {
+        let shadow = &self.walker.watcher.known.shadow;
+        let threads = self.walker.kernel.threads().into_iter();
+        let with_truth = threads.map(|thread| {
+            let truth = shadow.truth_of(thread.task, &cpu(&thread.at));
+            RunThread {
+                task: thread.task,
+                name: thread.name,
+                doing: match thread.doing {
+                    ThreadActivity::Runs => "runs".to_owned(),
+                    ThreadActivity::CanRun => "can run".to_owned(),
+                    ThreadActivity::WaitsIn(call) => format!("waits in {call}"),
+                    ThreadActivity::Stopped(signal) => format!("stopped by signal {signal}"),
+                    ThreadActivity::Traced(tracer) => {
+                        format!("stopped for its tracer, thread {tracer}")
+                    }
+                },
+                truth: truth.unwrap_or(Truth::Unknown),
+                at: thread.at,
+            }
+        });
+        with_truth.collect()
+    }
+
+    fn explore(&mut self, instructions: u64) -> bool {
+        let until = self.scout.executed().saturating_add(instructions);
+        self.explore_to(until);
+        self.end().is_none()
+    }
+
+    fn go_to(&mut self, number: u64) -> u64 {
+        let number = number.min(self.limit);
+        let ahead = number.checked_sub(self.executed());
+        if ahead.is_none_or(|ahead| ahead > NEAR) {
+            // The way there is explored first, since it may be needed again.
+            self.explore_to(number);
+            self.jump(number.min(self.scout.executed()));
+        }
+        self.walk_to(number);
+        self.executed()
+    }
+
+    fn first(&mut self, look: Box<dyn Look>, from: u64) -> Option<u64> {
+        if self.go_to(from) != from {
+            return None;
+        }
+        let mut look = look;
+        loop {
+            let until = self.executed() + SLICE;
+            let search = self.search(look, until.min(self.limit));
+            if search.first.is_some() {
+                return search.first;
+            }
+            let is_over = self.walker.end.is_some() || self.executed() < until;
+            if is_over || self.is_stopped() {
+                return None;
+            }
+            look = search.look;
+        }
+    }
+
+    fn last(&mut self, look: Box<dyn Look>, mut end: u64) -> Option<u64> {
+        let mut look = look;
+        while end > 0 && !self.is_stopped() {
+            let begin = (end - 1) / SLICE * SLICE;
+            if self.go_to(begin) != begin {
+                return None;
+            }
+            let (core, task) = (self.core(), self.task());
+            let is_here = look.is_there(core, core.state.rip, task, self.world());
+            let search = self.search(look, end - 1);
+            let found = search.last.or(is_here.then_some(begin));
+            if found.is_some() {
+                return found;
+            }
+            look = search.look;
+            end = begin;
+        }
+        None
+    }
+
+    fn main(&mut self) -> Option<u64> {
+        if self.main.is_none() {
+            self.main = Some(self.find_main());
+        }
+        self.main.flatten()
+    }
+
+    fn sample(&self) -> model::Sample<'static> {
         let core = self.core();
         let shadow = &self.walker.watcher.known.shadow;
         let rip = core.state.rip;

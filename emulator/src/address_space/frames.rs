@@ -1,6 +1,7 @@
 //! The frames of all spaces and objects: their bytes, how often each is in use, and which of those
 //! that are shared have decoded instructions. Not here: which page has which frame (`table`).
 
+use super::difference::Difference;
 use super::history::{EarlierContent, History, RestoreError, SnapshotGuard};
 use super::limits::PAGE_SIZE;
 use hashbrown::{HashMap, HashSet};
@@ -194,6 +195,30 @@ impl Frames {
             }
         }
         Ok(changed)
+    }
+
+    /// What has changed since the newest snapshot, which is `mark`'s.
+    pub(super) fn difference(&mut self, mark: &SnapshotGuard) -> Result<Difference, RestoreError> {
+        self.forget_released();
+        if self.history.epochs_since(mark)? != 1 {
+            return Err(RestoreError::NotNewest);
+        }
+        let changed = self.history.newest().into_iter();
+        let both = changed.filter_map(|(frame, was)| match was {
+            EarlierContent::Whole(was) => Some((frame, &**was, self.get(frame))),
+            // Only a frame that is in use has a content; in the newest epoch there are no lines.
+            EarlierContent::Unused | EarlierContent::Lines(..) => None,
+        });
+        Ok(Difference::of(both))
+    }
+
+    /// Applies a difference, and adds the frames that it changes to `changed`.
+    pub(super) fn apply(&mut self, difference: &Difference, changed: &mut HashSet<u32>) {
+        for frame in difference.frames() {
+            self.save(frame);
+            changed.insert(frame);
+        }
+        difference.apply(&mut self.bytes);
     }
 
     /// Restores the owners of frames, after [`Frames::undo`]: `tables` acquires the tables of that

@@ -17,7 +17,7 @@ pub const HISTORY_BYTES_MAX: usize = 256 << 20;
 /// Maximum number of copies kept for reuse.
 const SPARE_MAX: usize = 64;
 /// Bytes of a line: the 64th part of a frame.
-const LINE: usize = PAGE_SIZE as usize / 64;
+pub(super) const LINE: usize = PAGE_SIZE as usize / 64;
 /// Approximate cost of a frame besides its bytes.
 const OVERHEAD: usize = 64;
 
@@ -94,7 +94,7 @@ impl EarlierContent {
 }
 
 /// The numbers of the set bits.
-fn ones(mask: u64) -> impl Iterator<Item = usize> {
+pub(super) fn ones(mask: u64) -> impl Iterator<Item = usize> {
     let lowest = |left: &u64| Some(left & left.wrapping_sub(1));
     let all = std::iter::successors(Some(mask), lowest);
     all.take_while(|&left| left != 0)
@@ -110,6 +110,9 @@ pub enum RestoreError {
     /// An older snapshot was restored in the meantime.
     #[error("an older snapshot was restored since this one was taken")]
     Undone,
+    /// The snapshot is not the newest one.
+    #[error("there is a newer snapshot")]
+    NotNewest,
     /// The snapshot belongs to another memory.
     #[error("the snapshot belongs to another memory")]
     Foreign,
@@ -361,6 +364,14 @@ impl History {
             Err(_) if mark.number < self.dropped_below => Err(RestoreError::Dropped),
             Err(_) => Err(RestoreError::Undone),
         }
+    }
+
+    /// The frames that have changed in the newest epoch, with their content before, in order.
+    pub(super) fn newest(&self) -> Vec<(u32, &EarlierContent)> {
+        let open = self.open.iter();
+        let mut frames: Vec<_> = open.map(|(&frame, was)| (frame, was)).collect();
+        frames.sort_unstable_by_key(|(frame, _)| *frame);
+        frames
     }
 
     /// Takes the changes of the newest epoch, and ends it unless it is the `last` to undo.

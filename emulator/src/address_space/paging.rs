@@ -83,7 +83,7 @@ pub(crate) struct Paging {
 
 /// What a snapshot keeps of it. What it knows of translations and of decoded code is not restored.
 #[derive(Clone, Debug)]
-pub(super) struct SavedPaging {
+pub(crate) struct SavedPaging {
     controls: Controls,
     is_user: bool,
     ac: bool,
@@ -318,8 +318,13 @@ impl AddressSpace {
 
     /// What a snapshot has to know beside memory.
     pub(super) fn save_paging(&mut self) -> Option<SavedPaging> {
-        let paging = self.paging.as_deref_mut()?;
-        paging.other.flush_writes();
+        self.paging.as_deref_mut()?.other.flush_writes();
+        self.saved_paging()
+    }
+
+    /// The state of paging, beside memory.
+    pub(crate) fn saved_paging(&self) -> Option<SavedPaging> {
+        let paging = self.paging.as_deref()?;
         Some(SavedPaging {
             controls: paging.controls,
             is_user: paging.is_user,

@@ -2,6 +2,7 @@
 
 use super::AddressSpace;
 use super::area::Area;
+use super::difference::Difference;
 use super::history::{RestoreError, SnapshotGuard};
 use super::ids::{ObjectId, SpaceId};
 use super::limits::{PAGE_SIZE, TASK_SIZE};
@@ -107,6 +108,28 @@ impl AddressSpace {
             self.restore_paging(paging, &changed);
         }
         Ok(())
+    }
+
+    /// What has changed since a snapshot, the newest one, in memory in system mode.
+    ///
+    /// # Errors
+    /// If the snapshot was dropped, or is not the newest one.
+    pub fn difference(&mut self, since: &Snapshot) -> Result<Difference, RestoreError> {
+        self.frames.difference(&since.mark)
+    }
+
+    /// Applies differences, in this order, to memory in system mode, whose paging was `paging` where they
+    /// lead.
+    pub(crate) fn apply<'a>(
+        &mut self,
+        differences: impl Iterator<Item = &'a Difference>,
+        paging: &SavedPaging,
+    ) {
+        let mut changed = HashSet::new();
+        for difference in differences {
+            self.frames.apply(difference, &mut changed);
+        }
+        self.restore_paging(paging, &changed);
     }
 
     /// Whether a snapshot is held.

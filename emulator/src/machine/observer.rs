@@ -41,7 +41,8 @@ pub trait Observer {
         false
     }
 
-    /// Whether the last answer of [`Observer::stops`] was that it does.
+    /// Whether the last answer of [`Observer::stops`] was that it does. A system also asks after it has told
+    /// a [`SystemObserver`](crate::system::SystemObserver) something.
     #[inline(always)]
     fn has_stopped(&self) -> bool {
         false

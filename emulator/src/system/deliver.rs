@@ -337,6 +337,7 @@ impl System {
             from_user: privilege == 3,
             frame: Some(top.wrapping_add(bytes.len() as u64 - FRAME_BYTES)),
             vector: Some(raised.vector),
+            is_by_instruction: source == Source::Software,
         }));
         self.mode_changed();
         Ok(())
@@ -360,6 +361,7 @@ impl System {
             from_user: true,
             frame: None,
             vector: None,
+            is_by_instruction: true,
         }));
         let flags = state.rflags() & !flags::RF;
         state.set_gpr(reg::RCX, state.rip);

@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args, given: &Given<'_>, subject: &Subject) -> Result<S
                     }
                 };
                 session.can_edit = can_edit;
-                show(args, given, &subject.words, shown, first, session)
+                show(args, given, &subject.given_words(), shown, first, session)
             })
         };
 
@@ -138,12 +138,6 @@ fn show(
     first: u64,
     session: &mut Session,
 ) -> Result<Ended> {
-    // The printed command needs `--` in front of a program, whose options would otherwise be ours.
-    let rest: Vec<OsString> = match args.path {
-        Some(_) => words.to_vec(),
-        None => [&["--".into()], words].concat(),
-    };
-
     // The position is part of the command, so that it opens where the reader is now.
     let again = |spot: &StepperPosition| {
         let mut own = vec!["--from".to_owned(), spot.number.to_string()];
@@ -153,7 +147,7 @@ fn show(
             .map(|step| ["--at-step".to_owned(), step.to_string()]);
         own.extend(step.into_iter().flatten());
         let own: Vec<OsString> = own.into_iter().map(OsString::from).collect();
-        given.command(&STEP, &own, &rest)
+        given.command(&STEP, &own, words)
     };
 
     let builder = Builder::new(shown.run);

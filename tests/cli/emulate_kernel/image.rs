@@ -37,7 +37,7 @@ pub(super) const UNKNOWN_PORT: &[u8] = &[0xe4, 0xe9];
 pub(super) const UNKNOWN_REGISTER: &[u8] = &[0xb9, 0x67, 0x45, 0x23, 0x01, 0x0f, 0x32];
 
 /// Writes a text to the console.
-pub(super) fn print(text: &str) -> Vec<u8> {
+pub(in crate::cli) fn print(text: &str) -> Vec<u8> {
     // mov $byte, %al; out %al, (%dx)
     let bytes = text.bytes().flat_map(|byte| [0xb0, byte, 0xee]);
     CONSOLE.iter().copied().chain(bytes).collect()
@@ -171,22 +171,29 @@ pub(in crate::cli) fn vmlinux(code: &[&[u8]]) -> Vec<u8> {
     file
 }
 
-/// A vmlinux with this code and a table of symbols, in which `function` starts at the code's `offset`.
-pub(super) fn vmlinux_with_symbol(code: &[&[u8]], function: &str, offset: u64) -> Vec<u8> {
+/// A vmlinux with this code and a table of symbols: functions, in order, each with its offset in the code.
+pub(in crate::cli) fn vmlinux_with_symbols(code: &[&[u8]], functions: &[(&str, u64)]) -> Vec<u8> {
     let mut file = vmlinux(code);
     let size = code.concat().len() as u64;
     // The names of symbols, which are those of sections, too, at the same place.
-    let names = [b"\0", function.as_bytes(), b"\0.text\0"].concat();
+    let mut names = b"\0.text\0".to_vec();
+    let mut symbols = vec![0; 24];
+    for (number, (function, offset)) in functions.iter().enumerate() {
+        let next = functions.get(number + 1).map_or(size, |(_, next)| *next);
+        // Its name, a global function in section 1, its address and size.
+        symbols.extend((names.len() as u32).to_le_bytes());
+        symbols.extend([0x12, 0, 1, 0]);
+        let words = [VIRTUAL + offset, next - offset];
+        symbols.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        names.extend(function.bytes().chain([0]));
+    }
     let names_at = file.len() as u64;
     file.extend(&names);
     file.resize(file.len().next_multiple_of(8), 0);
 
-    // The first symbol is zero. Its name, a global function in section 1, its address and size.
+    // The first symbol is zero.
     let symbols_at = file.len() as u64;
-    file.extend([0; 24]);
-    file.extend([1, 0, 0, 0, 0x12, 0, 1, 0]);
-    let words = [VIRTUAL + offset, size - offset];
-    file.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    file.extend(&symbols);
 
     let headers_at = file.len() as u64;
     let mut section =
@@ -201,8 +208,9 @@ pub(super) fn vmlinux_with_symbol(code: &[&[u8]], function: &str, offset: u64) -
             file.extend([8, entry].iter().flat_map(|word: &u64| word.to_le_bytes()));
         };
     section(0, 0, 0, [0; 3], 0, 0);
-    section(function.len() + 2, 1, 6, [VIRTUAL, HEADERS, size], 0, 0);
-    section(0, 2, 0, [0, symbols_at, 48], 3, 24);
+    section(1, 1, 6, [VIRTUAL, HEADERS, size], 0, 0);
+    let symbols_len = symbols.len() as u64;
+    section(0, 2, 0, [0, symbols_at, symbols_len], 3, 24);
     section(0, 3, 0, [0, names_at, names.len() as u64], 0, 0);
 
     // e_shoff; e_shentsize, e_shnum, e_shstrndx

@@ -8,7 +8,7 @@ use super::*;
 fn verify_refuses_a_kernel_that_it_cannot_judge() {
     let files = Files::new();
     let kernel = files.put("vmlinux", &image::vmlinux(&[HALT]));
-    let named = image::vmlinux_with_symbol(&[HALT], "__switch_to_asm", 0);
+    let named = image::vmlinux_with_symbols(&[HALT], &[("__switch_to_asm", 0)]);
     let named = files.put("named", &named);
     let tables = "--tables-from is for programs that run without a kernel";
     let view = "--view is for programs that run without a kernel";

@@ -1,5 +1,5 @@
-//! Reduces a kernel's image to what the walks of some samples use: ORC rows, if it has any, and
-//! symbols, but no code.
+//! Reduces a kernel's image to what the walks of some samples use: ORC rows, if it has any, symbols, and
+//! the code around the frames, if it has any.
 
 use crate::engine::Engine;
 use crate::run::RunError;
@@ -20,6 +20,10 @@ use unwind_sim_unwind::unwinder::Stack;
 
 /// The lowest kernel address.
 const KERNEL: u64 = 0xffff_8000_0000_0000;
+/// Code that is kept before and behind an address, bytes, and the size of a line of it.
+const CODE_BEFORE: u64 = 16;
+const CODE_BEHIND: u64 = 32;
+const CODE_LINE: u64 = 16;
 
 /// Replaces the images of kernel samples that have ORC tables or are at kernel addresses with
 /// smaller ones.
@@ -169,8 +173,33 @@ fn rows(image: &Image, index: &Index, svmas: &BTreeSet<u64>) -> Option<Vec<Secti
     Some(sections)
 }
 
-/// The image with only these sections and the symbols of these addresses.
-fn smaller_image(image: &Image, sections: Vec<Section>, svmas: &BTreeSet<u64>) -> Image {
+/// The code around these addresses, in whole lines.
+fn code(image: &Image, svmas: &BTreeSet<u64>) -> Vec<Section> {
+    let around = svmas
+        .iter()
+        .flat_map(|a| [a.wrapping_sub(CODE_BEFORE), *a, a + CODE_BEHIND]);
+    let lines: BTreeSet<u64> = around.map(|a| a / CODE_LINE * CODE_LINE).collect();
+    let mut pieces: Vec<(u64, Vec<u8>)> = Vec::new();
+    for line in lines {
+        let bytes = image.text_bytes(line, CODE_LINE as usize);
+        match pieces.last_mut() {
+            // Lines that follow each other become one section.
+            Some((start, piece)) if *start + piece.len() as u64 == line => piece.extend(bytes),
+            _ if bytes.is_empty() => {}
+            _ => pieces.push((line, bytes.to_vec())),
+        }
+    }
+    let section = |(address, bytes)| Section {
+        kind: SectionKind::Text,
+        address,
+        data: Bytes::from_vec(bytes),
+    };
+    pieces.into_iter().map(section).collect()
+}
+
+/// The image with only these sections, and the symbols and code of these addresses.
+fn smaller_image(image: &Image, mut sections: Vec<Section>, svmas: &BTreeSet<u64>) -> Image {
+    sections.extend(code(image, svmas));
     let named = |name: &str| KNOWN_SYMBOLS.contains(&name);
     let mut symbols: Vec<_> = image.symbols().to_vec();
     let of_code: BTreeSet<(u64, String)> = svmas

@@ -33,6 +33,9 @@ pub enum ScrubError {
     /// The trace cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// A run ends before a state.
+    #[error("there is no state {0}: the run ends before it")]
+    NoState(u64),
     /// The output cannot be written.
     #[error("cannot write {}: {source}", path.printable())]
     Output {

@@ -6,7 +6,7 @@ use iced_x86::InstructionInfoFactory;
 use std::collections::HashMap;
 use unwind_sim_emulator::Core;
 use unwind_sim_emulator::linux::Task;
-use unwind_sim_record::reversible::{Look, Reversible};
+use unwind_sim_record::reversible::{Look, ReversibleRun};
 use unwind_sim_recordings::names::{Location, demangle};
 use unwind_sim_recordings::world::World;
 use unwind_sim_unwind::image::{AddressSpace, Contents};
@@ -18,7 +18,7 @@ const MAIN: &str = "main";
 const RSP: usize = 4;
 
 pub(super) fn in_run(
-    run: &mut Reversible,
+    run: &mut dyn ReversibleRun,
     target: &Target,
     from: u64,
     direction: Direction,
@@ -34,9 +34,7 @@ pub(super) fn in_run(
         Target::Thread(tid) => {
             Box::new(move |_: &Core, _: u64, task: Task, _: &World| task.thread == tid)
         }
-        Target::Address(address) => {
-            Box::new(move |_: &Core, rip: u64, _: Task, _: &World| rip == address)
-        }
+        Target::Address(address) => Box::new(Address(address)),
         Target::Stops(stops) => Box::new(Stopper {
             stops,
             // One for all instructions: it keeps its lists.
@@ -64,6 +62,19 @@ pub(super) fn in_run(
     }
 }
 
+/// Looks for an instruction.
+struct Address(u64);
+
+impl Look for Address {
+    fn is_there(&mut self, _: &Core, rip: u64, _: Task, _: &World) -> bool {
+        rip == self.0
+    }
+
+    fn addresses(&mut self, _: &World) -> Option<Vec<u64>> {
+        Some(vec![self.0])
+    }
+}
+
 /// Looks for the first instruction of a function.
 struct Function {
     name: String,
@@ -75,13 +86,18 @@ struct Function {
 
 impl Look for Function {
     fn is_there(&mut self, _: &Core, rip: u64, task: Task, world: &World) -> bool {
-        self.addresses(world.space(task.process)).contains(&rip)
+        self.in_space(world.space(task.process)).contains(&rip)
+    }
+
+    fn addresses(&mut self, world: &World) -> Option<Vec<u64>> {
+        let process = world.pids().next().unwrap_or(0);
+        Some(self.in_space(world.space(process)).to_vec())
     }
 }
 
 impl Function {
     /// Its addresses in what is mapped now: a library may be mapped later.
-    fn addresses(&mut self, space: &AddressSpace) -> &[u64] {
+    fn in_space(&mut self, space: &AddressSpace) -> &[u64] {
         let contents = space.contents();
         if self
             .known
@@ -175,7 +191,7 @@ mod tests {
         let mut space = AddressSpace::new();
 
         // That nothing was found is only remembered for these mappings.
-        assert!(function.addresses(&space).is_empty());
+        assert!(function.in_space(&space).is_empty());
 
         space.map(Mapping {
             range: 0x7000..0x9000,
@@ -183,6 +199,6 @@ mod tests {
             image: Some(Arc::new(library)),
             name: "library".to_owned(),
         });
-        assert_eq!(function.addresses(&space), [0x7000]);
+        assert_eq!(function.in_space(&space), [0x7000]);
     }
 }

@@ -134,6 +134,8 @@ pub struct Index<'a> {
 
 enum Filler<'a> {
     Samples(Box<Samples<'a>>),
+    /// Nothing is looked for.
+    Nothing,
     #[cfg(feature = "machine")]
     Program(Box<ProgramIndex<'a>>),
 }
@@ -164,6 +166,15 @@ impl<'a> Index<'a> {
         }
     }
 
+    /// An index in which nothing is found: that of a kernel, whose chains `verify` judges.
+    pub fn nothing() -> Index<'a> {
+        Index {
+            filler: Filler::Nothing,
+            marks: Marks::default(),
+            unwinders: Vec::new(),
+        }
+    }
+
     /// An index of a program: `tables`, unwinders that find rules, judged by their rules at each
     /// instruction and call, as `verify` does.
     #[cfg(feature = "machine")]
@@ -189,6 +200,7 @@ impl<'a> Index<'a> {
     pub fn covered(&self) -> u64 {
         match &self.filler {
             Filler::Samples(samples) => samples.next,
+            Filler::Nothing => u64::MAX,
             #[cfg(feature = "machine")]
             Filler::Program(program) => program.number(),
         }
@@ -198,6 +210,7 @@ impl<'a> Index<'a> {
     pub fn is_complete(&self) -> bool {
         match &self.filler {
             Filler::Samples(samples) => samples.is_done,
+            Filler::Nothing => true,
             #[cfg(feature = "machine")]
             Filler::Program(program) => program.is_done(),
         }
@@ -209,6 +222,7 @@ impl<'a> Index<'a> {
     pub fn chosen(&self, count: u64) -> Option<Vec<u64>> {
         match &self.filler {
             Filler::Samples(samples) => Some(samples.interest.choose(count, samples.next)),
+            Filler::Nothing => None,
             #[cfg(feature = "machine")]
             Filler::Program(_) => None,
         }
@@ -221,6 +235,7 @@ impl<'a> Index<'a> {
     pub fn first_finding(&self) -> Option<(u64, usize)> {
         match &self.filler {
             Filler::Samples(samples) => samples.interest.first(),
+            Filler::Nothing => None,
             #[cfg(feature = "machine")]
             Filler::Program(program) => {
                 let any = || {
@@ -252,6 +267,7 @@ impl<'a> Index<'a> {
 
         let counts = match &self.filler {
             Filler::Samples(samples) => samples.interest.counts(),
+            Filler::Nothing => false,
             #[cfg(feature = "machine")]
             Filler::Program(program) => program.first_counted().is_some(),
         };
@@ -267,6 +283,7 @@ impl<'a> Index<'a> {
     fn knows_finding(&self) -> bool {
         match &self.filler {
             Filler::Samples(samples) => samples.is_done,
+            Filler::Nothing => true,
             #[cfg(feature = "machine")]
             Filler::Program(program) => program.first_counted().is_some(),
         }
@@ -298,6 +315,7 @@ impl<'a> Index<'a> {
                 let count = until.saturating_sub(samples.next).max(piece);
                 samples.fill(input, count, &mut self.marks)?;
             }
+            Filler::Nothing => {}
             #[cfg(feature = "machine")]
             Filler::Program(program) => program.fill(until, &mut self.marks),
         }

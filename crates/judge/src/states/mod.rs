@@ -25,11 +25,11 @@ use crate::input::{Input, InputError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(feature = "machine")]
-use unwind_sim_emulator::linux::{End, Outcome, ThreadActivity};
-#[cfg(feature = "machine")]
 use unwind_sim_emulator::state::Preserved;
 #[cfg(feature = "machine")]
-use unwind_sim_record::reversible::Reversible;
+pub use unwind_sim_record::reversible::Entry;
+#[cfg(feature = "machine")]
+use unwind_sim_record::reversible::ReversibleRun;
 use unwind_sim_recordings::names::Location;
 use unwind_sim_recordings::view::View;
 #[cfg(feature = "machine")]
@@ -112,14 +112,10 @@ pub struct States {
     stop: Arc<AtomicBool>,
 }
 
-#[cfg_attr(
-    feature = "machine",
-    expect(clippy::large_enum_variant, reason = "there is one of them")
-)]
 enum Source {
     Recording(Input),
     #[cfg(feature = "machine")]
-    Program(Reversible),
+    Program(Box<dyn ReversibleRun>),
 }
 
 impl States {
@@ -131,12 +127,12 @@ impl States {
         }
     }
 
-    /// The instructions of a program. `stop` is what the run was started with: while it is set,
-    /// long ways end early, and what is looked for is not found.
+    /// The instructions of a program or a kernel. `stop` is what the run was started with: while it is
+    /// set, long ways end early, and what is looked for is not found.
     #[cfg(feature = "machine")]
-    pub fn of_program(run: Reversible, stop: Arc<AtomicBool>) -> States {
+    pub fn of_program(run: impl ReversibleRun + 'static, stop: Arc<AtomicBool>) -> States {
         States {
-            source: Source::Program(run),
+            source: Source::Program(Box::new(run)),
             stop,
         }
     }
@@ -144,6 +140,31 @@ impl States {
     /// Whether a state is an instruction, not a sample.
     pub fn is_program(&self) -> bool {
         !matches!(self.source, Source::Recording(_))
+    }
+
+    /// Whether a state is an instruction of a kernel that was booted, or of what runs on it.
+    pub fn is_kernel(&self) -> bool {
+        match &self.source {
+            Source::Recording(_) => false,
+            #[cfg(feature = "machine")]
+            Source::Program(run) => run.is_kernel(),
+        }
+    }
+
+    /// Ends a program or kernel after this number of states.
+    #[cfg(feature = "machine")]
+    pub fn set_limit(&mut self, states_max: u64) {
+        if let Source::Program(run) = &mut self.source {
+            run.set_limit(states_max);
+        }
+    }
+
+    /// Lets an NMI come at a state of a kernel, and at none behind it any longer.
+    #[cfg(feature = "machine")]
+    pub fn send_nmi(&mut self, number: u64) {
+        if let Source::Program(run) = &mut self.source {
+            run.send_nmi(number);
+        }
     }
 
     /// Whether somebody has asked to stop.
@@ -156,10 +177,7 @@ impl States {
         match &self.source {
             Source::Recording(input) => input.sample_count(),
             #[cfg(feature = "machine")]
-            Source::Program(run) => run.end().map(|(outcome, executed)| match outcome {
-                Outcome::Exited(_) => executed,
-                _ => executed + 1,
-            }),
+            Source::Program(run) => run.end().map(|end| end.states),
         }
     }
 
@@ -168,7 +186,7 @@ impl States {
         match &self.source {
             Source::Recording(_) => None,
             #[cfg(feature = "machine")]
-            Source::Program(run) => run.end().map(|(outcome, _)| outcome.to_string()),
+            Source::Program(run) => run.end().map(|end| end.text),
         }
     }
 
@@ -199,7 +217,7 @@ impl States {
         match &self.source {
             Source::Recording(_) => Vec::new(),
             #[cfg(feature = "machine")]
-            Source::Program(run) => run.notices().iter().map(ToString::to_string).collect(),
+            Source::Program(run) => run.notices(),
         }
     }
 
@@ -209,8 +227,7 @@ impl States {
             Source::Recording(_) => true,
             #[cfg(feature = "machine")]
             Source::Program(run) => {
-                let end = run.end().map(|(outcome, _)| End::Outcome(outcome.clone()));
-                run.notices().is_empty() && !end.is_some_and(|end| end.is_not_modelled())
+                run.notices().is_empty() && run.end().is_none_or(|end| end.is_modelled)
             }
         }
     }
@@ -274,7 +291,7 @@ impl States {
                     if run.go_to(earlier) != earlier {
                         return Ok(0);
                     }
-                    before = Some(before_next(run));
+                    before = Some(before_next(&**run));
                 }
 
                 for index in 0..count {
@@ -299,9 +316,9 @@ impl States {
                     take(&StateView {
                         view: &view,
                         before,
-                        threads: threads(run),
+                        threads: threads(&**run),
                     });
-                    before = Some(before_next(run));
+                    before = Some(before_next(&**run));
                 }
 
                 Ok(count)
@@ -357,7 +374,7 @@ impl States {
             Source::Program(run) => {
                 let limit = run.limit();
                 run.set_limit(limit.min(end));
-                let found = find::in_run(run, target, from, Direction::Forward);
+                let found = find::in_run(&mut **run, target, from, Direction::Forward);
                 run.set_limit(limit);
                 Ok(found)
             }
@@ -365,6 +382,16 @@ impl States {
                 let found = self.find(target, from, Direction::Forward)?;
                 Ok(found.filter(|&number| number <= end))
             }
+        }
+    }
+
+    /// The nearest other state at which a kernel was entered: by a system call, an exception or an
+    /// interrupt. `None` for what is not a kernel.
+    #[cfg(feature = "machine")]
+    pub fn entry(&mut self, from: u64, direction: Direction) -> Option<Entry> {
+        match &mut self.source {
+            Source::Program(run) => run.entry(from, direction == Direction::Forward),
+            Source::Recording(_) => None,
         }
     }
 
@@ -381,7 +408,7 @@ impl States {
         let stop = self.stop.clone();
         match &mut self.source {
             #[cfg(feature = "machine")]
-            Source::Program(run) => Ok(find::in_run(run, target, from, direction)),
+            Source::Program(run) => Ok(find::in_run(&mut **run, target, from, direction)),
             Source::Recording(input) => {
                 let mut found = None;
                 let (first, count) = match direction {
@@ -472,30 +499,22 @@ fn is_met(target: &Target, view: &View<'_>) -> bool {
 }
 
 #[cfg(feature = "machine")]
-fn before_next(run: &Reversible) -> Before {
-    let core = run.core();
-    let rip = core.state.rip;
+fn before_next(run: &dyn ReversibleRun) -> Before {
     Before {
         tid: run.task().thread,
-        regs: unwind_sim_record::registers::live_registers(&core.state, rip),
+        regs: run.registers(),
     }
 }
 
 #[cfg(feature = "machine")]
-fn threads(run: &Reversible) -> Vec<ThreadState> {
+fn threads(run: &dyn ReversibleRun) -> Vec<ThreadState> {
     let all = run.threads().into_iter();
-    let state = all.map(|(thread, truth)| ThreadState {
+    let state = all.map(|thread| ThreadState {
         pid: thread.task.process,
         tid: thread.task.thread,
         name: thread.name,
-        doing: match thread.doing {
-            ThreadActivity::Runs => "runs".to_owned(),
-            ThreadActivity::CanRun => "can run".to_owned(),
-            ThreadActivity::WaitsIn(call) => format!("waits in {call}"),
-            ThreadActivity::Stopped(signal) => format!("stopped by signal {signal}"),
-            ThreadActivity::Traced(tracer) => format!("stopped for its tracer, thread {tracer}"),
-        },
-        truth,
+        doing: thread.doing,
+        truth: thread.truth,
         regs: kept(&thread.at),
     });
     state.collect()

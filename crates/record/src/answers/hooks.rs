@@ -2,9 +2,9 @@
 
 use super::KERNEL_PART;
 use super::calls::{Helper, Walk};
-use super::stopped::{NotMapped, StoppedCore};
 use crate::kernel::callchain::CALLCHAIN;
 use crate::kernel::state::StateLayout;
+use crate::kernel::stopped::{NotMapped, StoppedCore};
 use crate::kernel::{KernelMachine as _, TRAMPOLINES};
 use crate::locate;
 use std::collections::HashMap;

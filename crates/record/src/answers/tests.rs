@@ -18,12 +18,12 @@ use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Symbol};
 use unwind_sim_unwind::truth::TrueKind;
 
 /// Where the kernel is, in physical memory and before it has page tables of its own.
-const CODE: u64 = 16 << 20;
+pub(crate) const CODE: u64 = 16 << 20;
 const SIZE: u64 = 0x8000;
 /// Offsets in it.
-const WORK: u64 = 0x20;
-const HANDLER: u64 = 0x60;
-const CALLCHAIN: u64 = 0xa0;
+pub(crate) const WORK: u64 = 0x20;
+pub(crate) const HANDLER: u64 = 0x60;
+pub(crate) const CALLCHAIN: u64 = 0xa0;
 const UNWIND_START: u64 = 0xe0;
 const UNWIND_NEXT: u64 = 0x100;
 const IDT: u64 = 0x400;
@@ -76,7 +76,7 @@ impl Code {
     }
 }
 
-fn code() -> Vec<u8> {
+pub(crate) fn code() -> Vec<u8> {
     let mut code = Code(Vec::new());
     // lidt; mov $stack, %esp; call work; call more; cli; hlt
     code.with(&[0x0f, 0x01, 0x1c, 0x25], IDT_POINTER);
@@ -104,10 +104,12 @@ fn code() -> Vec<u8> {
     walks::code(&mut code);
 
     code.0.resize(SIZE as usize, 0);
-    // An interrupt gate for `int3`: selector 0x10.
+    // Interrupt gates for an NMI and for `int3`: selector 0x10.
     let target = CODE + HANDLER;
     let gate = target & 0xffff | 0x10 << 16 | 0x8e << 40 | target >> 16 << 48;
-    code.words(IDT + 16 * 3, &[gate, target >> 32]);
+    for vector in [2, 3] {
+        code.words(IDT + 16 * vector, &[gate, target >> 32]);
+    }
     code.words(IDT_POINTER, &[0xfff | (CODE + IDT) << 16, 0]);
     // ip, cs, flags, sp of a `struct pt_regs`.
     code.words(REGS + 128, &[FAKE_IP, 0x10, 0, FAKE_SP]);
@@ -123,7 +125,7 @@ fn code() -> Vec<u8> {
 }
 
 /// An ELF file with one segment.
-fn elf(code: &[u8]) -> Vec<u8> {
+pub(crate) fn elf(code: &[u8]) -> Vec<u8> {
     const HEADERS: u64 = 64 + 56;
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
     file.extend([2, 0, 0x3e, 0, 1, 0, 0, 0]);
@@ -229,7 +231,7 @@ fn btf() -> Btf {
     Btf::parse(Bytes::from_vec(section)).expect("it is BTF")
 }
 
-fn image(without: &str) -> KernelImage {
+pub(crate) fn image(without: &str) -> KernelImage {
     image_with(&[], without)
 }
 
@@ -272,6 +274,37 @@ fn image_with(more: &[(&str, char, u64)], without: &str) -> KernelImage {
     }
 }
 
+/// A computer with the kernel in the ELF file `file`.
+pub(crate) fn boot(file: &[u8]) -> Boot<'_> {
+    Boot {
+        options: BootOptions {
+            image: file,
+            setup_header: None,
+            initrd: None,
+            command_line: "",
+            relocations: None,
+            slide: 0,
+        },
+        memory: 64 << 20,
+        processor: Processor::default(),
+        seed: 0,
+        clock: 0,
+        console_input: &[],
+    }
+}
+
+/// Where it switches between tasks: nowhere, since it has one.
+pub(crate) fn places() -> KernelPlaces {
+    KernelPlaces {
+        code: KernelCode {
+            ranges: vec![IDENTITY],
+            ..KernelCode::default()
+        },
+        begin: CODE + walks::BEGIN,
+        ..KernelPlaces::default()
+    }
+}
+
 fn recorded(
     image: &KernelImage,
     samples_max: Option<u64>,
@@ -285,32 +318,11 @@ fn recorded_of(
     is_only_perf: bool,
 ) -> (Result<Summary, AnswersError>, Trace) {
     let file = elf(&code());
-    let boot = Boot {
-        options: BootOptions {
-            image: &file,
-            setup_header: None,
-            initrd: None,
-            command_line: "",
-            relocations: None,
-            slide: 0,
-        },
-        memory: 64 << 20,
-        processor: Processor::default(),
-        seed: 0,
-        clock: 0,
-        console_input: &[],
-    };
+    let boot = boot(&file);
     let options = AnswersOptions {
         image,
         path: Path::new("vmlinux"),
-        places: &KernelPlaces {
-            code: KernelCode {
-                ranges: vec![IDENTITY],
-                ..KernelCode::default()
-            },
-            begin: CODE + walks::BEGIN,
-            ..KernelPlaces::default()
-        },
+        places: &places(),
         from: ObservedFrom::Start,
         is_only_perf,
         plan: &Plan {

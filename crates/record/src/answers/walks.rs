@@ -6,10 +6,10 @@
 
 use super::calls::{Draft, Function, Walk};
 use super::hooks::words;
-use super::stopped::{NotMapped, StoppedCore};
 use super::{Session, truth};
 use crate::kernel::KernelMachine as _;
 use crate::kernel::callchain::start_regs;
+use crate::kernel::stopped::{NotMapped, StoppedCore};
 use crate::kernel::world::copy_more;
 use std::io::Write;
 use unwind_sim_recordings::console::{self, CONSOLE, ConsoleLine, stack_of_name};

@@ -4,6 +4,8 @@
 pub(crate) mod callchain;
 pub(crate) mod loaded;
 pub(crate) mod state;
+pub(crate) mod stopped;
+pub(crate) mod truth;
 mod uretprobes;
 pub(crate) mod world;
 

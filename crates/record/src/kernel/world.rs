@@ -29,6 +29,10 @@ const BELOW_LINK: u64 = PT_REGS_LEN;
 /// Maximum number of processors whose per-CPU data are looked up (`__per_cpu_offset` has `NR_CPUS`
 /// words, 8192 in distribution kernels).
 const PROCESSORS_MAX: usize = 512;
+/// Bytes of a task's name (`TASK_COMM_LEN`, `include/linux/sched.h`).
+const COMM_LEN: usize = 16;
+/// Maximum number of tasks that are listed.
+const TASKS_MAX: usize = 1 << 12;
 /// Maximum padding at the end of a task's stack, bytes.
 const TOP_PADDING_MAX: u64 = 64;
 
@@ -44,6 +48,8 @@ pub(crate) struct KernelLayout {
     on_cpu: Option<(u64, u64)>,
     pid: u64,
     comm: Option<u64>,
+    /// The first task, and the offset of the list that leads to the others.
+    tasks: Option<(u64, u64)>,
     mm: u64,
     uprobe: Option<[u64; 3]>,
     uretprobes: Option<uretprobes::UprobeOffsets>,
@@ -71,6 +77,9 @@ impl KernelLayout {
             on_cpu: btf.extent("task_struct", "on_cpu"),
             pid: member("task_struct", "pid")?,
             comm: btf.offset("task_struct", "comm"),
+            tasks: symbol(image, bias, "init_task")
+                .ok()
+                .zip(btf.offset("task_struct", "tasks")),
             mm: member("task_struct", "mm")?,
             uprobe: uprobe(btf),
             uretprobes: uretprobes::UprobeOffsets::new(btf),
@@ -81,6 +90,47 @@ impl KernelLayout {
     /// KASLR offset.
     pub(crate) const fn bias(&self) -> u64 {
         self.bias
+    }
+
+    /// The PID of the current task, where there is one processor.
+    pub(crate) fn current_pid<M: KernelMachine>(&self, machine: &mut M) -> Result<u32, M::Error> {
+        let base = machine.word(self.stacks.bases)?;
+        let task = machine.word(self.stacks.current.wrapping_add(base))?;
+        Ok(machine.word(task.wrapping_add(self.pid))? as u32)
+    }
+
+    /// The tasks besides the current one: their PIDs, names, and where each keeps its sp. Empty if the
+    /// image does not say where the list of tasks is.
+    pub(crate) fn resting<M: KernelMachine>(
+        &self,
+        machine: &mut M,
+    ) -> Result<Vec<RestingTask>, M::Error> {
+        let Some((init, tasks)) = self.tasks else {
+            return Ok(Vec::new());
+        };
+        let base = machine.word(self.stacks.bases)?;
+        let current = machine.word(self.stacks.current.wrapping_add(base))?;
+        let mut all = Vec::new();
+        let mut at = init;
+        // The list leads back to the first task; a damaged one may not.
+        for _ in 0..TASKS_MAX {
+            if at != current {
+                let comm = match self.comm {
+                    Some(comm) => name_of(&machine.read(at.wrapping_add(comm), COMM_LEN)?),
+                    None => String::new(),
+                };
+                all.push(RestingTask {
+                    pid: machine.word(at.wrapping_add(self.pid))? as u32,
+                    comm,
+                    sp: machine.word(at.wrapping_add(self.thread_sp))?,
+                });
+            }
+            at = machine.word(at.wrapping_add(tasks))?.wrapping_sub(tasks);
+            if at == init {
+                break;
+            }
+        }
+        Ok(all)
     }
 
     /// The handlers in the interrupt descriptor table, and whether an error code is pushed for
@@ -118,6 +168,20 @@ fn uprobe(btf: &Btf) -> Option<[u64; 3]> {
         btf.offset("uprobe_task", "auprobe")?,
         btf.offset("arch_uprobe", "insn")?,
     ])
+}
+
+/// A task that does not run.
+pub(crate) struct RestingTask {
+    pub(crate) pid: u32,
+    pub(crate) comm: String,
+    /// `thread.sp`, where it keeps what its switch has pushed.
+    pub(crate) sp: u64,
+}
+
+/// The name of a task, which ends with a zero.
+fn name_of(comm: &[u8]) -> String {
+    let name = comm.split(|b| *b == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
 }
 
 /// Addresses that never change for a processor, once they are set up.
@@ -270,15 +334,10 @@ impl<'a> Kernel<'a> {
         };
         self.tasks.push(known);
 
-        // `TASK_COMM_LEN` is 16 (`include/linux/sched.h`).
         let comm = match places.comm {
-            Some(at) => Some(machine.read(address.wrapping_add(at), 16)?),
+            Some(at) => Some(name_of(&machine.read(address.wrapping_add(at), COMM_LEN)?)),
             None => None,
         };
-        let comm = comm.map(|c| {
-            let name = c.split(|b| *b == 0).next().unwrap_or_default();
-            String::from_utf8_lossy(name).into_owned()
-        });
         Ok((known, comm))
     }
 

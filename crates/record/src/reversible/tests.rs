@@ -1,6 +1,6 @@
 //! Any state is the same however it is reached.
 
-use super::Reversible;
+use super::{Reversible, ReversibleRun as _};
 use std::sync::Arc;
 use unwind_sim_emulator::linux::ProcessOptions;
 use unwind_sim_emulator::linux::RunningProgram;
@@ -58,7 +58,7 @@ fn a_state_is_the_same_from_both_sides() {
     }
     // Forwards again, past the end.
     assert_eq!(forward.go_to(u64::MAX), end);
-    assert!(forward.end().is_some_and(|(_, at)| at == end));
+    assert!(forward.end().is_some_and(|found| found.states == end));
 }
 
 #[test]

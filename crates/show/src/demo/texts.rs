@@ -11,7 +11,7 @@ macro_rules! trace {
 }
 
 /// All demos. The first is the one to begin with.
-pub static ALL: [Demo; 11] = [
+pub static ALL: [Demo; 12] = [
     Demo {
         name: "fp",
         about: "frame pointers, and the two instructions at which they lose a frame",
@@ -88,6 +88,13 @@ pub static ALL: [Demo; 11] = [
         recording: trace!("demo-deadlock"),
         source: "demos/deadlock.s",
         text: Narration::Pictured(&DEADLOCK),
+    },
+    Demo {
+        name: "kernel",
+        about: "a page fault, and an NMI in the kernel's entry code, which ORC does not see through",
+        recording: trace!("demo-kernel"),
+        source: "demos/kernel.sh",
+        text: Narration::Pictured(&KERNEL),
     },
 ];
 
@@ -291,6 +298,60 @@ binaries (docs/findings.md). What to try:
 ",
     ),
 ];
+
+const KERNEL: [DemoStep; 11] = [
+    DemoStep::Say(
+        "\
+A program of Linux 6.12, booted in the emulated machine, touches memory for the first time: a page
+fault. The processor has pushed where it was and an error code, and is at the first instruction of
+the kernel. Nobody has called, so the chain is one frame:
+
+",
+    ),
+    words(0, &KERNELS),
+    DemoStep::Say(
+        "
+Four instructions later it calls error_entry. ORC has the caller; the kernel has no frame pointers:
+
+",
+    ),
+    only_chains(1, &KERNELS),
+    DemoStep::Say(
+        "
+error_entry pushes all registers, and its own return address ends up below them. The rows for that say
+where the program's registers are. So the walk goes straight to user mode, and leaves out the caller:
+
+",
+    ),
+    words(2, &KERNELS),
+    DemoStep::Say(
+        "
+There an NMI comes. It has a stack of its own, and the walk goes on where the processor was
+interrupted, but no further:
+
+",
+    ),
+    only_chains(3, &KERNELS),
+    DemoStep::Say(
+        "
+In the NMI's handler, where perf would take the chain, the caller is still missing. The kernel calls
+this stack reliable. A scan finds the return address, among others that are only copies:
+
+",
+    ),
+    only_chains(4, &KERNELS),
+    DemoStep::Say(
+        "
+What to try:
+  unwind-sim demo kernel --step
+  unwind-sim explain US001
+  unwind-sim step --kernel vmlinuz (with a kernel of yours)
+",
+    ),
+];
+
+/// The kernel's own unwinders.
+const KERNELS: [&str; 3] = ["orc:kernel", "fp:kernel", "guess:kernel"];
 
 const DEADLOCK: [DemoStep; 5] = [
     DemoStep::Say(

@@ -22,6 +22,10 @@ impl Stepper<'_> {
         } else {
             SAMPLES_LOOKED_MAX
         };
+        if self.states.is_kernel() {
+            self.say("i goes to the next entry of the kernel, g to a function, ? lists the keys");
+            return Ok(());
+        }
         let found = self.index.look_for_finding(&self.states, limit)?;
         if self.states.is_stopped() {
             self.say("stopped");
@@ -207,6 +211,28 @@ impl Stepper<'_> {
         Ok(())
     }
 
+    /// Goes to where the kernel is entered next, or was before.
+    pub(super) fn go_entry(&mut self, direction: Direction) -> Result<(), InputError> {
+        if !self.states.is_kernel() {
+            self.say("this is not a kernel that was booted: unwind-sim step --kernel FILE");
+            return Ok(());
+        }
+        let Some(entry) = self.states.entry(self.state.number, direction) else {
+            self.message = match direction {
+                Direction::Forward => "the kernel is not entered after this state".to_owned(),
+                Direction::Backward => "the kernel is not entered before this state".to_owned(),
+            };
+            return Ok(());
+        };
+        self.go_or_say(entry.number)?;
+        let from = match entry.from_user {
+            true => "from user mode",
+            false => "in the kernel",
+        };
+        self.message = format!("{}, {from}", entry_name(entry.vector));
+        Ok(())
+    }
+
     pub(super) fn go_thread(&mut self, tid: u32) -> Result<(), InputError> {
         self.find_or_say(&Target::Thread(tid), &format!("thread {tid} does not run"))
     }
@@ -270,6 +296,27 @@ impl Stepper<'_> {
             }
         }
     }
+}
+
+/// What enters a kernel by this vector (Intel SDM volume 3, table 6-1; the first 32 are the processor's).
+fn entry_name(vector: Option<u8>) -> String {
+    let name = match vector {
+        None => return "a system call".to_owned(),
+        Some(0) => "a division error",
+        Some(1) => "a debug exception",
+        Some(2) => "an NMI",
+        Some(3) => "a breakpoint",
+        Some(6) => "an invalid instruction",
+        Some(7) => "no floating-point unit",
+        Some(8) => "a double fault",
+        Some(13) => "a general protection fault",
+        Some(14) => "a page fault",
+        Some(16 | 19) => "a floating-point error",
+        Some(..32) => "an exception",
+        Some(_) => "an interrupt",
+    };
+    let vector = vector.unwrap_or_default();
+    format!("{name} (vector {vector})")
 }
 
 /// Whether the next instruction is one of this name.

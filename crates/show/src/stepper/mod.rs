@@ -227,7 +227,8 @@ impl<'a> Stepper<'a> {
     /// If the recording cannot be read.
     pub fn work(&mut self) -> Result<bool, InputError> {
         if !self.is_explored {
-            let is_enough = self.states.explored() >= EXPLORED_MAX;
+            // A kernel is explored to its end: its checkpoints are bounded by their bytes.
+            let is_enough = !self.states.is_kernel() && self.states.explored() >= EXPLORED_MAX;
             self.is_explored = is_enough || !self.states.explore(PIECE);
         }
         let is_indexed = self.index.covered() >= EXPLORED_MAX || self.index.is_complete();
@@ -277,6 +278,8 @@ impl<'a> Stepper<'a> {
             Key::Char('C') => self.go_wrong(Direction::Backward)?,
             Key::Char('t') => self.go_other_thread(Direction::Forward)?,
             Key::Char('T') => self.go_other_thread(Direction::Backward)?,
+            Key::Char('i') => self.go_entry(Direction::Forward)?,
+            Key::Char('I') => self.go_entry(Direction::Backward)?,
             Key::Char('f') => self.walk_on(),
             Key::Char('F') => self.walk_back(),
             Key::Char('r') => self.next_start(),

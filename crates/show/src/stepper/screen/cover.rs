@@ -17,6 +17,7 @@ c C      next, previous place where an unwinder becomes wrong
 g        go to a number, a function or 0xADDRESS
 /        go to the next instruction or function with a text
 t T      next, previous place where another thread runs
+i I      next, previous place where the kernel is entered
 Tab d    all threads, and the true chain; the text of the demo
 1-9 r    choose an unwinder, its next start path (--regs hw,fake:v5.2)
 Enter    the page of the reason for its end or error

@@ -1,6 +1,6 @@
 //! The emulated machine between two instructions, as a stopped kernel.
 
-use crate::kernel::KernelMachine;
+use super::KernelMachine;
 use crate::registers::live_registers;
 use unwind_sim_emulator::Core;
 use unwind_sim_emulator::state::reg;
@@ -12,33 +12,33 @@ const KERNEL_CS: u64 = 0x10;
 /// Memory that is not mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{address:#x} is not mapped")]
-pub(super) struct NotMapped {
+pub(crate) struct NotMapped {
     /// The first address.
-    pub(super) address: u64,
+    pub(crate) address: u64,
 }
 
 /// The machine. The next instruction is at `rip`.
-pub(super) struct StoppedCore<'a> {
-    pub(super) core: &'a Core,
-    pub(super) rip: u64,
+pub(crate) struct StoppedCore<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) rip: u64,
 }
 
 impl StoppedCore<'_> {
     /// All registers.
-    pub(super) fn live(&self) -> Regs {
+    pub(crate) fn live(&self) -> Regs {
         let mut regs = live_registers(&self.core.state, self.rip);
         regs.set(Reg::Cs, KERNEL_CS);
         regs
     }
 
     /// The argument of a function whose first instruction is the next one (psABI 3.2.3).
-    pub(super) fn argument(&self, number: usize) -> u64 {
+    pub(crate) fn argument(&self, number: usize) -> u64 {
         const ARGUMENTS: [usize; 4] = [reg::RDI, reg::RSI, reg::RDX, reg::RCX];
         self.core.state.gpr(ARGUMENTS[number])
     }
 
     /// The text at `address`, as far as it has at most `max` bytes.
-    pub(super) fn text(&mut self, address: u64, max: usize) -> String {
+    pub(crate) fn text(&mut self, address: u64, max: usize) -> String {
         // Not beyond the page, unless the text is: what follows may not be mapped.
         let mut bytes = Vec::new();
         while bytes.len() < max {
@@ -54,7 +54,7 @@ impl StoppedCore<'_> {
     }
 
     /// Where such a function returns to, and rsp after that (psABI 3.2.2).
-    pub(super) fn back(&mut self) -> Result<(u64, u64), NotMapped> {
+    pub(crate) fn back(&mut self) -> Result<(u64, u64), NotMapped> {
         let rsp = self.core.state.gpr(reg::RSP);
         Ok((self.word(rsp)?, rsp.wrapping_add(8)))
     }

@@ -11,7 +11,7 @@ const PROBED_MAX: u64 = 16;
 /// The chain of the interrupted or probed code that has the registers `sampled`, inside `truth`, which is that of
 /// the code that takes the sample. Unknown if it is not in there. `trampolines` is the code to which a probed
 /// function returns instead of its caller; there the registers are those that the caller is going to have.
-pub(super) fn of_sampled(truth: &Truth, sampled: &Regs, trampolines: &[Range<u64>]) -> Truth {
+pub(crate) fn of_sampled(truth: &Truth, sampled: &Regs, trampolines: &[Range<u64>]) -> Truth {
     let (Some(ip), Some(sp)) = (sampled.get(Reg::Rip), sampled.get(Reg::Rsp)) else {
         return Truth::Unknown;
     };
@@ -37,7 +37,7 @@ pub(super) fn of_sampled(truth: &Truth, sampled: &Regs, trampolines: &[Range<u64
 }
 
 /// The chain from frame `first` on, whose next instruction is at `pc`.
-pub(super) fn from(truth: &Truth, first: usize, pc: u64) -> Truth {
+pub(crate) fn from(truth: &Truth, first: usize, pc: u64) -> Truth {
     let Some(frames) = truth.frames().get(first..).filter(|f| !f.is_empty()) else {
         return Truth::Unknown;
     };
