@@ -439,6 +439,47 @@ fn a_return_address_is_written_through_the_frame_pointer() {
     assert_eq!(m.stats().mismatched, 1);
 }
 
+/// An NMI at each instruction, whose handler has a stack farther up or farther down.
+#[test]
+fn a_kernel_moves_a_return_address_while_nmis_come() {
+    for frame in [HIGHER, OTHER] {
+        for interrupted in 0..5 {
+            let mut m = Machine::new();
+            m.words.2 = true;
+            let outer = m.call(F);
+            let inner = m.call(G);
+            let slot = m.cpu.rsp;
+            for number in 0..5 {
+                match number {
+                    0 => m.push(1),
+                    1 => {
+                        m.words.0.insert(slot, 7);
+                        m.step(Insn::Other, m.cpu.rip + 5, m.cpu.rsp);
+                    }
+                    2 => m.push(FAR),
+                    3 => m.push(inner),
+                    _ => {}
+                }
+                if number == interrupted {
+                    let at = m.trap(FAR, frame);
+                    m.push(3);
+                    m.call(F);
+                    m.push(4);
+                    m.pop();
+                    m.ret();
+                    m.pop();
+                    m.iret(&at);
+                }
+            }
+            assert_eq!(m.callers(), [inner, outer], "{frame:#x} {interrupted}");
+            m.ret();
+            assert_eq!((m.cpu.rip, m.callers()), (inner, vec![outer]));
+            assert_eq!((m.stats().failures(), m.stats().unknown), (0, 0));
+            assert!(!m.tracker.in_doubt(), "{frame:#x} {interrupted}");
+        }
+    }
+}
+
 /// Linux's `error_entry`: it reads its return address, uses the slot for a register, and pushes the address
 /// below all registers. Any other code address that a kernel pushes is data.
 #[test]

@@ -6,7 +6,7 @@ use crate::regs::Reg;
 
 impl super::Machine {
     /// Delivers an interrupt with its frame at `frame`; returns the interrupted state.
-    fn trap(&mut self, handler: u64, frame: u64) -> Cpu {
+    pub(super) fn trap(&mut self, handler: u64, frame: u64) -> Cpu {
         let interrupted = self.cpu;
         self.words.0.insert(frame, interrupted.rip);
         (self.cpu.rip, self.cpu.rsp) = (handler, frame);
@@ -14,7 +14,7 @@ impl super::Machine {
         interrupted
     }
 
-    fn iret(&mut self, to: &Cpu) {
+    pub(super) fn iret(&mut self, to: &Cpu) {
         let before = self.cpu;
         self.cpu = *to;
         let (suspended, words) = (&mut self.suspended, &mut self.words);

@@ -164,8 +164,20 @@ impl Tracker {
         world: &mut dyn World,
     ) {
         let frames = self.chain.frames.len();
-        // Words at the slot are overwritten; those below it are below what was just written.
-        while self.planted.last().is_some_and(|p| p.slot <= slot) {
+        // Words at the slot are overwritten; those below it are below what was just written. Those of the
+        // code that a handler has interrupted may be on another stack.
+        let first = self.chain.last().first;
+        let is_handler = self
+            .chain
+            .frames
+            .get(first)
+            .is_some_and(|f| f.kind != TrueKind::Call);
+        let is_outer = |p: &Planted| is_handler && p.frames <= first;
+        while self
+            .planted
+            .last()
+            .is_some_and(|p| p.slot <= slot && !is_outer(p))
+        {
             self.planted.pop();
         }
 
