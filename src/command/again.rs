@@ -24,7 +24,16 @@ pub(crate) const EXPLAIN: Printed = Printed {
     name: &["explain"],
     own: &["sample", "unwinder", "regs", "against"],
     left_out: &[
-        "tid", "time", "limit", "group_by", "strict", "baseline", "threads", "json",
+        "tid",
+        "time",
+        "limit",
+        "group_by",
+        "strict",
+        "baseline",
+        "threads",
+        "json",
+        // It belongs to a console log, of which no sample is shown.
+        "recording",
     ],
 };
 

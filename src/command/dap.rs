@@ -23,7 +23,8 @@ Arguments of launch:
   trace, case     the path of a recording or a case
   from            the first state: a number or a function
   stopOnEntry     false to go on from there
-  options         options of `unwind-sim step`, such as [\"--unwinder\", \"dwarf,orc\"]
+  options         options of `unwind-sim step`, such as [\"--unwinder\", \"dwarf,orc\"]; a kernel
+                  that is booted is named here, as [\"--kernel\", \"vmlinuz\"]
 
 Examples:
   unwind-sim dap")]
@@ -63,6 +64,7 @@ fn open(
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             (options.states.subject(None, &words)?, None)
         }
+        dap::Subject::Kernel => (options.states.subject(None, &[])?, None),
     };
     let Some(subject) = subject else {
         anyhow::bail!("nothing to launch");

@@ -9,6 +9,8 @@ pub enum Subject {
     Program(Vec<String>),
     /// The path of a recording or case.
     File(String),
+    /// A kernel that is booted, which the options name.
+    Kernel,
 }
 
 /// The arguments of `launch`.
@@ -45,6 +47,8 @@ impl Launch {
             Some(other) => Err(format!("{name} is {other}, not a list of strings")),
         };
 
+        let options = texts("options")?;
+        let names_kernel = |option: &String| option.split('=').next() == Some("--kernel");
         let (program, trace, case) = (text("program")?, text("trace")?, text("case")?);
         let subject = match (program, trace, case) {
             (Some(program), None, None) => {
@@ -55,6 +59,7 @@ impl Launch {
 
             // What a file is, its contents say; the two keys are for people.
             (None, Some(file), None) | (None, None, Some(file)) => Subject::File(file),
+            (None, None, None) if options.iter().any(names_kernel) => Subject::Kernel,
             (None, None, None) => {
                 return Err("nothing to launch: program, trace or case is missing".to_owned());
             }
@@ -68,7 +73,7 @@ impl Launch {
                 Some(Value::Number(number)) => Some(number.to_string()),
                 _ => text("from")?,
             },
-            options: texts("options")?,
+            options,
             // By default, because a run without breakpoints is over at once.
             stop_on_entry: match arguments.get("stopOnEntry") {
                 None | Some(Value::Null) => true,
@@ -97,6 +102,14 @@ mod tests {
         let launch = launch.expect("it can be");
         assert_eq!(launch.subject, Subject::File("t.bin".to_owned()));
         assert!(!launch.stop_on_entry);
+
+        for options in [
+            json!(["--kernel", "k"]),
+            json!(["--seed", "1", "--kernel=k"]),
+        ] {
+            let launch = Launch::of(&json!({"options": options})).expect("it can be");
+            assert_eq!(launch.subject, Subject::Kernel);
+        }
     }
 
     #[test]
@@ -104,6 +117,7 @@ mod tests {
         for (arguments, problem) in [
             (json!({}), "is missing"),
             (json!(null), "is missing"),
+            (json!({"options": ["--kernels"]}), "is missing"),
             (json!({"program": "a", "case": "b"}), "only one"),
             (json!({"program": 1}), "program is 1"),
             (json!({"program": "a", "args": "b"}), "args is"),

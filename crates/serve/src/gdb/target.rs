@@ -33,8 +33,9 @@ const EROFS: u8 = 30;
 const BREAKPOINTS_MAX: usize = 4096;
 const WATCHPOINTS_MAX: usize = 64;
 
-/// gdb's number for a thread that Linux numbers 0: the idle task. gdb takes 0 for any thread.
-const IDLE: usize = 1 << 32;
+/// gdb's number for a thread that Linux numbers 0: the idle task. gdb takes 0 for any thread, and has an int
+/// for the number of one. Linux gives no thread this number (`PID_MAX_LIMIT`).
+const IDLE: u32 = 1 << 22;
 
 /// A debuggee as `gdbstub` sees it.
 pub(super) struct GdbTarget<'a> {
@@ -89,13 +90,14 @@ impl<'a> GdbTarget<'a> {
 
 /// gdb's number of a thread.
 pub(super) fn gdb_tid(tid: u32) -> Tid {
-    let number = usize::try_from(tid).unwrap_or(IDLE);
-    Tid::new(number).unwrap_or(Tid::MIN.saturating_add(IDLE - 1))
+    let number = if tid == 0 { IDLE } else { tid };
+    Tid::MIN.saturating_add(number as usize - 1)
 }
 
 /// Linux's number of a thread.
 pub(super) fn linux_tid(tid: Tid) -> u32 {
-    u32::try_from(tid.get()).unwrap_or(0)
+    let number = u32::try_from(tid.get()).unwrap_or(IDLE);
+    if number == IDLE { 0 } else { number }
 }
 
 impl Target for GdbTarget<'_> {
@@ -335,5 +337,19 @@ impl HwWatchpoint for GdbTarget<'_> {
             .iter()
             .position(|w| Some(w) == wanted.as_ref());
         Ok(at.map(|at| self.watchpoints.remove(at)).is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{gdb_tid, linux_tid};
+
+    #[test]
+    fn gdb_can_name_each_thread() {
+        for tid in [0, 1, 4_194_303] {
+            let number = gdb_tid(tid);
+            assert!(i32::try_from(number.get()).is_ok_and(|number| number > 0));
+            assert_eq!(linux_tid(number), tid);
+        }
     }
 }

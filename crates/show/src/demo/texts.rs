@@ -342,10 +342,10 @@ this stack reliable. A scan finds the return address, among others that are only
     only_chains(4, &KERNELS),
     DemoStep::Say(
         "
-What to try:
-  unwind-sim demo kernel --step
-  unwind-sim explain US001
-  unwind-sim step --kernel vmlinuz (with a kernel of yours)
+With a kernel of yours, step --kernel shows the same at any instruction. What to try:
+  unwind-sim demo kernel -o kernel.bin
+  unwind-sim compare kernel.bin --unwinder orc:kernel
+  unwind-sim explain US501
 ",
     ),
 ];
