@@ -132,6 +132,7 @@ impl Subject {
     }
 
     /// The words on a command line that name it again.
+    #[cfg(feature = "terminal")]
     pub(crate) fn given_words(&self) -> Vec<OsString> {
         match self.kind {
             SubjectKind::File | SubjectKind::Kernel => self.words.clone(),
