@@ -98,3 +98,37 @@ impl<'a> KernelGenerated<'a> {
         new
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unwind_sim_recordings::kernel::KernelSymbols;
+
+    const CHANGE: u64 = 0xffff_ffff_8100_1000;
+    const SLIDE: u64 = 0x200_0000;
+
+    #[test]
+    fn what_is_in_no_list_is_looked_for_again_once_a_list_has_changed() {
+        let map = format!("{CHANGE:016x} t bpf_ksym_del\n");
+        let symbols = KernelSymbols::from_map(map.as_bytes()).expect("it is a map");
+        let kernel = KernelImage::of_symbols(symbols, None);
+        let mut generated = KernelGenerated::of(&kernel, SLIDE);
+        assert!(generated.is_hook(CHANGE + SLIDE) && !generated.is_hook(CHANGE));
+
+        let memory = AddressSpace::default();
+        let (inside, outside) = (MODULES.start, MODULES.end);
+        assert!(generated.is_unknown(inside) && !generated.is_unknown(outside));
+        assert_eq!(generated.read(inside, &memory).len(), 0);
+        assert!(!generated.is_unknown(inside) && generated.is_unknown(inside + 1));
+        assert_eq!(generated.forget().len(), 0);
+        assert!(generated.is_unknown(inside));
+
+        // What is mapped is known, until a list changes.
+        generated.known.push(inside..inside + 16);
+        assert!(!generated.is_unknown(inside + 15));
+        let forgotten = generated.forget();
+        let ranges: Vec<&Range<u64>> = forgotten.iter().map(|code| &code.range).collect();
+        assert_eq!(ranges, [&(inside..inside + 16)]);
+        assert!(generated.is_unknown(inside + 15));
+    }
+}

@@ -201,22 +201,6 @@ impl KernelShadow {
         self.shadow.task()
     }
 
-    /// The true chain of a task that does not run, whose switch pushed to `sp`; from the function on that
-    /// called the switch. `None` if the task has not run since the start.
-    pub fn resting(&self, sp: u64, back: u64) -> Option<Truth> {
-        let number = *self.tasks.numbers.get(&(sp & !(KERNEL_STACK - 1)))?;
-        let task = Task {
-            process: self.task().process,
-            thread: number,
-        };
-        let at = Cpu {
-            rsp: sp,
-            ..Cpu::default()
-        };
-        let whole = self.shadow.truth_of(task, &at)?;
-        Some(truth::from(&whole, 1, back))
-    }
-
     /// The shadow stack of the task that runs.
     pub fn tracker(&self) -> &Tracker {
         self.shadow.tracker()
@@ -227,45 +211,39 @@ impl KernelShadow {
         self.shadow.truth(core, rip)
     }
 
-    /// The true chain of the task that left the processor with this rsp (`thread.sp`), from the function that it
-    /// left in on.
+    /// The true chain of the task that left the processor with this rsp (`thread.sp`), from the function on that
+    /// called the switch. Unknown if the task has not run since the start.
     pub fn truth_at_rest(&self, core: &Core, rsp: u64) -> Truth {
         let slot = rsp.wrapping_add(8 * INACTIVE_WORDS as u64);
         let Ok(pc) = core.memory.read_u64(slot) else {
             return Truth::Unknown;
         };
-        let top = |cfa, saved| TrueFrame {
-            pc,
-            cfa,
-            kind: TrueKind::Top,
-            saved,
-        };
         // It has not run yet.
         if pc == self.tasks.places.begin {
-            return Truth::Complete(vec![top(0, None)]);
+            return Truth::Complete(vec![TrueFrame {
+                pc,
+                cfa: 0,
+                kind: TrueKind::Top,
+                saved: None,
+            }]);
         }
 
-        let Some(thread) = self.tasks.numbers.get(&(rsp & !(KERNEL_STACK - 1))) else {
+        let Some(&thread) = self.tasks.numbers.get(&(rsp & !(KERNEL_STACK - 1))) else {
             return Truth::Unknown;
         };
         let task = Task {
-            thread: *thread,
+            thread,
             ..self.shadow.task()
         };
         let at = Cpu {
             rsp,
             ..cpu_at(&core.state, pc)
         };
-        let truth = self.shadow.truth_of(task, &at).unwrap_or_default();
         // The innermost frame is that of the code that switches.
-        let mut frames = truth.frames().iter().skip(1).copied();
-        let Some(first) = frames.next().filter(|frame| frame.pc == pc) else {
-            return Truth::Unknown;
-        };
-        let frames = [top(first.cfa, first.saved)].into_iter().chain(frames);
-        match truth.is_complete() {
-            true => Truth::Complete(frames.collect()),
-            false => Truth::Known(frames.collect()),
+        let whole = self.shadow.truth_of(task, &at).unwrap_or_default();
+        match whole.frames().get(1) {
+            Some(caller) if caller.pc == pc => truth::from(&whole, 1, pc),
+            _ => Truth::Unknown,
         }
     }
 
@@ -307,5 +285,56 @@ impl SystemObserver for KernelShadow {
     fn left(&mut self, core: &Core) {
         self.shadow
             .replace(|tracker| Some(leave(tracker, &core.state)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unwind_sim_emulator::{AddressSpace, Permissions};
+
+    const STACK: Range<u64> = 0x10_0000..0x10_0000 + KERNEL_STACK;
+    const CALLER: u64 = 0x40_0010;
+    const BEGIN: u64 = 0x40_0100;
+
+    /// The truth of a task that was left with rsp at `at`, where the word that its switch returns to is `pc`.
+    fn truth_at_rest(at: u64, pc: u64) -> Truth {
+        let mut memory = AddressSpace::default();
+        let mapped = memory.map(STACK, Permissions::READ_WRITE);
+        mapped.expect("it is free");
+        let slot = at + 8 * INACTIVE_WORDS as u64;
+        let written = memory.write(slot, &pc.to_le_bytes());
+        written.expect("it is mapped");
+
+        let mut shadow = KernelShadow::new(KernelPlaces {
+            begin: BEGIN,
+            ..KernelPlaces::default()
+        });
+        let task = Task {
+            thread: 5,
+            ..shadow.task()
+        };
+        shadow.tasks.numbers.insert(STACK.start, task.thread);
+        let entry = Cpu {
+            rsp: slot,
+            ..Cpu::default()
+        };
+        let tracker = Tracker::prepared(&entry, CALLER, STACK.end);
+        shadow.shadow.thread_starts(task, tracker);
+        shadow.truth_at_rest(&Core::new(memory), at)
+    }
+
+    #[test]
+    fn a_task_at_rest_begins_with_the_caller_of_its_switch() {
+        let at = STACK.end - 0x100;
+        let truth = truth_at_rest(at, CALLER);
+        let frames: Vec<(u64, TrueKind)> = truth.frames().iter().map(|f| (f.pc, f.kind)).collect();
+        assert_eq!(frames, [(CALLER, TrueKind::Top)]);
+        assert!(truth.is_complete());
+        // Another task was here, or none has run.
+        assert_eq!(truth_at_rest(at, CALLER + 1), Truth::Unknown);
+        let truth = truth_at_rest(at, BEGIN);
+        assert!(truth.is_complete());
+        assert_eq!(truth.frames()[0].pc, BEGIN);
     }
 }

@@ -244,7 +244,7 @@ impl Seen {
                 },
                 name: task.comm,
                 doing: "does not run".to_owned(),
-                truth: shadow.resting(task.sp, back).unwrap_or(Truth::Unknown),
+                truth: shadow.truth_at_rest(core, task.sp),
                 at: Preserved {
                     rip: back,
                     rsp: task.sp.wrapping_add(8 * (INACTIVE_WORDS as u64 + 1)),
