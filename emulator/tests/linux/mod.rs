@@ -15,7 +15,7 @@ mod written;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use unwind_sim_emulator::linux::{
     Kernel, Limits, Notice, Outcome, ProcessObserver, ProcessOptions, Task,
 };
@@ -109,7 +109,7 @@ exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
 exec \"$0\" \"$@\"";
 
 /// Runs a program natively.
-fn native(program: &Path, arguments: &[&str], cwd: &Path) -> std::process::Output {
+fn native(program: &Path, arguments: &[&str], cwd: &Path) -> Output {
     Command::new("sh")
         .args(["-c", AS_THE_MACHINE])
         .arg(program)
@@ -139,7 +139,7 @@ fn both<O: ProcessObserver>(name: &str, arguments: &[&str], observer: &mut O) ->
 
     let native = native(&program, arguments, &cwd);
     let ours = String::from_utf8_lossy(process.stdout()).into_owned();
-    let theirs = String::from_utf8_lossy(&native.stdout).into_owned();
+    let theirs = with_lost_steps(&ours, &native, || self::native(&program, arguments, &cwd));
 
     match outcome {
         Outcome::Exited(status) => assert_eq!(Some(status), native.status.code()),
@@ -154,6 +154,53 @@ fn both<O: ProcessObserver>(name: &str, arguments: &[&str], observer: &mut O) ->
     }
 
     [ours, theirs]
+}
+
+/// What a native run said, where the lines of steps that its hypervisor lost are those of further runs.
+///
+/// A virtual machine's single step may arrive without DR6.BS when the host interrupts it just then. Linux takes
+/// #DB with an empty DR6 for int1 (`exc_debug_user` in arch/x86/kernel/traps.c), so SIGTRAP has `TRAP_BRKPT` in
+/// place of `TRAP_TRACE`: once in 2,280 runs of `calls/stops` on a busy host. What Linux says each time stays a
+/// difference.
+fn with_lost_steps(ours: &str, native: &Output, again: impl Fn() -> Output) -> String {
+    const TRAP_TRACE: &str = "si_code = 2";
+    const TRAP_BRKPT: &str = "si_code = 1";
+    const RUNS: usize = 5;
+    let lines = |text: &[u8]| {
+        let text = String::from_utf8_lossy(text);
+        text.split('\n').map(str::to_owned).collect::<Vec<_>>()
+    };
+    let ours: Vec<_> = ours.split('\n').collect();
+    let mut theirs = lines(&native.stdout);
+    let is_lost = |ours: &str, theirs: &str| ours == TRAP_TRACE && theirs == TRAP_BRKPT;
+    for _ in 0..RUNS {
+        if !ours.iter().zip(&theirs).any(|(a, b)| is_lost(a, b)) {
+            break;
+        }
+        for ((ours, theirs), again) in ours.iter().zip(&mut theirs).zip(lines(&again().stdout)) {
+            if is_lost(ours, theirs) {
+                *theirs = again;
+            }
+        }
+    }
+    theirs.join("\n")
+}
+
+/// A step that was lost once is asked for again; one that Linux reports each time as a breakpoint is not.
+#[test]
+fn lost_steps_are_asked_for_again() {
+    let said = |text: &str| Output {
+        status: std::process::ExitStatus::default(),
+        stdout: text.into(),
+        stderr: Vec::new(),
+    };
+    let [right, lost] = ["si_code = 2\nrip = 1\n", "si_code = 1\nrip = 1\n"];
+    let asked = |ours, first, next| with_lost_steps(ours, &said(first), || said(next));
+    assert_eq!(asked(right, lost, right), right);
+    assert_eq!(asked(right, lost, lost), lost);
+    assert_eq!(asked(lost, right, lost), right);
+    let other = "si_code = 2\nrip = 2\n";
+    assert_eq!(asked(right, other, right), other);
 }
 
 #[test]
