@@ -11,17 +11,20 @@
 //!
 //! Source: Intel SDM volume 3; AMD APM volume 2. Not modelled: protected and compatibility mode, so no
 //! 32-bit programs; task switches; breakpoints of ports; process-context identifiers, which `cpuid` does
-//! not claim; machine checks; performance counters; system management mode; virtualization.
+//! not claim; machine checks; system management mode; virtualization.
 
 mod alignment;
 pub mod boot;
 mod breakpoints;
 mod controls;
+mod counted;
+mod counters;
 mod cpuid;
 mod deliver;
 mod descriptor;
 pub mod devices;
 pub mod initramfs;
+mod last_branches;
 mod ports;
 mod privileged;
 mod registers;
@@ -33,10 +36,11 @@ use crate::address_space::{AddressSpace, Controls};
 use crate::core::Core;
 use crate::flags;
 use crate::machine::{Exit, Machine, Observer};
-use crate::processor::{Gates, Processor};
+use crate::processor::{Gates, Processor, Vendor};
 use crate::state::{Preserved, reg};
 use crate::stop::{Call, Exception};
 use boot::Entry;
+pub use counted::NoCounters;
 use devices::{Devices, Reset};
 use registers::{Registers, cr0, cr4, efer, msr};
 pub use snapshot::{SystemSnapshot, SystemState};
@@ -62,6 +66,10 @@ const EVENTS_MAX: u32 = 1 << 20;
 /// How often exceptions and interrupts may be delivered before an instruction is executed: no kernel's
 /// stack has room for so many frames, so all are at the same place.
 const DELIVERIES_MAX: u32 = 1 << 16;
+
+/// A revision with which Linux uses the TSC deadline of a Skylake's timer (`deadline_match` in
+/// arch/x86/kernel/apic/apic.c).
+const MICROCODE: u32 = 0xf0;
 
 /// Vectors of exceptions.
 mod vector {
@@ -90,6 +98,8 @@ pub enum Stopped {
     /// `hlt` with interrupts disabled: nothing can happen any longer. This is how a kernel without
     /// power management ends after "reboot: Power down".
     Halted,
+    /// The power was switched off.
+    PoweredOff,
     /// A device was asked to reset the computer.
     Reset(Reset),
     /// An exception while a double fault was delivered: a processor resets itself.
@@ -120,6 +130,7 @@ impl fmt::Display for Stopped {
         match self {
             Stopped::Limit => f.write_str("the limit of instructions was reached"),
             Stopped::Halted => f.write_str("the processor was halted with interrupts disabled"),
+            Stopped::PoweredOff => f.write_str("the power was switched off"),
             Stopped::Reset(reset) => {
                 write!(f, "the kernel reset the computer ({})", reset.as_str())
             }
@@ -263,6 +274,17 @@ impl System {
         self.machine.core.seed = seed;
     }
 
+    /// Makes the devices those of a computer with ACPI, whose tables [`boot`] places: the local APIC is enabled,
+    /// the power can be switched off, and firmware has loaded microcode.
+    pub fn add_acpi(&mut self) {
+        if self.machine.core.processor.vendor() == Vendor::Intel {
+            self.registers.microcode = MICROCODE;
+        }
+        if let Some(devices) = self.devices() {
+            devices.add_acpi();
+        }
+    }
+
     /// Puts the processor where a loaded kernel starts.
     pub fn start(&mut self, entry: &Entry) {
         let (base, limit) = entry.gdt;
@@ -331,7 +353,11 @@ impl System {
             if left == 0 {
                 return Stopped::Limit;
             }
-            self.advance(left, observer);
+            if self.registers.counters.is_some() {
+                self.advance_counted(left, observer);
+            } else {
+                self.advance(left, observer);
+            }
             self.tell(observer);
             if O::STOPS && observer.has_stopped() {
                 return Stopped::Limit;
@@ -359,6 +385,10 @@ impl System {
             return;
         };
         devices.update(now);
+        if devices.is_off() {
+            self.ended = Some(Stopped::PoweredOff);
+            return;
+        }
         if let Some(reset) = devices.reset() {
             self.ended = Some(Stopped::Reset(reset));
             return;
@@ -389,7 +419,12 @@ impl System {
         if checks && self.is_misaligned() {
             return self.raise_exception(Exception::Alignment);
         }
-        let is_one = checks || shadow != Shadow::Nothing || steps || resumes || has_breakpoints;
+        let is_one = checks
+            || shadow != Shadow::Nothing
+            || steps
+            || resumes
+            || has_breakpoints
+            || self.is_recording();
         let most = if is_one {
             1
         } else {
@@ -456,11 +491,16 @@ impl System {
         }
     }
 
-    /// How long until a device does something, at least one instruction.
+    /// How long until a device does something or a counter overflows, at least one instruction.
     fn until_event(&mut self) -> u64 {
         let now = self.now();
         let next = self.devices().and_then(|devices| devices.next_event(now));
-        next.map_or(u64::MAX, |next| next.saturating_sub(now).max(1))
+        let next = next.map_or(u64::MAX, |next| next.saturating_sub(now).max(1));
+        let privilege = self.privilege();
+        let counters = self.registers.counters.as_ref();
+        counters.map_or(next, |counters| {
+            next.min(counters.until_overflow(privilege))
+        })
     }
 
     /// Delivers an NMI or an interrupt, if there is one that the processor accepts.

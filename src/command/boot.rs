@@ -19,6 +19,9 @@ use unwind_sim_unwind::image::{AddressSpace, Mapping, Owner};
 /// The command line of every kernel; --append adds to it. Of what a PC has, the machine has no ACPI
 /// tables and no PCI; a kernel that panics resets the computer, which ends the run.
 const COMMAND_LINE: &str = "console=ttyS0 acpi=off pci=off panic=-1";
+/// That of a computer with ACPI: it has a local APIC, which performance counters interrupt. Without `noapic` Linux
+/// expects an I/O APIC, and leaves the 8259 masked.
+const COMMAND_LINE_ACPI: &str = "console=ttyS0 noapic pci=off panic=-1";
 /// The default memory, bytes.
 const MEMORY: u64 = 512 << 20;
 /// The least memory, bytes: what comes before the kernel.
@@ -66,6 +69,10 @@ pub(crate) struct BootOptionArgs {
     /// With --kernel: what is typed at the console. By default nothing is.
     #[arg(long, value_name = "FILE", requires = "kernel")]
     console_input: Option<PathBuf>,
+    /// With --kernel: give the processor performance counters and last branch records (LBR), so that perf's
+    /// hardware events exist and interrupt with NMIs. The processor must be Intel's x86-64-v3, as by default.
+    #[arg(long, requires = "kernel")]
+    pmu: bool,
 }
 
 /// A kernel to boot, and the computer around it.
@@ -99,6 +106,7 @@ pub(crate) struct BootFiles {
     console_input: Option<Owner>,
     command_line: String,
     memory: usize,
+    has_counters: bool,
     slide: u64,
 }
 
@@ -116,6 +124,7 @@ impl BootOptionArgs {
             (self.append.is_some(), "--append"),
             (self.memory.is_some(), "--memory"),
             (self.console_input.is_some(), "--console-input"),
+            (self.pmu, "--pmu"),
         ];
         let given = options.iter().find(|(given, _)| *given);
         given.map(|(_, option)| *option)
@@ -176,7 +185,10 @@ impl BootArgs {
         let console_input = self.options.console_input.as_deref();
         let console_input = console_input.map(|path| contents(path, "a file", CONSOLE_INPUT_MAX));
 
-        let mut command_line = COMMAND_LINE.to_owned();
+        let mut command_line = match self.options.pmu {
+            true => COMMAND_LINE_ACPI.to_owned(),
+            false => COMMAND_LINE.to_owned(),
+        };
         if let Some(more) = self
             .options
             .append
@@ -193,6 +205,7 @@ impl BootArgs {
             console_input: console_input.transpose()?,
             command_line,
             memory: self.options.memory.unwrap_or(MEMORY as usize),
+            has_counters: self.options.pmu,
             slide: self.kaslr.unwrap_or(0),
         })
     }
@@ -247,9 +260,11 @@ impl BootFiles {
                 command_line: &self.command_line,
                 relocations: kernel.relocations.as_deref(),
                 slide: self.slide,
+                acpi: self.has_counters,
             },
             memory: self.memory,
             processor,
+            has_counters: self.has_counters,
             seed,
             clock,
             console_input: (self.console_input.as_ref()).map_or(&[], |owner| (**owner).as_ref()),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use unwind_sim_emulator::Processor;
 use unwind_sim_emulator::system::boot::{self, BootError, BootOptions};
 use unwind_sim_emulator::system::devices::Unknown;
-use unwind_sim_emulator::system::{Stopped, System, SystemObserver};
+use unwind_sim_emulator::system::{NoCounters, Stopped, System, SystemObserver};
 
 /// Number of instructions between looks at the clock and at the console.
 const SLICE: u64 = 1 << 20;
@@ -28,12 +28,37 @@ pub struct Boot<'a> {
     pub memory: usize,
     /// The processor.
     pub processor: Processor,
+    /// Whether the processor has performance counters and last branch records.
+    pub has_counters: bool,
     /// The seed of all random numbers.
     pub seed: u64,
     /// The time of day at the start, seconds since 1970.
     pub clock: u64,
     /// What comes in at the console.
     pub console_input: &'a [u8],
+}
+
+impl Boot<'_> {
+    /// The computer with the loaded kernel, in front of its first instruction.
+    ///
+    /// # Errors
+    /// If the kernel cannot be loaded, or the processor cannot have what it should.
+    pub fn load(&self) -> Result<System, LoadError> {
+        let mut system = System::new(self.memory, self.processor, self.clock);
+        system.set_seed(self.seed);
+        if self.has_counters {
+            system.add_counters()?;
+        }
+        if self.options.acpi {
+            system.add_acpi();
+        }
+        let entry = boot::place(&self.options, system.memory_mut())?;
+        system.start(&entry);
+        if let Some(devices) = system.devices() {
+            devices.add_typed(self.console_input);
+        }
+        Ok(system)
+    }
 }
 
 /// How a run ended.
@@ -53,6 +78,7 @@ impl BootEnd {
         match self {
             BootEnd::Stopped(Stopped::Limit) => "limit",
             BootEnd::Stopped(Stopped::Halted) => "halted",
+            BootEnd::Stopped(Stopped::PoweredOff) => "powered-off",
             BootEnd::Stopped(Stopped::Reset(_)) => "reset",
             BootEnd::Stopped(Stopped::TripleFault { .. }) => "triple-fault",
             BootEnd::Stopped(Stopped::Unmodelled { .. }) => "unmodelled",
@@ -67,7 +93,12 @@ impl BootEnd {
     pub const fn is_end_of_kernel(&self) -> bool {
         matches!(
             self,
-            BootEnd::Stopped(Stopped::Halted | Stopped::Reset(_) | Stopped::TripleFault { .. })
+            BootEnd::Stopped(
+                Stopped::Halted
+                    | Stopped::PoweredOff
+                    | Stopped::Reset(_)
+                    | Stopped::TripleFault { .. }
+            )
         )
     }
 
@@ -120,12 +151,23 @@ impl BootRun {
     }
 }
 
+/// Why there is no computer with this kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The kernel cannot be loaded.
+    #[error(transparent)]
+    Boot(#[from] BootError),
+    /// The processor cannot have performance counters.
+    #[error(transparent)]
+    Counters(#[from] NoCounters),
+}
+
 /// Why a kernel was not run.
 #[derive(Debug, thiserror::Error)]
 pub enum BootRunError {
     /// It cannot be loaded.
     #[error(transparent)]
-    Boot(#[from] BootError),
+    Load(#[from] LoadError),
     /// What the console said cannot be written.
     #[error(transparent)]
     Console(#[from] io::Error),
@@ -215,13 +257,7 @@ pub fn run_by<O: SystemObserver>(
     observed: &Observed<'_, O>,
 ) -> Result<BootRun, BootRunError> {
     let begin = Instant::now();
-    let mut system = System::new(boot.memory, boot.processor, boot.clock);
-    system.set_seed(boot.seed);
-    let entry = boot::place(&boot.options, system.memory_mut())?;
-    system.start(&entry);
-    if let Some(devices) = system.devices() {
-        devices.add_typed(boot.console_input);
-    }
+    let mut system = boot.load()?;
 
     let mut last = LastLines::default();
     let mut is_observed = observed.from == ObservedFrom::Start;

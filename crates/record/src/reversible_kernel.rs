@@ -13,7 +13,7 @@ mod checkpoints;
 mod computer;
 mod seen;
 
-use crate::boot::Boot;
+use crate::boot::{Boot, LoadError};
 use crate::kernel::world::KernelLayout;
 use crate::kernel_stacks::KernelPlaces;
 use crate::reversible::{Entry, Look, ReversibleRun, RunEnd, RunThread};
@@ -25,7 +25,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use unwind_sim_emulator::Core;
 use unwind_sim_emulator::linux::Task;
-use unwind_sim_emulator::system::boot::BootError;
 use unwind_sim_emulator::system::{Stopped, SystemSnapshot};
 use unwind_sim_recordings::kernel::KernelImage;
 use unwind_sim_recordings::model;
@@ -94,7 +93,7 @@ impl ReversibleKernel {
         boot: &Boot<'_>,
         subject: KernelSubject,
         stop: Arc<AtomicBool>,
-    ) -> Result<ReversibleKernel, BootError> {
+    ) -> Result<ReversibleKernel, LoadError> {
         ReversibleKernel::start_spaced(boot, subject, stop, Spacing::DEFAULT)
     }
 
@@ -103,7 +102,7 @@ impl ReversibleKernel {
         subject: KernelSubject,
         stop: Arc<AtomicBool>,
         spacing: Spacing,
-    ) -> Result<ReversibleKernel, BootError> {
+    ) -> Result<ReversibleKernel, LoadError> {
         let bias = boot.options.slide;
         let mut scout = Computer::start(boot, &subject.places)?;
         let mut walker = Computer::start(boot, &subject.places)?;
@@ -440,7 +439,11 @@ fn nowhere(_: &Core, _: u64, _: Task, _: &World) -> bool {
 fn is_over(end: &Stopped) -> bool {
     matches!(
         end,
-        Stopped::Halted | Stopped::WaitsForEver | Stopped::Reset(_) | Stopped::TripleFault { .. }
+        Stopped::Halted
+            | Stopped::PoweredOff
+            | Stopped::WaitsForEver
+            | Stopped::Reset(_)
+            | Stopped::TripleFault { .. }
     )
 }
 

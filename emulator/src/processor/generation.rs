@@ -51,6 +51,11 @@ impl Generation {
         }
     }
 
+    /// Whether its performance counters are modelled: see `system::counters`.
+    pub fn has_counters(self) -> bool {
+        self == Generation::Skylake
+    }
+
     /// Family, model and stepping, as `/proc/cpuinfo` shows them. Programs choose code by the model
     /// alone (GCC's `arch=` of `target_clones` does), so a generation of which some models have
     /// AVX-512 and some do not is one of those without. That of Skylake is the client's: the servers'

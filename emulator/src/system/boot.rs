@@ -15,10 +15,12 @@
 //! | `0x92000` | the GDT                                       |
 //! | `0x93000` | the page tables, six pages                    |
 //! | `0x9e000` | the end of the stack, which grows down        |
+//! | `0xf0000` | the ACPI tables, if there are any             |
 //!
 //! Not here: unpacking a bzImage, the contents of an initial RAM disk (`initramfs`), and the
 //! registers, which the caller sets from [`Entry`].
 
+pub(super) mod acpi;
 mod error;
 mod header;
 mod image;
@@ -93,6 +95,8 @@ pub struct BootOptions<'a> {
     /// How far the kernel's virtual addresses are moved, bytes: a multiple of 2 MiB, as address space
     /// randomisation (KASLR) chooses one. 0 leaves the kernel as it was linked.
     pub slide: u64,
+    /// Whether there are ACPI tables: see [`System::add_acpi`](super::System::add_acpi).
+    pub acpi: bool,
 }
 
 /// The processor's state at the kernel's first instruction: 64-bit mode, paging on, interrupts off.
@@ -152,7 +156,8 @@ pub fn place(options: &BootOptions<'_>, ram: &mut [u8]) -> Result<Entry, BootErr
     }
     header.set_loader(options.slide != 0);
 
-    put(ram, BOOT_PARAMS, &zero_page(&header, memory))?;
+    let root = options.acpi.then(|| acpi::place(ram)).transpose()?;
+    put(ram, BOOT_PARAMS, &zero_page(&header, memory, root))?;
     place_tables(ram)?;
 
     Ok(Entry {
@@ -208,8 +213,8 @@ fn place_initrd(
     Ok(())
 }
 
-/// The zero page: the setup header and the e820 map. All else is zero: no screen, no ACPI tables.
-fn zero_page(header: &Header, memory: u64) -> Vec<u8> {
+/// The zero page: the setup header, the e820 map, and where the ACPI tables begin. All else is zero: no screen.
+fn zero_page(header: &Header, memory: u64, root: Option<u64>) -> Vec<u8> {
     // The kernel ignores a map of fewer than two entries (`append_e820_table`). As a PC's BIOS has
     // it, so that the kernel's messages are the same as there.
     let map = [
@@ -221,6 +226,11 @@ fn zero_page(header: &Header, memory: u64) -> Vec<u8> {
 
     let mut page = vec![0; PAGE as usize];
     header.write(&mut page);
+    field::write(
+        &mut page,
+        field::ACPI_RSDP_ADDR,
+        &root.unwrap_or(0).to_le_bytes(),
+    );
     field::write(&mut page, field::E820_ENTRIES, &[map.len() as u8]);
     let mut at = field::E820_TABLE;
     for (range, kind) in map {

@@ -2,7 +2,8 @@
 //!
 //! Source: Intel SDM volume 2, CPUID; AMD APM volume 3, appendix E.
 
-use super::devices::TICKS_PER_SECOND;
+use super::counters;
+use super::devices::{CRYSTAL, TICKS_PER_SECOND};
 use super::registers::{Registers, cr4};
 use crate::isa::cpuid;
 use crate::processor::{Processor, Vendor};
@@ -25,8 +26,6 @@ const LEAF_MAX: u32 = 0x16;
 const ALWAYS_RUNNING_TIMER: u32 = 1 << 2;
 /// Leaf 0x8000_0007, edx: the TSC never stops, and does not change its rate.
 const INVARIANT_TSC: u32 = 1 << 8;
-/// The frequency of the crystal from which that of the TSC is made, Hz.
-const CRYSTAL: u32 = 25_000_000;
 
 /// eax, ebx, ecx and edx of a leaf.
 pub(super) fn leaf(
@@ -43,13 +42,19 @@ pub(super) fn leaf(
         1 => {
             let has_xsave = registers.cr4 & cr4::OSXSAVE != 0;
             let ecx = ecx & !OSXSAVE | if has_xsave { OSXSAVE } else { 0 };
-            [eax, ebx, ecx | ECX, edx | EDX]
+            let counters = if registers.counters.is_some() {
+                counters::CAPABILITIES_ECX
+            } else {
+                0
+            };
+            [eax, ebx, ecx | ECX | counters, edx | EDX]
         }
         6 => [ALWAYS_RUNNING_TIMER, 0, 0, 0],
         7 if subleaf == 0 => {
             let own = if is_intel { STRUCTURED_EDX_INTEL } else { 0 };
             [eax, ebx | STRUCTURED_EBX, ecx | STRUCTURED_ECX, edx | own]
         }
+        0xa if registers.counters.is_some() => counters::LEAF,
         // The ratio of the TSC to the crystal, and the crystal's frequency.
         0x15 if is_intel => [1, hertz / CRYSTAL, CRYSTAL, 0],
         // MHz: of the processor, at most, and of the bus.

@@ -1,7 +1,7 @@
-//! The devices around the processor: what Linux needs of a PC without ACPI, MP table and PCI.
+//! The devices around the processor: what Linux needs of a PC without MP table and PCI.
 //!
 //! Two 8259A whose output is wired to the local APIC's LINT0, the 8254 timer (IRQ 0), a 16550A
-//! UART (IRQ 4), the MC146818 clock (IRQ 8), the ports that reset a PC. Everything follows from
+//! UART (IRQ 4), the MC146818 clock (IRQ 8), the ports that reset a PC, and, with ACPI, those that switch it off. Everything follows from
 //! the accesses and from the virtual time that they are given: there is no other clock.
 //!
 //! Not modelled: keyboard, PCI, DMA, disks, display. Ports without a device read as all ones.
@@ -11,6 +11,7 @@ mod local_apic;
 mod pic;
 mod pit;
 mod ports;
+mod power;
 mod serial;
 #[cfg(test)]
 mod tests;
@@ -21,8 +22,9 @@ use cmos::Cmos;
 use local_apic::LocalApic;
 use pic::Pics;
 use pit::Pit;
+use power::Power;
 use serial::Serial;
-pub use ticks::TICKS_PER_SECOND;
+pub use ticks::{CRYSTAL, TICKS_PER_SECOND};
 pub use unknown::Unknown;
 use unknown::UnknownAccesses;
 
@@ -65,6 +67,7 @@ pub struct Devices {
     pit: Pit,
     serial: Serial,
     cmos: Cmos,
+    power: Option<Power>,
     /// Bits 3 to 0 of port 0x61; bit 0 is the gate of the timer's channel 2.
     system_control: u8,
     reset_control: u8,
@@ -84,11 +87,24 @@ impl Devices {
             pit: Pit::new(),
             serial: Serial::new(),
             cmos: Cmos::new(seconds_since_1970),
+            power: None,
             system_control: 0,
             reset_control: 0,
             reset: None,
             unknown: UnknownAccesses::default(),
         }
+    }
+
+    /// Makes them as the ACPI tables say: with power management, and with a local APIC through which the 8259
+    /// interrupts the processor.
+    pub(super) fn add_acpi(&mut self) {
+        self.power = Some(Power::default());
+        self.apic.enable();
+    }
+
+    /// Whether the power was switched off.
+    pub(super) fn is_off(&self) -> bool {
+        self.power.as_ref().is_some_and(|power| power.is_off)
     }
 
     /// Whether registers of a device are at the physical address: the local APIC's page.

@@ -3,7 +3,7 @@
 //! Source: Intel SDM volume 2. Where Intel's and AMD's processors differ, the vendor's.
 
 use super::deliver::Raised;
-use super::registers::{cr0, is_canonical, msr};
+use super::registers::{cr0, cr4, is_canonical, msr};
 use super::{Next, Shadow, System, vector};
 use crate::address_space::Refusal;
 use crate::flags;
@@ -107,6 +107,7 @@ impl System {
             }
             Sysenter => self.enter_system(),
             Rdtsc | Rdtscp | Rdpid => self.read_time(insn),
+            Rdpmc => self.read_counter(),
             Lfs | Lgs | Lss => self.load_pointer(insn),
             Sysretq => {
                 self.require_ring0()?;
@@ -182,7 +183,6 @@ impl System {
                     false => Err(Raised::general()),
                 }
             }
-            Rdpmc => Err(Raised::general()),
             _ => {
                 self.end_unmodelled("an instruction of ring 0");
                 Ok(())
@@ -213,6 +213,21 @@ impl System {
         if insn.mnemonic() == Mnemonic::Rdtscp {
             state.set_gpr(reg::RCX, number);
         }
+        Ok(())
+    }
+
+    /// `rdpmc`.
+    fn read_counter(&mut self) -> Result<(), Raised> {
+        if self.registers.cr4 & cr4::PCE == 0 {
+            self.require_ring0()?;
+        }
+        let number = self.machine.core.state.gpr(reg::RCX) as u32;
+        let counters = self.registers.counters.as_deref();
+        let value = counters.and_then(|counters| counters.counter(number));
+        let value = value.ok_or_else(Raised::general)?;
+        let state = &mut self.machine.core.state;
+        state.set::<32>(reg::RAX as u8, value);
+        state.set::<32>(reg::RDX as u8, value >> 32);
         Ok(())
     }
 
@@ -336,6 +351,10 @@ impl System {
         let ask = |number| core.state.gpr(number) as u32;
         let (leaf, subleaf) = (ask(reg::RAX), ask(reg::RCX));
         let answer = cpuid::leaf(&core.processor, &self.registers, leaf, subleaf);
+        if leaf == 1 && self.registers.microcode != 0 {
+            let revision = u64::from(self.registers.microcode) << 32;
+            self.registers.set_kept(msr::BIOS_SIGN_ID, revision);
+        }
         for (number, value) in [reg::RAX, reg::RBX, reg::RCX, reg::RDX]
             .into_iter()
             .zip(answer)

@@ -3,6 +3,7 @@
 //!
 //! Source: Intel SDM volume 3, "control registers", and volume 4; AMD APM volume 2, appendix A.
 
+use super::counters::Counters;
 use super::devices::Devices;
 use crate::processor::{Processor, Vendor};
 use hashbrown::HashMap;
@@ -29,6 +30,7 @@ pub(super) mod cr4 {
     pub(in crate::system) const TSD: u64 = 1 << 2;
     pub(in crate::system) const DE: u64 = 1 << 3;
     pub(in crate::system) const PAE: u64 = 1 << 5;
+    pub(in crate::system) const PCE: u64 = 1 << 8;
     pub(in crate::system) const OSFXSR: u64 = 1 << 9;
     pub(in crate::system) const UMIP: u64 = 1 << 11;
     pub(in crate::system) const FSGSBASE: u64 = 1 << 16;
@@ -53,6 +55,7 @@ pub(super) mod efer {
 /// Numbers of model-specific registers.
 pub(super) mod msr {
     pub(in crate::system) const TSC: u32 = 0x10;
+    pub(in crate::system) const BIOS_SIGN_ID: u32 = 0x8b;
     pub(in crate::system) const SYSENTER_CS: u32 = 0x174;
     pub(in crate::system) const EFER: u32 = 0xc000_0080;
     pub(in crate::system) const STAR: u32 = 0xc000_0081;
@@ -72,12 +75,12 @@ struct Kept(u32, u64, u64);
 
 /// Those of all processors.
 const KEPT: [Kept; 12] = [
-    Kept(0x8b, 0, u64::MAX),                         // IA32_BIOS_SIGN_ID
-    Kept(msr::SYSENTER_CS, 0, 0xffff_ffff),          // IA32_SYSENTER_CS
-    Kept(0x175, 0, u64::MAX),                        // IA32_SYSENTER_ESP
-    Kept(0x176, 0, u64::MAX),                        // IA32_SYSENTER_EIP
+    Kept(msr::BIOS_SIGN_ID, 0, u64::MAX),
+    Kept(msr::SYSENTER_CS, 0, 0xffff_ffff), // IA32_SYSENTER_CS
+    Kept(0x175, 0, u64::MAX),               // IA32_SYSENTER_ESP
+    Kept(0x176, 0, u64::MAX),               // IA32_SYSENTER_EIP
     Kept(msr::PAT, 0x0007_0406_0007_0406, u64::MAX), // IA32_PAT
-    Kept(0x1d9, 0, 0b11),                            // IA32_DEBUGCTL: LBR, BTF
+    Kept(0x1d9, 0, 0b11),                   // IA32_DEBUGCTL: LBR, BTF
     Kept(msr::STAR, 0, u64::MAX),
     Kept(msr::LSTAR, 0, u64::MAX),
     Kept(msr::CSTAR, 0, u64::MAX),
@@ -153,6 +156,10 @@ pub(super) struct Registers {
     pub(super) task: SystemSegment,
     /// What was written to [`msr::TSC`], less the time then.
     pub(super) tsc_offset: u64,
+    /// Performance counters, if the processor has them.
+    pub(super) counters: Option<Box<Counters>>,
+    /// The revision of the microcode that firmware has loaded; 0 for none.
+    pub(super) microcode: u32,
     kept: HashMap<u32, (u64, u64)>,
     /// Numbers that do not exist, each with how often it was asked for.
     pub(super) unknown: HashMap<u32, u64>,
@@ -178,6 +185,8 @@ impl Registers {
             ldt: SystemSegment::default(),
             task: SystemSegment::default(),
             tsc_offset: 0,
+            counters: None,
+            microcode: 0,
             kept: kept
                 .map(|&Kept(number, value, mask)| (number, (value, mask)))
                 .collect(),
@@ -202,6 +211,9 @@ impl Registers {
         if Devices::is_msr(number) {
             return devices.msr_read(number, now);
         }
+        if let Some(counters) = self.counters_with(number) {
+            return counters.read(number);
+        }
         match (number, self.kept.get(&number)) {
             (msr::EFER, _) => Some(self.efer),
             (msr::TSC, _) => Some(now.wrapping_add(self.tsc_offset)),
@@ -223,6 +235,9 @@ impl Registers {
     ) -> Option<()> {
         if Devices::is_msr(number) {
             return devices.msr_write(number, value, now);
+        }
+        if let Some(counters) = self.counters_with(number) {
+            return counters.write(number, value);
         }
         // Addresses must be canonical.
         let is_address = matches!(
@@ -262,6 +277,12 @@ impl Registers {
                 None
             }
         }
+    }
+
+    /// The performance counters, if they have the register.
+    fn counters_with(&mut self, number: u32) -> Option<&mut Counters> {
+        let counters = self.counters.as_deref_mut();
+        counters.filter(|_| Counters::is_msr(number))
     }
 
     fn count_unknown(&mut self, number: u32) {

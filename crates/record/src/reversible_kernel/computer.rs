@@ -1,6 +1,6 @@
 //! A computer with what is known of its run: its shadow stacks, and where it is.
 
-use crate::boot::Boot;
+use crate::boot::{Boot, LoadError};
 use crate::kernel::PID;
 use crate::kernel::stopped::StoppedCore;
 use crate::kernel::world::KernelLayout;
@@ -11,7 +11,6 @@ use std::sync::Arc;
 use unwind_sim_emulator::linux::Task;
 use unwind_sim_emulator::machine::{BlockId, Executed};
 use unwind_sim_emulator::state::Preserved;
-use unwind_sim_emulator::system::boot::{self, BootError};
 use unwind_sim_emulator::system::{Stopped, System, SystemEntry, SystemObserver};
 use unwind_sim_emulator::{Core, Observer};
 use unwind_sim_recordings::world::World;
@@ -111,16 +110,10 @@ impl Search {
 
 impl Computer {
     /// A computer with a kernel that has not executed anything.
-    pub(super) fn start(boot: &Boot<'_>, places: &KernelPlaces) -> Result<Computer, BootError> {
-        let mut system = System::new(boot.memory, boot.processor, boot.clock);
-        system.set_seed(boot.seed);
-        let entry = boot::place(&boot.options, system.memory_mut())?;
-        system.start(&entry);
+    pub(super) fn start(boot: &Boot<'_>, places: &KernelPlaces) -> Result<Computer, LoadError> {
+        let mut system = boot.load()?;
         // What is kept is bounded by the checkpoints; more than all of memory never changes.
         system.machine.core.memory.set_history_max(usize::MAX);
-        if let Some(devices) = system.devices() {
-            devices.add_typed(boot.console_input);
-        }
         let known = Known {
             shadow: KernelShadow::new(places.clone()),
             number: 0,

@@ -8,6 +8,7 @@ use std::ops::Range;
 /// Offsets in a bzImage and in the zero page, which are the same.
 pub(super) mod field {
     /// `e820_entries`, one byte.
+    pub(in super::super) const ACPI_RSDP_ADDR: u64 = 0x70;
     pub(in super::super) const E820_ENTRIES: u64 = 0x1e8;
     /// `setup_sects`, where the header starts.
     pub(in super::super) const SETUP_SECTS: u64 = 0x1f1;

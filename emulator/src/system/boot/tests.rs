@@ -67,6 +67,7 @@ fn options(image: &[u8]) -> BootOptions<'_> {
         command_line: "console=ttyS0",
         relocations: None,
         slide: 0,
+        acpi: false,
     }
 }
 

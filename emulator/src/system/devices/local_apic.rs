@@ -23,6 +23,7 @@ const VECTOR_MIN: u8 = 16;
 const TIMER: usize = 0;
 const PERFORMANCE: usize = 2;
 const LINT0: usize = 3;
+const LINT1: usize = 4;
 const ERROR: usize = 5;
 const ENTRIES: usize = 6;
 
@@ -89,6 +90,13 @@ impl LocalApic {
             nmi: false,
             lint0: false,
         }
+    }
+
+    /// Enables it as firmware does: LINT0 is the 8259, LINT1 the NMI.
+    pub(super) fn enable(&mut self) {
+        self.spurious |= SOFTWARE_ENABLE;
+        self.entries[LINT0] = DELIVERY_EXTINT;
+        self.entries[LINT1] = DELIVERY_NMI;
     }
 
     fn software_enabled(&self) -> bool {

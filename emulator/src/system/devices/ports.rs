@@ -1,5 +1,6 @@
 //! Which device a port belongs to.
 
+use super::power::Power;
 use super::{Devices, Reset, Unknown};
 
 /// The first port of the serial port ttyS0.
@@ -34,7 +35,7 @@ const REFRESH_TICKS: u64 = 15_000;
 /// Bit 1 of port 0x92: address line 20 is not masked.
 const A20: u8 = 1 << 1;
 
-/// Whether the port has a device that takes bytes.
+/// Whether the port has a device that takes bytes, and that is always there.
 fn is_known(port: u16) -> bool {
     matches!(
         port,
@@ -65,14 +66,14 @@ impl Devices {
         if bytes == 1 && port == RESET_CONTROL {
             return u32::from(self.reset_control);
         }
-        if !ports.clone().any(is_known) {
+        if !ports.clone().any(|port| self.is_known(port)) {
             self.unknown.add(Unknown::PortRead(port));
             return u32::MAX >> (32 - 8 * bytes.clamp(1, 4));
         }
 
         let mut value = 0;
         for (number, port) in ports.enumerate() {
-            let byte = if is_known(port) {
+            let byte = if self.is_known(port) {
                 self.read_byte(port, now)
             } else {
                 0xff
@@ -92,20 +93,27 @@ impl Devices {
             self.write_reset_control(value as u8);
             return;
         }
-        if !ports.clone().any(is_known) {
+        if !ports.clone().any(|port| self.is_known(port)) {
             self.unknown.add(Unknown::PortWrite(port));
             return;
         }
 
         for (port, byte) in ports.zip(value.to_le_bytes()) {
-            if is_known(port) {
+            if self.is_known(port) {
                 self.write_byte(port, byte, now);
             }
         }
         self.move_lines(now);
     }
 
+    fn is_known(&self, port: u16) -> bool {
+        is_known(port) || self.power.is_some() && Power::has_port(port)
+    }
+
     fn read_byte(&mut self, port: u16, now: u64) -> u8 {
+        if let Some(power) = self.power.as_ref().filter(|_| Power::has_port(port)) {
+            return power.read(port);
+        }
         match port {
             0x20 | 0x21 | 0xa0 | 0xa1 | 0x4d0 | 0x4d1 => self.pics.read(port),
             PIT..=PIT_LAST => self.pit.read(port - PIT, now),
@@ -119,6 +127,9 @@ impl Devices {
     }
 
     fn write_byte(&mut self, port: u16, value: u8, now: u64) {
+        if let Some(power) = self.power.as_mut().filter(|_| Power::has_port(port)) {
+            return power.write(port, value);
+        }
         match port {
             0x20 | 0x21 | 0xa0 | 0xa1 | 0x4d0 | 0x4d1 => self.pics.write(port, value),
             PIT..=PIT_LAST => self.pit.write(port - PIT, value, now),

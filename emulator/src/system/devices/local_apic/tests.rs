@@ -143,15 +143,16 @@ fn one_shot_timer() {
     apic.write(DIVIDE, 0x3, 0);
     apic.write(LVT_TIMER, 0xec, 0);
     apic.write(INITIAL, 1000, 500);
-    assert_eq!(apic.next_event(500), Some(16_500));
-    assert_eq!(apic.read(CURRENT, 500 + 16 * 400), Some(600));
+    // A tick of the crystal is 40 of the TSC: 25 MHz and 1 GHz.
+    assert_eq!(apic.next_event(500), Some(640_500));
+    assert_eq!(apic.read(CURRENT, 500 + 40 * 16 * 400), Some(600));
 
-    apic.update(16_499);
+    apic.update(640_499);
     assert!(!apic.interrupt());
-    apic.update(16_500);
+    apic.update(640_500);
     assert_eq!(apic.acknowledge(), Some(0xec));
-    assert_eq!(apic.read(CURRENT, 20_000), Some(0));
-    assert_eq!(apic.next_event(20_000), None);
+    assert_eq!(apic.read(CURRENT, 700_000), Some(0));
+    assert_eq!(apic.next_event(700_000), None);
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn divide_values() {
         apic.write(DIVIDE, code, 0);
         apic.write(LVT_TIMER, 0xec, 0);
         apic.write(INITIAL, 10, 0);
-        assert_eq!(apic.next_event(0), Some(10 * divisor), "{code:#x}");
+        assert_eq!(apic.next_event(0), Some(10 * 40 * divisor), "{code:#x}");
     }
 }
 
@@ -172,9 +173,9 @@ fn a_running_count_continues_with_another_divisor() {
     apic.write(DIVIDE, 0xb, 0);
     apic.write(LVT_TIMER, 0xec, 0);
     apic.write(INITIAL, 1000, 0);
-    apic.write(DIVIDE, 0x3, 400);
-    assert_eq!(apic.read(CURRENT, 400), Some(600));
-    assert_eq!(apic.next_event(400), Some(400 + 600 * 16));
+    apic.write(DIVIDE, 0x3, 16_000);
+    assert_eq!(apic.read(CURRENT, 16_000), Some(600));
+    assert_eq!(apic.next_event(16_000), Some(16_000 + 600 * 16 * 40));
 }
 
 #[test]
@@ -184,18 +185,19 @@ fn periodic_timer() {
     apic.write(LVT_TIMER, PERIODIC | 0xec, 0);
     apic.write(INITIAL, 1000, 0);
     for period in 1..5 {
-        assert_eq!(apic.next_event(period * 1000 - 1), Some(period * 1000));
-        apic.update(period * 1000);
+        let time = period * 40_000;
+        assert_eq!(apic.next_event(time - 1), Some(time));
+        apic.update(time);
         assert_eq!(apic.acknowledge(), Some(0xec));
-        apic.write(EOI, 0, period * 1000);
+        apic.write(EOI, 0, time);
     }
 
     // Missed periods are one interrupt; the phase stays.
-    apic.update(10_300);
+    apic.update(412_000);
     assert_eq!(apic.acknowledge(), Some(0xec));
-    assert_eq!(apic.read(CURRENT, 10_300), Some(700));
-    apic.write(INITIAL, 0, 10_300);
-    assert_eq!(apic.next_event(10_300), None);
+    assert_eq!(apic.read(CURRENT, 412_000), Some(700));
+    apic.write(INITIAL, 0, 412_000);
+    assert_eq!(apic.next_event(412_000), None);
 }
 
 #[test]
@@ -205,12 +207,12 @@ fn a_masked_timer_counts_without_interrupting() {
     apic.write(LVT_TIMER, 0x1_00ec, 0);
     apic.write(INITIAL, u32::MAX, 0);
     assert_eq!(apic.next_event(0), None);
-    assert_eq!(apic.read(CURRENT, 1000), Some(u32::MAX - 1000));
+    assert_eq!(apic.read(CURRENT, 40_000), Some(u32::MAX - 1000));
 
     // Expired while masked: nothing is kept.
-    apic.write(INITIAL, 10, 1000);
-    apic.write(LVT_TIMER, 0xec, 2000);
-    apic.update(3000);
+    apic.write(INITIAL, 10, 40_000);
+    apic.write(LVT_TIMER, 0xec, 50_000);
+    apic.update(60_000);
     assert!(!apic.interrupt());
 }
 

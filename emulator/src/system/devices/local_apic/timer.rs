@@ -1,4 +1,9 @@
-//! The APIC's timer: one-shot, periodic and TSC-deadline mode. Its input clock is the TSC's.
+//! The APIC's timer: one-shot, periodic and TSC-deadline mode. Its clock is the crystal's.
+
+use crate::system::devices::{CRYSTAL, TICKS_PER_SECOND};
+
+/// Ticks of the TSC for each of the crystal.
+const TICKS: u64 = TICKS_PER_SECOND / CRYSTAL as u64;
 
 /// The divide configuration register has these bits.
 const DIVIDE_BITS: u32 = 0b1011;
@@ -39,7 +44,7 @@ impl Timer {
     fn divisor(&self) -> u64 {
         // Bits 3, 1 and 0: 0 divides by 2, 6 by 128, 7 by 1.
         let code = (self.divide & 3) | ((self.divide >> 1) & 4);
-        1 << ((code + 1) & 7)
+        TICKS << ((code + 1) & 7)
     }
 
     fn period(&self) -> u64 {
