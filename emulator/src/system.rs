@@ -432,12 +432,16 @@ impl System {
         };
         let (start, executed_before) = (self.machine.core.state.rip, self.executed());
         self.machine.core.state.single_iteration = steps || has_breakpoints;
-        let is_observed = O::WANTED && self.privilege() == 0;
+        let privilege = self.privilege();
+        let is_observed = O::WANTED && privilege == 0;
         let exit = if is_observed {
             self.machine.run_system(most, true, observer)
         } else {
             self.machine.run_system(most, O::WANTED, &mut ())
         };
+        if exit == Exit::System {
+            self.count_executed(privilege);
+        }
         if O::STOPS && observer.has_stopped() && self.executed() == executed_before {
             // Nothing was executed, so what is delayed still is.
             self.shadow = shadow;

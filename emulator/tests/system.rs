@@ -21,6 +21,11 @@ const PAGE: u64 = 4096;
 /// The most instructions of a case; the environment needs about 40,000.
 const INSTRUCTIONS_MAX: u64 = 1_000_000;
 
+/// The code of a case of performance counters, which neither QEMU nor Bochs has.
+const CODE_OF_COUNTER: &str = "\
+    b91b000000b8000de0fe31d20f30b90f080000b8ff0100000f30b934080000b8000400000f30b986\
+    010000b8c00052000f30b9c1000000b8f6ffffff0f3031c9ffc3ebfc";
+
 fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/system")
 }
@@ -166,6 +171,45 @@ fn a_restored_computer_does_the_same_again() {
             }
         }
     }
+}
+
+/// A counter of ten instructions interrupts as the local APIC says, with an NMI in front of the eleventh, whether
+/// blocks are executed or single instructions.
+#[test]
+fn an_overflowing_counter_interrupts() {
+    // The local APIC in x2APIC mode, enabled, with an NMI for counters; instructions of ring 0; -10.
+    let text = "case counter
+    wrmsr of IA32_APIC_BASE, SVR, LVT performance counter, IA32_PERFEVTSEL0, IA32_PMC0
+    xor     %ecx, %ecx
+1:  inc     %ebx
+    jmp     1b
+code CODE
+both v=2";
+    let text = text.replace("CODE", CODE_OF_COUNTER);
+    let [case] = &cases::parse(&text).expect("complete")[..] else {
+        panic!("one case");
+    };
+    let environment = environment();
+    let start = |counters: bool| {
+        let mut system = load(&environment, case);
+        if counters {
+            system.add_counters().expect("a Skylake");
+        }
+        system
+    };
+    // wrmsr counts itself, so xor is the second, and the other eight are four turns of the loop.
+    let expected = "v=2 i=20040 c=8 f=2 s=31000 t=10 h=36fd8 A=fffffff6 B=4 C=0 D=0";
+    assert_eq!(run(&mut start(true)), [expected]);
+
+    let mut system = start(true);
+    while system.executed() < INSTRUCTIONS_MAX && system.run(1, &mut ()) == Stopped::Limit {}
+    assert_eq!(run(&mut system), [expected]);
+
+    // Without counters the register does not exist.
+    let events = run(&mut start(false));
+    assert!(events[0].starts_with("v=d e=0 i=20030 "), "{events:?}");
+    let mut other = System::new(MEMORY, Processor::new(Vendor::Amd), 0);
+    assert!(other.add_counters().is_err());
 }
 
 #[test]

@@ -26,14 +26,23 @@ impl System {
     /// [`System::advance`], with performance counters: what is executed is counted, and branches are recorded.
     pub(super) fn advance_counted<O: SystemObserver>(&mut self, left: u64, observer: &mut O) {
         let (executed, privilege) = (self.executed(), self.privilege());
+        if let Some(counters) = &mut self.registers.counters {
+            counters.start_at(executed);
+        }
         let recorded = self.is_recording().then(|| self.next_branch());
         self.advance(left, observer);
-        let count = self.executed() - executed;
         if let Some(branch) = recorded {
-            self.record_branch(branch, count != 0);
+            self.record_branch(branch, self.executed() != executed);
         }
+        self.count_executed(privilege);
+    }
+
+    /// Counts what was executed at this privilege level since that was counted last: also in front of an
+    /// instruction that may read or write a counter.
+    pub(super) fn count_executed(&mut self, privilege: u8) {
+        let executed = self.executed();
         let counters = self.registers.counters.as_mut();
-        if counters.is_some_and(|counters| counters.count(count, privilege))
+        if counters.is_some_and(|counters| counters.count_to(executed, privilege))
             && let Some(devices) = self.devices()
         {
             devices.performance_interrupt();

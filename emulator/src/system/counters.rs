@@ -136,6 +136,8 @@ pub(super) struct Counters {
     overflowed: u64,
     debugctl: u64,
     branches: LastBranches,
+    /// How many instructions had been executed when they were counted last.
+    counted: u64,
 }
 
 impl Counters {
@@ -150,6 +152,7 @@ impl Counters {
             overflowed: 0,
             debugctl: 0,
             branches: LastBranches::default(),
+            counted: 0,
         }
     }
 
@@ -250,9 +253,21 @@ impl Counters {
             .unwrap_or(u64::MAX)
     }
 
+    /// What was executed before does not count.
+    pub(super) fn start_at(&mut self, executed: u64) {
+        self.counted = executed;
+    }
+
+    /// [`Counters::count`], up to so many instructions that were executed in all.
+    pub(super) fn count_to(&mut self, executed: u64, privilege: u8) -> bool {
+        let count = executed - self.counted;
+        self.counted = executed;
+        self.count(count, privilege)
+    }
+
     /// Counts instructions that were executed at this privilege level. Returns whether a counter that interrupts
     /// has overflowed.
-    pub(super) fn count(&mut self, instructions: u64, privilege: u8) -> bool {
+    fn count(&mut self, instructions: u64, privilege: u8) -> bool {
         let mut interrupts = false;
         let mut overflowed = 0;
         for index in 0..GENERAL {
