@@ -50,7 +50,7 @@ struct Spacing {
 
 impl Spacing {
     const DEFAULT: Spacing = Spacing {
-        checkpoints: 1 << 22,
+        checkpoints: 1 << 20,
         snapshots: 1 << 18,
     };
 }

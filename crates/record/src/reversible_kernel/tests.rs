@@ -10,14 +10,24 @@ const SPACING: Spacing = Spacing {
     snapshots: 2,
 };
 
+/// So near that ways over many checkpoints are joined.
+const NEAR: Spacing = Spacing {
+    checkpoints: 1,
+    snapshots: 2,
+};
+
 fn start() -> ReversibleKernel {
+    start_spaced(SPACING)
+}
+
+fn start_spaced(spacing: Spacing) -> ReversibleKernel {
     let subject = KernelSubject {
         image: image(""),
         path: PathBuf::from("vmlinux"),
         places: places(),
     };
     let file = elf(&code());
-    ReversibleKernel::start_spaced(&boot(&file), subject, Arc::default(), SPACING)
+    ReversibleKernel::start_spaced(&boot(&file), subject, Arc::default(), spacing)
         .expect("it can be loaded")
 }
 
@@ -62,7 +72,8 @@ fn a_state_is_the_same_from_both_sides() {
         assert_eq!(state(run), states[number as usize], "{number}");
     };
     let mut other = start();
-    for run in [&mut run, &mut other] {
+    let mut near = start_spaced(NEAR);
+    for run in [&mut run, &mut other, &mut near] {
         (0..count).rev().for_each(|number| again(run, number));
         // In no order: 7 and the number have no common factor.
         assert_ne!(count % 7, 0);
@@ -73,6 +84,15 @@ fn a_state_is_the_same_from_both_sides() {
         (0..count).rev().for_each(|number| again(run, number));
     }
     assert!(other.checkpoints.last_at(u64::MAX) < run.executed() as usize + 8);
+
+    // A way over many checkpoints has few parts.
+    let mut near = start_spaced(NEAR);
+    near.explore_to(u64::MAX);
+    let last = near.checkpoints.last_at(u64::MAX);
+    assert!(last > 33, "{last}");
+    assert_eq!(near.checkpoints.ways(0, last).len(), last / 16 + last % 16);
+    assert_eq!(near.checkpoints.ways(15, 33).len(), 3);
+    assert_eq!(near.checkpoints.ways(1, 17).len(), 16);
 }
 
 #[test]
