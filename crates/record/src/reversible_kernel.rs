@@ -11,6 +11,7 @@
 
 mod checkpoints;
 mod computer;
+mod patched;
 mod seen;
 
 use crate::boot::Boot;

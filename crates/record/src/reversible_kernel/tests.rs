@@ -3,6 +3,7 @@
 use super::*;
 use crate::answers::tests::{CALLCHAIN, CODE, HANDLER, WORK, boot, code, elf, image, places};
 use unwind_sim_recordings::model::Sample;
+use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind};
 
 /// Checkpoints and snapshots so near to each other that all of them are used.
 const SPACING: Spacing = Spacing {
@@ -93,6 +94,47 @@ fn a_state_is_the_same_from_both_sides() {
     assert_eq!(near.checkpoints.ways(0, last).len(), last / 16 + last % 16);
     assert_eq!(near.checkpoints.ways(15, 33).len(), 3);
     assert_eq!(near.checkpoints.ways(1, 17).len(), 16);
+}
+
+#[test]
+fn code_is_that_in_memory() {
+    /// Where nothing is executed, far from what is.
+    const FAR: u64 = 0x7000;
+    // A file in which nothing is patched yet.
+    let mut file = code();
+    file[WORK as usize] = 0x90;
+    file[FAR as usize] = 0x90;
+    let mut kernel = image("");
+    kernel.image = Arc::new(Image::new(ImageParts {
+        name: "vmlinux".to_owned(),
+        sections: vec![Section {
+            kind: SectionKind::Text,
+            address: CODE,
+            data: Bytes::from_vec(file),
+        }],
+        symbols: kernel.image.symbols().to_vec(),
+        ..ImageParts::default()
+    }));
+    kernel.range = CODE..CODE + 0x8000;
+    let subject = KernelSubject {
+        image: kernel,
+        path: PathBuf::from("vmlinux"),
+        places: places(),
+    };
+    let loaded = elf(&code());
+    let mut run = ReversibleKernel::start_spaced(&boot(&loaded), subject, Arc::default(), SPACING)
+        .expect("it can be loaded");
+    let byte = |run: &ReversibleKernel, at: u64| {
+        let space = run.world().space(run.sample().pid);
+        let mapping = space.find(CODE + at).expect("it is mapped");
+        let image = mapping.image.as_ref().expect("it has an image");
+        image.text_bytes(mapping.svma(CODE + at), 1)[0]
+    };
+    let work = move |_: &Core, rip: u64, _: Task, _: &World| rip == CODE + WORK;
+    let number = run.first(Box::new(work), 0).expect("it is executed");
+    assert_eq!(run.go_to(number), number);
+    assert_eq!(byte(&run, WORK), 0xcc);
+    assert_eq!(byte(&run, FAR), 0x90);
 }
 
 #[test]
