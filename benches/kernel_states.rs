@@ -2,7 +2,8 @@
 //! does in the background, and then random states of parts of it are gone to, in both directions.
 //!
 //! `UNWIND_SIM_BENCH_KERNEL=VMLINUZ cargo bench --bench kernel_states`. The kernel starts the workload
-//! that `step --kernel` starts. All times are processor time. With `--test` nothing is measured.
+//! that `step --kernel` starts; `UNWIND_SIM_BENCH_STATES=N` ends the boot after N states. All times are
+//! processor time. With `--test` nothing is measured.
 mod common;
 
 use common::timing::cpu_time;
@@ -25,6 +26,7 @@ use unwind_sim_recordings::kernel::{self, OpenOptions};
 mod random;
 
 const FILE: &str = "UNWIND_SIM_BENCH_KERNEL";
+const STATES: &str = "UNWIND_SIM_BENCH_STATES";
 const WORKLOAD: &[u8] = include_bytes!("../corpus/workload/workload");
 /// The computer of `step --kernel` without options.
 const COMMAND_LINE: &str = "console=ttyS0 acpi=off pci=off panic=-1";
@@ -131,6 +133,10 @@ fn run(test: bool) -> Result<(), String> {
         return see(&mut states, 1).map(|_| ());
     }
     println!("{} MB resident at the start", resident());
+    if let Some(most) = std::env::var_os(STATES) {
+        let most = most.to_str().and_then(|most| most.parse().ok());
+        states.set_limit(most.ok_or_else(|| format!("{STATES} is not a number"))?);
+    }
 
     let (mut all, mut longest) = (Duration::ZERO, Duration::ZERO);
     let mut has_more = true;
