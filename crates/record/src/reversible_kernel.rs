@@ -11,6 +11,7 @@
 
 mod checkpoints;
 mod computer;
+mod patched;
 mod seen;
 
 use crate::boot::{Boot, LoadError};
@@ -49,7 +50,7 @@ struct Spacing {
 
 impl Spacing {
     const DEFAULT: Spacing = Spacing {
-        checkpoints: 1 << 22,
+        checkpoints: 1 << 20,
         snapshots: 1 << 18,
     };
 }

@@ -1,19 +1,32 @@
 //! The checkpoints of a run: at each, registers, devices and shadow stacks, and what of memory differs
 //! from the checkpoint before. So whoever is at one of them can go to each other, in both directions.
+//!
+//! A line of memory may differ at each of many checkpoints. So ways over many of them are joined, which
+//! have it once, and a long way is made of few.
 
 use super::computer::{Computer, Known};
 use unwind_sim_emulator::address_space::Difference;
 use unwind_sim_emulator::system::{SystemSnapshot, SystemState};
 
 /// Maximum number of checkpoints, and of the bytes of what differs between them.
-const CHECKPOINTS_MAX: usize = 1 << 10;
+const CHECKPOINTS_MAX: usize = 1 << 12;
 const BYTES_MAX: usize = 512 << 20;
+/// How many ways are one on the level above, and the number of levels.
+const JOINED: usize = 16;
+const LEVELS: usize = 3;
 
 struct Checkpoint {
     state: SystemState,
     known: Known,
-    /// What leads here from the one before, and back.
-    way: Difference,
+    /// What leads here from the one before, and back; on the level above, from the one [`JOINED`] before,
+    /// and so on, as far as the number of this one is a multiple of that.
+    ways: Vec<Difference>,
+}
+
+impl Checkpoint {
+    fn bytes(&self) -> usize {
+        self.ways.iter().map(Difference::bytes).sum()
+    }
 }
 
 /// The checkpoints, by their numbers.
@@ -32,7 +45,7 @@ impl Checkpoints {
         let first = Checkpoint {
             state: scout.system.state(),
             known: scout.known().clone(),
-            way: Difference::default(),
+            ways: Vec::new(),
         };
         Checkpoints {
             all: vec![first],
@@ -64,14 +77,51 @@ impl Checkpoints {
         let way = scout.system.difference(&self.snapshot);
         // It is held, the scout has no other one, and drops nothing that it has saved.
         debug_assert!(way.is_ok(), "{way:?}");
-        let way = way.unwrap_or_default();
-        self.bytes += way.bytes();
-        self.all.push(Checkpoint {
+        self.add(Checkpoint {
             state: scout.system.state(),
             known: scout.known().clone(),
-            way,
+            ways: vec![way.unwrap_or_default()],
         });
         self.snapshot = scout.system.snapshot();
+    }
+
+    /// Adds one behind all others, with the way from the last one, and joins ways that it completes.
+    fn add(&mut self, mut checkpoint: Checkpoint) {
+        let number = self.all.len();
+        let mut step = 1;
+        for level in 0..LEVELS - 1 {
+            if !number.is_multiple_of(step * JOINED) {
+                break;
+            }
+            let before = (1..JOINED).rev();
+            let others = before.map(|back| &self.all[number - back * step].ways[level]);
+            let all = others.chain([&checkpoint.ways[level]]);
+            let joined = all.fold(Difference::default(), |joined, way| joined.then(way));
+            checkpoint.ways.push(joined);
+            step *= JOINED;
+        }
+        self.bytes += checkpoint.bytes();
+        self.all.push(checkpoint);
+    }
+
+    /// What leads from one to a later one, and back.
+    pub(super) fn ways(&self, mut low: usize, high: usize) -> Vec<&Difference> {
+        let mut ways = Vec::new();
+        while low < high {
+            // The longest way that begins here and does not lead beyond.
+            let mut step = 1;
+            let mut level = 0;
+            while level + 1 < LEVELS
+                && low.is_multiple_of(step * JOINED)
+                && low + step * JOINED <= high
+            {
+                step *= JOINED;
+                level += 1;
+            }
+            low += step;
+            ways.push(&self.all[low].ways[level]);
+        }
+        ways
     }
 
     /// Whether there have to be fewer.
@@ -86,19 +136,24 @@ impl Checkpoints {
 
     /// Drops every second one.
     pub(super) fn thin(&mut self) {
-        let mut kept: Vec<Checkpoint> = Vec::with_capacity(self.all.len());
+        let all = std::mem::take(&mut self.all);
+        self.bytes = 0;
+        let last = all.len() - 1;
         let mut way = Difference::default();
-        let last = self.all.len() - 1;
-        for (index, mut checkpoint) in self.all.drain(..).enumerate() {
-            way = way.then(&checkpoint.way);
+        for (index, mut checkpoint) in all.into_iter().enumerate() {
+            let ways = std::mem::take(&mut checkpoint.ways);
+            way = match ways.into_iter().next() {
+                Some(next) => way.then(&next),
+                None => way,
+            };
             // The last one is where the scout's snapshot is.
-            if index % 2 == 0 || index == last {
-                checkpoint.way = std::mem::take(&mut way);
-                kept.push(checkpoint);
+            if index == 0 {
+                self.all.push(checkpoint);
+            } else if index % 2 == 0 || index == last {
+                checkpoint.ways.push(std::mem::take(&mut way));
+                self.add(checkpoint);
             }
         }
-        self.bytes = kept.iter().map(|checkpoint| checkpoint.way.bytes()).sum();
-        self.all = kept;
         self.every = self.every.saturating_mul(2);
     }
 
@@ -108,19 +163,15 @@ impl Checkpoints {
         debug_assert!(restored.is_ok(), "{restored:?}");
         self.lead(self.all.len() - 1, last, scout);
         self.all.truncate(last + 1);
-        self.bytes = self
-            .all
-            .iter()
-            .map(|checkpoint| checkpoint.way.bytes())
-            .sum();
+        self.bytes = self.all.iter().map(Checkpoint::bytes).sum();
         self.snapshot = scout.system.snapshot();
     }
 
     /// Leads `walker` from one checkpoint to another.
     pub(super) fn lead(&self, from: usize, to: usize, walker: &mut Computer) {
         let (low, high) = (from.min(to), from.max(to));
-        let ways = self.all[low + 1..=high].iter().map(|c| &c.way);
         let goal = &self.all[to];
+        let ways = self.ways(low, high).into_iter();
         walker.system.go_to(&goal.state, ways);
         walker.set_known(goal.known.clone());
     }

@@ -1,6 +1,7 @@
 //! What is seen of a kernel at a state: its code, its tasks, and the sample.
 
 use super::computer::Computer;
+use super::patched::Patched;
 use crate::kernel::stopped::StoppedCore;
 use crate::kernel::world::{Kernel, KernelLayout};
 use crate::kernel::{KernelMachine as _, PID, loaded};
@@ -33,7 +34,9 @@ pub(super) struct Seen {
     image: KernelImage,
     layout: Option<Arc<KernelLayout>>,
     bias: u64,
-    /// With the kernel's image alone.
+    name: String,
+    patched: Patched,
+    /// With the kernel's image alone, as it was patched when a state was gone to last.
     own: World,
     pub(super) world: World,
 }
@@ -45,23 +48,32 @@ impl Seen {
         layout: Option<Arc<KernelLayout>>,
         bias: u64,
     ) -> Seen {
-        let moved = |range: &Range<u64>| range.start + bias..range.end + bias;
-        let name = path.display().to_string();
-        let mut own = World::new();
-        map(
-            &mut own,
-            moved(&image.range),
-            bias,
-            Some(&image.image),
-            name,
-        );
-        Seen {
+        let mut seen = Seen {
             layout,
             bias,
-            world: own.clone(),
-            own,
+            name: path.display().to_string(),
+            patched: Patched::new(image.image.clone(), bias),
+            world: World::new(),
+            own: World::new(),
             image,
-        }
+        };
+        seen.map_own();
+        seen.world = seen.own.clone();
+        seen
+    }
+
+    /// Maps the kernel's image, as it is patched now.
+    fn map_own(&mut self) {
+        let range = self.image.range.start + self.bias..self.image.range.end + self.bias;
+        let image = self.patched.image();
+        self.own = World::new();
+        map(
+            &mut self.own,
+            range,
+            self.bias,
+            Some(image),
+            self.name.clone(),
+        );
     }
 
     /// What a search has to know.
@@ -74,6 +86,12 @@ impl Seen {
     pub(super) fn arrive(&mut self, at: &Computer) {
         let core = &at.system.machine.core;
         let rip = core.state.rip;
+        let truth = at.known().shadow.truth(core, rip);
+        let frames = truth.frames().iter().map(|frame| frame.pc);
+        let code: Vec<u64> = frames.chain([rip]).collect();
+        if at.system.privilege() == 0 && self.patched.read(core, code.iter().copied()) {
+            self.map_own();
+        }
         self.world = self.own.clone();
 
         // Before the kernel has page tables of its own, it is at its physical addresses.
@@ -89,10 +107,8 @@ impl Seen {
         }
 
         // Modules and generated code come and go, and it takes a while to find all.
-        let truth = at.known().shadow.truth(core, rip);
-        let frames = truth.frames().iter().map(|frame| frame.pc);
-        let mut code = frames.chain([rip]);
         let space = self.world.space(PID);
+        let mut code = code.into_iter();
         if code.any(|pc| MODULES.contains(&pc) && space.find(pc).is_none()) {
             let mut machine = StoppedCore { core, rip };
             let (found, _) = loaded::find(&mut machine, &self.image, self.bias);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::answers::tests::{CALLCHAIN, CODE, HANDLER, WORK, boot, code, elf, image, places};
 use unwind_sim_recordings::model::Sample;
+use unwind_sim_unwind::image::{Bytes, Image, ImageParts, Section, SectionKind};
 
 /// Checkpoints and snapshots so near to each other that all of them are used.
 const SPACING: Spacing = Spacing {
@@ -10,14 +11,24 @@ const SPACING: Spacing = Spacing {
     snapshots: 2,
 };
 
+/// So near that ways over many checkpoints are joined.
+const NEAR: Spacing = Spacing {
+    checkpoints: 1,
+    snapshots: 2,
+};
+
 fn start() -> ReversibleKernel {
+    start_spaced(SPACING)
+}
+
+fn start_spaced(spacing: Spacing) -> ReversibleKernel {
     let subject = KernelSubject {
         image: image(""),
         path: PathBuf::from("vmlinux"),
         places: places(),
     };
     let file = elf(&code());
-    ReversibleKernel::start_spaced(&boot(&file), subject, Arc::default(), SPACING)
+    ReversibleKernel::start_spaced(&boot(&file), subject, Arc::default(), spacing)
         .expect("it can be loaded")
 }
 
@@ -62,7 +73,8 @@ fn a_state_is_the_same_from_both_sides() {
         assert_eq!(state(run), states[number as usize], "{number}");
     };
     let mut other = start();
-    for run in [&mut run, &mut other] {
+    let mut near = start_spaced(NEAR);
+    for run in [&mut run, &mut other, &mut near] {
         (0..count).rev().for_each(|number| again(run, number));
         // In no order: 7 and the number have no common factor.
         assert_ne!(count % 7, 0);
@@ -73,6 +85,56 @@ fn a_state_is_the_same_from_both_sides() {
         (0..count).rev().for_each(|number| again(run, number));
     }
     assert!(other.checkpoints.last_at(u64::MAX) < run.executed() as usize + 8);
+
+    // A way over many checkpoints has few parts.
+    let mut near = start_spaced(NEAR);
+    near.explore_to(u64::MAX);
+    let last = near.checkpoints.last_at(u64::MAX);
+    assert!(last > 33, "{last}");
+    assert_eq!(near.checkpoints.ways(0, last).len(), last / 16 + last % 16);
+    assert_eq!(near.checkpoints.ways(15, 33).len(), 3);
+    assert_eq!(near.checkpoints.ways(1, 17).len(), 16);
+}
+
+#[test]
+fn code_is_that_in_memory() {
+    /// Where nothing is executed, far from what is.
+    const FAR: u64 = 0x7000;
+    // A file in which nothing is patched yet.
+    let mut file = code();
+    file[WORK as usize] = 0x90;
+    file[FAR as usize] = 0x90;
+    let mut kernel = image("");
+    kernel.image = Arc::new(Image::new(ImageParts {
+        name: "vmlinux".to_owned(),
+        sections: vec![Section {
+            kind: SectionKind::Text,
+            address: CODE,
+            data: Bytes::from_vec(file),
+        }],
+        symbols: kernel.image.symbols().to_vec(),
+        ..ImageParts::default()
+    }));
+    kernel.range = CODE..CODE + 0x8000;
+    let subject = KernelSubject {
+        image: kernel,
+        path: PathBuf::from("vmlinux"),
+        places: places(),
+    };
+    let loaded = elf(&code());
+    let mut run = ReversibleKernel::start_spaced(&boot(&loaded), subject, Arc::default(), SPACING)
+        .expect("it can be loaded");
+    let byte = |run: &ReversibleKernel, at: u64| {
+        let space = run.world().space(run.sample().pid);
+        let mapping = space.find(CODE + at).expect("it is mapped");
+        let image = mapping.image.as_ref().expect("it has an image");
+        image.text_bytes(mapping.svma(CODE + at), 1)[0]
+    };
+    let work = move |_: &Core, rip: u64, _: Task, _: &World| rip == CODE + WORK;
+    let number = run.first(Box::new(work), 0).expect("it is executed");
+    assert_eq!(run.go_to(number), number);
+    assert_eq!(byte(&run, WORK), 0xcc);
+    assert_eq!(byte(&run, FAR), 0x90);
 }
 
 #[test]
