@@ -18,8 +18,8 @@
 #define PAGE 4096
 #define PAGES 128
 #define INSNS_MAX 512
-/* Rare enough for no kernel to throttle the event. */
-#define CLOCK_PERIOD 100000
+#define CLOCK_PERIOD 20000
+#define ROUNDS_MAX 60
 
 #define OBJECT(name)                                                                               \
 	extern const char name[];                                                                  \
@@ -238,19 +238,34 @@ struct event {
 	char *ring;
 };
 
+static volatile word sink;
+
 static void open_event(struct event *event, long pid, long leader)
 {
+	int at;
+
 	event->file = call(__NR_perf_event_open, (word)&event->attr, pid, pid ? 0 : -1, leader, 0, 0);
 	event->ring = (char *)call(__NR_mmap, 0, (PAGES + 1) * PAGE, 3, 1, event->file, 0);
 	if (event->file < 0)
 		failed("perf_event_open", event->file);
+	/* A fault on it would allocate memory, where a program may be attached. */
+	for (at = 0; at <= PAGES; at++)
+		sink += event->ring[at * PAGE];
 }
 
-static void close_event(struct event *event)
+/*
+ * Closes an event, with a copy of its ring. A program that is attached to a tracepoint runs for all tasks, whether
+ * the event is on or not: before anything is printed it has to be gone.
+ */
+static void close_event(struct event *event, char *copy)
 {
+	__builtin_memcpy(copy, event->ring, (PAGES + 1) * PAGE);
 	CALL(__NR_munmap, event->ring, (PAGES + 1) * PAGE, 0);
 	CALL(__NR_close, event->file, 0, 0);
+	event->ring = copy;
 }
+
+static char samples[(PAGES + 1) * PAGE], written[(PAGES + 1) * PAGE];
 
 /* As many bytes in a line as perf.data's readers of this text get at once. */
 static void dump_bytes(const char *run, const char *from, word length)
@@ -323,8 +338,6 @@ static void dump_outputs(const char *run, const char *map, struct event *event)
 
 /* What happens while events are on. */
 
-static volatile word sink;
-
 FUNCTION void spins(int depth)
 {
 	int round;
@@ -393,7 +406,9 @@ static void keeps(const char *run, struct program program, struct map *maps, str
 {
 	struct event output;
 	struct map *map;
-	int rounds, has_output = maps->type == BPF_MAP_TYPE_PERF_EVENT_ARRAY;
+	word enough = (event.attr.sample_stack_user ? 64 : 12) * PAGE;
+	struct perf_event_mmap_page *page;
+	int rounds = 0, has_output = maps->type == BPF_MAP_TYPE_PERF_EVENT_ARRAY;
 
 	for (map = maps; map->name; map++)
 		create(map);
@@ -413,13 +428,18 @@ static void keeps(const char *run, struct program program, struct map *maps, str
 		if (bpf(BPF_MAP_UPDATE_ELEM, &attr))
 			print("BPF_MAP_UPDATE_ELEM failed\n");
 	}
-	open_event(&event, 0, -1);
+	open_event(&event, event.attr.type == PERF_TYPE_TRACEPOINT ? -1 : 0, -1);
+	page = (void *)event.ring;
 	attach(&event, program, maps);
 	CALL(__NR_ioctl, event.file, PERF_EVENT_IOC_ENABLE, 0);
-	/* Timers are rarer than what else there is. */
-	for (rounds = event.attr.type == PERF_TYPE_SOFTWARE ? 5 : 1; rounds--;)
+	/* A timer may be as rare as the kernel's tick. */
+	do
 		works();
+	while (event.attr.type == PERF_TYPE_SOFTWARE && ++rounds < ROUNDS_MAX && page->data_head < enough);
 	CALL(__NR_ioctl, event.file, PERF_EVENT_IOC_DISABLE, 0);
+	close_event(&event, samples);
+	if (has_output)
+		close_event(&output, written);
 	dump_data(run, &event);
 	for (map = maps; map->name; map++) {
 		if (map->type == BPF_MAP_TYPE_PERF_EVENT_ARRAY)
@@ -427,9 +447,6 @@ static void keeps(const char *run, struct program program, struct map *maps, str
 		else
 			dump(run, map);
 	}
-	close_event(&event);
-	if (has_output)
-		close_event(&output);
 }
 
 /* A program that drops its samples, and an event of the same kind without one, which has the same samples. */
@@ -449,11 +466,11 @@ static void drops(const char *run, struct program program, struct map *maps, wor
 	CALL(__NR_ioctl, event.file, PERF_EVENT_IOC_ENABLE, PERF_IOC_FLAG_GROUP);
 	works();
 	CALL(__NR_ioctl, event.file, PERF_EVENT_IOC_DISABLE, PERF_IOC_FLAG_GROUP);
+	close_event(&event, written);
+	close_event(&beside, samples);
 	dump_data(run, &beside);
 	for (map = maps; map->name; map++)
 		dump(run, map);
-	close_event(&beside);
-	close_event(&event);
 }
 
 #define PROFILE_MAPS                                                                               \
@@ -516,6 +533,10 @@ int main(void)
 	call(__NR_mount, (word) "proc", (word) "/proc", (word) "proc", 0, 0, 0);
 	call(__NR_mount, (word) "sysfs", (word) "/sys", (word) "sysfs", 0, 0, 0);
 	call(__NR_mount, (word) "tracefs", (word) "/sys/kernel/tracing", (word) "tracefs", 0, 0, 0);
+
+	/* Their pages are there from now on. */
+	fill(samples, 0, sizeof(samples));
+	fill(written, 0, sizeof(written));
 
 	/* Helpers that walk, and those that take the sample's own callchain. */
 	drops("profile", of_event(profile), walks, PERF_COUNT_SW_PAGE_FAULTS, PERF_SAMPLE_CALLCHAIN);

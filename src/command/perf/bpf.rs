@@ -38,7 +38,8 @@ pub(crate) struct Args {
     /// The recording.
     #[arg(value_name = "FILE", default_value = "perf.data", value_parser = stdin::recording(), value_hint = clap::ValueHint::AnyPath)]
     path: PathBuf,
-    /// The program to run. The default is the first one for perf events.
+    /// The program to run: for perf events, a tracepoint or a kprobe. The default is the first one
+    /// for perf events.
     #[arg(long, value_name = "NAME")]
     program: Option<String>,
     /// Give stack helpers the sample's own chain with its markers, as the kernel does for events
