@@ -1,6 +1,6 @@
 //! The readable output of commands.
 
-use crate::cli::{SEED, THROWS, ends_with, run, snapshot, status, stderr, stdout, tool};
+use crate::cli::{SEED, THROWS, ends_with, root, run, snapshot, status, stderr, stdout, tool};
 use std::process::Stdio;
 use unwind_sim_unwind::reason::Code;
 
@@ -325,6 +325,75 @@ fn handlers_of_samples_run_on_recordings() {
         deferred,
     ];
     snapshot("perf-bpf-sample-callchain", &args);
+}
+
+/// The samples, maps and outputs are those of programs in a booted kernel (`tests/kernel/handlers.c`).
+#[test]
+fn programs_leave_what_they_left_in_a_kernel() {
+    let text = |name: &str| format!("corpus/bpf/kernel/6.12-{name}.txt");
+    for (name, object, option, compared) in [
+        ("profile", "profile", &[][..], 8),
+        ("profile-chain", "profile", &["--sample-callchain"], 6),
+        ("tracepoint", "stacks", &["--program", "at_tracepoint"], 46),
+        ("kprobe", "stacks", &["--program", "at_probe"], 13),
+    ] {
+        let object = format!("corpus/bpf/{object}.bpf.o");
+        let data = format!("corpus/bpf/kernel/6.12-{name}.data");
+        let run_against = |text: &str| {
+            let args = ["perf", "bpf", "--against", text, &object, &data];
+            run(&args
+                .into_iter()
+                .chain(option.iter().copied())
+                .collect::<Vec<_>>())
+        };
+        let output = run_against(&text(name));
+        assert_eq!(status(&output), 0, "{name}: {}", stderr(&output));
+        let lines = stdout(&output);
+        let lines = lines
+            .lines()
+            .filter_map(|line| line.split_once(" as in the kernel, 0 not"));
+        let counts = lines.filter_map(|(line, _)| line.split(' ').nth(2)?.parse::<usize>().ok());
+        assert_eq!(counts.sum::<usize>(), compared, "{name}");
+
+        // One bit of the kernel's last entry or output is another one.
+        let mut wrong = std::fs::read_to_string(root(&text(name))).unwrap();
+        let last = wrong.trim_end().len() - 1;
+        let digit = if wrong.ends_with("0\n") { "1" } else { "0" };
+        wrong.replace_range(last..=last, digit);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("wrong.txt");
+        std::fs::write(&path, wrong).unwrap();
+        let output = run_against(path.to_str().unwrap());
+        assert_eq!(status(&output), 1, "{name}");
+        assert!(stdout(&output).contains(", 1 not\n"), "{name}");
+    }
+
+    // A text that is none is an error before anything is run.
+    let object = "corpus/bpf/profile.bpf.o";
+    let output = run(&[
+        "perf",
+        "bpf",
+        "--against",
+        object,
+        object,
+        "corpus/perfdata/dwarf.data",
+    ]);
+    assert_eq!(status(&output), 2);
+    let none = "corpus/bpf/profile.bpf.c";
+    let output = run(&[
+        "perf",
+        "bpf",
+        "--against",
+        none,
+        object,
+        "corpus/perfdata/dwarf.data",
+    ]);
+    assert_eq!(status(&output), 2);
+    assert!(
+        stderr(&output).contains("line 1 is none of"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 /// Every output names the command that reproduces it.

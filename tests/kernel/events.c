@@ -20,28 +20,6 @@
 #define DEFER_CALLCHAIN (1UL << 38)
 #define DEFER_OUTPUT (1UL << 39)
 
-static long number_in(const char *path)
-{
-	char text[32];
-	long file = CALL(__NR_open, path, 0, 0), length, number = 0, at;
-
-	if (file < 0)
-		return file;
-	length = CALL(__NR_read, file, text, sizeof(text));
-	CALL(__NR_close, file, 0, 0);
-	for (at = 0; at < length && text[at] >= '0' && text[at] <= '9'; at++)
-		number = 10 * number + text[at] - '0';
-	return at ? number : -1;
-}
-
-static void fill(void *to, int byte, word length)
-{
-	char *at = to;
-
-	while (length--)
-		*at++ = byte;
-}
-
 /* What happens while an event is on. */
 
 static volatile word sink;

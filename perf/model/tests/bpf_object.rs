@@ -8,7 +8,7 @@ use unwind_sim_perf_model::bpf::{
     Context, Handlers, Limits, Object, ObjectErrorKind, PerfEventData, PlainEnv,
 };
 
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "iprange",
     "profile",
     "lines",
@@ -16,6 +16,7 @@ const NAMES: [&str; 7] = [
     "snapshot",
     "walk",
     "registers",
+    "stacks",
 ];
 
 fn corpus() -> PathBuf {

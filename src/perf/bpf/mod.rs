@@ -4,11 +4,13 @@
 //! stacks are those of the recorded callchain, without the user part if that was deferred. Changes
 //! that a handler would have made to the recording itself are not simulated.
 
+mod against;
 mod json;
 mod names;
 mod print;
 mod sample;
 
+pub use against::MapsText;
 use names::Names;
 use sample::{Recorded, Tasks, context};
 use std::ops::ControlFlow;
@@ -16,8 +18,8 @@ use std::path::PathBuf;
 use unwind_sim_perf_data::{Order, Record, Summary};
 use unwind_sim_perf_data::{PerfError, PerfFile};
 use unwind_sim_perf_model::bpf::{
-    Attachment, EventTraits, Fault, Guard, Handlers, Limits, LoadError, Object, ObjectError,
-    Verdict,
+    Attachment, Context, EventTraits, Fault, Guard, Handlers, Limits, LoadError, Object,
+    ObjectError, ProgramDef, Verdict,
 };
 use unwind_sim_perf_script::symbols::Places;
 use unwind_sim_recordings::input_file::InputFile;
@@ -70,6 +72,29 @@ pub struct Options {
     pub sample_callchain: bool,
     /// Files with symbols for the addresses of stacks; `None` to show only addresses.
     pub symbols: Option<Places>,
+}
+
+/// What a program is attached to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hook {
+    /// An event's overflow.
+    Event,
+    /// A tracepoint, whose record it is called with.
+    Tracepoint,
+    /// A kprobe, whose registers it is called with.
+    Probe,
+}
+
+impl Hook {
+    /// That of a program, if a sample can have what it is called with.
+    fn of(program: &ProgramDef) -> Option<Hook> {
+        match program.section.split('/').next()? {
+            "perf_event" => Some(Hook::Event),
+            "tracepoint" | "tp" => Some(Hook::Tracepoint),
+            "kprobe" | "kretprobe" => Some(Hook::Probe),
+            _ => None,
+        }
+    }
 }
 
 /// One output of the program, through a ring buffer or a perf event array.
@@ -136,15 +161,18 @@ pub fn handle(
     let object = bytes(object, OBJECT_BYTES_MAX)?;
     let object = Object::parse((*object).as_ref())?;
 
-    // An object may hold programs for other hooks, which have another context.
-    let is_wanted = |name: &str| options.program.as_ref().is_none_or(|wanted| wanted == name);
-    let program = object
-        .programs
-        .iter()
-        .position(|program| program.is_perf_event() && is_wanted(&program.name))
-        .ok_or_else(|| BpfError::NoProgram {
-            name: options.program.clone(),
-        })?;
+    // An object may hold programs for other hooks, which have another context. Those for which a sample has it
+    // are run if they are asked for.
+    let is_wanted = |program: &ProgramDef| match &options.program {
+        None => program.is_perf_event(),
+        Some(wanted) => *wanted == program.name && Hook::of(program).is_some(),
+    };
+    let none = || BpfError::NoProgram {
+        name: options.program.clone(),
+    };
+    let program = object.programs.iter().position(is_wanted);
+    let program = program.ok_or_else(none)?;
+    let hook = Hook::of(&object.programs[program]).ok_or_else(none)?;
 
     let limits = Limits {
         cpus: CPUS,
@@ -193,11 +221,23 @@ pub fn handle(
             Record::Comm(comm) => tasks.name(&comm),
             Record::Fork(task) => tasks.fork(&task),
             Record::Sample(sample) => {
-                let mut env = Recorded::new(&sample, &tasks, options, handled.samples);
+                // Only handlers of events have the sample's own callchain.
+                let has_own_chain = options.sample_callchain && hook == Hook::Event;
+                let mut env = Recorded::new(&sample, &tasks, has_own_chain, handled.samples);
                 let data = context(&sample);
                 handled.samples += 1;
                 let handlers = &mut handled.handlers;
-                match attachment.overflow(handlers, &mut guard, &mut env, &data) {
+                let verdict = match hook {
+                    Hook::Event => attachment.overflow(handlers, &mut guard, &mut env, &data),
+                    Hook::Tracepoint => {
+                        let raw = sample.raw_data().ok().flatten().unwrap_or_default();
+                        guard.run(handlers, program, &mut env, Context::Bytes(raw))
+                    }
+                    Hook::Probe => {
+                        guard.run(handlers, program, &mut env, Context::PerfEvent(&data))
+                    }
+                };
+                match verdict {
                     Verdict::Keep(_) => handled.kept += 1,
                     // A handler that returns 0 suppresses the sample.
                     Verdict::Drop | Verdict::Recursion => handled.dropped += 1,

@@ -24,7 +24,8 @@ fn words(bytes: &[u8]) -> String {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes with spaces between them.
+pub(super) fn hex(bytes: &[u8]) -> String {
     let bytes = bytes.iter().map(|byte| format!("{byte:02x}"));
     bytes.collect::<Vec<_>>().join(" ")
 }

@@ -1,6 +1,6 @@
 //! A recorded sample as the environment of a handler.
 
-use super::{Options, Output};
+use super::Output;
 use std::collections::HashMap;
 use unwind_sim_perf_data::callchain::{Callchain, Context, Entry};
 use unwind_sim_perf_data::regs::PERF_REG_X86_IP;
@@ -58,7 +58,12 @@ pub(super) struct Recorded<'s> {
 }
 
 impl<'s> Recorded<'s> {
-    pub(super) fn new(sample: &'s Sample<'s>, tasks: &Tasks, options: &Options, seed: u64) -> Self {
+    pub(super) fn new(
+        sample: &'s Sample<'s>,
+        tasks: &Tasks,
+        has_own_chain: bool,
+        seed: u64,
+    ) -> Self {
         let tid = sample.tid().unwrap_or(0);
         Self {
             sample,
@@ -69,7 +74,7 @@ impl<'s> Recorded<'s> {
                 ..Task::default()
             },
             chain: sample.callchain().ok().flatten(),
-            has_own_chain: options.sample_callchain,
+            has_own_chain,
             seed,
             outputs: Vec::new(),
             printed: Vec::new(),

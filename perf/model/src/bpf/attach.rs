@@ -102,17 +102,7 @@ impl Attachment {
         let Some(program) = self.program else {
             return Verdict::Keep(1);
         };
-        if !guard.enter() {
-            guard.leave();
-            return Verdict::Recursion;
-        }
-        let result = handlers.run(program, env, Context::PerfEvent(data));
-        guard.leave();
-        match result.map(|outcome| outcome.value()) {
-            Ok(0) => Verdict::Drop,
-            Ok(value) => Verdict::Keep(value),
-            Err(fault) => Verdict::Fault(fault),
-        }
+        guard.run(handlers, program, env, Context::PerfEvent(data))
     }
 }
 
@@ -128,6 +118,27 @@ impl Guard {
     pub fn enter(&mut self) -> bool {
         self.active += 1;
         self.active == 1
+    }
+
+    /// Runs a program, unless one is running (`trace_call_bpf` does so, too, for tracepoints and probes).
+    pub fn run(
+        &mut self,
+        handlers: &mut Handlers,
+        program: usize,
+        env: &mut dyn Env,
+        context: Context<'_>,
+    ) -> Verdict {
+        if !self.enter() {
+            self.leave();
+            return Verdict::Recursion;
+        }
+        let result = handlers.run(program, env, context);
+        self.leave();
+        match result.map(|outcome| outcome.value()) {
+            Ok(0) => Verdict::Drop,
+            Ok(value) => Verdict::Keep(value),
+            Err(fault) => Verdict::Fault(fault),
+        }
     }
 
     /// Counts one less.
