@@ -141,7 +141,7 @@ static void count(const char *name, char *ring, unsigned int task)
 {
 	struct perf_event_mmap_page *head = (void *)ring;
 	word place = head->data_tail, end = head->data_head, lengths[LENGTHS] = { 0 };
-	long samples = 0, others = 0, lost = 0, throttled = 0, length;
+	long samples = 0, others = 0, lost = 0, throttled = 0, outside = 0, length;
 
 	while (place < end) {
 		word record = at(ring, place);
@@ -154,6 +154,8 @@ static void count(const char *name, char *ring, unsigned int task)
 			others++;
 		} else if (type == PERF_RECORD_SAMPLE) {
 			samples++;
+			/* The last instruction of the kernel before user mode, where the NMI then came. */
+			outside += !task && (long)at(ring, place + 8) > 0;
 			/* Behind the address and the task. */
 			length = task ? at(ring, place + 24) : 0;
 			lengths[length < LENGTHS ? length : LENGTHS - 1]++;
@@ -179,6 +181,10 @@ static void count(const char *name, char *ring, unsigned int task)
 		print(", ");
 		print_number(others);
 		print(" of other tasks");
+	}
+	if (outside) {
+		print(", in user mode ");
+		print_number(outside);
 	}
 	if (throttled) {
 		print(", throttled ");
@@ -286,6 +292,9 @@ static void set(const char *path, const char *value)
 
 int main(void)
 {
+	/* Long enough in user mode for `record --from-init` to see it. */
+	for (sink = 0; sink < 20000; sink++)
+		;
 	call(__NR_mount, (word) "proc", (word) "/proc", (word) "proc", 0, 0, 0);
 	/* So that no event is throttled. The rate cannot be set once the share of time has no limit. */
 	set("/proc/sys/kernel/perf_event_max_sample_rate", "2000000");
