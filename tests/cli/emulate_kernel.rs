@@ -284,6 +284,29 @@ fn what_is_typed_is_read() {
     assert_eq!((stdout(&output), status(&output)), (typed, 0));
 }
 
+/// With counters there is ACPI, and so a way to switch the power off. Without, the port is none.
+#[test]
+fn with_counters_the_power_can_be_switched_off() {
+    // mov $0x604, %edx; mov $0x3400, %eax (SLP_EN, and the type of \_S5); out %ax, (%dx)
+    const OFF: &[u8] = b"\xba\x04\x06\x00\x00\xb8\x00\x34\x00\x00\x66\xef";
+    let files = Files::new();
+    for (options, told) in [
+        (&["--pmu"][..], "the power was switched off"),
+        (&[], "halted with interrupts disabled"),
+    ] {
+        let output = files.boot(&[OFF, HALT], options);
+        assert_eq!(status(&output), 0);
+        assert!(stderr(&output).contains(told), "{}", stderr(&output));
+    }
+    for cpu in ["v3,amd", "v2"] {
+        let output = files.boot(&[HALT], &["--pmu", "--cpu", cpu]);
+        let said = stderr(&output);
+        assert_eq!((stdout(&output), status(&output)), ("", 2), "{said}");
+        let told = "only Intel's Skylake (level v3) has performance counters here";
+        assert!(said.contains(told), "{said}");
+    }
+}
+
 /// What comes is written at once: who waits for a line does not wait for the end.
 #[test]
 fn the_console_is_written_as_it_comes() {
@@ -529,6 +552,7 @@ fn wrong_combinations_name_the_right_one() {
         (&["--memory", "32M"], "--kernel <FILE>"),
         (&["--console-input", init], "--kernel <FILE>"),
         (&["--kaslr", "0"], "--kernel <FILE>"),
+        (&["--pmu"], "--kernel <FILE>"),
         (
             &["--kernel", kernel, "--init", init, "--initrd", init],
             "'--init <PROG>' cannot be used with '--initrd <FILE>'",

@@ -7,7 +7,7 @@ use iced_x86::Decoder;
 
 /// A processor whose performance counters are not modelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("only Intel's Skylake (x86-64-v3) has performance counters here")]
+#[error("only Intel's Skylake (level v3) has performance counters here")]
 pub struct NoCounters;
 
 impl System {
