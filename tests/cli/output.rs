@@ -368,7 +368,7 @@ fn programs_leave_what_they_left_in_a_kernel() {
         assert!(stdout(&output).contains(", 1 not\n"), "{name}");
     }
 
-    // A text that is none is an error before anything is run.
+    // A file that is not such a text is refused before anything runs.
     let object = "corpus/bpf/profile.bpf.o";
     let output = run(&[
         "perf",

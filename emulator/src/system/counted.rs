@@ -19,16 +19,13 @@ impl System {
         if !self.machine.core.processor.generation().has_counters() {
             return Err(NoCounters);
         }
-        self.registers.counters = Some(Box::new(Counters::new()));
+        self.registers.counters = Some(Box::new(Counters::new(self.executed())));
         Ok(())
     }
 
     /// [`System::advance`], with performance counters: what is executed is counted, and branches are recorded.
     pub(super) fn advance_counted<O: SystemObserver>(&mut self, left: u64, observer: &mut O) {
         let (executed, privilege) = (self.executed(), self.privilege());
-        if let Some(counters) = &mut self.registers.counters {
-            counters.start_at(executed);
-        }
         let recorded = self.is_recording().then(|| self.next_branch());
         self.advance(left, observer);
         if let Some(branch) = recorded {
@@ -69,9 +66,13 @@ impl System {
         let (to, privilege) = (self.machine.core.state.rip, self.privilege());
         let executed = self.executed();
         let kind = if was_executed { kind } else { Some(Kind::Far) };
-        // A jump that was not taken goes on behind it.
-        let is_taken = to != next || kind.is_some_and(|kind| kind != Kind::Conditional);
-        if let Some(kind) = kind.filter(|_| is_taken && to != from)
+        // A jump that was not taken goes on behind it, and where nothing was executed there may be no handler.
+        let is_taken = match kind {
+            _ if !was_executed => to != from,
+            Some(Kind::Conditional) => to != next,
+            _ => true,
+        };
+        if let Some(kind) = kind.filter(|_| is_taken)
             && let Some(counters) = &mut self.registers.counters
             && let Some(branches) = counters.recording()
         {

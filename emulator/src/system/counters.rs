@@ -141,8 +141,8 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// As they are after a reset.
-    pub(super) fn new() -> Counters {
+    /// As they are after a reset, when so many instructions have been executed.
+    pub(super) fn new(executed: u64) -> Counters {
         Counters {
             general: [0; GENERAL],
             selects: [0; GENERAL],
@@ -152,7 +152,7 @@ impl Counters {
             overflowed: 0,
             debugctl: 0,
             branches: LastBranches::default(),
-            counted: 0,
+            counted: executed,
         }
     }
 
@@ -251,11 +251,6 @@ impl Counters {
             .map(|value| VALUE - value + 1)
             .min()
             .unwrap_or(u64::MAX)
-    }
-
-    /// What was executed before does not count.
-    pub(super) fn start_at(&mut self, executed: u64) {
-        self.counted = executed;
     }
 
     /// [`Counters::count`], up to so many instructions that were executed in all.

@@ -17,7 +17,7 @@ const DEBUGCTL: u32 = 0x1d9;
 const INSTRUCTIONS: u64 = 0x53_00c0;
 
 fn written(writes: &[(u32, u64)]) -> Counters {
-    let mut counters = Counters::new();
+    let mut counters = Counters::new(0);
     for &(number, value) in writes {
         assert_eq!(counters.write(number, value), Some(()), "{number:#x}");
     }
@@ -95,7 +95,7 @@ fn what_freezes_at_an_interrupt_does() {
 
 #[test]
 fn what_cannot_be_written_is_refused() {
-    let mut counters = Counters::new();
+    let mut counters = Counters::new(0);
     for (number, value) in [
         (FULL, VALUE + 1),
         (FIXED, VALUE + 1),

@@ -497,3 +497,16 @@ fn every_register_can_be_accessed() {
         apic.write_x2apic(register, u64::MAX, u64::MAX);
     }
 }
+
+/// As firmware leaves it where there are ACPI tables: the 8259 interrupts through it, and LINT1 is the NMI.
+#[test]
+fn firmware_enables_it() {
+    const LVT_LINT1: u32 = 0x36;
+    let mut apic = LocalApic::new();
+    apic.enable();
+    assert_eq!(read(&mut apic, SVR), 0x1ff);
+    assert_eq!(read(&mut apic, LVT_LINT0), 0x700);
+    assert_eq!(read(&mut apic, LVT_LINT1), 0x400);
+    apic.set_lint0(true);
+    assert!(apic.external_interrupt());
+}
