@@ -173,6 +173,8 @@ fn in_call_stack_mode_a_return_takes_its_call() {
     branches.record(branch(Kind::Call, 230, 300));
     assert_eq!(records(&branches).len(), 3);
     branches.record(branch(Kind::Return, 310, 235));
+    // Its place is empty: the kernel stops reading there when more has returned than was called.
+    assert_eq!(branches.read(0x680 + 3), Some(0));
     let calls: Vec<_> = records(&branches).iter().map(|record| record.0).collect();
     assert_eq!(calls, [110, 10]);
     for _ in 0..3 {
